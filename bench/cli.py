@@ -1,0 +1,118 @@
+"""The command: `python -m bench files`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.figures import lost_updates
+from bench.machine import machine
+from bench.model import Result, Scenario
+from bench.report import as_json, show
+from bench.runner import Options, run
+from bench.scenarios import SCENARIOS, groups
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the scenarios that the arguments choose and print the report.
+
+    Returns:
+        0; 1 if a contestant failed or one of ours lost an update; 2 if the arguments choose nothing; 130 if it
+        was interrupted.
+    """
+    parser = build_parser()
+    chosen = parser.parse_args(arguments)
+    scenarios = [scenario for scenario in SCENARIOS if fits(scenario, chosen.what, chosen.only)]
+    if not scenarios:
+        parser.error(f"no scenario fits; there are: {', '.join(one.key for one in SCENARIOS)}")
+    options = Options(chosen.rounds, chosen.seconds, chosen.folder, chosen.contestant, progress(chosen.quiet))
+    about = machine(chosen.folder)
+    try:
+        results = [run(scenario, options) for scenario in scenarios]
+    except KeyboardInterrupt:
+        return 130
+    show(about, results, options)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(as_json(about, results, options), indent=2) + "\n", encoding="utf-8")
+    return verdict(results)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure interlock and its peers side by side: interleaved rounds, medians, ratios.",
+        epilog="scenarios: " + ", ".join(f"{one.key} ({', '.join(sorted(one.groups))})" for one in SCENARIOS),
+    )
+    parser.add_argument("what", choices=[*groups(), "all"], help="which group of scenarios")
+    parser.add_argument("--rounds", type=positive(int), default=5, help="rounds (default 5)")
+    parser.add_argument("--seconds", type=positive(float), default=1.0, help="seconds per measurement (default 1)")
+    parser.add_argument("--only", type=words, default=(), metavar="KEY,…", help="only these scenarios")
+    parser.add_argument(
+        "--contestant",
+        type=words,
+        default=(),
+        metavar="PART,…",
+        help="only contestants with this in their name",
+    )
+    parser.add_argument("--folder", type=folder, help="where to make temporary folders: chooses the file system")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of every round there")
+    parser.add_argument("--quiet", action="store_true", help="no progress on the error stream")
+    return parser
+
+
+def positive(kind: type[int] | type[float]) -> Any:
+    """A number above 0."""
+
+    def convert(text: str) -> int | float:
+        number = kind(text)
+        if not 0 < number < 1e6:
+            raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+        return number
+
+    convert.__name__ = kind.__name__
+    return convert
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Words with commas between them."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def folder(text: str) -> Path:
+    """A folder that is there."""
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is not a folder")
+    return path
+
+
+def fits(scenario: Scenario[Any], what: str, only: tuple[str, ...]) -> bool:
+    """Whether the arguments choose this scenario."""
+    return (what == "all" or what in scenario.groups) and (not only or scenario.key in only)
+
+
+def progress(quiet: bool) -> Any:
+    """What to do with a line of progress: on a terminal it replaces the line before."""
+    if quiet:
+        return lambda line: None
+    if sys.stderr.isatty():
+        return lambda line: print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+    return lambda line: print(line, file=sys.stderr, flush=True)
+
+
+def verdict(results: Sequence[Result]) -> int:
+    """The exit status; what made it 1 is said on the error stream."""
+    bad = lost_updates(results) + [
+        f"{result.scenario.key}: {name} failed: {outcome.why}"
+        for result in results
+        for name, outcome in result.outcomes.items()
+        if outcome.status == "failed"
+    ]
+    for line in bad:
+        print(f"bench: {line}", file=sys.stderr)
+    return 1 if bad else 0

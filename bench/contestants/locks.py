@@ -1,0 +1,194 @@
+"""Locks on files and in memory, ours and the peers', each opened at a place.
+
+The peers keep their default settings, except that none may give up waiting: a contestant that times out would
+be measured for something else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bench.model import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NO_LIMIT = 3600.0  # seconds; for peers that can't wait without a limit
+
+
+class Lock(Protocol):
+    """What the scenarios ask of a lock."""
+
+    def acquire(self) -> object: ...
+    def release(self) -> object: ...
+
+
+class AsyncLock(Protocol):
+    """The same, to be awaited."""
+
+    async def acquire(self) -> object: ...
+    async def release(self) -> object: ...
+
+
+def interlock_file(place: Place) -> Any:
+    """interlock on a folder."""
+    import interlock
+
+    return place.closing.enter_context(interlock.connect(f"file://{place.folder}")).lock(place.name)
+
+
+def interlock_file_async(place: Place) -> Any:
+    """interlock on a folder, asyncio; call it inside a running loop."""
+    import interlock
+
+    return interlock.aconnect(f"file://{place.folder}").lock(place.name)
+
+
+def interlock_memory(place: Place) -> Any:
+    """interlock in memory."""
+    import interlock
+
+    return place.closing.enter_context(interlock.connect("memory://")).lock(place.name)
+
+
+def interlock_memory_async(place: Place) -> Any:
+    """interlock in memory, asyncio; call it inside a running loop."""
+    import interlock
+
+    return interlock.aconnect("memory://").lock(place.name)
+
+
+def filelock_lock(place: Place) -> Any:
+    """filelock's FileLock; waits without a limit, looks every 50 ms."""
+    import filelock
+
+    return filelock.FileLock(place.folder / place.name)
+
+
+def filelock_async(place: Place) -> Any:
+    """filelock's AsyncFileLock; works in a thread of the loop's executor."""
+    import filelock
+
+    return filelock.AsyncFileLock(place.folder / place.name)
+
+
+def fasteners_lock(place: Place) -> Any:
+    """fasteners' InterProcessLock; waits without a limit, looks every 10 to 100 ms."""
+    import fasteners  # type: ignore[import-untyped, unused-ignore]
+
+    # It logs a traceback for each release that fails; the scenarios count those as errors.
+    logging.getLogger("fasteners").addHandler(logging.NullHandler())
+    return fasteners.InterProcessLock(str(place.folder / place.name))
+
+
+def portalocker_lock(place: Place) -> Any:
+    """portalocker's Lock; looks every 250 ms, and would give up after 5 s."""
+    import portalocker
+
+    return portalocker.Lock(place.folder / place.name, timeout=NO_LIMIT)
+
+
+class Flock:
+    """flock(2) on a descriptor that stays open, blocking: the least that a lock on a file costs."""
+
+    def __init__(self, place: Place) -> None:
+        self._fd = os.open(place.folder / place.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def acquire(self) -> None:
+        """Wait for the lock."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        """Give it back."""
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+
+class OpenFlock:
+    """open, flock(2), close: a lock on a file that leaves no descriptor behind."""
+
+    def __init__(self, place: Place) -> None:
+        self._path = os.fspath(place.folder / place.name)
+        self._fd = -1
+
+    def acquire(self) -> None:
+        """Open the file and wait for its lock."""
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        self._fd = fd
+
+    def release(self) -> None:
+        """Close the file, which unlocks it."""
+        os.close(self._fd)
+
+
+class Fifo:
+    """A byte in a named pipe: who reads it holds.
+
+    Nothing to rely on, because the byte dies with its holder; but a quick way from one process to another.
+    """
+
+    def __init__(self, place: Place) -> None:
+        path = place.folder / place.name
+        first = False
+        try:
+            os.mkfifo(path, 0o600)
+            first = True
+        except FileExistsError:
+            pass
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        if first:
+            self.release()
+
+    def acquire(self) -> None:
+        """Read the byte."""
+        os.read(self._fd, 1)
+
+    def release(self) -> None:
+        """Write it back."""
+        os.write(self._fd, b"x")
+
+
+class NoLock:
+    """No lock at all: the control that shows that a scenario sees lost updates."""
+
+    def __init__(self, place: Place) -> None:
+        del place
+
+    def acquire(self) -> None:
+        """Do nothing."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+
+def shared(make: Callable[[Place], Lock]) -> Callable[[Place], Callable[[], Lock]]:
+    """All threads use one lock object."""
+
+    def opener(place: Place) -> Callable[[], Lock]:
+        lock = make(place)
+        return lambda: lock
+
+    return opener
+
+
+def own(make: Callable[[Place], Lock]) -> Callable[[Place], Callable[[], Lock]]:
+    """Each thread has a lock object of its own, on the same name."""
+    return lambda place: lambda: make(place)
+
+
+def interlock_file_own(place: Place) -> Callable[[], Lock]:
+    """Each thread has a lock object of its own from one connection."""
+    import interlock
+
+    locks = place.closing.enter_context(interlock.connect(f"file://{place.folder}"))
+    return lambda: locks.lock(place.name)
+
+
+def threading_lock(place: Place) -> Lock:
+    """The standard library's lock between threads: the limit."""
+    del place
+    return threading.Lock()

@@ -1,0 +1,50 @@
+"""What a contestant needs; each function returns a check that raises `Unavailable` when it is missing."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from collections.abc import Callable
+
+from bench.model import Unavailable
+
+
+def module(name: str, attribute: str = "", install: str = "") -> Callable[[], None]:
+    """Ask for a Python module.
+
+    Args:
+        name: the module.
+        attribute: what must be in it; a namespace left by an empty folder has nothing.
+        install: what to give to `pip install`, if it is not the module's name.
+    """
+
+    def check() -> None:
+        try:
+            found = importlib.import_module(name)
+        except ImportError as error:
+            raise Unavailable(f"no module {name} ({error}); pip install {install or name}") from error
+        if attribute and not hasattr(found, attribute):
+            raise Unavailable(f"module {name} has no {attribute}; pip install {install or name}")
+
+    return check
+
+
+def program(name: str) -> Callable[[], None]:
+    """Ask for a program on the PATH."""
+
+    def check() -> None:
+        if shutil.which(name) is None:
+            raise Unavailable(f"no program {name} on the PATH")
+
+    return check
+
+
+def interlock() -> None:
+    """Ask for interlock itself."""
+    module("interlock", "connect", "-e .")()
+
+
+def interlock_command() -> None:
+    """Ask for the `interlock` command."""
+    interlock()
+    module("interlock.cli", "main", "-e .[cli]")()

@@ -1,0 +1,127 @@
+"""Figures: medians, percentiles, comparisons between contestants, and whether a target is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from bench.model import Beside, Metric, Raw, Result, Target
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that at least `percent` per cent of the values do not exceed."""
+    ordered = sorted(values)
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(0, int(rank) - 1)]
+
+
+def folded(values: Sequence[float], metric: Metric) -> float:
+    """One figure for all rounds."""
+    return sum(values) if metric.fold == "sum" else median(values)
+
+
+def out_of_turn(order: Sequence[int]) -> int:
+    """Count those who were served before somebody that had come earlier.
+
+    Args:
+        order: numbers of arrival, in the order of service.
+    """
+    return sum(any(later < one for later in order[place + 1 :]) for place, one in enumerate(order))
+
+
+def waits(total: float, longest: float, sections: float) -> Raw:
+    """The mean wait, and the longest as a multiple of it.
+
+    Args:
+        total: sum of all waits in seconds.
+        longest: longest wait in seconds.
+        sections: number of waits.
+    """
+    mean = total / sections if sections else 0.0
+    return {"mean_wait": mean * 1e6, "longest": longest / mean if mean else 0.0}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure over the rounds: the one that is told, the lowest and the highest round."""
+
+    value: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float], metric: Metric) -> Spread:
+    """Fold the rounds and keep their range."""
+    return Spread(folded(values, metric), min(values), max(values))
+
+
+def compared(result: Result, name: str, metric: Metric, beside: Beside) -> Spread | None:
+    """Compare a contestant with a peer, round by round, so that what slows a round slows both.
+
+    Returns:
+        how many times better, or the difference; None if either has no figures.
+    """
+    mine = result.outcomes[name].rounds.get(metric.key)
+    theirs = result.outcomes[beside.peer].rounds.get(metric.key)
+    if not mine or not theirs:
+        return None
+    rounds = [comparison(one, other, metric, beside) for one, other in zip(mine, theirs, strict=False)]
+    return Spread(median(rounds), min(rounds), max(rounds))
+
+
+def comparison(mine: float, theirs: float, metric: Metric, beside: Beside) -> float:
+    """Compare two figures of one round; more is better for "times"."""
+    if beside.how == "minus":
+        return mine - theirs
+    above, below = (mine, theirs) if metric.better == "high" else (theirs, mine)
+    return above / below if below else float("inf")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A target with what was measured; `reached` is None if it could not be measured."""
+
+    target: Target
+    measured: Spread | None
+    reached: bool | None
+
+
+def judge(result: Result, target: Target) -> Verdict:
+    """Judge one target by the figures of the same run."""
+    metric = result.scenario.metric(target.metric)
+    if target.beside is not None:
+        measured = compared(result, target.ours, metric, target.beside)
+    else:
+        values = result.outcomes[target.ours].rounds.get(metric.key)
+        measured = spread(values, metric) if values else None
+    if measured is None:
+        return Verdict(target, None, None)
+    reached = measured.value >= target.bound if target.least else measured.value <= target.bound
+    return Verdict(target, measured, reached)
+
+
+def lost_updates(results: Sequence[Result]) -> list[str]:
+    """Name ours that lost updates: the one thing that a run must not forgive."""
+    return [
+        f"{result.scenario.key}: {name} lost {int(sum(lost))} updates"
+        for result in results
+        for name, lost in losses(result)
+        if sum(lost) and result.scenario.contestant(name).role == "ours"
+    ]
+
+
+def losses(result: Result) -> list[tuple[str, list[float]]]:
+    """The lost updates of each contestant by round, where the scenario counts them."""
+    return [(name, outcome.rounds["lost"]) for name, outcome in result.outcomes.items() if "lost" in outcome.rounds]
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """Say it in a word."""
+    return {True: "reached", False: "NOT REACHED", None: "not measured"}[verdict.reached]
+
+
+def plain(value: float) -> Any:
+    """A figure as JSON can carry it: infinity and not-a-number become null."""
+    return value if value == value and abs(value) != float("inf") else None

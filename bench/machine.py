@@ -1,0 +1,57 @@
+"""The machine that the figures belong to."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = ("interlock", "filelock", "fasteners", "portalocker")
+
+
+def machine(folder: Path | None) -> dict[str, str]:
+    """Describe it: processors, kernel, Python, the file system of the temporary folders, versions.
+
+    Args:
+        folder: where temporary folders are made; None for the system's.
+    """
+    where = folder or Path(tempfile.gettempdir())
+    return {
+        "processors": f"{os.cpu_count()} x {processor()}",
+        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "file system": file_system(where),
+        "load": " ".join(f"{one:.2f}" for one in os.getloadavg()),
+        "versions": ", ".join(f"{name} {version(name)}" for name in PACKAGES),
+    }
+
+
+def processor() -> str:
+    """The processor's model, where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def file_system(folder: Path) -> str:
+    """The type of the file system that a folder is on, where the system tells."""
+    path = folder.resolve()
+    try:
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "unknown"
+    mounts = [(Path(fields[1]), fields[2]) for fields in map(str.split, lines)]
+    fitting = [(len(mount.parts), kind) for mount, kind in mounts if path.is_relative_to(mount)]
+    return max(fitting)[1] if fitting else "unknown"
+
+
+def version(package: str) -> str:
+    """The installed version of a package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

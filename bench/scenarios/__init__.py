@@ -1,0 +1,27 @@
+"""The scenarios, in the order of the report. A new one is a module here and a row in `SCENARIOS`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.model import Scenario
+from bench.scenarios import command, handover, memory, processes, threads, uncontended
+
+SCENARIOS: tuple[Scenario[Any], ...] = (
+    uncontended.SCENARIO,
+    handover.SCENARIO,
+    threads.SCENARIO,
+    memory.SCENARIO,
+    processes.SCENARIO,
+    command.SCENARIO,
+)
+
+
+def by_key(key: str) -> Scenario[Any]:
+    """Find a scenario by its key."""
+    return next(scenario for scenario in SCENARIOS if scenario.key == key)
+
+
+def groups() -> list[str]:
+    """The words of the command line that choose scenarios."""
+    return sorted(set().union(*(scenario.groups for scenario in SCENARIOS)))

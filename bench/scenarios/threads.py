@@ -1,0 +1,175 @@
+"""16 threads of one process contend for one name.
+
+Each critical section reads a counter that nothing else protects, at times gives the interpreter away for a
+moment, and writes it back. Besides, waves of threads arrive one by one while the lock is held: those who are
+served before somebody that came earlier are counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from bench.contestants import locks, needs
+from bench.contestants.locks import Flock, Lock, NoLock
+from bench.figures import out_of_turn, waits
+from bench.model import Beside, Contestant, Metric, Raw, Scenario, Seat, Target
+
+THREADS = 16
+GIVE_AWAY = 8  # each eighth section; in all of them it would hide what the locks themselves cost
+WAVE = 8  # threads that arrive one by one
+GAP = 0.012  # seconds between two arrivals: a wave takes longer than a poll, so that polls show their order
+
+Section = tuple[float, float]
+"""When a thread asked for the lock and when it had it, in seconds of the monotonic clock."""
+Opener = Callable[[], Lock]
+"""Gives a thread its lock object: the shared one or one of its own."""
+
+
+class Table:
+    """What the threads share: the counter, and the log of their sections."""
+
+    def __init__(self) -> None:
+        self.counter = 0
+        self.sections: list[Section] = []
+        self.errors = 0
+
+    def section(self, lock: Lock) -> None:
+        """Go through one critical section; a lock that raises is noted and taken as not obtained."""
+        asked = time.monotonic()
+        try:
+            lock.acquire()
+        except Exception:
+            self.errors += 1
+            return
+        had = time.monotonic()
+        value = self.counter
+        if value % GIVE_AWAY == 0:
+            time.sleep(0)  # another thread may run: without a lock it reads the same value
+        self.counter = value + 1
+        self.sections.append((asked, had))
+        try:
+            lock.release()
+        except Exception:
+            self.errors += 1
+
+
+def contend(opener: Opener, table: Table, seconds: float) -> float:
+    """Let the threads contend; the sections per second."""
+    start = threading.Barrier(THREADS + 1)
+    ends: list[float] = []
+
+    def body() -> None:
+        lock = opener()
+        start.wait()
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            table.section(lock)
+        ends.append(time.monotonic())
+
+    team = [threading.Thread(target=body, daemon=True) for _ in range(THREADS)]
+    for thread in team:
+        thread.start()
+    start.wait()
+    began = time.monotonic()
+    for thread in team:
+        thread.join()
+    return len(table.sections) / (max(ends) - began)
+
+
+def wave(opener: Opener) -> int:
+    """Let threads queue up one by one; how many were served out of turn."""
+    order: list[int] = []
+    mine = opener()
+
+    def body(number: int, here: threading.Event) -> None:
+        lock = opener()
+        here.set()
+        try:
+            lock.acquire()
+            order.append(number)
+            lock.release()
+        except Exception:
+            return
+
+    mine.acquire()
+    team: list[threading.Thread] = []
+    for number in range(WAVE):
+        here = threading.Event()
+        team.append(threading.Thread(target=body, args=(number, here), daemon=True))
+        team[-1].start()
+        here.wait()
+        time.sleep(GAP)
+    order.append(-1)  # the holder came before all of them
+    with contextlib.suppress(Exception):
+        mine.release()
+    for thread in team:
+        thread.join()
+    return out_of_turn(order)
+
+
+def work(contestant: Contestant[Opener], seat: Seat) -> Raw:
+    """Contend for the budget, then some waves."""
+    opener = contestant.make(seat.place)
+    warm = opener()
+    warm.acquire()
+    warm.release()
+    table = Table()
+    rate = contend(opener, table, seat.seconds)
+    waited = [had - asked for asked, had in table.sections]
+    return {
+        "rate": rate,
+        "lost": float(len(table.sections) - table.counter),
+        "errors": float(table.errors),
+        **waits(sum(waited), max(waited), len(waited)),
+        "out_of_turn": float(sum(wave(opener) for _ in range(max(1, round(2 * seat.seconds))))),
+    }
+
+
+def fold(raws: Sequence[Raw]) -> Raw:
+    """Only one worker measures."""
+    (raw,) = raws
+    return raw
+
+
+ONE, OWN = "one lock object", "a lock object per thread"
+PEERS = ("filelock", "fasteners")
+OURS = (
+    Contestant("interlock memory", locks.shared(locks.interlock_memory), needs.interlock, "ours", ONE),
+    Contestant("interlock file", locks.interlock_file_own, needs.interlock, "ours", OWN),
+    Contestant("interlock file, shared", locks.shared(locks.interlock_file), needs.interlock, "ours", ONE),
+)
+
+SCENARIO: Scenario[Opener] = Scenario(
+    key="threads",
+    title=f"{THREADS} threads of one process contend for one name",
+    groups=frozenset({"files", "memory"}),
+    contestants=(
+        *OURS,
+        Contestant(PEERS[0], locks.own(locks.filelock_lock), needs.module("filelock"), notes=OWN),
+        Contestant("filelock, shared", locks.shared(locks.filelock_lock), needs.module("filelock"), notes=ONE),
+        Contestant(PEERS[1], locks.own(locks.fasteners_lock), needs.module("fasteners"), notes=OWN),
+        Contestant("fasteners, shared", locks.shared(locks.fasteners_lock), needs.module("fasteners"), notes=ONE),
+        Contestant("threading.Lock", locks.shared(locks.threading_lock), role="limit", notes=ONE),
+        Contestant("blocking flock", locks.own(Flock), role="limit", notes="an open file per thread"),
+        Contestant("no lock", locks.shared(NoLock), role="control", notes="must lose updates"),
+    ),
+    metrics=(
+        Metric("rate", "sections/s", "high"),
+        Metric("lost", "lost updates", "low", "sum"),
+        Metric("errors", "errors", "low", "sum"),
+        Metric("mean_wait", "mean wait µs"),
+        Metric("longest", "longest / mean wait"),
+        Metric("out_of_turn", "out of turn", "low", "sum"),
+    ),
+    work=work,
+    fold=fold,
+    beside=tuple(Beside(peer) for peer in PEERS),
+    targets=(
+        *(Target("at least 5,000 sections/s", one.name, "rate", 5000.0, least=True) for one in OURS),
+        *(Target("no lost update", one.name, "lost", 0.0) for one in OURS),
+        *(Target("first come first served: nobody out of turn", one.name, "out_of_turn", 0.0) for one in OURS),
+    ),
+)

@@ -1,0 +1,29 @@
+"""What can go wrong, as exceptions; every message says what to do."""
+
+
+class LockError(Exception):
+    """The root of everything that this library raises on purpose."""
+
+
+class LockTimeout(LockError, TimeoutError):
+    """The lock was not obtained within the time that the caller allowed."""
+
+
+class LockLost(LockError):
+    """The lease ended, or the claim was evicted, while the holder still worked."""
+
+
+class NotHeld(LockError, RuntimeError):
+    """The calling thread or task does not hold what it tries to release."""
+
+
+class StoreError(LockError):
+    """The store can't be reached, refuses, or is not fit to keep locks; the cause is chained."""
+
+
+class UnknownOutcome(StoreError):
+    """A request was sent and no answer came: it may have been done, may be done later, or never."""
+
+
+class InvalidArgument(LockError, ValueError):
+    """An argument is out of its range or of a wrong type; the message says what is allowed."""

@@ -1,0 +1,133 @@
+"""Grants: what a holder has in its hand; the part that both colours share."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from interlock.claims import SEPARATOR, Claim, pid
+from interlock.errors import LockLost, NotHeld
+from interlock.protocols.claiming import Held
+
+G = TypeVar("G", bound="BaseGrant")
+HELD, RELEASED, LOST = "held", "released", "lost"
+
+
+class BaseGrant:
+    """A held claim and its lease; the fence and the id never change.
+
+    Attributes:
+        id: the claim's id.
+        fence: the fencing token, strictly increasing per name; give it to the resource that you protect.
+    """
+
+    __slots__ = (
+        "_claim", "_deadline", "_due", "_lost_because", "_on_lost", "_pid", "_renews", "_state", "fence", "id",
+    )  # fmt: skip
+
+    def __init__(self, held: Held, renews: bool, on_lost: Callable[[Any], object] | None) -> None:
+        self._claim: Claim = held.claim
+        self.id: str = held.claim.id
+        self.fence: int = held.fence
+        self._deadline: float = held.deadline
+        self._renews = renews
+        self._on_lost = on_lost
+        self._state = HELD
+        self._lost_because = ""
+        self._pid = pid()
+        self._due = held.deadline if not renews else held.deadline - held.claim.terms.ttl * (2 / 3)
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return self._claim.terms.key.partition(SEPARATOR)[2]
+
+    @property
+    def expires_in(self) -> float:
+        """Seconds until the lease ends unless it is renewed; 0 when it is over."""
+        if self._state != HELD or self._pid != pid():
+            return 0.0
+        return max(0.0, self._deadline - time.monotonic())
+
+    @property
+    def held(self) -> bool:
+        """True while it is neither released nor lost."""
+        return not self.lost and self._state == HELD
+
+    @property
+    def lost(self) -> bool:
+        """True once the lease ended or the claim was evicted before it was released."""
+        if self._pid != pid():
+            return True
+        if self._state == HELD and time.monotonic() >= self._deadline:
+            self._lose("its lease ended before it was renewed")
+        return self._state == LOST
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's grants."""
+        return self._pid != pid()
+
+    def check(self) -> None:
+        """Raise unless the lock is held now; call it before what must not be done twice.
+
+        Raises:
+            LockLost: the lease ended, or the claim was evicted, or this is a forked child.
+            NotHeld: the grant was released.
+        """
+        if self.lost:
+            raise self._loss()
+        if not self.held:
+            raise NotHeld(f"the lock {self.name!r} was released before this check; acquire it again")
+
+    def _loss(self) -> LockLost:
+        why = self._lost_because or "a forked child owns nothing of its parent's grants"
+        return LockLost(
+            f"the lock {self.name!r} (fence {self.fence}) was lost: {why}; stop the work, or give the resource the "
+            f"fence so that it can refuse it"
+        )
+
+    def _lose(self, why: str) -> None:
+        """Mark it lost, unless it is over already."""
+        if self._state == HELD:
+            self._lost_because = why
+            self._state = LOST
+
+    def _left(self, removed: bool) -> bool:
+        """Note that the store was left; return what `release` answers."""
+        if removed and self._state == HELD:
+            self._state = RELEASED
+            return True
+        self._lose("the store no longer had its claim when it was released")
+        return False
+
+    def _renewed(self, sent: float) -> None:
+        """Note a renewal that was sent at `sent` and answered."""
+        ttl = self._claim.terms.ttl
+        self._deadline = max(self._deadline, sent + ttl)
+        self._due = self._deadline - ttl * (2 / 3) if self._renews else self._deadline
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} {self._state} fence={self.fence} id={self.id}>"
+
+
+class Hold(Generic[G]):
+    """One hold of a re-entrant lock: a grant, and the handles on it that are not released yet."""
+
+    __slots__ = ("entries", "forget", "grant")
+
+    def __init__(self, grant: G, forget: Callable[[], object]) -> None:
+        self.grant = grant
+        self.forget = forget
+        self.entries: list[object] = []
+
+    def drop(self, entry: object) -> bool:
+        """Take a handle off; True when it was the last one, and the grant is to be released."""
+        if len(self.entries) > 1:
+            self.entries.remove(entry)
+            return False
+        return True
+
+    def end(self) -> None:
+        """The grant was released or lost: nobody may re-enter it."""
+        self.entries.clear()
+        self.forget()

@@ -1,0 +1,65 @@
+"""What every store looks like from above: a line of claims that is entered and left."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from interlock.claims import Claim, ClaimView
+from interlock.effects import Op
+
+
+class Turn(NamedTuple):
+    """Where a claim stands.
+
+    Attributes:
+        state: "using": it holds the lock with `fence`.
+            "pending": it stands in line; look again after `look_again` seconds unless told before.
+            "occupied": it does not stand in line yet; subscribe, and enter again with the wake-up.
+            "refused": the try did not succeed and nothing of it is left.
+            "gone": it expired or was evicted; start again with a fresh id.
+            "busy": the store could not be asked now; ask again after `look_again` seconds.
+        fence: the fencing token, when using.
+        look_again: seconds.
+    """
+
+    state: Literal["using", "pending", "occupied", "refused", "gone", "busy"]
+    fence: int = 0
+    look_again: float = 1.0
+
+
+OCCUPIED = Turn("occupied")
+REFUSED = Turn("refused")
+GONE = Turn("gone")
+BUSY = Turn("busy", look_again=0.0005)
+
+
+class Told(NamedTuple):
+    """The message of a hand-over: claim `id` holds the lock with `fence`, as of now."""
+
+    id: str
+    fence: int
+
+
+class Queue(Protocol):
+    """A lock store: the state machine pending -> using -> gone, for every name."""
+
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+        """Ask for the lock, or where the claim stands; idempotent by the claim's id; extends its lease.
+
+        Args:
+            claim: the claim.
+            wakeup: what to tell when the claim's turn comes; None when the caller has not subscribed.
+            wait: False: one try, which leaves nothing behind if it is refused.
+            again: True when the claim is known to stand in line already: if it does not, it is gone.
+        """
+
+    def leave(self, claim: Claim) -> Op[bool]:
+        """Take the claim out of the line, hand over to the next; True if this call removed it."""
+
+    def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
+        """Extend leases, many at once; False for each claim that is gone."""
+
+    def look(self, key: str) -> Op[list[ClaimView]]:
+        """List the live claims of `key` in line order; a key without a name stands for its whole namespace."""
+
+    def evict(self, key: str, id: str | None) -> Op[int]:
+        """Remove one claim, or all of a key, whoever's they are; return how many."""

@@ -1,0 +1,1 @@
+"""The stores, each in a room of its own."""

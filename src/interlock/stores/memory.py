@@ -1,0 +1,240 @@
+"""memory:// - locks between the threads and asyncio tasks of one process; the reference of all stores."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import SplitResult
+
+from interlock.claims import HOST, PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of, pid
+from interlock.effects import Call, Op
+from interlock.protocols.line import has_room, promotable
+from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Told, Turn
+from interlock.wakeups import TaskBell, ThreadBell
+
+LOOK_AGAIN = 1.0  # seconds; only a safety net, every hand-over is told
+
+
+class _Place:
+    """A live claim's place in the line of its name."""
+
+    __slots__ = ("capacity", "claim", "fence", "since", "state", "units", "until", "wakeup")
+
+    def __init__(self, claim: Claim, state: State, fence: int, until: float, wakeup: Any) -> None:
+        self.claim = claim
+        self.units = claim.terms.units
+        self.capacity = claim.terms.capacity
+        self.state: State = state
+        self.fence = fence
+        self.until = until
+        self.wakeup = wakeup
+        self.since = time.time()
+
+
+class Space:
+    """The lines of one memory:// URL, shared by all who connect to it in this process."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.Lock()
+        self.lines: dict[str, list[_Place]] = {}
+        self.fence = 0  # one counter for all names: no name leaves anything behind
+
+    def reset(self) -> None:
+        """Forget everything: a forked child owns nothing and shares nothing."""
+        self.__init__()  # type: ignore[misc]
+
+    def next_fence(self) -> int:
+        """Issue a fence; called under the mutex, in the step that promotes."""
+        self.fence += 1
+        return self.fence
+
+    def live(self, key: str, now: float) -> list[_Place]:
+        """Return the live places of `key` after removing the expired ones."""
+        places = self.lines.get(key)
+        if places is None:
+            return []
+        if any(place.until <= now for place in places):
+            places[:] = [place for place in places if place.until > now]
+            if not places:
+                del self.lines[key]
+        return places
+
+    def hand_over(self, key: str, places: list[_Place]) -> None:
+        """Promote and tell the waiters whose turn has come; forget a line that is empty."""
+        for place in list(promotable(places)):
+            place.state = USING
+            place.fence = self.next_fence()
+            if place.wakeup is not None:
+                place.wakeup.tell(Told(place.claim.id, place.fence))
+        if not places:
+            self.lines.pop(key, None)
+
+
+_spaces: dict[str, Space] = {}
+
+
+def space(name: str) -> Space:
+    """Return the space of that name; it lives as long as the process."""
+    return _spaces.setdefault(name, Space())
+
+
+def _after_fork() -> None:
+    for each in _spaces.values():
+        each.reset()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class MemoryStore:
+    """A store in the memory of this process.
+
+    Args:
+        space: where its lines are kept.
+        clock: the store's clock, in seconds; another one only for tests.
+    """
+
+    def __init__(self, space: Space, clock: Callable[[], float] = time.monotonic) -> None:
+        self._space = space
+        self._clock = clock
+
+    @classmethod
+    def from_url(cls, url: SplitResult) -> "MemoryStore":
+        """Connect to memory:// or memory://space."""
+        return cls(space(url.netloc + url.path))
+
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+        """As `Queue.enter`."""
+        turn: Turn = yield Call(self._enter, (claim, wakeup, wait, again))
+        return turn
+
+    def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+        terms = claim.terms
+        key = terms.key
+        mine = self._space
+        with mine.mutex:
+            now = self._clock()
+            places = mine.live(key, now)
+            if places:
+                mine.hand_over(key, places)  # a lease that just ended may have made room
+                place = next((p for p in places if p.claim.id == claim.id), None)
+                if place is not None:
+                    place.until = now + terms.ttl
+                    place.wakeup = wakeup or place.wakeup
+                    if place.state == USING:
+                        return Turn("using", place.fence)
+                    return Turn("pending", 0, _patience(places, now))
+            if again:
+                return GONE
+            if has_room(places, terms.units, terms.capacity):
+                fence = mine.next_fence()
+                mine.lines.setdefault(key, places).append(_Place(claim, USING, fence, now + terms.ttl, wakeup))
+                return Turn("using", fence)
+            if not wait:
+                return REFUSED
+            if wakeup is None:
+                return OCCUPIED
+            places.append(_Place(claim, PENDING, 0, now + terms.ttl, wakeup))
+            return Turn("pending", 0, _patience(places, now))
+
+    def leave(self, claim: Claim) -> Op[bool]:
+        """As `Queue.leave`."""
+        removed: bool = yield Call(self._leave, (claim,))
+        return removed
+
+    def _leave(self, claim: Claim) -> bool:
+        key = claim.terms.key
+        mine = self._space
+        with mine.mutex:
+            places = mine.live(key, self._clock())
+            for index, place in enumerate(places):
+                if place.claim.id == claim.id:
+                    del places[index]
+                    mine.hand_over(key, places)
+                    return True
+            mine.hand_over(key, places)
+            return False
+
+    def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
+        """As `Queue.renew`."""
+        renewed: list[bool] = yield Call(self._renew, (claims,))
+        return renewed
+
+    def _renew(self, claims: Sequence[Claim]) -> list[bool]:
+        with self._space.mutex:
+            return [self._renew_one(claim) for claim in claims]
+
+    def _renew_one(self, claim: Claim) -> bool:
+        now = self._clock()
+        places = self._space.live(claim.terms.key, now)
+        self._space.hand_over(claim.terms.key, places)
+        for place in places:
+            if place.claim.id == claim.id:
+                place.until = now + claim.terms.ttl
+                return True
+        return False
+
+    def look(self, key: str) -> Op[list[ClaimView]]:
+        """As `Queue.look`."""
+        views: list[ClaimView] = yield Call(self._look, (key,))
+        return views
+
+    def _look(self, key: str) -> list[ClaimView]:
+        with self._space.mutex:
+            now = self._clock()
+            keys = keys_of(key, sorted(self._space.lines))
+            return [_view(place, now) for each in keys for place in self._space.live(each, now)]
+
+    def evict(self, key: str, id: str | None) -> Op[int]:
+        """As `Queue.evict`."""
+        count: int = yield Call(self._evict, (key, id))
+        return count
+
+    def _evict(self, key: str, id: str | None) -> int:
+        with self._space.mutex:
+            places = self._space.live(key, self._clock())
+            evicted = [place for place in places if id is None or place.claim.id == id]
+            places[:] = [place for place in places if place not in evicted]
+            self._space.hand_over(key, places)
+        for place in evicted:
+            if place.state == PENDING and place.wakeup is not None:
+                place.wakeup.tell()
+        return len(evicted)
+
+    def thread_wakeup(self) -> ThreadBell:
+        """Return a wake-up for the calling thread."""
+        return ThreadBell()
+
+    def task_wakeup(self) -> TaskBell:
+        """Return a wake-up for the calling task."""
+        return TaskBell()
+
+    def doctor(self) -> list[Check]:
+        """As `Store.doctor`: memory needs nothing, but reaches nobody outside the process."""
+        return [Check("reach", "warn", "memory:// is seen by this process only; use another store between processes")]
+
+    def close(self) -> None:
+        """Nothing to close: the space lives as long as the process."""
+
+
+def _patience(places: list[_Place], now: float) -> float:
+    return max(0.001, min(LOOK_AGAIN, min(place.until for place in places) - now))
+
+
+def _view(place: _Place, now: float) -> ClaimView:
+    terms = place.claim.terms
+    return ClaimView(
+        name=terms.key.partition(SEPARATOR)[2],
+        id=place.claim.id,
+        state="using" if place.state == USING else "pending",
+        units=terms.units,
+        capacity=terms.capacity,
+        fence=place.fence or None,
+        host=HOST,
+        pid=pid(),
+        thread=place.claim.who,
+        label=terms.label,
+        since=place.since,
+        expires_in=place.until - now,
+    )

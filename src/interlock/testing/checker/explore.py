@@ -1,0 +1,229 @@
+"""Breadth-first exploration of every reachable state of a system, lean in memory.
+
+A state is a tuple of components. Each component is stored once and the state as their packed numbers; parents
+and edges are flat arrays. A state costs some 250 bytes with its edges, so that ten million fit into 3 GB.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from operator import getitem
+from struct import Struct
+from typing import Any, Generic, Protocol, TypeVar
+
+S = TypeVar("S", bound=tuple[Hashable, ...])
+Actor = Hashable
+Tag = Hashable
+Label = str | tuple[Any, ...]
+"""Words for a trace: a string, or a format string and its arguments, formatted only when a trace is shown."""
+Successor = tuple[Actor, Label, Tag, S]
+
+
+class System(Protocol[S]):
+    """What can be explored.
+
+    A state is a tuple (or a NamedTuple) of hashable components, always the same number of them. A small
+    component that changes by itself (one process, say) is best a component of its own.
+    """
+
+    def init(self) -> S:
+        """Return the first state."""
+
+    def successors(self, state: S) -> Iterable[Successor[S]]:
+        """Return every possible step: its actor, words, a tag that liveness may ask for, the next state.
+
+        The same state must always give the same steps in the same order.
+        """
+
+    def violation(self, state: S) -> str | None:
+        """Return what is wrong with a state, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """The first state found that is wrong; none is nearer to the start."""
+
+    state: int
+    message: str
+
+
+class _Numbers(dict[Hashable, int]):
+    """Values numbered in the order in which they are first asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values_in_order: list[Any] = []
+
+    def __missing__(self, value: Hashable) -> int:
+        number = self[value] = len(self.values_in_order)
+        self.values_in_order.append(value)
+        return number
+
+
+class _Codec(Generic[S]):
+    """Turns states into short byte strings and back."""
+
+    def __init__(self, example: S) -> None:
+        self._struct = Struct(f"{len(example)}I")
+        self._numbers = [_Numbers() for _ in example]
+        self._values = [numbers.values_in_order for numbers in self._numbers]
+        self._make: Callable[[Iterable[Any]], S] = partial(tuple.__new__, type(example))
+
+    def pack(self, state: S) -> bytes:
+        return self._struct.pack(*map(getitem, self._numbers, state))
+
+    def unpack(self, packed: bytes) -> S:
+        return self._make(map(getitem, self._values, self._struct.unpack(packed)))
+
+
+@dataclass(slots=True)
+class Graph(Generic[S]):
+    """The explored states, numbered from 0 (the first state) in the order of their distance from it.
+
+    `complete` says that every reachable state was visited. Edges are kept in flat arrays: those of state i
+    are at `first[i]` up to `first[i + 1]`; `target` is where they lead, `kind` the index of (actor, tag) in
+    `kinds`.
+    """
+
+    system: System[S]
+    complete: bool = True
+    violation: Violation | None = None
+    edges: int = 0
+    seconds: float = 0.0
+    kinds: list[tuple[Actor, Tag]] = field(default_factory=list)
+    first: array[int] = field(default_factory=lambda: array("Q", [0]))
+    target: array[int] = field(default_factory=lambda: array("I"))
+    kind: array[int] = field(default_factory=lambda: array("H"))
+    _codec: _Codec[S] = field(init=False)
+    _packed: list[bytes] = field(default_factory=list)
+    _parent: array[int] = field(default_factory=lambda: array("I", [0]))
+
+    def __post_init__(self) -> None:
+        self._codec = _Codec(self.system.init())
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def state(self, number: int) -> S:
+        """Return a state by its number."""
+        return self._codec.unpack(self._packed[number])
+
+    def states(self) -> Iterator[S]:
+        """Yield all states in order."""
+        return map(self._codec.unpack, self._packed)
+
+    def outgoing(self, number: int) -> Iterator[tuple[Actor, Tag, int]]:
+        """Yield (actor, tag, number of the next state) for every step from a state."""
+        for edge in range(self.first[number], self.first[number + 1]):
+            yield *self.kinds[self.kind[edge]], self.target[edge]
+
+    def path(self, number: int) -> list[int]:
+        """Return the numbers of the states on a shortest way from the first state to this one."""
+        way = [number]
+        while way[-1]:
+            way.append(self._parent[way[-1]])
+        return way[::-1]
+
+    def trace(self, number: int) -> tuple[str, ...]:
+        """Return a shortest way to a state, in words; steps with an empty label are left out."""
+        way = self.path(number)
+        steps = (self.step(source, target) for source, target in pairwise(way))
+        return tuple(words for words in steps if words)
+
+    def step(self, source: int, target: int, actor: Actor | None = None) -> str:
+        """Return the words of the step (of this actor, if given) between two states."""
+        packed = self._packed[target]
+        for who, label, _, state in self.system.successors(self.state(source)):
+            if actor in (None, who) and self._codec.pack(state) == packed:
+                return words(label)
+        raise KeyError(f"there is no such step from state {source} to state {target}")
+
+
+def words(label: Label) -> str:
+    """Return a label as text."""
+    return label if isinstance(label, str) else str(label[0]).format(*label[1:])
+
+
+def explore(
+    system: System[S],
+    *,
+    limit: int | None = None,
+    edges: bool = True,
+    stop_at_violation: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Graph[S]:
+    """Visit every reachable state, the nearest first.
+
+    Args:
+        system: what to explore.
+        limit: stop when there are more states than this; the graph is then not `complete`.
+        edges: keep the edges, for the liveness checks. Without them a state costs about 200 bytes.
+        stop_at_violation: stop at the first wrong state; the graph is then not `complete`.
+        progress: called now and then with the numbers of states visited and found.
+    """
+    started = time.perf_counter()
+    collecting = gc.isenabled()
+    gc.disable()  # nothing here is cyclic, and collections over millions of tuples cost more than the search
+    try:
+        graph = Graph(system)
+        _search(graph, limit, edges, stop_at_violation, progress)
+    finally:
+        if collecting:
+            gc.enable()
+    graph.seconds = time.perf_counter() - started
+    return graph
+
+
+def _search(
+    graph: Graph[S],
+    limit: int | None,
+    keep_edges: bool,
+    stop_at_violation: bool,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    system, codec, packed_states = graph.system, graph._codec, graph._packed
+    pack, unpack, successors, violation = codec.pack, codec.unpack, system.successors, system.violation
+    kinds = _Numbers()
+    graph.kinds = kinds.values_in_order
+    add_parent, add_target, add_kind = graph._parent.append, graph.target.append, graph.kind.append
+    start = system.init()
+    index = {pack(start): 0}
+    find = index.get
+    packed_states.append(pack(start))
+    _judge(graph, 0, violation(start))
+    visited = edges = 0
+    while visited < len(packed_states) and not (graph.violation and stop_at_violation):
+        for actor, _, tag, state in successors(unpack(packed_states[visited])):
+            packed = pack(state)
+            target = find(packed)
+            if target is None:
+                target = index[packed] = len(packed_states)
+                packed_states.append(packed)
+                add_parent(visited)
+                wrong = violation(state)
+                if wrong is not None:
+                    _judge(graph, target, wrong)
+            edges += 1
+            if keep_edges:
+                add_target(target)
+                add_kind(kinds[actor, tag])
+        visited += 1
+        if keep_edges:
+            graph.first.append(edges)
+        if limit is not None and len(packed_states) > limit:
+            break
+        if progress is not None and visited % 100_000 == 0:
+            progress(visited, len(packed_states))
+    graph.edges = edges
+    graph.complete = visited == len(packed_states)
+
+
+def _judge(graph: Graph[S], state: int, wrong: str | None) -> None:
+    if wrong is not None and graph.violation is None:
+        graph.violation = Violation(state, wrong)

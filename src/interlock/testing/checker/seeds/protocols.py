@@ -1,0 +1,267 @@
+"""The seeds' lock, word for word, on each store that they name, as generators of requests.
+
+A lock made of occupancy records: create a record `pending`; look for another's `pending`, then for another's
+`using`; somebody uses it: give up; another is pending too: remove one's own record, sleep for a random time, try
+again; otherwise turn one's own record from pending to using.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Status(StrEnum):
+    """What a record says: an occupancy record, or (Redis) a member of the set, or the key."""
+
+    PENDING = "pending"
+    USING = "using"
+    MEMBER = "id in the set"
+    KEY = "using:key"
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a record of one's own; a file in the folder of that name."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove one's own record."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """Turn one's own record from pending to using, in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveBehind:
+    """Return without removing one's own record; the next call uses a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Is there a record of somebody else with this status? Answered by a bool."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtAll:
+    """Which statuses have the records of others, in one query? Answered by a frozenset."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFolder:
+    """The wanted ones of the same, by reading a folder entry by entry."""
+
+    folder: str
+    wanted: frozenset[Status]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Begin a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit it. Answered by False if the database aborts it instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Sleep for a random time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Be in the critical section."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountMembers:
+    """SCARD, answered by 1, or 2 for more than one."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetKey:
+    """GET using:key, answered by a bool."""
+
+
+Request = (
+    Create | Remove | Promote | LeaveBehind | Look | LookAtAll | ReadFolder | Begin | Commit | Sleep | Work
+) | (CountMembers | GetKey)
+Steps = Generator[Request, Any, T]
+Part = Callable[[], Steps[T]]
+
+
+class Outcome(Enum):
+    """How one attempt ends."""
+
+    HELD = "held"
+    BUSY = "somebody uses it"
+    AGAIN = "try again"
+
+
+# ---- the two looks: each returns (another is pending, another is using)
+
+
+def pending_then_using() -> Steps[tuple[bool, bool]]:
+    """The order that the seeds insist on."""
+    pending = yield Look(Status.PENDING)
+    using = yield Look(Status.USING)
+    return pending, using
+
+
+def using_then_pending() -> Steps[tuple[bool, bool]]:
+    """The order that the seeds' text gives for files."""
+    using = yield Look(Status.USING)
+    pending = yield Look(Status.PENDING)
+    return pending, using
+
+
+def both_in_one_query() -> Steps[tuple[bool, bool]]:
+    """One SELECT for both statuses."""
+    seen = yield LookAtAll()
+    return Status.PENDING in seen, Status.USING in seen
+
+
+def two_folders_entry_by_entry() -> Steps[tuple[bool, bool]]:
+    """pending/ read to its end, then using/."""
+    pending = yield ReadFolder("pending/", frozenset({Status.PENDING}))
+    using = yield ReadFolder("using/", frozenset({Status.USING}))
+    return bool(pending), bool(using)
+
+
+def one_folder_once() -> Steps[tuple[bool, bool]]:
+    """One folder, the status in the file's name, read once."""
+    seen = yield ReadFolder("the folder", frozenset({Status.PENDING, Status.USING}))
+    return Status.PENDING in seen, Status.USING in seen
+
+
+def one_folder_twice() -> Steps[tuple[bool, bool]]:
+    """The same folder read to its end for names that say pending, then again for names that say using."""
+    pending = yield ReadFolder("the folder", frozenset({Status.PENDING}))
+    using = yield ReadFolder("the folder", frozenset({Status.USING}))
+    return bool(pending), bool(using)
+
+
+# ---- from pending to using
+
+
+def promote() -> Steps[None]:
+    """One UPDATE of one row; one rename of one file."""
+    yield Promote()
+
+
+def create_then_delete() -> Steps[None]:
+    """using/ gets its file before pending/ loses it."""
+    yield Create(Status.USING)
+    yield Remove(Status.PENDING)
+
+
+def delete_then_create() -> Steps[None]:
+    """pending/ loses its file before using/ gets it."""
+    yield Remove(Status.PENDING)
+    yield Create(Status.USING)
+
+
+# ---- giving up
+
+
+def remove_own() -> Steps[None]:
+    """Take back the claim, as the seeds' table of states says."""
+    yield Remove(Status.PENDING)
+
+
+def leave_own() -> Steps[None]:
+    """`return`, as the seeds' code says."""
+    yield LeaveBehind()
+
+
+def remove_member() -> Steps[None]:
+    """Take back the claim in Redis, which the seeds' code does not."""
+    yield Remove(Status.MEMBER)
+
+
+def keep_own() -> Steps[None]:
+    """`return` with the id of the worker, the same at every call, still in the set."""
+    yield from ()
+
+
+# ---- whole calls
+
+
+def attempt(
+    looks: Part[tuple[bool, bool]] = pending_then_using,
+    move: Part[None] = promote,
+    give_up: Part[None] = remove_own,
+) -> Steps[Outcome]:
+    """One attempt on occupancy records."""
+    yield Create(Status.PENDING)
+    pending, using = yield from looks()
+    if using:
+        yield from give_up()
+        return Outcome.BUSY
+    if pending:
+        yield Remove(Status.PENDING)
+        return Outcome.AGAIN
+    yield from move()
+    return Outcome.HELD
+
+
+def redis_attempt(give_up: Part[None]) -> Steps[Outcome]:
+    """One attempt on a Redis set of pending ids and a key for the one that uses."""
+    yield Create(Status.MEMBER)
+    members = yield CountMembers()
+    if members >= 2:
+        yield Remove(Status.MEMBER)
+        return Outcome.AGAIN
+    used = yield GetKey()
+    if used:
+        yield from give_up()
+        return Outcome.BUSY
+    yield Create(Status.KEY)
+    yield Remove(Status.MEMBER)
+    return Outcome.HELD
+
+
+def acquire(attempt: Part[Outcome]) -> Steps[bool]:
+    """Attempt until it is held, or used by somebody."""
+    while True:
+        outcome = yield from attempt()
+        if outcome is not Outcome.AGAIN:
+            return outcome is Outcome.HELD
+        yield Sleep()
+
+
+def in_transaction(body: Part[T], if_aborted: T) -> Steps[T]:
+    """Do something inside one transaction; it counts for nothing if the database aborts it."""
+    yield Begin()
+    result = yield from body()
+    committed = yield Commit()
+    return result if committed else if_aborted
+
+
+def visit(acquire: Part[bool], used: Status = Status.USING) -> Steps[None]:
+    """Acquire, work, release; or give up."""
+    held = yield from acquire()
+    if held:
+        yield Work()
+        yield Remove(used)
+
+
+def for_ever(body: Part[None]) -> Steps[None]:
+    """Come again and again."""
+    while True:
+        yield from body()

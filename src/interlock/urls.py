@@ -1,0 +1,75 @@
+"""From a URL to a store: the registry of schemes, and `connect`."""
+
+import os
+from importlib.metadata import entry_points
+from typing import Any
+from urllib.parse import urlsplit
+
+from interlock.claims import DEFAULT_TTL
+from interlock.errors import InvalidArgument, StoreError
+from interlock.locks import Locks
+from interlock.stores.base import Store
+
+BUILT_IN = {"memory": "interlock.stores.memory:MemoryStore", "file": "interlock.stores.files:FileStore"}
+
+
+def default_url() -> str:
+    """Return $INTERLOCK_URL, or the file store in the user's runtime folder."""
+    url = os.environ.get("INTERLOCK_URL")
+    if url:
+        return url
+    from interlock.stores.files import runtime_folder
+
+    return "file://" + runtime_folder()
+
+
+def open_store(url: str | None) -> Store:
+    """Return the store that `url` names.
+
+    Args:
+        url: scheme://…; None for `default_url()`.
+
+    Raises:
+        InvalidArgument: not a URL, or a scheme that no installed store has.
+        StoreError: the store can't be used.
+    """
+    if url is None:
+        url = default_url()
+    if not isinstance(url, str) or "://" not in url:
+        raise InvalidArgument(f"{url!r} is no store URL; give one like 'file:///var/lib/app/locks' or 'memory://'")
+    parts = urlsplit(url)
+    store: Store = _factory(parts.scheme).from_url(parts)
+    return store
+
+
+def _factory(scheme: str) -> Any:
+    built_in = BUILT_IN.get(scheme)
+    if built_in is not None:
+        from importlib import import_module
+
+        module, _, name = built_in.partition(":")
+        return getattr(import_module(module), name)
+    points = {point.name: point for point in entry_points(group="interlock.stores")}
+    if scheme not in points:
+        known = ", ".join(sorted({*BUILT_IN, *points}))
+        raise InvalidArgument(f"no store has the scheme {scheme!r}; installed are: {known}")
+    try:
+        return points[scheme].load()
+    except ImportError as error:
+        raise StoreError(f"the store of {scheme}:// can't be imported; install what it needs: {error}") from error
+
+
+def connect(url: str | None = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> Locks:
+    """Return the locks of a store, for threads.
+
+    Args:
+        url: file:///folder, memory://, or the scheme of an installed store; None for $INTERLOCK_URL, else files in
+            the user's runtime folder.
+        namespace: separates applications that share a store.
+        ttl: seconds of lease of the locks made here, unless they say otherwise.
+
+    Raises:
+        InvalidArgument: an argument is out of its range, or nobody knows the scheme.
+        StoreError: the store can't be used; the message says what to do.
+    """
+    return Locks(open_store(url), namespace=namespace, ttl=ttl)

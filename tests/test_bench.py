@@ -1,0 +1,205 @@
+"""The benchmark harness: that it measures what it says, never how fast anything is."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench import cli, figures, report, runner  # noqa: E402
+from bench.model import Beside, Facts, Metric, Outcome, Result, Target, Unavailable  # noqa: E402
+from bench.scenarios import SCENARIOS, by_key, handover, processes  # noqa: E402
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the real command at the root of the project."""
+    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("key", [scenario.key for scenario in SCENARIOS])
+def test_a_run_reports_every_contestant_and_ours_lose_no_update(key: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    ran = bench("all", "--only", key, "--rounds", "1", "--seconds", "0.05", "--json", str(file), "--quiet")
+    assert ran.returncode == 0, ran.stderr
+    (scenario,) = json.loads(file.read_text())["scenarios"]
+    found = {one["name"]: one for one in scenario["contestants"]}
+    assert list(found) == [one.name for one in by_key(key).contestants]
+    for contestant in by_key(key).contestants:
+        one = found[contestant.name]
+        assert contestant.name in ran.stdout
+        assert one["status"] == "ok" or (contestant.role == "peer" and one["status"] == "not installed"), one
+        if one["status"] == "ok":
+            assert set(one["figures"]) == {metric.key for metric in by_key(key).metrics}
+        if contestant.role == "ours" and "lost" in one["figures"]:
+            assert one["figures"]["lost"]["value"] == 0
+    assert len(scenario["targets"]) == len(by_key(key).targets) > 0
+    for target in scenario["targets"]:
+        assert target["verdict"] in ("reached", "not reached")
+        assert target["says"] in ran.stdout
+
+
+def test_every_scenario_belongs_to_a_group_of_the_command() -> None:
+    asked = cli.build_parser().parse_args(["files"]).what
+    assert all(scenario.groups for scenario in SCENARIOS)
+    assert {one.key for one in SCENARIOS if cli.fits(one, asked, ())} == {
+        "uncontended",
+        "handover",
+        "threads",
+        "processes",
+    }
+
+
+def test_targets_and_comparisons_name_contestants_and_metrics_of_their_scenario() -> None:
+    for scenario in SCENARIOS:
+        names = [one.name for one in scenario.contestants]
+        assert len(set(names)) == len(names)
+        for beside in scenario.beside:
+            assert beside.peer in names
+        for target in scenario.targets:
+            assert scenario.contestant(target.ours).role == "ours"
+            assert scenario.metric(target.metric)
+            assert target.beside is None or target.beside.peer in names
+
+
+@pytest.mark.parametrize("arguments", [["files", "--rounds", "0"], ["files", "--only", "nothing"], ["nothing"]])
+def test_wrong_arguments_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def outcomes(**rounds: dict[str, list[float]]) -> dict[str, Outcome]:
+    """Outcomes of contestants that took part."""
+    return {name: Outcome(rounds=figures) for name, figures in rounds.items()}
+
+
+def one_scenario(needs: Any, **changes: Any) -> Any:
+    """The scenario of the processes with only one contestant."""
+    contestant = replace(processes.SCENARIO.contestants[0], needs=needs)
+    return replace(processes.SCENARIO, contestants=(contestant,), beside=(), **changes)
+
+
+def missing() -> None:
+    """A need that is not met."""
+    raise Unavailable("no module peer; pip install peer")
+
+
+@contextmanager
+def missing_server() -> Iterator[Facts]:
+    """A stage that can't be set up."""
+    missing()
+    yield {}
+
+
+@pytest.mark.parametrize(
+    "scenario", [one_scenario(missing), one_scenario(lambda: None, stage=missing_server)], ids=["peer", "stage"]
+)
+def test_what_is_not_installed_is_said_loudly(scenario: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    options = runner.Options(rounds=1, seconds=0.01)
+    result = runner.run(scenario, options)
+    report.show({}, [result], options)
+    printed = capsys.readouterr().out
+    assert "!!! NOT INSTALLED, NOT MEASURED !!!" in printed
+    assert "pip install peer" in printed
+    assert result.outcomes["interlock"].status == "not installed"
+    assert report.as_json({}, [result], options)["scenarios"][0]["contestants"][0]["status"] == "not installed"
+
+
+def test_a_lost_update_of_ours_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    result = Result(processes.SCENARIO, outcomes(interlock={"lost": [0.0, 2.0]}, filelock={"lost": [9.0]}))
+    assert cli.verdict([result]) == 1
+    assert capsys.readouterr().err == "bench: processes: interlock lost 2 updates\n"
+
+
+def test_a_contestant_that_failed_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    result = Result(processes.SCENARIO, {"filelock": Outcome("failed", "no answer within 55 s")})
+    assert cli.verdict([result]) == 1
+    assert "filelock failed: no answer within 55 s" in capsys.readouterr().err
+
+
+def test_lost_updates_are_what_the_counter_lacks() -> None:
+    side = {"sections": 5.0, "total": 1.0, "longest": 0.6, "began": 10.0, "ended": 12.0, "counter": 7.0}
+    folded = processes.fold([side, {**side, "longest": 0.2}])
+    assert folded["lost"] == 3
+    assert folded["rate"] == 5
+    assert folded["longest"] == pytest.approx(3.0)
+
+
+def test_a_hand_over_lasts_from_the_release_to_the_next_arrival() -> None:
+    even = {"had 0": 1.0, "left 0": 2.0, "had 2": 4.0}
+    odd = {"had 1": 2.5, "left 1": 3.9}
+    assert handover.fold([even, odd]) == pytest.approx({"us": 0.3e6, "p95": 0.5e6, "count": 2})
+
+
+@pytest.mark.parametrize(("order", "count"), [([-1, 0, 1, 2], 0), ([-1, 1, 0, 2], 1), ([2, 1, -1, 0], 2)])
+def test_those_served_before_an_earlier_one_are_out_of_turn(order: list[int], count: int) -> None:
+    assert figures.out_of_turn(order) == count
+
+
+@pytest.mark.parametrize(("percent", "value"), [(50, 2.0), (95, 4.0), (1, 1.0), (100, 4.0)])
+def test_a_percentile_is_one_of_the_values(percent: float, value: float) -> None:
+    assert figures.percentile([4.0, 1.0, 3.0, 2.0], percent) == value
+
+
+def judged(target: Target, metric: Metric, **rounds: list[float]) -> figures.Verdict:
+    """Judge a target by the given rounds of ours and of a peer."""
+    scenario = replace(processes.SCENARIO, metrics=(metric,))
+    result = Result(scenario, outcomes(**{name: {metric.key: values} for name, values in rounds.items()}))
+    return figures.judge(result, target)
+
+
+def test_a_ratio_is_taken_round_by_round() -> None:
+    times = Beside("peer")
+    target = Target("at least 4 x", "ours", "us", 4.0, least=True, beside=times)
+    verdict = judged(target, Metric("us", "µs"), ours=[1.0, 2.0, 1.0], peer=[4.0, 10.0, 3.0])
+    assert verdict == figures.Verdict(target, figures.Spread(4.0, 3.0, 5.0), True)
+    rate = Metric("us", "per second", "high")
+    assert judged(target, rate, ours=[1.0], peer=[4.0]).measured == figures.Spread(0.25, 0.25, 0.25)
+
+
+def test_a_difference_is_judged_in_the_unit_of_the_metric() -> None:
+    target = Target("at most 120 more", "ours", "ms", 120.0, beside=Beside("peer", "minus"))
+    assert judged(target, Metric("ms", "ms"), ours=[130.0], peer=[1.0]).reached is False
+    assert judged(target, Metric("ms", "ms"), ours=[119.0], peer=[1.0]).reached is True
+
+
+def test_counters_are_summed_over_the_rounds() -> None:
+    target = Target("none", "ours", "lost", 0.0)
+    verdict = judged(target, Metric("lost", "lost", fold="sum"), ours=[0.0, 1.0, 0.0])
+    assert verdict.reached is False
+    assert figures.verdict_words(verdict) == "NOT REACHED"
+
+
+def test_a_target_without_figures_is_not_measured() -> None:
+    target = Target("none", "ours", "us", 1.0, beside=Beside("peer"))
+    assert figures.verdict_words(judged(target, Metric("us", "µs"), ours=[1.0], peer=[])) == "not measured"
+
+
+def test_a_plain_table_has_straight_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    report.plain_table("title", ["name", "µs"], [["a", "1"], ["long name", "12,345"]])
+    assert capsys.readouterr().out.splitlines() == [
+        "title",
+        "name       µs",
+        "---------  ------",
+        "a          1",
+        "long name  12,345",
+    ]
