@@ -85,7 +85,12 @@ def stuck(graph: Graph[Any], good: StepTest, *, fine: Callable[[Any], bool] | No
     return None
 
 
-def fair_cycle(graph: Graph[Any], without: StepTest, fair: Callable[[Actor], bool] | None = None) -> Cycle | None:
+def fair_cycle(
+    graph: Graph[Any],
+    without: StepTest,
+    fair: Callable[[Actor], bool] | None = None,
+    where: Callable[[Any], bool] | None = None,
+) -> Cycle | None:
     """Return a cycle that a weakly fair scheduler may stay in for ever, or None.
 
     An actor can step in a state if any edge of it leaves the state. The cycle is fair if each actor that
@@ -95,6 +100,7 @@ def fair_cycle(graph: Graph[Any], without: StepTest, fair: Callable[[Actor], boo
         graph: a complete graph.
         without: steps that the cycle must not take (a good step; a crash, which happens only so often).
         fair: which actors the scheduler may not forget for ever; None: all of them.
+        where: says of the nearest state of a cycle whether the cycle counts (somebody is still alive, say).
     """
     _complete(graph)
     actors = sorted({actor for actor, _ in graph.kinds}, key=repr)
@@ -113,7 +119,7 @@ def fair_cycle(graph: Graph[Any], without: StepTest, fair: Callable[[Actor], boo
                 if not dropped[kind] and graph.target[edge] in inside:
                     moving |= bits[kind]
             enabled &= here
-        if moving and not enabled & ~moving:
+        if moving and not enabled & ~moving and (where is None or where(graph.state(min(states)))):
             return Cycle(tuple(sorted(states)), frozenset(a for a, bit in bit_of.items() if bit & moving))
     return None
 
@@ -123,6 +129,7 @@ def starvation(
     entries: Mapping[Actor, Tag],
     without: StepTest,
     fair: Callable[[Actor], bool] | None = None,
+    waits: Callable[[Any, Actor], bool] | None = None,
 ) -> dict[Actor, Cycle]:
     """Return the actors that may wait for ever under a fair scheduler, each with a cycle in which it does.
 
@@ -131,6 +138,8 @@ def starvation(
         entries: for each actor the tag of its good step.
         without: steps that no cycle may take, as for `fair_cycle`.
         fair: as for `fair_cycle`.
+        waits: says of the nearest state of a cycle whether an actor still wants to enter; None: always. An
+            actor that has crashed or finished must not.
     """
     found = {}
     for waiting, entry in entries.items():
@@ -138,7 +147,10 @@ def starvation(
         def excluded(actor: Actor, tag: Tag, entry: Tag = entry) -> bool:
             return tag == entry or without(actor, tag)
 
-        cycle = fair_cycle(graph, excluded, fair)
+        def counts(state: Any, waiting: Actor = waiting) -> bool:
+            return waits is None or waits(state, waiting)
+
+        cycle = fair_cycle(graph, excluded, fair, counts)
         if cycle is not None:
             found[waiting] = cycle
     return found

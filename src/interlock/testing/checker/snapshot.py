@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from interlock.testing.checker.frames import live_variables
 
 _PLAIN = frozenset({int, str, bytes, type(None)})
-_NUMBERS = (bool, float, complex)
+_BY_VALUE = (bool, float, complex, range)
 
 
 class Position(NamedTuple):
@@ -39,16 +39,16 @@ class Snapshot(NamedTuple):
 def frozen(value: object) -> Hashable:
     """Return a hashable stand-in of a value, different for values of different type or content.
 
-    Numbers, strings, enums, tuples, lists, sets, mappings, dataclasses, exceptions, functions, built-in
-    iterators and suspended generators are taken by content. Any other object is a constant, known by its
-    type alone.
+    Numbers, strings, enums, tuples, lists, sets, mappings, dataclasses, objects with `__slots__` and no
+    `__dict__`, exceptions, functions, built-in iterators and suspended generators are taken by content. Any
+    other object is a constant, known by its type alone.
     """
     kind = type(value)
     if kind in _PLAIN:
         return value
     if type(value) is tuple:
         return tuple(map(frozen, value))
-    if kind in _NUMBERS:
+    if kind in _BY_VALUE:
         return (kind, value)  # else True and 1 would be one value
     if isinstance(value, Enum):
         return (kind, value.name)
@@ -58,11 +58,23 @@ def frozen(value: object) -> Hashable:
         return (kind, frozenset(map(frozen, value)))
     if isinstance(value, Mapping):
         return (kind, tuple((frozen(key), frozen(item)) for key, item in value.items()))
-    if is_dataclass(value) and not isinstance(value, type):
-        return (kind, *(frozen(getattr(value, field.name, None)) for field in fields(value)))
     if isinstance(value, BaseException):
         return (kind, frozen(value.args), frozen(vars(value)))
+    if not isinstance(value, type):
+        names = _attributes(value)
+        if names:
+            return (kind, *(frozen(getattr(value, name, None)) for name in names))
     return _frozen_code(value)
+
+
+def _attributes(value: object) -> list[str]:
+    """The names of what a small object of data consists of; none for any other object."""
+    if is_dataclass(value):
+        return [field.name for field in fields(value)]
+    if hasattr(value, "__dict__"):
+        return []
+    slots = [vars(each).get("__slots__", ()) for each in type(value).__mro__]
+    return [name for names in slots for name in ((names,) if isinstance(names, str) else names)]
 
 
 def _frozen_builtin(value: tuple[object, ...] | list[object] | str | bytes | float) -> Hashable:

@@ -18,7 +18,7 @@ def text(found: Sequence[Verdict]) -> str:
     rows = [("version", "states", "two holders", "stuck", "livelock", "a crash blocks the others if it leaves")]
     rows += [(verdict.version.title, f"{verdict.states:,}", *_answers(verdict)) for verdict in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [f"The seeds' lock with {found[0].clients} clients, every interleaving", ""]
+    lines = [f"The seeds' lock with {_clients(found[0].clients)}, every interleaving", ""]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     for verdict in found:
         lines += ["", verdict.version.title, *(f"  {line}" for line in _details(verdict))]
@@ -46,6 +46,10 @@ def markdown(found: Sequence[Sequence[Verdict]]) -> str:
         if row[0].two_holders or row[0].stuck:
             lines += ["", *_counterexample(row[0])]
     return "\n".join(lines)
+
+
+def _clients(number: int) -> str:
+    return "1 client" if number == 1 else f"{number} clients"
 
 
 def _answers(verdict: Verdict) -> tuple[str, str, str, str]:

@@ -1,0 +1,218 @@
+"""The two files of one name: opening, the guard, reading, writing."""
+
+import fcntl
+import json
+import os
+import threading
+import time
+
+from interlock.claims import SEPARATOR
+from interlock.errors import StoreError
+from interlock.stores.files.folder import Folder, file_name
+from interlock.stores.files.plan import Flag, Image, Write
+from interlock.stores.files.record import (
+    FREE,
+    SLOT,
+    UNTIL_AT,
+    UNTIL_WIDTH,
+    Slot,
+    parse,
+    promoted_text,
+    until_text,
+)
+
+MAGIC = b"interlock line 1 head="
+WAITING_AT = len(MAGIC) + 5 + len(" waiting=")
+SPINS = 60
+NOBODY_WAITS = ord("0")
+
+
+def header(key: str) -> bytes:
+    """Return the head of a line file: a magic line with the waiting flag, and the name."""
+    namespace, _, name = key.partition(SEPARATOR)
+    text = json.dumps({"name": name, "namespace": namespace}, ensure_ascii=False).encode()
+    size = -(-(WAITING_AT + 2 + len(text) + 1) // SLOT) * SLOT
+    return (MAGIC + b"%05d waiting=0\n" % size + text).ljust(size - 1) + b"\n"
+
+
+def key_in(head: bytes) -> str | None:
+    """Return the key that a line file's head tells, or None if it is no head of ours."""
+    if not head.startswith(MAGIC):
+        return None
+    try:
+        told = json.loads(head[WAITING_AT + 2 :].partition(b"\n")[0])
+        return str(told["namespace"]) + SEPARATOR + str(told["name"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+class LineFile:
+    """The open files of one name in this process.
+
+    `mutex` excludes the threads of this process from each other; the guard, an OS lock on using/NAME, the other
+    processes.  Both are held for one step only.
+    """
+
+    __slots__ = ("_folder", "_name", "fd", "head", "key", "mutex", "pending_fd", "span")
+
+    def __init__(self, folder: Folder, key: str) -> None:
+        self._folder = folder
+        self._name = file_name(key)
+        self.key = key
+        self.mutex = threading.Lock()
+        self.fd = -1
+        self.pending_fd = -1
+        self.head = len(header(key))
+        self.span = self.head + 4 * SLOT
+
+    # -- opening and guarding ---------------------------------------------------------------------------
+
+    def guard(self) -> bool:
+        """Take the guard; False if somebody else has it for longer than a step should last.
+
+        The caller holds `mutex`.
+
+        Raises:
+            StoreError: the files can't be opened.
+        """
+        spins = 0
+        while True:
+            if self.fd < 0:
+                self._open()
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                spins += 1
+                if spins > SPINS:
+                    return False
+                os.sched_yield()
+                continue
+            if os.fstat(self.fd).st_nlink:
+                return True
+            self.close()  # whoever cleaned up removed it between our opening and our locking
+
+    def unguard(self) -> None:
+        """Give the guard back."""
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+
+    def _open(self) -> None:
+        try:
+            self.fd = os.open(self._folder.using / self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise StoreError(
+                f"the line of {self.key.partition(SEPARATOR)[2]!r} can't be opened: {error}; see `interlock doctor`"
+            ) from error
+
+    def close(self) -> None:
+        """Close both files; they are opened again when needed."""
+        for fd in (self.fd, self.pending_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.fd = self.pending_fd = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    def read(self) -> bytes:
+        """Read using/NAME, with its head put right if it was none; under the guard."""
+        data = os.pread(self.fd, self.span, 0)
+        while len(data) >= self.span:
+            self.span *= 2
+            data = os.pread(self.fd, self.span, 0)
+        if not data.startswith(MAGIC):
+            data = self._begin(data)
+        return data
+
+    def _begin(self, found: bytes) -> bytes:
+        """Write the head of a new file; what was there instead is kept in broken/."""
+        if found:
+            self._folder.broken.mkdir(exist_ok=True)
+            (self._folder.broken / f"{self._name}.{time.time_ns()}").write_bytes(found)
+            os.ftruncate(self.fd, 0)
+        data = header(self.key)
+        os.pwrite(self.fd, data, 0)
+        return data
+
+    def read_pending(self) -> bytes:
+        """Read pending/NAME; under the guard."""
+        if self.pending_fd < 0:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self.pending_fd = os.open(self._folder.pending / self._name, flags, 0o666)
+        elif not os.fstat(self.pending_fd).st_nlink:
+            os.close(self.pending_fd)
+            self.pending_fd = -1
+            return self.read_pending()
+        size = os.fstat(self.pending_fd).st_size
+        return os.pread(self.pending_fd, size, 0)
+
+    def image(self, data: bytes) -> Image:
+        """Return what both files say; `data` is what `read` returned; under the guard."""
+        top = 0
+        using: list[Slot] = []
+        free_using: list[int] = []
+        for index, at in enumerate(range(self.head, len(data), SLOT)):
+            slot = parse(data[at : at + SLOT], index)
+            if slot is not None:
+                top = max(top, slot.number)
+            if slot is None or slot.state != "using":
+                free_using.append(index)
+            else:
+                using.append(slot)
+        pending: list[Slot] = []
+        free_pending: list[int] = []
+        waits = self.read_pending()
+        for index, at in enumerate(range(0, len(waits), SLOT)):
+            raw = waits[at : at + SLOT]
+            slot = None if raw.startswith(FREE) else parse(raw, index)
+            if slot is None or slot.state != "pending":
+                free_pending.append(index)
+            else:
+                pending.append(slot)
+        pending.sort(key=lambda slot: slot.number)
+        return Image(using, pending, free_using, free_pending, top, data[WAITING_AT] != NOBODY_WAITS)
+
+    # -- writing ----------------------------------------------------------------------------------------
+
+    def perform(self, write: Write | Flag) -> None:
+        """Do one write of a plan; under the guard."""
+        if isinstance(write, Flag):
+            os.pwrite(self.fd, b"1" if write.waiting else b"0", WAITING_AT)
+            return
+        at = write.row * SLOT
+        if write.file == "using":
+            fd, at = self.fd, at + self.head
+        else:
+            fd = self.pending_fd
+        os.pwrite(fd, FREE if write.slot is None else text_of(write.slot), at)
+
+    def shrink(self, top: int) -> None:
+        """Cut files that many claims made long, when nobody is in line; under the guard."""
+        os.pwrite(self.fd, b"%snumber=%016d" % (FREE, top), self.head)
+        os.ftruncate(self.fd, self.head + SLOT)
+        self.span = self.head + 4 * SLOT
+        os.ftruncate(self.pending_fd, 0)
+
+    def remove(self, top: int) -> None:
+        """Unlink both files of a name that nobody uses; its fences go on from the folder's floor; under the guard."""
+        self._folder.raise_floor(top)
+        for folder in (self._folder.pending, self._folder.using):
+            try:
+                os.unlink(folder / self._name)
+            except FileNotFoundError:
+                pass
+
+
+def text_of(slot: Slot) -> bytes:
+    """Return the text of a slot whose state, number, bell or deadline may differ from its raw text."""
+    raw = promoted_text(slot.raw, slot.number) if slot.state == "using" else pending_text(slot)
+    return raw[:UNTIL_AT] + until_text(slot.until) + raw[UNTIL_AT + UNTIL_WIDTH :]
+
+
+def pending_text(slot: Slot) -> bytes:
+    """Return the slot of a waiter with its place and bell."""
+    head = b"pending number=%016d" % slot.number
+    raw = head + slot.raw[len(head) :]
+    bell_at = raw.index(b" bell=") + len(b" bell=")
+    return raw[:bell_at] + b"%06d" % slot.bell + raw[bell_at + 6 :]

@@ -1,0 +1,260 @@
+"""One step of a line file, as pure decisions: which slots to write, in which order, and whom to tell.
+
+The step runs under the guard, so nobody else writes meanwhile; but the process may be killed between any two
+writes, and every step therefore begins by putting right what such a death left: a claim that stands in both
+files (it was being promoted: it holds), and waiters whose turn came while nobody told them.
+The model checker drives these functions; the store performs what they decide.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+from interlock.protocols.line import has_room, promotable, watched
+from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Told, Turn
+from interlock.stores.files.record import Slot
+
+File: TypeAlias = Literal["using", "pending"]
+T = TypeVar("T")
+LOOK_AGAIN = 1.0  # seconds; a safety net, every hand-over and every death is told
+
+
+class Write(NamedTuple):
+    """One write of one slot; without a slot it frees it, and only its number still counts."""
+
+    file: File
+    row: int
+    slot: Slot | None
+
+
+class Flag(NamedTuple):
+    """One write of the flag that tells a newcomer to look at the waiters."""
+
+    waiting: bool
+
+
+class Image(NamedTuple):
+    """What the two files of a name say.
+
+    Attributes:
+        using: the holders.
+        pending: the waiters, in the order of their places.
+        free_using, free_pending: indexes of slots that may be written.
+        top: the highest fence that any slot shows.
+        waiting: the flag that tells a newcomer to look at the waiters at all.
+    """
+
+    using: list[Slot]
+    pending: list[Slot]
+    free_using: list[int]
+    free_pending: list[int]
+    top: int
+    waiting: bool
+
+
+class Step:
+    """What is to be done in one step.
+
+    Args:
+        image: what the files say.
+        now: the machine's monotonic clock, in seconds.
+        is_alive: tells of a beacon whether its process lives.
+        new_fence: makes a fence that is higher than the one it is given.
+    """
+
+    def __init__(
+        self, image: Image, now: float, is_alive: Callable[[str], bool], new_fence: Callable[[int], int]
+    ) -> None:
+        self._now = now
+        self._is_alive = is_alive
+        self._new_fence = new_fence
+        self.top = image.top
+        self._free_using = sorted(image.free_using, reverse=True)
+        self._free_pending = sorted(image.free_pending, reverse=True)
+        self._flag = image.waiting
+        self.writes: list[Write | Flag] = []
+        self.bells: list[tuple[str, int, Told | None]] = []
+        self.using: list[Slot] = list(image.using)
+        self.pending: list[Slot] = []
+        ids = {slot.id for slot in image.using}
+        for slot in image.pending:
+            if slot.id in ids:
+                self._free("pending", slot)  # its promotion was cut short: it holds
+            else:
+                self.pending.append(slot)
+
+    # -- what has changed by itself ---------------------------------------------------------------------
+
+    def _ended(self, slot: Slot) -> bool:
+        return slot.until <= self._now or not self._is_alive(slot.alive)
+
+    def settle(self) -> None:
+        """Drop holders that are over, and promote, from the head, the living waiters whose turn has come."""
+        if self.pending:
+            self._drop_ended_holders()
+        while True:
+            slot = next(promotable([*self.using, *self.pending]), None)
+            if slot is None:
+                break
+            self.pending.remove(slot)
+            if self._ended(slot):
+                self._free("pending", slot)
+                continue
+            self._use(slot)
+            self._free("pending", slot)
+            self.bells.append((slot.alive, slot.bell, Told(slot.id, self.top)))
+            if len(self.using) > 1 and self.pending:
+                # Several hold: the new head of the line must watch them all.
+                self.bells.append((self.pending[0].alive, self.pending[0].bell, None))
+
+    # -- the operations ---------------------------------------------------------------------------------
+
+    def enter(self, me: Slot, wait: bool, again: bool, subscribed: bool) -> Turn:
+        """Ask for the lock, or where the claim stands, with its lease extended to `me.until`.
+
+        Args:
+            me: the claim; row, state and number are of no account.
+            wait, again: as in `Queue.enter`.
+            subscribed: whether `me.bell` is one that somebody listens to.
+        """
+        again = self._renew_own(me) or again
+        self.settle()
+        for slot in self.using:
+            if slot.id == me.id:
+                return self._end(Turn("using", slot.number))
+        mine = next((slot for slot in self.pending if slot.id == me.id), None)
+        if mine is None:
+            if again:
+                return self._end(GONE)
+            if not self.pending and not has_room(self.using, me.units, me.capacity):
+                self._drop_ended_holders()
+            if has_room([*self.using, *self.pending], me.units, me.capacity):
+                self._use(me)
+                return self._end(Turn("using", self.top))
+            if not wait:
+                return self._end(REFUSED)
+            if not subscribed:
+                return self._end(OCCUPIED)
+            mine = self._queue(me)
+        self._drop_ended_before(mine)
+        return self._end(Turn("pending", 0, self._patience()))
+
+    def watch(self, id: str) -> list[str]:
+        """Return the beacons whose death matters to the waiter `id`."""
+        line = [*self.using, *self.pending]
+        for index, slot in enumerate(line):
+            if slot.id == id:
+                return sorted({each.alive for each in watched(line, index)})
+        return []
+
+    def leave(self, id: str) -> bool:
+        """Take the claim out of the line and hand over; True if it was there."""
+        for index, slot in enumerate(self.pending):
+            if slot.id == id:
+                del self.pending[index]
+                self._free("pending", slot)
+                if index < len(self.pending):  # the one behind has a new claim before it to watch
+                    follower = self.pending[index]
+                    self.bells.append((follower.alive, follower.bell, None))
+                self.settle()
+                return self._end(True)
+        for slot in self.using:
+            if slot.id == id:
+                self.using.remove(slot)
+                self._free("using", slot)
+                self.settle()
+                return self._end(True)
+        self.settle()
+        return self._end(False)
+
+    def renew(self, id: str, until: float) -> bool:
+        """Extend the lease of a claim that has not expired."""
+        for file, slots in self._files():
+            for at, slot in enumerate(slots):
+                if slot.id == id and slot.until > self._now:
+                    slots[at] = slot._replace(until=until)
+                    self._write(file, slots[at])
+                    return True
+        return False
+
+    def evict(self, id: str | None) -> int:
+        """Remove one claim, or all; return how many."""
+        victims = [slot for slot in [*self.pending, *self.using] if id is None or slot.id == id]
+        for slot in victims:
+            if slot in self.pending:
+                self.pending.remove(slot)
+                self._free("pending", slot)
+                self.bells.append((slot.alive, slot.bell, None))
+            else:
+                self.using.remove(slot)
+                self._free("using", slot)
+        self.settle()
+        return self._end(len(victims))
+
+    # -- writes -----------------------------------------------------------------------------------------
+
+    def _renew_own(self, me: Slot) -> bool:
+        """Extend the lease of a claim that is in line, drop it if it has expired; True if it was there."""
+        found = False
+        for file, slots in self._files():
+            for at, slot in enumerate(slots):
+                if slot.id == me.id:
+                    found = True
+                    if slot.until > self._now:
+                        slots[at] = slot._replace(until=me.until, bell=me.bell or slot.bell)
+                        self._write(file, slots[at])
+                    else:
+                        del slots[at]  # never revived
+                        self._free(file, slot)
+                    break
+        return found
+
+    def _files(self) -> tuple[tuple[File, list[Slot]], tuple[File, list[Slot]]]:
+        return ("using", self.using), ("pending", self.pending)
+
+    def _drop_ended_before(self, mine: Slot) -> None:
+        """Drop the waiters before `mine` that are over: it must have somebody alive to watch."""
+        index = self.pending.index(mine)
+        while index and self._ended(self.pending[index - 1]):
+            index -= 1
+            self._free("pending", self.pending.pop(index))
+
+    def _drop_ended_holders(self) -> None:
+        for slot in [slot for slot in self.using if self._ended(slot)]:
+            self.using.remove(slot)
+            self._free("using", slot)
+
+    def _use(self, slot: Slot) -> None:
+        self.top = self._new_fence(self.top)
+        index = self._free_using.pop() if self._free_using else self._beyond(self.using)
+        holder = slot._replace(row=index, state="using", number=self.top)
+        self.using.append(holder)
+        self._write("using", holder)
+
+    def _queue(self, me: Slot) -> Slot:
+        index = self._free_pending.pop() if self._free_pending else self._beyond(self.pending)
+        place = 1 + max((slot.number for slot in self.pending), default=0)
+        waiter = me._replace(row=index, state="pending", number=place)
+        self.pending.append(waiter)
+        self._write("pending", waiter)
+        return waiter
+
+    @staticmethod
+    def _beyond(slots: Sequence[Slot]) -> int:
+        return 1 + max((slot.row for slot in slots), default=-1)
+
+    def _write(self, file: File, slot: Slot) -> None:
+        self.writes.append(Write(file, slot.row, slot))
+
+    def _free(self, file: File, slot: Slot) -> None:
+        self.writes.append(Write(file, slot.row, None))
+        (self._free_using if file == "using" else self._free_pending).append(slot.row)
+
+    def _end(self, answer: T) -> T:
+        waiting = bool(self.pending)
+        if waiting != self._flag:
+            self.writes.append(Flag(waiting))
+        return answer
+
+    def _patience(self) -> float:
+        ends = min(slot.until for slot in [*self.using, *self.pending])
+        return max(0.001, min(LOOK_AGAIN, ends - self._now))

@@ -1,0 +1,270 @@
+"""Who is alive, and how to wake them: beacons and bells, the files in alive/.
+
+Each process has one *beacon*: a named pipe that it keeps open and locked (flock) as long as it lives.  The OS lock
+is the proof of life: the kernel takes it away when the process dies, however it dies.  Who waits for the process
+opens the pipe too and is woken by the kernel when its only reader has gone.
+Each waiting thread or task has a *bell*: a named pipe that others write to when its turn has come.
+"""
+
+import asyncio
+import errno
+import fcntl
+import os
+import select
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from interlock.claims import pid
+from interlock.errors import StoreError
+from interlock.protocols.queue import Told
+
+MOST_IDLE_BELLS = 64
+
+
+class Presence:
+    """This process in one folder: its beacon, its bells, and its view of the others.
+
+    Args:
+        folder: the folder alive/, which exists.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.token = f"{pid()}-{os.urandom(6).hex()}"
+        self._beacon = self._light()
+        self._mutex = threading.Lock()
+        self._idle: list[Bell] = []
+        self._bells: dict[int, Bell] = {}
+        self._made = 0
+
+    def _light(self) -> int:
+        path = self._folder / f".{self.token}"
+        for attempt in range(10):
+            try:
+                os.mkfifo(path, 0o666)
+                fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.rename(path, self._folder / self.token)  # others see it locked, or not at all
+                return fd
+            except FileNotFoundError:
+                if attempt == 9:  # somebody who sweeps may take it away once, not ten times
+                    raise
+        raise StoreError(f"no beacon could be made in {self._folder}: it is swept all the time")
+
+    def is_alive(self, token: str) -> bool:
+        """Tell whether the process of that beacon lives; another user's that can't be looked at is taken as alive."""
+        if token == self.token:
+            return True
+        try:
+            fd = os.open(self._folder / token, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            return error.errno not in (errno.ENOENT, errno.ENXIO)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def bell(self) -> "Bell":
+        """Return a bell for one waiter; give it back with `put_back`."""
+        with self._mutex:
+            if self._idle:
+                bell = self._idle.pop()
+            else:
+                self._made += 1
+                bell = self._bells[self._made] = Bell(self._folder, self.token, self._made)
+        bell.drain()
+        return bell
+
+    def put_back(self, bell: "Bell") -> None:
+        """Keep a bell for the next waiter, or remove it when there are many."""
+        with self._mutex:
+            if len(self._idle) < MOST_IDLE_BELLS:
+                self._idle.append(bell)
+                return
+            self._bells.pop(bell.number, None)
+        bell.remove()
+
+    def ring(self, token: str, number: int, told: Told | None) -> None:
+        """Wake the waiter at a bell, with the news that it holds the lock, if that is so."""
+        message = b"\n" if told is None else b"%s %d\n" % (told.id.encode(), told.fence)
+        try:
+            if token == self.token:
+                bell = self._bells.get(number)
+                if bell is not None:
+                    os.write(bell.fd, message)
+                return
+            # Opened for both, so that no reader's absence can raise SIGPIPE.
+            fd = os.open(self._folder / f"{token}.{number}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.write(fd, message)
+            finally:
+                os.close(fd)
+        except OSError:
+            pass  # it is gone, or its pipe is full of news: it looks again by itself
+
+    def open_beacon(self, token: str) -> int | None:
+        """Open another's beacon to be woken by its death; None if it can't be watched."""
+        try:
+            return os.open(self._folder / token, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+
+    def sweep(self) -> int:
+        """Remove what dead processes left in alive/; return how many files."""
+        removed = 0
+        seen: dict[str, bool] = {}
+        for name in os.listdir(self._folder):
+            token = name.lstrip(".").partition(".")[0]
+            if token not in seen:
+                seen[token] = self.is_alive(token) or (name.startswith(".") and self.is_alive(name))
+            if not seen[token]:
+                try:
+                    os.unlink(self._folder / name)
+                    removed += 1
+                except OSError:
+                    pass
+        return removed
+
+    def close(self) -> None:
+        """Leave: the claims of this process end with it."""
+        with self._mutex:
+            bells, self._bells, self._idle = list(self._bells.values()), {}, []
+        for bell in bells:
+            bell.remove()
+        if self._beacon >= 0:
+            try:
+                os.unlink(self._folder / self.token)
+            except OSError:
+                pass
+            self.forget()
+
+    def forget(self) -> None:
+        """Close the beacon and the bells without removing them: they are the parent's."""
+        for bell in self._bells.values():
+            bell.forget()
+        if self._beacon >= 0:
+            os.close(self._beacon)
+            self._beacon = -1
+
+
+class Bell:
+    """A named pipe that one waiter listens to."""
+
+    def __init__(self, folder: Path, token: str, number: int) -> None:
+        self.number = number
+        self._path = folder / f"{token}.{number}"
+        os.mkfifo(self._path, 0o666)
+        self.fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def drain(self) -> Told | None:
+        """Read what came; return the last news of a lock obtained."""
+        try:
+            data = os.read(self.fd, 65536)
+        except BlockingIOError:
+            return None
+        told = None
+        for line in data.split(b"\n"):
+            id, _, fence = line.partition(b" ")
+            if fence.isdigit():
+                told = Told(id.decode(errors="replace"), int(fence))
+        return told
+
+    def remove(self) -> None:
+        """Close and unlink it."""
+        try:
+            os.unlink(self._path)
+        except OSError:
+            pass
+        self.forget()
+
+    def forget(self) -> None:
+        """Close it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class _Wakeup:
+    """A bell, and the beacons of those whose death matters to who waits at it."""
+
+    def __init__(self, presence: Presence) -> None:
+        self._presence = presence
+        self.bell = presence.bell()
+        self._watched: dict[str, int] = {}
+
+    def watch(self, tokens: Iterable[str]) -> None:
+        """Be woken also by the death of these processes, and of no others."""
+        wanted = {token for token in tokens if token != self._presence.token}
+        for token in [token for token in self._watched if token not in wanted]:
+            self._unwatch(token)
+        for token in wanted:
+            if token not in self._watched:
+                fd = self._presence.open_beacon(token)
+                if fd is not None:
+                    self._watched[token] = fd
+
+    def _unwatch(self, token: str) -> None:
+        os.close(self._watched.pop(token))
+
+    def close(self) -> None:
+        """Give the bell back and stop watching."""
+        self.watch(())
+        self._presence.put_back(self.bell)
+
+
+class ThreadWakeup(_Wakeup):
+    """A wake-up for one thread."""
+
+    def wait(self, seconds: float) -> Told | None:
+        """Block until told, until somebody watched dies, or until `seconds` have passed."""
+        poll = select.poll()
+        poll.register(self.bell.fd, select.POLLIN)
+        for fd in self._watched.values():
+            poll.register(fd, 0)
+        gone = {fd for fd, events in poll.poll(max(0.0, seconds) * 1000) if fd != self.bell.fd}
+        for token in [token for token, fd in self._watched.items() if fd in gone]:
+            self._unwatch(token)  # it would only report its death again and again
+        return self.bell.drain()
+
+
+class TaskWakeup(_Wakeup):
+    """A wake-up for one asyncio task."""
+
+    async def wait(self, seconds: float) -> Told | None:
+        """Wait until told, until somebody watched dies, or until `seconds` have passed."""
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+        watched = list(self._watched.items())
+        try:
+            loop.add_reader(self.bell.fd, event.set)
+            for token, fd in watched:
+                loop.add_reader(fd, self._died, loop, token, fd, event)
+        except NotImplementedError as error:
+            raise StoreError("file:// needs an event loop with add_reader, e.g. asyncio's default") from error
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            pass
+        finally:
+            loop.remove_reader(self.bell.fd)
+            for _, fd in watched:
+                loop.remove_reader(fd)
+        for token, _ in watched:
+            if token in self._gone:
+                self._unwatch(token)
+        self._gone.clear()
+        return self.bell.drain()
+
+    def __init__(self, presence: Presence) -> None:
+        super().__init__(presence)
+        self._gone: set[str] = set()
+
+    def _died(self, loop: asyncio.AbstractEventLoop, token: str, fd: int, event: asyncio.Event) -> None:
+        self._gone.add(token)
+        loop.remove_reader(fd)
+        event.set()

@@ -1,0 +1,381 @@
+"""file:///folder - locks between the processes of one machine, on plain files.
+
+Every step (enter, leave, renew) is done at once under the guard, an OS lock on using/NAME that is held for
+microseconds; so this store is a smart one, the folded line of `interlock.protocols.line`.  The proof of life of a
+claim is the OS lock on its process's beacon (`presence`).  Time is the machine's monotonic clock, which all its
+processes share.
+"""
+
+import contextlib
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, unquote
+
+from interlock.claims import SEPARATOR, Check, Claim, ClaimView
+from interlock.effects import Call, Op, Sleep
+from interlock.errors import InvalidArgument, StoreError
+from interlock.protocols.queue import BUSY, OCCUPIED, Turn
+from interlock.stores.files import checks, views
+from interlock.stores.files.folder import Folder
+from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile
+from interlock.stores.files.plan import Step
+from interlock.stores.files.presence import Presence, TaskWakeup, ThreadWakeup
+from interlock.stores.files.record import (
+    FREE,
+    ID_AT,
+    ID_WIDTH,
+    SLOT,
+    STATE_WIDTH,
+    Slot,
+    tail,
+    write_slot,
+)
+
+T = TypeVar("T")
+NUMBER_AT = STATE_WIDTH + len("number=")
+NUMBER_END = NUMBER_AT + 16
+MOST_OPEN = 256
+MOST_TAILS = 1024
+GUARD_PATIENCE = 5.0  # seconds; the guard is held for microseconds, except by a process that was stopped in it
+SWEEP = 50
+
+
+class FileStore:
+    """A store in a folder of a local file system.
+
+    Args:
+        path: the folder; made if it is not there.
+
+    Raises:
+        InvalidArgument: not an absolute path.
+        StoreError: the folder can't keep locks; the message says what to do.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.folder = Folder(path)
+        self._start_afresh()
+        _open_stores.add(self)
+        with contextlib.suppress(OSError):
+            self.sweep(SWEEP)
+
+    def _start_afresh(self) -> None:
+        self._mutex = threading.Lock()
+        self._lines: dict[str, LineFile] = {}
+        self._tails: dict[tuple[Any, ...], bytes] = {}
+        self._at: dict[str, int] = {}
+        self._presence: Presence | None = None
+
+    @classmethod
+    def from_url(cls, url: SplitResult) -> "FileStore":
+        """Connect to file:///folder."""
+        if url.netloc not in ("", "localhost") or url.query or url.fragment:
+            raise InvalidArgument(
+                f"{url.geturl()!r}: write three slashes and a folder, e.g. file:///var/lib/app/locks"
+            )
+        return cls(unquote(url.path))
+
+    # -- enter ------------------------------------------------------------------------------------------
+
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+        """As `Queue.enter`."""
+        turn: Turn = yield Call(self._enter, (claim, wakeup, wait, again))
+        return turn
+
+    def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+        line = self._line(claim.terms.key)
+        with line.mutex:
+            if not line.guard():
+                return BUSY
+            try:
+                data = line.read()
+                if wakeup is None and not again:
+                    if data[WAITING_AT] != NOBODY_WAITS:
+                        if wait:
+                            return OCCUPIED  # nobody overtakes: stand in line, with a bell
+                    elif data.find(b"\nusing ", line.head - 1) < 0:
+                        return self._use(line, data, claim)
+                return self._enter_line(line, data, claim, wakeup, wait, again)
+            except OSError as error:
+                raise _failed(line, error) from error
+            finally:
+                line.unguard()
+
+    def _use(self, line: LineFile, data: bytes, claim: Claim) -> Turn:
+        """The uncontended path: nobody is in line; one write makes the claim a holder."""
+        top = 0
+        head = line.head
+        for at in range(head, len(data), SLOT):
+            with contextlib.suppress(ValueError):
+                top = max(top, int(data[at + NUMBER_AT : at + NUMBER_END]))
+        fence = self._new_fence(top) if top else self._new_fence(self.folder.floor())
+        until = time.monotonic() + claim.terms.ttl
+        os.pwrite(line.fd, write_slot("using", fence, until, claim.id, 0, self._tail(claim)), head)
+        self._at[claim.id] = head
+        return Turn("using", fence)
+
+    def _enter_line(self, line: LineFile, data: bytes, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+        now = time.monotonic()
+        step, shrink = self._step(line, data, now)
+        terms = claim.terms
+        bell = 0 if wakeup is None else wakeup.bell.number
+        end = self._tail(claim)
+        raw = write_slot("pending", 0, now + terms.ttl, claim.id, bell, end)
+        me = Slot(
+            -1, "pending", 0, now + terms.ttl, claim.id, terms.units, terms.capacity, self.presence().token, bell, raw
+        )
+        turn = step.enter(me, wait, again, wakeup is not None)
+        self._perform(line, step, shrink, claim.id)
+        if turn.state == "pending" and wakeup is not None:
+            wakeup.watch(step.watch(claim.id))
+            turn = turn._replace(look_again=turn.look_again * random.uniform(0.9, 1.1))
+        return turn
+
+    # -- leave, renew, evict, look ----------------------------------------------------------------------
+
+    def leave(self, claim: Claim) -> Op[bool]:
+        """As `Queue.leave`."""
+        removed: bool = yield from self._patiently(self._leave, claim)
+        return removed
+
+    def _leave(self, claim: Claim) -> bool | None:
+        line = self._line(claim.terms.key)
+        with line.mutex:
+            if not line.guard():
+                return None
+            try:
+                data = line.read()
+                at = self._at.pop(claim.id, 0)
+                if at and data[WAITING_AT] == NOBODY_WAITS and len(data) <= line.head + 8 * SLOT:
+                    id_at = at + ID_AT
+                    if (
+                        data[at : at + 6] == b"using "
+                        and data[id_at : id_at + ID_WIDTH].rstrip() == claim.id.encode()
+                    ):
+                        os.pwrite(line.fd, FREE, at)
+                        return True
+                step, shrink = self._step(line, data, time.monotonic())
+                removed = step.leave(claim.id)
+                self._perform(line, step, shrink, claim.id)
+                return removed
+            except OSError as error:
+                raise _failed(line, error) from error
+            finally:
+                line.unguard()
+
+    def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
+        """As `Queue.renew`."""
+        renewed: list[bool] = []
+        for claim in claims:
+            alive = yield from self._patiently(self._do, claim.terms.key, partial(_renew_one, claim))
+            renewed.append(alive)
+        return renewed
+
+    def evict(self, key: str, id: str | None) -> Op[int]:
+        """As `Queue.evict`."""
+        count: int = yield from self._patiently(self._do, key, partial(_evict_one, id))
+        return count
+
+    def _do(self, key: str, change: Callable[[Step], T]) -> T | None:
+        line = self._line(key)
+        with line.mutex:
+            if not line.guard():
+                return None
+            try:
+                step, shrink = self._step(line, line.read(), time.monotonic())
+                answer = change(step)
+                self._perform(line, step, shrink, "")
+                return answer
+            except OSError as error:
+                raise _failed(line, error) from error
+            finally:
+                line.unguard()
+
+    def look(self, key: str) -> Op[list[ClaimView]]:
+        """As `Queue.look`."""
+        found: list[ClaimView] = yield Call(views.look, (self.folder, self.presence().is_alive, key))
+        return found
+
+    # -- one step ---------------------------------------------------------------------------------------
+
+    def _step(self, line: LineFile, data: bytes, now: float) -> tuple[Step, bool]:
+        image = line.image(data)
+        slots = len(image.using) + len(image.free_using)
+        waiters = len(image.pending) + len(image.free_pending)
+        return Step(image, now, _remembering(self.presence().is_alive), self._new_fence), slots > 8 or waiters > 8
+
+    def _perform(self, line: LineFile, step: Step, shrink: bool, me: str) -> None:
+        for write in step.writes:
+            line.perform(write)
+        if shrink and not step.using and not step.pending:
+            line.shrink(step.top)
+        for token, number, told in step.bells:
+            if told is None or told.id != me:
+                self.presence().ring(token, number, told)
+        for slot in step.using:
+            if slot.id == me:
+                self._at[me] = line.head + slot.row * SLOT
+
+    def _new_fence(self, top: int) -> int:
+        return max(top + 1, time.time_ns() // 1000)
+
+    def _patiently(self, function: Callable[..., T | None], *args: Any) -> Op[T]:
+        pause, waited = 0.0005, 0.0
+        while True:
+            answer: T | None = yield Call(function, args)
+            if answer is not None:
+                return answer
+            if waited > GUARD_PATIENCE:
+                raise StoreError(
+                    "the guard of a line was held for more than 5 s: a process was stopped in the middle of a step; "
+                    "continue it or kill it, then call again"
+                )
+            yield Sleep(pause)
+            waited += pause
+            pause = min(0.05, pause * 1.5)
+
+    def _tail(self, claim: Claim) -> bytes:
+        who = claim[1:]
+        end = self._tails.get(who)
+        if end is None:
+            if len(self._tails) >= MOST_TAILS:
+                self._tails.clear()
+            end = self._tails[who] = tail(claim, self.presence().token)
+        return end
+
+    # -- what is open -----------------------------------------------------------------------------------
+
+    def presence(self) -> Presence:
+        """Return this process's presence in the folder, made with the first claim."""
+        presence = self._presence
+        if presence is None:
+            with self._mutex:
+                if self._presence is None:
+                    self._presence = Presence(self.folder.alive)
+                presence = self._presence
+        return presence
+
+    def _line(self, key: str) -> LineFile:
+        line = self._lines.get(key)
+        if line is None:
+            with self._mutex:
+                line = self._lines.get(key)
+                if line is None:
+                    if len(self._lines) >= MOST_OPEN:
+                        self._close_line(next(iter(self._lines)))
+                    line = self._lines[key] = LineFile(self.folder, key)
+        return line
+
+    def _close_line(self, key: str) -> None:
+        line = self._lines.pop(key)
+        with line.mutex:
+            self._tidy(line)
+            line.close()
+
+    def _tidy(self, line: LineFile) -> bool:
+        """Remove the files of a name that nobody uses or waits for."""
+        if line.fd < 0 or not line.guard():
+            return False
+        try:
+            image = line.image(line.read())
+            alive = _remembering(self.presence().is_alive)
+            if any(alive(slot.alive) for slot in [*image.using, *image.pending]):
+                return False
+            line.remove(image.top)
+            return True
+        finally:
+            line.unguard()
+
+    def sweep(self, most: int) -> int:
+        """Remove what the dead left: beacons, and the files of names that nobody has used for a minute.
+
+        Args:
+            most: how many names to look at.
+
+        Returns:
+            How many names were removed.
+        """
+        self.presence().sweep()
+        removed = 0
+        old = time.time() - 60
+        with os.scandir(self.folder.using) as entries:
+            for entry in islice(entries, most):
+                key = views.key_of(self.folder, entry.name) if entry.stat().st_mtime < old else None
+                if key is not None and key not in self._lines:
+                    line = LineFile(self.folder, key)
+                    with line.mutex:
+                        removed += self._tidy(line)
+                        line.close()
+        return removed
+
+    def thread_wakeup(self) -> ThreadWakeup:
+        """Return a wake-up for the calling thread."""
+        return ThreadWakeup(self.presence())
+
+    def task_wakeup(self) -> TaskWakeup:
+        """Return a wake-up for the calling task."""
+        return TaskWakeup(self.presence())
+
+    def doctor(self) -> list[Check]:
+        """As `Store.doctor`."""
+        return checks.examine(self.folder, self.presence().is_alive)
+
+    def close(self) -> None:
+        """Remove the files of names that nobody uses any more, and close the others; safe to repeat."""
+        with self._mutex:
+            for key in list(self._lines):
+                with contextlib.suppress(OSError, StoreError):
+                    self._close_line(key)
+            presence, self._presence = self._presence, None
+        if presence is not None:
+            presence.close()
+        self.folder.leave()
+
+    def _after_fork(self) -> None:
+        """In a forked child: the open files, the beacon and the bells are the parent's."""
+        for line in list(self._lines.values()):
+            line.close()
+        if self._presence is not None:
+            self._presence.forget()
+        self._start_afresh()
+
+
+def _renew_one(claim: Claim, step: Step) -> bool:
+    return step.renew(claim.id, time.monotonic() + claim.terms.ttl)
+
+
+def _evict_one(id: str | None, step: Step) -> int:
+    return step.evict(id)
+
+
+def _remembering(is_alive: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Ask the OS about each beacon once per step."""
+    known: dict[str, bool] = {}
+
+    def answer(token: str) -> bool:
+        if token not in known:
+            known[token] = is_alive(token)
+        return known[token]
+
+    return answer
+
+
+def _failed(line: LineFile, error: OSError) -> StoreError:
+    return StoreError(f"the line of {line.key.partition(SEPARATOR)[2]!r} can't be read or written: {error}")
+
+
+_open_stores: "weakref.WeakSet[FileStore]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in list(_open_stores):
+        store._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

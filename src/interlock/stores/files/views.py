@@ -1,0 +1,80 @@
+"""Looking at the lines from outside, without the guard: nobody is held up by somebody who looks."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from interlock.claims import SEPARATOR, ClaimView
+from interlock.stores.files.folder import Folder, file_name
+from interlock.stores.files.linefile import header, key_in
+from interlock.stores.files.record import FREE, SLOT, Slot, details, parse
+
+HEAD_MOST = 16 * SLOT
+
+
+def key_of(folder: Folder, name: str) -> str | None:
+    """Return the key of a line file, or None if it is none."""
+    try:
+        with open(folder.using / name, "rb") as file:
+            return key_in(file.read(HEAD_MOST))
+    except OSError:
+        return None
+
+
+def look(folder: Folder, is_alive: Callable[[str], bool], key: str) -> list[ClaimView]:
+    """List the live claims of a key, or of a whole namespace; as `Queue.look`."""
+    if not key.endswith(SEPARATOR):
+        return [view(slot, key) for slot in slots(folder, key, is_alive)]
+    keys = {found for name in os.listdir(folder.using) if (found := key_of(folder, name)) is not None}
+    return [
+        view(slot, each) for each in sorted(keys) if each.startswith(key) for slot in slots(folder, each, is_alive)
+    ]
+
+
+def slots(folder: Folder, key: str, is_alive: Callable[[str], bool]) -> Iterator[Slot]:
+    """Yield the live slots of a key, holders first, then waiters in their order."""
+    name = file_name(key)
+    now = time.monotonic()
+    # Waiters are read first: who is promoted between the two looks shows in both, never in none.
+    pending = list(_read(folder.pending / name, 0))
+    using = list(_read(folder.using / name, len(header(key))))
+    seen = {slot.id for slot in using if slot.state == "using"}
+    waiters = sorted((slot for slot in pending if slot.id not in seen), key=lambda slot: slot.number)
+    for slot in [*using, *waiters]:
+        if slot.state != "done" and slot.until > now and is_alive(slot.alive):
+            yield slot
+
+
+def _read(path: os.PathLike[str], start: int) -> Iterator[Slot]:
+    try:
+        with open(path, "rb") as file:
+            file.seek(start)
+            data = file.read()
+    except FileNotFoundError:
+        return
+    for index, at in enumerate(range(0, len(data), SLOT)):
+        raw = data[at : at + SLOT]
+        slot = None if raw.startswith(FREE) else parse(raw, index)
+        if slot is not None:
+            yield slot
+
+
+def view(slot: Slot, key: str) -> ClaimView:
+    """Return a slot as people see it."""
+    told = details(slot.raw)
+    using = slot.state == "using"
+    return ClaimView(
+        name=key.partition(SEPARATOR)[2],
+        id=slot.id,
+        state="using" if using else "pending",
+        units=slot.units,
+        capacity=slot.capacity,
+        fence=slot.number if using else None,
+        host=told.host,
+        pid=told.pid,
+        thread=told.thread,
+        label=told.label,
+        since=datetime.fromisoformat(told.since).timestamp(),
+        expires_in=slot.until - time.monotonic(),
+    )
