@@ -9,8 +9,10 @@ from interlock.errors import (
     NotHeld,
     StoreError,
 )
-from interlock.locks import Grant, Grants, Lock, Locks, RLock
-from interlock.urls import connect
+from interlock.threads.connection import Locks
+from interlock.threads.grants import Grant, Grants
+from interlock.threads.locks import Lock, RLock
+from interlock.urls import aconnect, connect
 
 __version__ = "0.1.0"
 
@@ -28,5 +30,6 @@ __all__ = [
     "NotHeld",
     "RLock",
     "StoreError",
+    "aconnect",
     "connect",
 ]

@@ -2,7 +2,6 @@
 
 import math
 import os
-import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -212,7 +211,7 @@ def checked_count(value: object, what: str, most: int = WRITER_UNITS - 1) -> int
     return value
 
 
-HOST = socket.gethostname()
+HOST = os.uname().nodename
 _pid = os.getpid()
 
 

@@ -1,6 +1,5 @@
-"""The two trampolines: they perform the requests of a protocol, one with blocking calls, one on an event loop."""
+"""The trampoline for threads: performs the requests of a protocol with blocking calls; also ids and time."""
 
-import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -35,7 +34,8 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _seconds(wait: Wait) -> float:
+def seconds_of(wait: Wait) -> float:
+    """Return how long to wait: not past the deadline."""
     if wait.deadline is None:
         return wait.seconds
     return max(0.0, min(wait.seconds, wait.deadline - time.monotonic()))
@@ -72,62 +72,13 @@ def run(op: Op[T]) -> T:
                 elif kind is Now:
                     value = time.monotonic()
                 elif kind is Wait:
-                    value = request.wakeup.wait(_seconds(request))
+                    value = request.wakeup.wait(seconds_of(request))
                 elif kind is Subscribe:
                     value = wakeup = request.source.thread_wakeup()
                 elif kind is FreshId:
                     value = fresh_id()
                 elif kind is Sleep:
                     time.sleep(request.seconds)
-                    value = None
-                else:
-                    raise TypeError(f"a protocol yielded {request!r}, which is no request")
-                step = op.send
-            except BaseException as error:
-                step, value = op.throw, error
-    finally:
-        if wakeup is not None:
-            wakeup.close()
-
-
-async def arun(op: Op[T]) -> T:
-    """Perform a protocol on the running event loop; as `run`, without ever blocking the loop.
-
-    Args:
-        op: the protocol, not yet started.
-
-    Returns:
-        What the protocol returns.
-
-    Raises:
-        Whatever the protocol raises; a cancellation is thrown into it like any exception.
-    """
-    step: Callable[[Any], Any] = op.send
-    value: Any = None
-    wakeup = None
-    try:
-        while True:
-            try:
-                request = step(value)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            try:
-                kind = type(request)
-                if kind is Call:
-                    value = request.function(*request.args)
-                elif kind is Before:
-                    value = time.monotonic() < request.moment
-                elif kind is Now:
-                    value = time.monotonic()
-                elif kind is Wait:
-                    value = await request.wakeup.wait(_seconds(request))
-                elif kind is Subscribe:
-                    value = wakeup = request.source.task_wakeup()
-                elif kind is FreshId:
-                    value = fresh_id()
-                elif kind is Sleep:
-                    await asyncio.sleep(request.seconds)
                     value = None
                 else:
                     raise TypeError(f"a protocol yielded {request!r}, which is no request")

@@ -1,14 +1,16 @@
 """From a URL to a store: the registry of schemes, and `connect`."""
 
 import os
-from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from interlock.claims import DEFAULT_TTL
 from interlock.errors import InvalidArgument, StoreError
-from interlock.locks import Locks
 from interlock.stores.base import Store
+from interlock.threads.connection import Locks
+
+if TYPE_CHECKING:
+    from interlock.aio.connection import AsyncLocks
 
 BUILT_IN = {"memory": "interlock.stores.memory:MemoryStore", "file": "interlock.stores.files:FileStore"}
 
@@ -49,6 +51,8 @@ def _factory(scheme: str) -> Any:
 
         module, _, name = built_in.partition(":")
         return getattr(import_module(module), name)
+    from importlib.metadata import entry_points
+
     points = {point.name: point for point in entry_points(group="interlock.stores")}
     if scheme not in points:
         known = ", ".join(sorted({*BUILT_IN, *points}))
@@ -73,3 +77,19 @@ def connect(url: str | None = None, *, namespace: str = "", ttl: float = DEFAULT
         StoreError: the store can't be used; the message says what to do.
     """
     return Locks(open_store(url), namespace=namespace, ttl=ttl)
+
+
+def aconnect(url: str | None = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> "AsyncLocks":
+    """Return the locks of a store, for asyncio tasks; a plain function, as `connect`.
+
+    Args:
+        url, namespace, ttl: as for `connect`.
+
+    Raises:
+        InvalidArgument: an argument is out of its range, or nobody knows the scheme.
+        StoreError: the store can't be used; the message says what to do.
+    """
+    # Loaded here, so that programs without an event loop start without asyncio.
+    from interlock.aio.connection import AsyncLocks
+
+    return AsyncLocks(open_store(url), namespace=namespace, ttl=ttl)

@@ -1,76 +1,24 @@
-"""Renewal of leases: one thread for each sync connection, timers on the loop for each asyncio one.
+"""Renewal of leases for threads: one thread for each connection, started with its first grant.
 
 Many claims go in one request.  A renewal that fails is tried again until the real deadline; only then is the grant
 lost, and whoever asked for it is told.
 """
 
-import asyncio
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
-from interlock.claims import pid
-from interlock.engine import arun, run
+from interlock.engine import run
 from interlock.errors import LockError
 from interlock.grants import BaseGrant
 from interlock.protocols.queue import Queue
+from interlock.roster import GONE_THERE, LONGEST_SLEEP, Roster
 
 log = logging.getLogger("interlock")
 G = TypeVar("G", bound=BaseGrant)
-LONGEST_SLEEP = 3600.0
-SHORTEST_RETRY = 0.02
-GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
-LEASE_ENDED = "its lease ended before it was renewed"
-
-
-class _Roster(Generic[G]):
-    """The grants under watch, and what the answer to a renewal means for each."""
-
-    def __init__(self, tell_lost: Callable[[G], None]) -> None:
-        self.grants: dict[str, G] = {}
-        self._tell_lost = tell_lost
-
-    def due(self, now: float) -> list[G]:
-        return [grant for grant in list(self.grants.values()) if grant._due <= now]
-
-    def next_due(self) -> float:
-        return min((grant._due for grant in list(self.grants.values())), default=math.inf)
-
-    def split(self, grants: Iterable[G], now: float) -> list[G]:
-        """Drop those whose time is over, and return the others that are to be renewed."""
-        renewable = []
-        for grant in grants:
-            if now >= grant._deadline:
-                self.lost(grant, LEASE_ENDED)
-            elif grant._renews:
-                renewable.append(grant)
-            else:
-                grant._due = grant._deadline
-        return renewable
-
-    def answered(self, grants: Sequence[G], answers: Sequence[bool], sent: float) -> None:
-        for grant, alive in zip(grants, answers, strict=True):
-            if alive:
-                grant._renewed(sent)
-            else:
-                self.lost(grant, GONE_THERE)
-
-    def failed(self, grants: Sequence[G], error: Exception, now: float) -> None:
-        for grant in grants:
-            grant._due = min(grant._deadline, now + max(SHORTEST_RETRY, grant._claim.terms.ttl / 20))
-        log.warning("renewing %d lease(s) failed, trying again: %s", len(grants), error)
-
-    def lost(self, grant: G, why: str) -> None:
-        if self.grants.pop(grant.id, None) is None:
-            return  # it is being released: not lost
-        grant._lose(why)
-        try:
-            self._tell_lost(grant)
-        except Exception:
-            log.exception("on_lost of %r failed", grant)
 
 
 class Watchdog(Generic[G]):
@@ -83,7 +31,7 @@ class Watchdog(Generic[G]):
 
     def __init__(self, queue: Queue, tell_lost: Callable[[G], None]) -> None:
         self._queue = queue
-        self._roster = _Roster(tell_lost)
+        self._roster = Roster(tell_lost)
         self._bell = threading.Event()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -151,88 +99,3 @@ class Watchdog(Generic[G]):
                 log.exception("unexpected error while renewing")
         else:
             self._roster.answered(grants, answers, sent)
-
-
-class LoopWatchdog(Generic[G]):
-    """Renews the grants of one connection on one event loop, by timers; no task while nothing is due.
-
-    Args:
-        queue: the store.
-        tell_lost: called once, on the loop, for each grant that is lost.
-    """
-
-    def __init__(self, queue: Queue, tell_lost: Callable[[G], None]) -> None:
-        self._queue = queue
-        self._roster = _Roster(tell_lost)
-        self._loop = asyncio.get_running_loop()
-        self._pid = pid()
-        self._timer: asyncio.TimerHandle | None = None
-        self._wakes_at = math.inf
-        self._task: asyncio.Task[Any] | None = None
-
-    @property
-    def grants(self) -> list[G]:
-        """The grants under watch."""
-        return list(self._roster.grants.values())
-
-    def add(self, grant: G) -> None:
-        """Watch over `grant` from now on."""
-        self._roster.grants[grant.id] = grant
-        if grant._due < self._wakes_at and self._task is None:
-            self._schedule(grant._due)
-
-    def remove(self, grant: G) -> None:
-        """Stop watching; safe to repeat."""
-        self._roster.grants.pop(grant.id, None)
-
-    def lost(self, grant: G) -> None:
-        """Note that the store no longer has the grant's claim, and tell."""
-        self._roster.lost(grant, GONE_THERE)
-
-    def stop(self) -> None:
-        """Cancel what is scheduled."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._task is not None:
-            self._task.cancel()
-
-    def _schedule(self, moment: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._wakes_at = moment
-        delay = min(LONGEST_SLEEP, max(0.0, moment - time.monotonic()))
-        self._timer = self._loop.call_later(delay, self._fire)
-
-    def _fire(self) -> None:
-        self._timer = None
-        self._wakes_at = math.inf
-        now = time.monotonic()
-        due = self._roster.split(self._roster.due(now), now)
-        if due:
-            self._task = self._loop.create_task(self._renew(due), name="interlock-watchdog")
-        else:
-            self._rest()
-
-    def _rest(self) -> None:
-        upcoming = self._roster.next_due()
-        if upcoming < math.inf:
-            self._schedule(upcoming)
-
-    async def _renew(self, grants: list[G]) -> None:
-        sent = time.monotonic()
-        deadline = min(grant._deadline for grant in grants)
-        try:
-            async with asyncio.timeout(max(0.0, deadline - sent)):
-                answers = await arun(self._queue.renew([grant._claim for grant in grants]))
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            self._roster.failed(grants, error, time.monotonic())
-            if not isinstance(error, (LockError, TimeoutError)):
-                log.exception("unexpected error while renewing")
-        else:
-            self._roster.answered(grants, answers, sent)
-        finally:
-            self._task = None
-        self._rest()

@@ -4,14 +4,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from interlock.claims import HOST, PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of, pid
 from interlock.effects import Call, Op
 from interlock.protocols.line import has_room, promotable
 from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Told, Turn
-from interlock.wakeups import TaskBell, ThreadBell
+from interlock.threadbell import ThreadBell
+
+if TYPE_CHECKING:
+    from interlock.taskbell import TaskBell
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net, every hand-over is told
 
@@ -206,8 +209,10 @@ class MemoryStore:
         """Return a wake-up for the calling thread."""
         return ThreadBell()
 
-    def task_wakeup(self) -> TaskBell:
+    def task_wakeup(self) -> "TaskBell":
         """Return a wake-up for the calling task."""
+        from interlock.taskbell import TaskBell  # only programs with an event loop load asyncio
+
         return TaskBell()
 
     def doctor(self) -> list[Check]:

@@ -32,8 +32,8 @@ class _Unavailable(click.ClickException):
 
 @click.command()
 @click.option("--store", metavar="URL", help="Where the locks are. Default: a folder of the demo's own.")
-@click.option("--students", type=click.IntRange(1, 32), default=4, show_default=True, help="Processes that lend.")
-@click.option("--admins", type=click.IntRange(1, 32), default=4, show_default=True, help="Processes that rename.")
+@click.option("--students", type=click.IntRange(1, 16), default=4, show_default=True, help="Processes that lend.")
+@click.option("--admins", type=click.IntRange(1, 16), default=4, show_default=True, help="Processes that rename.")
 @click.option("--books", type=click.IntRange(1, 1000), default=3, show_default=True, help="Books they share.")
 @click.option(
     "--updates",

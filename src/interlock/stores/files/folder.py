@@ -10,11 +10,9 @@ broken/        line files that could not be read, kept for people to look at
 
 import errno
 import fcntl
-import hashlib
 import os
 import re
 import stat
-import tempfile
 from pathlib import Path
 
 from interlock.claims import SEPARATOR
@@ -37,7 +35,7 @@ def runtime_folder() -> str:
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base and os.path.isdir(base):
         return os.path.join(base, "interlock")
-    path = os.path.join(tempfile.gettempdir(), f"interlock-{os.getuid()}")
+    path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"interlock-{os.getuid()}")
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -57,8 +55,10 @@ def file_name(key: str) -> str:
     namespace, _, name = key.partition(SEPARATOR)
     if not namespace and _PLAIN.fullmatch(name):
         return name
+    from hashlib import blake2b  # costs a program with plain names nothing
+
     readable = re.sub(r"[^a-z0-9._-]+", "-", f"{namespace}.{name}".strip(".").lower())[:60].strip("-.")
-    return f"{readable}~{hashlib.blake2b(key.encode(), digest_size=20).hexdigest()}"
+    return f"{readable}~{blake2b(key.encode(), digest_size=20).hexdigest()}"
 
 
 def boot_id() -> str:

@@ -6,7 +6,6 @@ opens the pipe too and is woken by the kernel when its only reader has gone.
 Each waiting thread or task has a *bell*: a named pipe that others write to when its turn has come.
 """
 
-import asyncio
 import errno
 import fcntl
 import os
@@ -188,7 +187,7 @@ class Bell:
             self.fd = -1
 
 
-class _Wakeup:
+class Wakeup:
     """A bell, and the beacons of those whose death matters to who waits at it."""
 
     def __init__(self, presence: Presence) -> None:
@@ -216,7 +215,7 @@ class _Wakeup:
         self._presence.put_back(self.bell)
 
 
-class ThreadWakeup(_Wakeup):
+class ThreadWakeup(Wakeup):
     """A wake-up for one thread."""
 
     def wait(self, seconds: float) -> Told | None:
@@ -229,42 +228,3 @@ class ThreadWakeup(_Wakeup):
         for token in [token for token, fd in self._watched.items() if fd in gone]:
             self._unwatch(token)  # it would only report its death again and again
         return self.bell.drain()
-
-
-class TaskWakeup(_Wakeup):
-    """A wake-up for one asyncio task."""
-
-    async def wait(self, seconds: float) -> Told | None:
-        """Wait until told, until somebody watched dies, or until `seconds` have passed."""
-        loop = asyncio.get_running_loop()
-        event = asyncio.Event()
-        watched = list(self._watched.items())
-        try:
-            loop.add_reader(self.bell.fd, event.set)
-            for token, fd in watched:
-                loop.add_reader(fd, self._died, loop, token, fd, event)
-        except NotImplementedError as error:
-            raise StoreError("file:// needs an event loop with add_reader, e.g. asyncio's default") from error
-        try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
-        except TimeoutError:
-            pass
-        finally:
-            loop.remove_reader(self.bell.fd)
-            for _, fd in watched:
-                loop.remove_reader(fd)
-        for token, _ in watched:
-            if token in self._gone:
-                self._unwatch(token)
-        self._gone.clear()
-        return self.bell.drain()
-
-    def __init__(self, presence: Presence) -> None:
-        super().__init__(presence)
-        self._gone: set[str] = set()
-
-    def _died(self, loop: asyncio.AbstractEventLoop, token: str, fd: int, event: asyncio.Event) -> None:
-        self._gone.add(token)
-        loop.remove_reader(fd)
-        event.set()

@@ -8,14 +8,13 @@ processes share.
 
 import contextlib
 import os
-import random
 import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, unquote
 
 from interlock.claims import SEPARATOR, Check, Claim, ClaimView
@@ -26,7 +25,7 @@ from interlock.stores.files import checks, views
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile
 from interlock.stores.files.plan import Step
-from interlock.stores.files.presence import Presence, TaskWakeup, ThreadWakeup
+from interlock.stores.files.presence import Presence, ThreadWakeup
 from interlock.stores.files.record import (
     FREE,
     ID_AT,
@@ -37,6 +36,9 @@ from interlock.stores.files.record import (
     tail,
     write_slot,
 )
+
+if TYPE_CHECKING:
+    from interlock.stores.files.tasks import TaskWakeup
 
 T = TypeVar("T")
 NUMBER_AT = STATE_WIDTH + len("number=")
@@ -134,7 +136,7 @@ class FileStore:
         self._perform(line, step, shrink, claim.id)
         if turn.state == "pending" and wakeup is not None:
             wakeup.watch(step.watch(claim.id))
-            turn = turn._replace(look_again=turn.look_again * random.uniform(0.9, 1.1))
+            turn = turn._replace(look_again=turn.look_again * (0.9 + time.time_ns() % 1000 / 5000))
         return turn
 
     # -- leave, renew, evict, look ----------------------------------------------------------------------
@@ -318,8 +320,10 @@ class FileStore:
         """Return a wake-up for the calling thread."""
         return ThreadWakeup(self.presence())
 
-    def task_wakeup(self) -> TaskWakeup:
+    def task_wakeup(self) -> "TaskWakeup":
         """Return a wake-up for the calling task."""
+        from interlock.stores.files.tasks import TaskWakeup  # only programs with an event loop load asyncio
+
         return TaskWakeup(self.presence())
 
     def doctor(self) -> list[Check]:

@@ -1,0 +1,100 @@
+"""The trampoline for asyncio tasks: performs the requests of a protocol on the running event loop."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from interlock.effects import Before, Call, FreshId, Now, Op, Sleep, Subscribe, Wait
+from interlock.engine import fresh_id, seconds_of
+
+T = TypeVar("T")
+
+
+async def arun(op: Op[T], pending: Any = None) -> T:
+    """Perform a protocol on the running event loop; as `run`, without ever blocking the loop.
+
+    Args:
+        op: the protocol, not yet started.
+        pending: if it was started, the request that it waits for.
+
+    Returns:
+        What the protocol returns.
+
+    Raises:
+        Whatever the protocol raises; a cancellation is thrown into it like any exception.
+    """
+    step: Callable[[Any], Any] = op.send
+    value: Any = None
+    wakeup = None
+    try:
+        while True:
+            try:
+                request, pending = (step(value), None) if pending is None else (pending, None)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            try:
+                kind = type(request)
+                if kind is Call:
+                    value = request.function(*request.args)
+                elif kind is Before:
+                    value = time.monotonic() < request.moment
+                elif kind is Now:
+                    value = time.monotonic()
+                elif kind is Wait:
+                    value = await request.wakeup.wait(seconds_of(request))
+                elif kind is Subscribe:
+                    value = wakeup = request.source.task_wakeup()
+                elif kind is FreshId:
+                    value = fresh_id()
+                elif kind is Sleep:
+                    await asyncio.sleep(request.seconds)
+                    value = None
+                else:
+                    raise TypeError(f"a protocol yielded {request!r}, which is no request")
+                step = op.send
+            except BaseException as error:
+                step, value = op.throw, error
+    finally:
+        if wakeup is not None:
+            wakeup.close()
+
+
+async def afinish(op: Op[T]) -> T:
+    """Perform a protocol to its end, even if the calling task is cancelled meanwhile.
+
+    Args:
+        op: the protocol, not yet started.
+
+    Returns:
+        What the protocol returns.
+
+    Raises:
+        asyncio.CancelledError: the caller was cancelled; the protocol is finished all the same.
+        Whatever else the protocol raises.
+    """
+    try:
+        request = op.send(None)
+        while type(request) is Call:
+            try:
+                value = request.function(*request.args)
+            except BaseException as error:
+                request = op.throw(error)
+            else:
+                request = op.send(value)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    task = asyncio.ensure_future(arun(op, request))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()
+        raise cancelled
+    return task.result()

@@ -1,0 +1,1 @@
+"""Locks for asyncio tasks: what `aconnect` returns."""

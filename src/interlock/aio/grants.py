@@ -1,0 +1,222 @@
+"""What a task has in its hand while it holds a lock."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from interlock.aengine import afinish, arun
+from interlock.errors import LockLost, StoreError
+from interlock.grants import RELEASED, BaseGrant, Hold
+
+if TYPE_CHECKING:
+    from interlock.aio.connection import AsyncLocks
+    from interlock.aio.watchdog import LoopWatchdog
+
+
+class AsyncGrant(BaseGrant):
+    """A held lock; `release()` gives it back, from any task of its loop."""
+
+    __slots__ = ("_body", "_cancelling", "_locks", "_struck", "_watchdog")
+
+    _locks: "AsyncLocks"
+    _body: asyncio.Task[Any] | None
+    _cancelling: int
+    _struck: bool
+    _watchdog: "LoopWatchdog[AsyncGrant]"
+
+    def _enter_body(self) -> None:
+        """From here to `_leave_body`, a loss cancels the calling task."""
+        task = asyncio.current_task()
+        self._cancelling = task.cancelling() if task is not None else 0
+        self._body = task
+
+    def _strike(self) -> None:
+        """Cancel the body: the lock was lost."""
+        if self._body is not None and not self._body.done():
+            self._struck = True
+            self._body.cancel(f"the lock {self.name!r} was lost")
+
+    def _leave_body(self, kind: type[BaseException] | None) -> bool:
+        """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
+        body, self._body = self._body, None
+        if not self._struck or body is None:
+            return False
+        self._struck = False
+        return body.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+
+    async def release(self) -> bool:
+        """Give the lock back and hand it to the next in line.
+
+        Returns:
+            True if this call released it; False if it was released or lost before.
+
+        Raises:
+            StoreError: the store could not be asked; call again, nothing is forgotten.
+        """
+        if self.inherited or self._state == RELEASED:
+            return False
+        watchdog = self._watchdog
+        watchdog.remove(self)
+        lost = self.lost
+        try:
+            removed = await afinish(self._locks._store.leave(self._claim))
+        except StoreError:
+            if lost:
+                return False  # the store sees by itself that the lease ended
+            watchdog.add(self)
+            raise
+        except BaseException:
+            watchdog.add(self)
+            raise
+        return self._left(removed)
+
+    async def renew(self) -> bool:
+        """Extend the lease to a full ttl from now.
+
+        Returns:
+            True if it was extended; False if the lock was released or lost.
+
+        Raises:
+            StoreError: the store could not be asked; the lease goes on until its deadline.
+        """
+        if not self.held:
+            return False
+        sent = time.monotonic()
+        if (await arun(self._locks._store.renew((self._claim,))))[0]:
+            self._renewed(sent)
+            return True
+        self._watchdog.lost(self)
+        return False
+
+
+class AsyncReentry(AsyncGrant):
+    """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it."""
+
+    __slots__ = ("_hold", "_outermost")
+
+    def __init__(self, hold: Hold[AsyncGrant]) -> None:
+        grant = hold.grant
+        self._hold = hold
+        self._claim, self._pid, self.id, self.fence = grant._claim, grant._pid, grant.id, grant.fence
+        hold.entries.append(self)
+
+    @property
+    def lost(self) -> bool:
+        """True once the lease of the hold is lost."""
+        return self in self._hold.entries and self._hold.grant.lost
+
+    @property
+    def held(self) -> bool:
+        """True while neither this handle was released nor the hold lost."""
+        return self in self._hold.entries and self._hold.grant.held
+
+    @property
+    def expires_in(self) -> float:
+        """Seconds until the lease of the hold ends unless it is renewed."""
+        return self._hold.grant.expires_in if self.held else 0.0
+
+    def _enter_body(self) -> None:
+        if self._hold.grant._body is None:
+            self._hold.grant._enter_body()
+            self._outermost = True
+        else:
+            self._outermost = False
+
+    def _leave_body(self, kind: type[BaseException] | None) -> bool:
+        return self._outermost and self._hold.grant._leave_body(kind)
+
+    async def release(self) -> bool:
+        """Take this handle back; the last one releases the hold.  As `AsyncGrant.release`."""
+        if self.inherited or self not in self._hold.entries or self.lost:
+            return False
+        if not self._hold.drop(self):
+            return True
+        released = await self._hold.grant.release()
+        if released:
+            self._hold.end()
+        return released
+
+    async def renew(self) -> bool:
+        """Extend the lease of the hold.  As `AsyncGrant.renew`."""
+        return self.held and await self._hold.grant.renew()
+
+    def _loss(self) -> LockLost:
+        return self._hold.grant._loss()
+
+    def __repr__(self) -> str:
+        return f"<AsyncReentry into {self._hold.grant!r}>"
+
+
+class AsyncGrants(Sequence[AsyncGrant]):
+    """Several grants that were taken together, as a sequence in the order in which they were taken."""
+
+    def __init__(self, grants: Sequence[AsyncGrant]) -> None:
+        self._grants = tuple(grants)
+
+    @overload
+    def __getitem__(self, index: int) -> AsyncGrant: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[AsyncGrant]: ...
+    def __getitem__(self, index: int | slice) -> AsyncGrant | Sequence[AsyncGrant]:
+        return self._grants[index]
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    @property
+    def fences(self) -> dict[str, int]:
+        """The fencing token of each name."""
+        return {grant.name: grant.fence for grant in self._grants}
+
+    @property
+    def held(self) -> bool:
+        """True while all of them are held."""
+        return all(grant.held for grant in self._grants)
+
+    @property
+    def lost(self) -> bool:
+        """True once any of them is lost."""
+        return any(grant.lost for grant in self._grants)
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's grants."""
+        return any(grant.inherited for grant in self._grants)
+
+    def check(self) -> None:
+        """Raise LockLost or NotHeld unless all of them are held now."""
+        for grant in self._grants:
+            grant.check()
+
+    def _enter_body(self) -> None:
+        for grant in self._grants:
+            grant._enter_body()
+
+    def _leave_body(self, kind: type[BaseException] | None) -> bool:
+        return any([grant._leave_body(kind) for grant in self._grants])  # noqa: C419 - every one must leave
+
+    async def release(self) -> bool:
+        """Release all, the last one first; True if every one was still held.
+
+        Raises:
+            StoreError: the store could not be asked for some; the others are released; call again.
+        """
+        return await release_all(self._grants)
+
+    def _loss(self) -> LockLost:
+        return next(grant for grant in self._grants if grant.lost)._loss()
+
+
+async def release_all(grants: Sequence[AsyncGrant]) -> bool:
+    """Release each grant, the last one first, whatever happens to the others."""
+    released = True
+    failure: BaseException | None = None
+    for grant in reversed(grants):
+        try:
+            released = await grant.release() and released
+        except BaseException as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return released

@@ -1,0 +1,41 @@
+"""The command `interlock`.
+
+`interlock run` needs nothing but the core: click and rich are imported for the other commands only, so that a
+guarded command starts fast, and so that it starts at all where only the core is installed.
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: the words after `interlock`; None for those of this process.
+
+    Returns:
+        The exit status.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["run"]:
+            from interlock.cli.run import main as run
+
+            return run(given[1:])
+        return _others(given)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _others(given: list[str]) -> int:
+    try:
+        from interlock.cli.group import main as others
+
+        return others(given)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("click", "rich"):
+            raise
+        from interlock.cli.exits import UNAVAILABLE, fail
+
+        return fail(UNAVAILABLE, "only `interlock run` works without click and rich: pip install 'interlock[cli]'")

@@ -1,0 +1,189 @@
+"""The process of the command: made first, let go when the lock is held.
+
+It is forked before this process has a second thread, so that it can prepare itself in Python: a fork later could
+hang, and `posix_spawn` can't ask the kernel to take the command along when interlock is killed.
+"""
+
+import errno
+import os
+import signal
+import stat
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from interlock.cli.exits import BY_SIGNAL, UNAVAILABLE
+from interlock.cli.signals import Signals
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+FIRST_HIGH = 100  # scripts use low descriptors by number
+SHELL = "/bin/sh"
+
+
+class NotRunnable(Exception):
+    """The command is not there or not executable; the message says what to do."""
+
+
+def look_up(word: str) -> str:
+    """Return the path of the program that `word` names, as the shell finds it.
+
+    Raises:
+        NotRunnable: there is none.
+    """
+    if not word:
+        raise NotRunnable("can't run a command without a name; the first word after -- is the program")
+    candidates = [word] if "/" in word else [os.path.join(folder, word) for folder in os.get_exec_path()]
+    found = ""
+    for path in candidates:
+        try:
+            mode = os.stat(path).st_mode
+        except (OSError, ValueError):
+            continue
+        if not stat.S_ISDIR(mode) and os.access(path, os.X_OK):
+            return path
+        found = found or path
+    if not found:
+        where = "there is no such file" if "/" in word else "it is in no folder of PATH"
+        raise NotRunnable(f"can't run {word!r}: {where}; check its spelling, or install it")
+    if os.path.isdir(found):
+        raise NotRunnable(f"can't run {word!r}: {found!r} is a folder; name the program in it")
+    raise NotRunnable(f"can't run {word!r}: {found!r} is not executable; chmod +x makes it so")
+
+
+class Child:
+    """The process of the command; waits for `go`, and is gone at the latest after `discard`.
+
+    Args:
+        path: of the program.
+        words: of the command.
+        signals: those of this process, not listening yet.
+        keep: give the command a pipe by which one can tell when the last process of it is gone.
+
+    Attributes:
+        pid: its process id.
+        status: its exit status as a shell shows it; None while it runs.
+    """
+
+    def __init__(self, path: str, words: Sequence[str], signals: Signals, keep: bool) -> None:
+        self.status: int | None = None
+        word_out, self._word = os.pipe()
+        self._report, report_in = os.pipe()
+        self._alive, alive_in = _high_pipe() if keep else (-1, -1)
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(self._word)
+                _become(path, words, signals, word_out, report_in, parent)
+            finally:
+                os._exit(UNAVAILABLE)
+        os.close(word_out)
+        os.close(report_in)
+        if keep:
+            os.close(alive_in)
+
+    def go(self, name: str, fence: int) -> None:
+        """Let the command start, with INTERLOCK_NAME and INTERLOCK_FENCE in its environment."""
+        try:
+            os.write(self._word, os.fsencode(f"{fence} {name}"))
+        except BrokenPipeError:
+            pass  # somebody killed it: its status tells
+        self._forget_word()
+
+    def send(self, number: int) -> None:
+        """Send it a signal, unless it is gone."""
+        if self.status is None:
+            try:
+                os.kill(self.pid, number)
+            except PermissionError:
+                pass  # it runs as somebody else, like sudo: all that is left is to wait for it
+
+    def look(self) -> None:
+        """Set `status` if it has ended."""
+        if self.status is None:
+            self._reap(os.WNOHANG)
+
+    def failure(self) -> str | None:
+        """Return why the command could not be started after all; None if it was.  Only when it has ended."""
+        number = os.read(self._report, 20)
+        return os.strerror(int(number)) if number else None
+
+    def wait_until_all_are_gone(self) -> None:
+        """Block until no process has the pipe of `keep` any more."""
+        os.read(self._alive, 1)
+
+    def discard(self) -> None:
+        """End it if it has not been let go; kill it if it still runs."""
+        self._forget_word()
+        if self.status is None:
+            self.send(signal.SIGKILL)
+            self._reap(0)
+        for descriptor in (self._report, self._alive):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _reap(self, how: int) -> None:
+        pid, status = os.waitpid(self.pid, how)
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+            self.status = code if code >= 0 else BY_SIGNAL - code
+
+    def _forget_word(self) -> None:
+        if self._word >= 0:
+            os.close(self._word)
+            self._word = -1
+
+
+def _high_pipe() -> tuple[int, int]:
+    """Return a pipe whose second end is inherited, and has a number that no script uses."""
+    import fcntl
+
+    out, into = os.pipe()
+    high = fcntl.fcntl(into, fcntl.F_DUPFD, FIRST_HIGH)
+    os.close(into)
+    return out, high
+
+
+def _become(
+    path: str, words: Sequence[str], signals: Signals, word: int, report: int, parent: int
+) -> NoReturn:
+    """In the child: wait for the word, and become the command."""
+    _die_with(parent)
+    fence, _, name = os.fsdecode(os.read(word, 8192)).partition(" ")
+    if not fence:
+        os._exit(0)  # the lock was not obtained, or interlock is gone
+    os.environ["INTERLOCK_FENCE"] = fence
+    os.environ["INTERLOCK_NAME"] = name
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGURG):
+        if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN if signals.ignores_children else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, signals.mask)
+    try:
+        _execute(path, words)
+    except OSError as error:
+        os.write(report, b"%d" % (error.errno or errno.EIO))
+        os._exit(UNAVAILABLE)
+
+
+def _execute(path: str, words: Sequence[str]) -> NoReturn:
+    try:
+        os.execv(path, words)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        # A script without a first line that names its interpreter: the shell's, as execvp(3) has it.
+        os.execv(SHELL, [SHELL, path, *words[1:]])
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when interlock dies, so that nobody works without the lock."""
+    if sys.platform == "linux":
+        try:
+            import ctypes
+
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        except (ImportError, OSError, AttributeError):
+            return  # a Python without ctypes: as on other systems
+    if os.getppid() != parent:
+        os._exit(0)

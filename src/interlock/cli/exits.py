@@ -1,0 +1,31 @@
+"""Exit statuses, as flock(1) and sysexits.h have them, and the one line that goes with a bad one."""
+
+import sys
+
+CONFLICT = 1  # the lock was not obtained, unless -E says otherwise; evict: nothing was removed
+USAGE = 64
+UNAVAILABLE = 69  # the command to run is not there or not executable
+LOST = 70  # the lock was lost while the command ran; doctor: the store is not fit
+STORE = 75
+BY_SIGNAL = 128  # and the number of the signal
+
+
+def say(text: str) -> None:
+    """Write one line to the error stream; that it can't be written must not stop the work."""
+    try:
+        print("interlock:", one_line(text), file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        pass
+
+
+def fail(status: int, text: str) -> int:
+    """Write what went wrong and what to do; return `status`."""
+    say(text)
+    return status
+
+
+def one_line(text: str) -> str:
+    """Return `text` without what would move the cursor or start a new line: names and labels are others' words."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -1,0 +1,199 @@
+"""Signals of the guard: taken one by one, each with the knowledge whether the terminal sent it.
+
+The signals of interest are blocked in every thread, and a listener thread takes them, for three reasons: none is
+lost between two states of the guard; `sigwaitinfo` tells who sent it, which a handler in Python can't know; and a
+handler would have to raise through the library at any line.  Only the wait for the lock is broken off by an
+exception: the listener pokes the main thread with SIGURG, which stays open there and which nobody else uses.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Literal, NamedTuple
+
+from interlock.cli.exits import BY_SIGNAL
+
+ENDING = frozenset(
+    (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+)
+KEYBOARD = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP))
+POKE = signal.SIGURG
+PATIENCE = 1.0  # seconds after which another signal ends what the first one did not
+
+
+class Event(NamedTuple):
+    """Something that the guard must attend to.
+
+    Attributes:
+        kind: "signal"; "lost": the lock was lost; "gone": no process has the pipe of --keep any more.
+        number: of the signal.
+        by_terminal: True if a key of the terminal made it, so that the whole foreground group has it already.
+        sender: process id of the sender; 0 where it is not known.
+    """
+
+    kind: Literal["signal", "lost", "gone"]
+    number: int = 0
+    by_terminal: bool = False
+    sender: int = 0
+
+
+class WaitBroken(BaseException):
+    """A signal came that ends the wait for the lock."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Signals:
+    """The signals of this process, from here until `close`; made before there are threads.
+
+    Attributes:
+        mask: the signals that were blocked before.
+        ignores_children: True if SIGCHLD was ignored before.
+    """
+
+    def __init__(self) -> None:
+        leave = {number for number in (*ENDING, signal.SIGTSTP) if signal.getsignal(number) == signal.SIG_IGN}
+        self._taken = {*ENDING, signal.SIGTSTP, signal.SIGCONT, signal.SIGCHLD} - leave
+        self._main = threading.get_ident()
+        self._mutex = threading.Lock()
+        self._queue: SimpleQueue[Event] = SimpleQueue()
+        self._waiting = True
+        self._breakable = False
+        self._broken_by = 0
+        self._broken_at = 0.0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        # Every thread that the library starts from now on inherits the mask.
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
+        # Where SIGCHLD is ignored, nobody can ask for the child's status, and some systems do not keep it pending.
+        self._handlers = (signal.signal(signal.SIGCHLD, _nothing), signal.signal(POKE, self._poked))
+        self.ignores_children = self._handlers[0] == signal.SIG_IGN
+
+    def listen(self) -> None:
+        """Start to take signals."""
+        self._thread = threading.Thread(target=self._listen, name="interlock-signals", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop taking signals, and leave them as they were found."""
+        self._closed = True
+        if self._thread is not None and self._thread.ident is not None:
+            signal.pthread_kill(self._thread.ident, POKE)
+            self._thread.join()
+        for number, handler in zip((signal.SIGCHLD, POKE), self._handlers, strict=True):
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+
+    @contextmanager
+    def breaking(self) -> Iterator[None]:
+        """Let a signal break off what happens inside, by `WaitBroken`."""
+        self._breakable = True
+        try:
+            self._check()
+            yield
+        finally:
+            self._breakable = False
+
+    def wait_is_over(self) -> None:
+        """Keep signals for `next` from now on; raise WaitBroken if one came before."""
+        with self._mutex:
+            self._check()
+            self._waiting = False
+
+    def put(self, event: Event) -> None:
+        """Add an event, from any thread."""
+        self._queue.put(event)
+
+    def next(self, seconds: float | None = None) -> Event | None:
+        """Return the next event; None if none came within `seconds`."""
+        try:
+            return self._queue.get(timeout=seconds)
+        except Empty:
+            return None
+
+    def _check(self) -> None:
+        if self._broken_by:
+            raise WaitBroken(self._broken_by)
+
+    def _poked(self, number: int, frame: FrameType | None) -> None:
+        if self._breakable:
+            self._breakable = not self._broken_by
+            self._check()
+
+    def _listen(self) -> None:
+        awaited = {*self._taken, POKE}
+        signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+        while True:
+            event = _take(awaited)
+            if self._closed:
+                return
+            with self._mutex:
+                if self._waiting:
+                    self._while_waiting(event.number)
+                else:
+                    self._queue.put(event)
+
+    def _while_waiting(self, number: int) -> None:
+        if number == signal.SIGTSTP:
+            stop_here()
+        elif number in ENDING:
+            now = time.monotonic()
+            if not self._broken_by:
+                self._broken_by, self._broken_at = number, now
+                signal.pthread_kill(self._main, POKE)
+            elif now > self._broken_at + PATIENCE:
+                # The store does not answer, so that the claim can't be taken back: its lease will end.
+                os._exit(BY_SIGNAL + number)
+
+
+def stop_here() -> None:
+    """Stop this process as SIGTSTP does by default; return when it is continued."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """Be no default and not ignored."""
+
+
+if hasattr(signal, "sigwaitinfo"):
+
+    def _take(awaited: set[signal.Signals]) -> Event:
+        told = signal.sigwaitinfo(awaited)
+        if sys.platform == "linux":
+            by_terminal = told.si_code > 0 and told.si_signo in KEYBOARD  # positive: the kernel made it
+        else:
+            by_terminal = told.si_pid == 0 and told.si_signo in KEYBOARD
+        return Event("signal", told.si_signo, by_terminal, told.si_pid)
+
+else:
+
+    def _take(awaited: set[signal.Signals]) -> Event:
+        number = signal.sigwait(awaited)
+        return Event("signal", number, number in KEYBOARD and in_foreground())
+
+
+def in_foreground() -> bool:
+    """Tell whether this process is in the foreground group of its terminal.
+
+    Where the system does not say who sent a signal, a keyboard's signal counts as the terminal's if so.
+    """
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -1,0 +1,1 @@
+"""Locks for threads: what `connect` returns."""

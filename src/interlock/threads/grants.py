@@ -1,0 +1,179 @@
+"""What a thread has in its hand while it holds a lock."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
+
+from interlock.engine import run
+from interlock.errors import LockLost, StoreError
+from interlock.grants import RELEASED, BaseGrant, Hold
+
+if TYPE_CHECKING:
+    from interlock.threads.connection import Locks
+
+
+class Grant(BaseGrant):
+    """A held lock; `release()` gives it back, from any thread."""
+
+    __slots__ = ("_locks",)
+
+    _locks: "Locks"
+
+    def release(self) -> bool:
+        """Give the lock back and hand it to the next in line.
+
+        Returns:
+            True if this call released it; False if it was released or lost before.
+
+        Raises:
+            StoreError: the store could not be asked; call again, nothing is forgotten.
+        """
+        if self.inherited or self._state == RELEASED:
+            return False
+        watchdog = self._locks._watchdog
+        watchdog.remove(self)
+        lost = self.lost
+        try:
+            removed = run(self._locks._store.leave(self._claim))
+        except StoreError:
+            if lost:
+                return False  # the store sees by itself that the lease ended
+            watchdog.add(self)
+            raise
+        except BaseException:
+            watchdog.add(self)
+            raise
+        return self._left(removed)
+
+    def renew(self) -> bool:
+        """Extend the lease to a full ttl from now.
+
+        Returns:
+            True if it was extended; False if the lock was released or lost.
+
+        Raises:
+            StoreError: the store could not be asked; the lease goes on until its deadline.
+        """
+        if not self.held:
+            return False
+        sent = time.monotonic()
+        if run(self._locks._store.renew((self._claim,)))[0]:
+            self._renewed(sent)
+            return True
+        self._locks._watchdog.lost(self)
+        return False
+
+
+class Reentry(Grant):
+    """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it."""
+
+    __slots__ = ("_hold",)
+
+    def __init__(self, hold: Hold[Grant]) -> None:
+        grant = hold.grant
+        self._hold = hold
+        self._claim, self._pid, self.id, self.fence = grant._claim, grant._pid, grant.id, grant.fence
+        hold.entries.append(self)
+
+    @property
+    def lost(self) -> bool:
+        """True once the lease of the hold is lost."""
+        return self in self._hold.entries and self._hold.grant.lost
+
+    @property
+    def held(self) -> bool:
+        """True while neither this handle was released nor the hold lost."""
+        return self in self._hold.entries and self._hold.grant.held
+
+    @property
+    def expires_in(self) -> float:
+        """Seconds until the lease of the hold ends unless it is renewed."""
+        return self._hold.grant.expires_in if self.held else 0.0
+
+    def release(self) -> bool:
+        """Take this handle back; the last one releases the hold.  As `Grant.release`."""
+        if self.inherited or self not in self._hold.entries or self.lost:
+            return False
+        if not self._hold.drop(self):
+            return True
+        released = self._hold.grant.release()
+        if released:
+            self._hold.end()
+        return released
+
+    def renew(self) -> bool:
+        """Extend the lease of the hold.  As `Grant.renew`."""
+        return self.held and self._hold.grant.renew()
+
+    def _loss(self) -> LockLost:
+        return self._hold.grant._loss()
+
+    def __repr__(self) -> str:
+        return f"<Reentry into {self._hold.grant!r}>"
+
+
+class Grants(Sequence[Grant]):
+    """Several grants that were taken together, as a sequence in the order in which they were taken."""
+
+    def __init__(self, grants: Sequence[Grant]) -> None:
+        self._grants = tuple(grants)
+
+    @overload
+    def __getitem__(self, index: int) -> Grant: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Grant]: ...
+    def __getitem__(self, index: int | slice) -> Grant | Sequence[Grant]:
+        return self._grants[index]
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    @property
+    def fences(self) -> dict[str, int]:
+        """The fencing token of each name."""
+        return {grant.name: grant.fence for grant in self._grants}
+
+    @property
+    def held(self) -> bool:
+        """True while all of them are held."""
+        return all(grant.held for grant in self._grants)
+
+    @property
+    def lost(self) -> bool:
+        """True once any of them is lost."""
+        return any(grant.lost for grant in self._grants)
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's grants."""
+        return any(grant.inherited for grant in self._grants)
+
+    def check(self) -> None:
+        """Raise LockLost or NotHeld unless all of them are held now."""
+        for grant in self._grants:
+            grant.check()
+
+    def release(self) -> bool:
+        """Release all, the last one first; True if every one was still held.
+
+        Raises:
+            StoreError: the store could not be asked for some; the others are released; call again.
+        """
+        return release_all(self._grants)
+
+    def _loss(self) -> LockLost:
+        return next(grant for grant in self._grants if grant.lost)._loss()
+
+
+def release_all(grants: Sequence[Grant]) -> bool:
+    """Release each grant, the last one first, whatever happens to the others."""
+    released = True
+    failure: BaseException | None = None
+    for grant in reversed(grants):
+        try:
+            released = grant.release() and released
+        except BaseException as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return released
