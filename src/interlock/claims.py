@@ -25,8 +25,7 @@ MAX_LABEL = 200
 SEPARATOR = "\0"  # between the namespace and the name; neither may contain it
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """What one lock object asks for, each time that it is acquired.
 
     Attributes:
@@ -156,6 +155,8 @@ def checked_text(text: object, what: str, longest: int) -> str:
         raise InvalidArgument(f"a {what} has at most {longest} characters, this one has {len(text)}; hash the rest")
     if SEPARATOR in text:
         raise InvalidArgument(f"a {what} must not contain a NUL character; replace it")
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError as error:

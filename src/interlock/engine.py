@@ -1,9 +1,9 @@
 """The trampoline for threads: performs the requests of a protocol with blocking calls; also ids and time."""
 
 import os
-import time
 from collections.abc import Callable
 from itertools import count
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from interlock.effects import Before, Call, FreshId, Now, Op, Sleep, Subscribe, Wait
@@ -11,24 +11,19 @@ from interlock.effects import Before, Call, FreshId, Now, Op, Sleep, Subscribe, 
 T = TypeVar("T")
 
 
-def _new_source_of_ids() -> Callable[[], str]:
-    # A random prefix per process and a counter: unique without a system call for each claim.
-    prefix = os.urandom(10).hex()
-    numbers = count(1)
-    return lambda: f"{prefix}{next(numbers):x}"
-
-
-_fresh_id = _new_source_of_ids()
+# A random prefix per process and a counter: unique without a system call for each claim.
+_prefix = os.urandom(10).hex()
+_numbers = count(1)
 
 
 def fresh_id() -> str:
     """Return a claim id that no process has used or will use."""
-    return _fresh_id()
+    return f"{_prefix}{next(_numbers):x}"
 
 
 def _after_fork() -> None:
-    global _fresh_id
-    _fresh_id = _new_source_of_ids()
+    global _prefix
+    _prefix = os.urandom(10).hex()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -38,7 +33,7 @@ def seconds_of(wait: Wait) -> float:
     """Return how long to wait: not past the deadline."""
     if wait.deadline is None:
         return wait.seconds
-    return max(0.0, min(wait.seconds, wait.deadline - time.monotonic()))
+    return max(0.0, min(wait.seconds, wait.deadline - monotonic()))
 
 
 def run(op: Op[T]) -> T:
@@ -53,7 +48,8 @@ def run(op: Op[T]) -> T:
     Raises:
         Whatever the protocol raises; an exception from performing a request is thrown into it first.
     """
-    step: Callable[[Any], Any] = op.send
+    send = op.send
+    step: Callable[[Any], Any] = send
     value: Any = None
     wakeup = None
     try:
@@ -66,23 +62,24 @@ def run(op: Op[T]) -> T:
             try:
                 kind = type(request)
                 if kind is Call:
-                    value = request.function(*request.args)
+                    function, args = request
+                    value = function(*args)
                 elif kind is Before:
-                    value = time.monotonic() < request.moment
-                elif kind is Now:
-                    value = time.monotonic()
+                    value = monotonic() < request[0]
                 elif kind is Wait:
                     value = request.wakeup.wait(seconds_of(request))
+                elif kind is Now:
+                    value = monotonic()
                 elif kind is Subscribe:
                     value = wakeup = request.source.thread_wakeup()
                 elif kind is FreshId:
                     value = fresh_id()
                 elif kind is Sleep:
-                    time.sleep(request.seconds)
+                    sleep(request.seconds)
                     value = None
                 else:
                     raise TypeError(f"a protocol yielded {request!r}, which is no request")
-                step = op.send
+                step = send
             except BaseException as error:
                 step, value = op.throw, error
     finally:

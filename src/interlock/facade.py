@@ -42,8 +42,13 @@ class Manner(NamedTuple):
     on_lost: Callable[[Any], object] | None = None
 
 
+_PLAIN = Manner()
+
+
 def manner_of(timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None) -> Manner:
     """Check the arguments that say how to acquire."""
+    if timeout is None and renew is True and on_lost is None:
+        return _PLAIN
     if on_lost is not None and not callable(on_lost):
         raise InvalidArgument(f"on_lost is a function of one argument, the grant, not {on_lost!r}")
     if not isinstance(renew, bool):

@@ -10,6 +10,8 @@ from interlock.protocols.claiming import Held
 
 G = TypeVar("G", bound="BaseGrant")
 HELD, RELEASED, LOST = "held", "released", "lost"
+GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
+LEASE_ENDED = "its lease ended before it was renewed"
 
 
 class BaseGrant:
@@ -25,16 +27,15 @@ class BaseGrant:
     )  # fmt: skip
 
     def __init__(self, held: Held, renews: bool, on_lost: Callable[[Any], object] | None) -> None:
-        self._claim: Claim = held.claim
-        self.id: str = held.claim.id
-        self.fence: int = held.fence
-        self._deadline: float = held.deadline
+        claim, self.fence, deadline = held
+        self._claim: Claim = claim
+        self.id: str = claim[0]
+        self._deadline: float = deadline
         self._renews = renews
         self._on_lost = on_lost
         self._state = HELD
-        self._lost_because = ""
         self._pid = pid()
-        self._due = held.deadline if not renews else held.deadline - held.claim.terms.ttl * (2 / 3)
+        self._due = deadline - claim[1].ttl * (2 / 3) if renews else deadline
 
     @property
     def name(self) -> str:
@@ -59,7 +60,7 @@ class BaseGrant:
         if self._pid != pid():
             return True
         if self._state == HELD and time.monotonic() >= self._deadline:
-            self._lose("its lease ended before it was renewed")
+            self._lose(LEASE_ENDED)
         return self._state == LOST
 
     @property
@@ -80,7 +81,7 @@ class BaseGrant:
             raise NotHeld(f"the lock {self.name!r} was released before this check; acquire it again")
 
     def _loss(self) -> LockLost:
-        why = self._lost_because or "a forked child owns nothing of its parent's grants"
+        why = "a forked child owns nothing of its parent's grants" if self.inherited else self._lost_because
         return LockLost(
             f"the lock {self.name!r} (fence {self.fence}) was lost: {why}; stop the work, or give the resource the "
             f"fence so that it can refuse it"
@@ -94,10 +95,11 @@ class BaseGrant:
 
     def _left(self, removed: bool) -> bool:
         """Note that the store was left; return what `release` answers."""
-        if removed and self._state == HELD:
-            self._state = RELEASED
-            return True
-        self._lose("the store no longer had its claim when it was released")
+        if self._state == HELD:
+            if removed:
+                self._state = RELEASED
+                return True
+            self._lose("the store no longer had its claim when it was released")
         return False
 
     def _renewed(self, sent: float) -> None:

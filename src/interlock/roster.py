@@ -5,14 +5,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from interlock.grants import BaseGrant
+from interlock.grants import GONE_THERE, LEASE_ENDED, BaseGrant
 
 log = logging.getLogger("interlock")
 G = TypeVar("G", bound=BaseGrant)
 LONGEST_SLEEP = 3600.0
 SHORTEST_RETRY = 0.02
-GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
-LEASE_ENDED = "its lease ended before it was renewed"
 
 
 class Roster(Generic[G]):

@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 
 from interlock.engine import run
 from interlock.errors import LockError
-from interlock.grants import BaseGrant
+from interlock.grants import GONE_THERE, BaseGrant
 from interlock.protocols.queue import Queue
-from interlock.roster import GONE_THERE, LONGEST_SLEEP, Roster
+from interlock.roster import LONGEST_SLEEP, SHORTEST_RETRY, Roster
 
 log = logging.getLogger("interlock")
 G = TypeVar("G", bound=BaseGrant)
@@ -36,6 +36,9 @@ class Watchdog(Generic[G]):
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._wakes_at = math.inf
+        self._alarm = math.inf
+        self._interval = math.inf
+        self._active = False
         self._stopped = False
 
     @property
@@ -46,7 +49,10 @@ class Watchdog(Generic[G]):
     def add(self, grant: G) -> None:
         """Watch over `grant` from now on."""
         self._roster.grants[grant.id] = grant
+        self._active = True
         if grant._due < self._wakes_at:
+            self._alarm = grant._due
+            self._interval = max(SHORTEST_RETRY, grant._due - time.monotonic())
             self._poke()
 
     def remove(self, grant: G) -> None:
@@ -84,8 +90,22 @@ class Watchdog(Generic[G]):
             if due:
                 self._renew(self._roster.split(due, now))
                 continue
-            self._wakes_at = self._roster.next_due()
+            self._wakes_at = self._next_look(now)
             self._bell.wait(min(LONGEST_SLEEP, max(0.0, self._wakes_at - time.monotonic())))
+
+    def _next_look(self, now: float) -> float:
+        """Return when to look again.
+
+        While grants come and go, it looks at intervals even if it saw none: waking the thread for each short one
+        would cost more than the lock itself.
+        """
+        moment = self._roster.next_due()
+        if self._alarm > now:
+            moment = min(moment, self._alarm)
+        if moment == math.inf and self._active:
+            moment = now + self._interval
+        self._active = False
+        return moment
 
     def _renew(self, grants: list[G]) -> None:
         if not grants:

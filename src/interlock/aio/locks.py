@@ -13,7 +13,7 @@ from interlock.aio.grants import AsyncGrant, AsyncGrants, AsyncReentry, release_
 from interlock.claims import Terms
 from interlock.errors import InvalidArgument, NotHeld
 from interlock.facade import UNSET, Manner, Unset, is_used, name_of, patience, time_is_over
-from interlock.grants import Hold
+from interlock.grants import RELEASED, Hold
 
 if TYPE_CHECKING:
     from interlock.aio.connection import AsyncLocks
@@ -71,11 +71,17 @@ class AsyncLockable(Generic[G]):
         return await self._obtain(patience(self._manner, blocking, timeout))
 
     async def _obtain(self, seconds: float | None) -> G | None:
-        thread = current_task()
-        grant = await self._take(seconds, thread)
-        if grant is not None:
-            self._held.append((thread, grant))
-        return grant
+        task = current_task()
+        grant = None
+        try:
+            grant = await self._take(seconds, task)
+            if grant is not None:
+                self._held.append((task, grant))
+            return grant
+        except BaseException:  # an interrupt between the two lines
+            if grant is not None:
+                await grant.release()
+            raise
 
     async def release(self) -> None:
         """Release what the calling task acquired last with this lock.
@@ -96,15 +102,15 @@ class AsyncLockable(Generic[G]):
 
     def owned(self) -> bool:
         """Tell whether the calling task holds the lock by this lock object, with its lease still good."""
-        thread = current_task()
-        return any(owner is thread and grant.held for owner, grant in tuple(self._held))
+        task = current_task()
+        return any(owner is task and grant.held for owner, grant in tuple(self._held))
 
     def _last(self) -> tuple[Owner, G] | None:
         """Return what the calling task acquired last and has not released."""
-        thread = current_task()
-        for entry in reversed(self._held):
-            if entry[0] is thread:
-                if entry[1].held or entry[1].lost:
+        task = current_task()
+        for entry in self._held[::-1]:
+            if entry[0] is task:
+                if entry[1]._state != RELEASED:
                     return entry
                 self._forget(entry)
         return None

@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from interlock.aengine import arun
 from interlock.errors import LockError
-from interlock.grants import BaseGrant
+from interlock.grants import GONE_THERE, BaseGrant
 from interlock.protocols.queue import Queue
-from interlock.roster import GONE_THERE, LONGEST_SLEEP, Roster
+from interlock.roster import LONGEST_SLEEP, Roster
 
 log = logging.getLogger("interlock")
 G = TypeVar("G", bound=BaseGrant)

@@ -26,6 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _others(given)
     except KeyboardInterrupt:
         return 130
+    except Exception:
+        # Python's own status for this is 1, which would look like a lock that somebody else holds.
+        import traceback
+
+        traceback.print_exc()
+        return 70
 
 
 def _others(given: list[str]) -> int:

@@ -69,6 +69,7 @@ class Child:
         word_out, self._word = os.pipe()
         self._report, report_in = os.pipe()
         self._alive, alive_in = _high_pipe() if keep else (-1, -1)
+        self._open = [self._report] + [self._alive] * keep
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
@@ -113,14 +114,13 @@ class Child:
         os.read(self._alive, 1)
 
     def discard(self) -> None:
-        """End it if it has not been let go; kill it if it still runs."""
+        """Kill it if it has not ended; safe to repeat."""
         self._forget_word()
         if self.status is None:
             self.send(signal.SIGKILL)
             self._reap(0)
-        for descriptor in (self._report, self._alive):
-            if descriptor >= 0:
-                os.close(descriptor)
+        while self._open:
+            os.close(self._open.pop())
 
     def _reap(self, how: int) -> None:
         pid, status = os.waitpid(self.pid, how)
@@ -144,9 +144,7 @@ def _high_pipe() -> tuple[int, int]:
     return out, high
 
 
-def _become(
-    path: str, words: Sequence[str], signals: Signals, word: int, report: int, parent: int
-) -> NoReturn:
+def _become(path: str, words: Sequence[str], signals: Signals, word: int, report: int, parent: int) -> NoReturn:
     """In the child: wait for the word, and become the command."""
     _die_with(parent)
     fence, _, name = os.fsdecode(os.read(word, 8192)).partition(" ")
@@ -168,12 +166,12 @@ def _become(
 
 def _execute(path: str, words: Sequence[str]) -> NoReturn:
     try:
-        os.execv(path, words)
+        os.execv(path, tuple(words))
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
         # A script without a first line that names its interpreter: the shell's, as execvp(3) has it.
-        os.execv(SHELL, [SHELL, path, *words[1:]])
+        os.execv(SHELL, (SHELL, path, *words[1:]))
 
 
 def _die_with(parent: int) -> None:

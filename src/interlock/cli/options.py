@@ -109,7 +109,7 @@ OPTIONS = (
     Option("keep", ("--keep",), "", _text, "Hold the lock until all processes that the command started are gone."),
     Option("grace", ("--grace",), "SEC", _seconds, "When the lock is lost: seconds from TERM to KILL. Default: 5."),
     Option("ttl", ("--ttl",), "SEC", _seconds, "Seconds of lease; it is renewed. Default: 30."),
-    Option("store", ("--store",), "URL", _text, "Where the locks are. Default: $INTERLOCK_URL, else the user's files."),
+    Option("store", ("--store",), "URL", _text, "Where the locks are. Default: $INTERLOCK_URL, else your files."),
     Option("namespace", ("--namespace",), "TEXT", _text, "Whose locks they are. Default: nobody's in particular."),
     Option("label", ("--label",), "TEXT", _text, "What others see in the line. Default: the command's name."),
     Option("verbose", ("-v", "--verbose"), "", _text, "Say on the error stream what happens, with times."),

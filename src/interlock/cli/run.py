@@ -4,9 +4,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from interlock.cli.child import Child, NotRunnable, look_up
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
@@ -14,9 +14,10 @@ from interlock.cli.options import HelpWanted, Order, Usage, help_text, parse
 from interlock.cli.signals import ENDING, Event, Signals, WaitBroken, stop_here
 
 if TYPE_CHECKING:
-    from interlock.locks import Grant, Lock, Locks
+    from interlock import Grant, Lock, Locks
 
 LONGEST_LABEL = 200
+SEE_HELP = "(see interlock run --help)"
 
 
 def main(words: Sequence[str]) -> int:
@@ -36,17 +37,22 @@ def main(words: Sequence[str]) -> int:
         print(help_text(), end="")
         return 0
     except Usage as error:
-        return fail(USAGE, f"{error} (see interlock run --help)")
+        return fail(USAGE, f"{error} {SEE_HELP}")
     try:
         path = look_up(order.command[0])
     except NotRunnable as error:
         return fail(UNAVAILABLE, str(error))
     _fill_standard_streams()
-    return Guard(order, path).run()
+    with closing(Signals()) as signals:
+        try:
+            child = Child(path, order.command, signals, order.keep)
+        except OSError as error:
+            return fail(UNAVAILABLE, f"can't start a process for {order.command[0]!r}: {error.strerror}; try later")
+        return Guard(order, signals, child).run()
 
 
 def _fill_standard_streams() -> None:
-    """Let no file of ours become descriptor 0, 1 or 2 where those were closed; the command finds them closed."""
+    """Let no file of ours become descriptor 0, 1 or 2 where those are closed; the command still finds them so."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -57,24 +63,165 @@ class Guard:
 
     Args:
         order: what to do.
-        path: of the program.
+        signals: those of this process, not listening yet.
+        child: the process of the command, waiting for its start.
     """
 
-    def __init__(self, order: Order, path: str) -> None:
+    def __init__(self, order: Order, signals: Signals, child: Child) -> None:
         self._order = order
-        self._signals = Signals()
+        self._signals = signals
+        self._child = child
+        self._name = repr(order.name)
         self._lost = False
-        with_keep = order.keep
-        self._child = Child(path, order.command, self._signals, with_keep)
 
     def run(self) -> int:
         """Wait for the lock, run the command, release; return the exit status."""
-        with closing(self._signals):
+        from interlock.errors import InvalidArgument, StoreError
+
+        try:
+            self._signals.listen()
+            return self._with_store()
+        except WaitBroken as signalled:
+            self._tell(f"no longer waiting for {self._name}: got {_name_of(signalled.number)}")
+            return BY_SIGNAL + signalled.number
+        except InvalidArgument as error:
+            return fail(USAGE, f"{error} {SEE_HELP}")
+        except StoreError as error:
+            return fail(STORE, f"the store can't be used: {error}")
+        finally:
+            self._child.discard()
+
+    def _with_store(self) -> int:
+        from interlock.errors import LockError
+        from interlock.urls import connect
+
+        with self._signals.breaking():
+            locks = connect(self._order.store, namespace=self._order.namespace)
+        try:
+            return self._with_lock(self._lock(locks))
+        finally:
             try:
-                self._signals.listen()
-                return self._with_store()
-            except WaitBroken as signalled:
-                self._tell(f"gave up waiting for {self._order.name!r}: signal {_name_of(signalled.number)}")
-                return BY_SIGNAL + signalled.number
-            finally:
-                self._child.discard()
+                locks.close()
+            except LockError as error:
+                say(f"the lock {self._name} could not be released, its lease will end: {error}")
+
+    def _lock(self, locks: "Locks") -> "Lock":
+        order = self._order
+        label = os.path.basename(order.command[0]) if order.label is None else order.label
+        if order.label is None:
+            label = os.fsencode(label).decode(errors="replace")[:LONGEST_LABEL]
+        if order.permits is not None:
+            return locks.semaphore(
+                order.name, order.permits, units=order.units, ttl=order.ttl, label=label, on_lost=self._on_lost
+            )
+        if order.shared:
+            return locks.rwlock(order.name, ttl=order.ttl, label=label, on_lost=self._on_lost).read()
+        return locks.lock(order.name, ttl=order.ttl, label=label, on_lost=self._on_lost)
+
+    def _on_lost(self, grant: "Grant") -> None:
+        """Called in the thread that renews the lease."""
+        self._signals.put(Event("lost"))
+
+    def _with_lock(self, lock: "Lock") -> int:
+        started = time.monotonic()
+        self._tell(f"waiting for {self._name}")
+        with self._signals.breaking():
+            grant = lock.acquire(timeout=self._order.wait)
+        obtained = time.monotonic()
+        if grant is None:
+            self._tell(f"did not obtain {self._name} within {obtained - started:.3f} s: others hold it")
+            return self._order.conflict
+        self._signals.wait_is_over()
+        self._tell(f"obtained {self._name} after {obtained - started:.3f} s, fence {grant.fence}")
+        try:
+            status = self._run_command(grant)
+        finally:
+            self._child.discard()  # before the lock is released, whatever happened
+        if self._release(grant):
+            self._tell(f"released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}")
+            return status
+        return LOST
+
+    def _run_command(self, grant: "Grant") -> int:
+        child = self._child
+        if grant.lost:
+            return LOST
+        child.go(self._order.name, grant.fence)
+        self._attend()
+        status = child.status or 0
+        failure = child.failure() if status == UNAVAILABLE else None
+        if failure is not None:
+            return fail(UNAVAILABLE, f"can't run {self._order.command[0]!r}: {failure}; check the program")
+        if self._order.keep and not self._lost:
+            return self._outlast(status)
+        return status
+
+    def _attend(self) -> None:
+        """Pass signals on until the command has ended; stop it if the lock is lost."""
+        kill_at: float | None = None
+        while self._child.status is None:
+            event = self._signals.next(None if kill_at is None else max(0.0, kill_at - time.monotonic()))
+            if event is None:
+                kill_at = None
+                self._child.send(signal.SIGKILL)
+            elif event.kind == "signal":
+                self._attend_to_signal(event)
+            elif not self._lost:
+                self._say_lost("; stopping the command")
+                self._child.send(signal.SIGTERM)
+                self._child.send(signal.SIGCONT)  # a stopped process does not take TERM
+                kill_at = time.monotonic() + self._order.grace
+
+    def _attend_to_signal(self, event: Event) -> None:
+        if event.number == signal.SIGCHLD:
+            self._child.look()
+            return
+        if not event.by_terminal and event.sender != self._child.pid:
+            self._child.send(event.number)
+        if event.number == signal.SIGTSTP:
+            stop_here()
+
+    def _outlast(self, status: int) -> int:
+        """The command has ended: wait for the processes that it left; return the exit status."""
+        self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
+        threading.Thread(target=self._await_all, name="interlock-keep", daemon=True).start()
+        while True:
+            event = self._signals.next()
+            if event is None or event.kind == "gone":
+                return status
+            if event.kind == "lost":
+                self._say_lost(", and processes of the command still run: stop them")
+                return LOST
+            if event.number == signal.SIGTSTP:
+                stop_here()
+            elif event.number in ENDING:
+                say(f"got {_name_of(event.number)}: releasing {self._name}; processes of the command still run")
+                return BY_SIGNAL + event.number
+
+    def _await_all(self) -> None:
+        self._child.wait_until_all_are_gone()
+        self._signals.put(Event("gone"))
+
+    def _release(self, grant: "Grant") -> bool:
+        """Release; False if the lock was lost before."""
+        from interlock.errors import StoreError
+
+        try:
+            released = grant.release()
+        except StoreError:
+            return True  # closing the connection tries again, and tells
+        if not released and not self._lost:
+            self._say_lost(" before the command ended: it may have run beside others")
+        return not self._lost
+
+    def _say_lost(self, more: str) -> None:
+        self._lost = True
+        say(f"the lock {self._name} was lost (its lease ended, or it was evicted){more}")
+
+    def _tell(self, text: str) -> None:
+        if self._order.verbose:
+            say(text)
+
+
+def _name_of(number: int) -> str:
+    return signal.Signals(number).name

@@ -19,9 +19,7 @@ from typing import Literal, NamedTuple
 
 from interlock.cli.exits import BY_SIGNAL
 
-ENDING = frozenset(
-    (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-)
+ENDING = frozenset((signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2))
 KEYBOARD = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP))
 POKE = signal.SIGURG
 PATIENCE = 1.0  # seconds after which another signal ends what the first one did not

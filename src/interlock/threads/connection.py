@@ -124,9 +124,8 @@ class Locks(BaseLocks[Lock]):
 
     def _acquire(self, terms: Terms, manner: Manner, seconds: float | None, who: str) -> Grant | None:
         started = time.monotonic()
-        wait = seconds != 0
         deadline = None if seconds is None else started + (seconds or TRY_PATIENCE)
-        attempt = Attempt(Claim(fresh_id(), terms, who), started, deadline, wait)
+        attempt = Attempt(Claim(fresh_id(), terms, who), started, deadline, seconds != 0)
         if self._closed:
             raise closed()
         grant = None

@@ -4,9 +4,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
+from interlock.claims import pid
 from interlock.engine import run
 from interlock.errors import LockLost, StoreError
-from interlock.grants import RELEASED, BaseGrant, Hold
+from interlock.grants import HELD, LEASE_ENDED, LOST, RELEASED, BaseGrant, Hold
 
 if TYPE_CHECKING:
     from interlock.threads.connection import Locks
@@ -28,15 +29,16 @@ class Grant(BaseGrant):
         Raises:
             StoreError: the store could not be asked; call again, nothing is forgotten.
         """
-        if self.inherited or self._state == RELEASED:
+        if self._state == RELEASED or self._pid != pid():
             return False
         watchdog = self._locks._watchdog
         watchdog.remove(self)
-        lost = self.lost
+        if time.monotonic() >= self._deadline:
+            self._lose(LEASE_ENDED)
         try:
             removed = run(self._locks._store.leave(self._claim))
         except StoreError:
-            if lost:
+            if self._state == LOST:
                 return False  # the store sees by itself that the lease ended
             watchdog.add(self)
             raise
@@ -73,6 +75,7 @@ class Reentry(Grant):
         grant = hold.grant
         self._hold = hold
         self._claim, self._pid, self.id, self.fence = grant._claim, grant._pid, grant.id, grant.fence
+        self._state = HELD
         hold.entries.append(self)
 
     @property
@@ -95,9 +98,11 @@ class Reentry(Grant):
         if self.inherited or self not in self._hold.entries or self.lost:
             return False
         if not self._hold.drop(self):
+            self._state = RELEASED
             return True
         released = self._hold.grant.release()
         if released:
+            self._state = RELEASED
             self._hold.end()
         return released
 
@@ -132,6 +137,10 @@ class Grants(Sequence[Grant]):
     def fences(self) -> dict[str, int]:
         """The fencing token of each name."""
         return {grant.name: grant.fence for grant in self._grants}
+
+    @property
+    def _state(self) -> str:
+        return RELEASED if all(grant._state == RELEASED for grant in self._grants) else HELD
 
     @property
     def held(self) -> bool:

@@ -11,7 +11,7 @@ from interlock.claims import Terms
 from interlock.engine import run
 from interlock.errors import InvalidArgument, NotHeld
 from interlock.facade import UNSET, Manner, Unset, is_used, name_of, patience, time_is_over
-from interlock.grants import Hold
+from interlock.grants import RELEASED, Hold
 from interlock.threads.grants import Grant, Grants, Reentry, release_all
 
 if TYPE_CHECKING:
@@ -59,10 +59,16 @@ class Lockable(Generic[G]):
 
     def _obtain(self, seconds: float | None) -> G | None:
         thread = threading.current_thread()
-        grant = self._take(seconds, thread)
-        if grant is not None:
-            self._held.append((thread, grant))
-        return grant
+        grant = None
+        try:
+            grant = self._take(seconds, thread)
+            if grant is not None:
+                self._held.append((thread, grant))
+            return grant
+        except BaseException:  # an interrupt between the two lines
+            if grant is not None:
+                grant.release()
+            raise
 
     def release(self) -> None:
         """Release what the calling thread acquired last with this lock.
@@ -89,9 +95,9 @@ class Lockable(Generic[G]):
     def _last(self) -> tuple[Owner, G] | None:
         """Return what the calling thread acquired last and has not released."""
         thread = threading.current_thread()
-        for entry in reversed(self._held):
+        for entry in self._held[::-1]:
             if entry[0] is thread:
-                if entry[1].held or entry[1].lost:
+                if entry[1]._state != RELEASED:
                     return entry
                 self._forget(entry)
         return None
@@ -115,9 +121,9 @@ class Lockable(Generic[G]):
         if entry is None:
             return  # released inside the body
         grant = entry[1]
-        grant.release()
+        released = grant.release()
         self._forget(entry)
-        if grant.lost and not grant.inherited:
+        if not released and grant.lost and not grant.inherited:
             if error is None:
                 raise grant._loss()
             error.add_note(str(grant._loss()))

@@ -1,10 +1,12 @@
 """The two files of one name: opening, the guard, reading, writing."""
 
-import fcntl
 import json
 import os
 import threading
 import time
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from os import pread, sched_yield
+from time import monotonic
 
 from interlock.claims import SEPARATOR
 from interlock.errors import StoreError
@@ -24,6 +26,10 @@ from interlock.stores.files.record import (
 MAGIC = b"interlock line 1 head="
 WAITING_AT = len(MAGIC) + 5 + len(" waiting=")
 SPINS = 60
+TRY = LOCK_EX | LOCK_NB
+TRUST = 0.02  # seconds for which a file is taken to be still in its folder
+FLAGS = (b"0", b"1")
+REMOVED = b"X"
 NOBODY_WAITS = ord("0")
 
 
@@ -53,7 +59,19 @@ class LineFile:
     processes.  Both are held for one step only.
     """
 
-    __slots__ = ("_folder", "_name", "fd", "head", "key", "mutex", "pending_fd", "span")
+    __slots__ = (
+        "_folder",
+        "_name",
+        "_pending_span",
+        "_trusted",
+        "fd",
+        "head",
+        "key",
+        "last_tail",
+        "mutex",
+        "pending_fd",
+        "span",
+    )
 
     def __init__(self, folder: Folder, key: str) -> None:
         self._folder = folder
@@ -62,15 +80,18 @@ class LineFile:
         self.mutex = threading.Lock()
         self.fd = -1
         self.pending_fd = -1
+        self.last_tail: tuple[object, str, bytes] = (None, "", b"")
         self.head = len(header(key))
         self.span = self.head + 4 * SLOT
+        self._pending_span = 32 * SLOT
+        self._trusted = 0.0
 
     # -- opening and guarding ---------------------------------------------------------------------------
 
-    def guard(self) -> bool:
-        """Take the guard; False if somebody else has it for longer than a step should last.
+    def guard(self) -> bytes | None:
+        """Take the guard and read using/NAME; None if somebody else has it for longer than a step should last.
 
-        The caller holds `mutex`.
+        The caller holds `mutex`, and calls `unguard` afterwards, also after an exception.
 
         Raises:
             StoreError: the files can't be opened.
@@ -78,24 +99,48 @@ class LineFile:
         spins = 0
         while True:
             if self.fd < 0:
-                self._open()
+                self.open()
             try:
-                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(self.fd, TRY)
             except BlockingIOError:
                 spins += 1
                 if spins > SPINS:
-                    return False
-                os.sched_yield()
+                    return None
+                sched_yield()
                 continue
-            if os.fstat(self.fd).st_nlink:
-                return True
+            data = pread(self.fd, self.span, 0)
+            if data[WAITING_AT : WAITING_AT + 1] in FLAGS and len(data) < self.span and monotonic() < self._trusted:
+                return data
+            data = self._read_carefully(data)
+            if data:
+                return data
             self.close()  # whoever cleaned up removed it between our opening and our locking
 
     def unguard(self) -> None:
-        """Give the guard back."""
-        fcntl.flock(self.fd, fcntl.LOCK_UN)
+        """Give the guard back, if it is held."""
+        if self.fd >= 0:
+            flock(self.fd, LOCK_UN)
 
-    def _open(self) -> None:
+    def _read_carefully(self, data: bytes) -> bytes:
+        """Return what the file says, put right if it was no line file; nothing if it is no longer in the folder."""
+        # Our own clean-up marks the file before it is removed.  A file that somebody else removed, with rm, is
+        # noticed here, within a moment: looking at the file's links each time would make every write journal its
+        # time stamps.
+        if not os.fstat(self.fd).st_nlink:
+            return b""
+        while len(data) >= self.span:
+            self.span *= 2
+            data = pread(self.fd, self.span, 0)
+        if not data.startswith(MAGIC):
+            data = self._begin(data)
+        elif data[WAITING_AT : WAITING_AT + 1] not in FLAGS:
+            os.pwrite(self.fd, b"0", WAITING_AT)  # whoever was about to remove it died
+            data = pread(self.fd, self.span, 0)
+        self._trusted = monotonic() + TRUST
+        return data
+
+    def open(self) -> None:
+        """Open using/NAME, made if it is not there."""
         try:
             self.fd = os.open(self._folder.using / self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
@@ -109,21 +154,12 @@ class LineFile:
             if fd >= 0:
                 os.close(fd)
         self.fd = self.pending_fd = -1
+        self._trusted = 0.0
 
     def __del__(self) -> None:
         self.close()
 
     # -- reading ----------------------------------------------------------------------------------------
-
-    def read(self) -> bytes:
-        """Read using/NAME, with its head put right if it was none; under the guard."""
-        data = os.pread(self.fd, self.span, 0)
-        while len(data) >= self.span:
-            self.span *= 2
-            data = os.pread(self.fd, self.span, 0)
-        if not data.startswith(MAGIC):
-            data = self._begin(data)
-        return data
 
     def _begin(self, found: bytes) -> bytes:
         """Write the head of a new file; what was there instead is kept in broken/."""
@@ -140,15 +176,14 @@ class LineFile:
         if self.pending_fd < 0:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             self.pending_fd = os.open(self._folder.pending / self._name, flags, 0o666)
-        elif not os.fstat(self.pending_fd).st_nlink:
-            os.close(self.pending_fd)
-            self.pending_fd = -1
-            return self.read_pending()
-        size = os.fstat(self.pending_fd).st_size
-        return os.pread(self.pending_fd, size, 0)
+        data = pread(self.pending_fd, self._pending_span, 0)
+        while len(data) >= self._pending_span:
+            self._pending_span *= 2
+            data = pread(self.pending_fd, self._pending_span, 0)
+        return data
 
     def image(self, data: bytes) -> Image:
-        """Return what both files say; `data` is what `read` returned; under the guard."""
+        """Return what both files say; `data` is what `guard` returned."""
         top = 0
         using: list[Slot] = []
         free_using: list[int] = []
@@ -197,6 +232,7 @@ class LineFile:
     def remove(self, top: int) -> None:
         """Unlink both files of a name that nobody uses; its fences go on from the folder's floor; under the guard."""
         self._folder.raise_floor(top)
+        os.pwrite(self.fd, REMOVED, WAITING_AT)
         for folder in (self._folder.pending, self._folder.using):
             try:
                 os.unlink(folder / self._name)

@@ -141,10 +141,10 @@ def since_now() -> bytes:
     return b"%s.%03dZ" % (_stamp, milliseconds % 1000)
 
 
-def write_slot(state: SlotState, number: int, until: float, id: str, bell: int, end: bytes) -> bytes:
-    """Return the text of a slot; `end` comes from `tail`."""
-    return b"%-8snumber=%016d until=%017.6f since=%s id=%-36s bell=%06d %s" % (
-        state.encode(),
+def write_slot(state: bytes, number: int, until: float, id: str, bell: int, end: bytes) -> bytes:
+    """Return the text of a slot; `state` has STATE_WIDTH bytes, and `end` comes from `tail`."""
+    return b"%bnumber=%016d until=%017.6f since=%b id=%-36b bell=%06d %b" % (
+        state,
         number,
         until,
         since_now(),

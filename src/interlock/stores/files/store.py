@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, unquote
 
@@ -93,10 +94,10 @@ class FileStore:
     def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
         line = self._line(claim.terms.key)
         with line.mutex:
-            if not line.guard():
-                return BUSY
             try:
-                data = line.read()
+                data = line.guard()
+                if data is None:
+                    return BUSY
                 if wakeup is None and not again:
                     if data[WAITING_AT] != NOBODY_WAITS:
                         if wait:
@@ -111,24 +112,23 @@ class FileStore:
 
     def _use(self, line: LineFile, data: bytes, claim: Claim) -> Turn:
         """The uncontended path: nobody is in line; one write makes the claim a holder."""
-        top = 0
         head = line.head
-        for at in range(head, len(data), SLOT):
-            with contextlib.suppress(ValueError):
-                top = max(top, int(data[at + NUMBER_AT : at + NUMBER_END]))
-        fence = self._new_fence(top) if top else self._new_fence(self.folder.floor())
-        until = time.monotonic() + claim.terms.ttl
-        os.pwrite(line.fd, write_slot("using", fence, until, claim.id, 0, self._tail(claim)), head)
+        top = _number(data, head)
+        for at in range(head + SLOT, len(data), SLOT):
+            top = max(top, _number(data, at))
+        fence = self._new_fence(top or self.folder.floor())
+        until = monotonic() + claim.terms.ttl
+        os.pwrite(line.fd, write_slot(b"using   ", fence, until, claim.id, 0, self._tail(line, claim)), head)
         self._at[claim.id] = head
         return Turn("using", fence)
 
     def _enter_line(self, line: LineFile, data: bytes, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
-        now = time.monotonic()
+        now = monotonic()
         step, shrink = self._step(line, data, now)
         terms = claim.terms
         bell = 0 if wakeup is None else wakeup.bell.number
-        end = self._tail(claim)
-        raw = write_slot("pending", 0, now + terms.ttl, claim.id, bell, end)
+        end = self._tail(line, claim)
+        raw = write_slot(b"pending ", 0, now + terms.ttl, claim.id, bell, end)
         me = Slot(
             -1, "pending", 0, now + terms.ttl, claim.id, terms.units, terms.capacity, self.presence().token, bell, raw
         )
@@ -143,16 +143,18 @@ class FileStore:
 
     def leave(self, claim: Claim) -> Op[bool]:
         """As `Queue.leave`."""
-        removed: bool = yield from self._patiently(self._leave, claim)
+        removed: bool | None = yield Call(self._leave, (claim,))
+        if removed is None:
+            removed = yield from self._patiently(self._leave, claim)
         return removed
 
     def _leave(self, claim: Claim) -> bool | None:
         line = self._line(claim.terms.key)
         with line.mutex:
-            if not line.guard():
-                return None
             try:
-                data = line.read()
+                data = line.guard()
+                if data is None:
+                    return None
                 at = self._at.pop(claim.id, 0)
                 if at and data[WAITING_AT] == NOBODY_WAITS and len(data) <= line.head + 8 * SLOT:
                     id_at = at + ID_AT
@@ -162,7 +164,7 @@ class FileStore:
                     ):
                         os.pwrite(line.fd, FREE, at)
                         return True
-                step, shrink = self._step(line, data, time.monotonic())
+                step, shrink = self._step(line, data, monotonic())
                 removed = step.leave(claim.id)
                 self._perform(line, step, shrink, claim.id)
                 return removed
@@ -187,10 +189,11 @@ class FileStore:
     def _do(self, key: str, change: Callable[[Step], T]) -> T | None:
         line = self._line(key)
         with line.mutex:
-            if not line.guard():
-                return None
             try:
-                step, shrink = self._step(line, line.read(), time.monotonic())
+                data = line.guard()
+                if data is None:
+                    return None
+                step, shrink = self._step(line, data, monotonic())
                 answer = change(step)
                 self._perform(line, step, shrink, "")
                 return answer
@@ -242,13 +245,17 @@ class FileStore:
             waited += pause
             pause = min(0.05, pause * 1.5)
 
-    def _tail(self, claim: Claim) -> bytes:
-        who = claim[1:]
-        end = self._tails.get(who)
+    def _tail(self, line: LineFile, claim: Claim) -> bytes:
+        """Return the constant end of the claim's slot; most claims on a line come from one lock in one thread."""
+        _, terms, who = claim
+        if line.last_tail[0] is terms and line.last_tail[1] == who:
+            return line.last_tail[2]
+        end = self._tails.get((terms, who))
         if end is None:
             if len(self._tails) >= MOST_TAILS:
                 self._tails.clear()
-            end = self._tails[who] = tail(claim, self.presence().token)
+            end = self._tails[terms, who] = tail(claim, self.presence().token)
+        line.last_tail = (terms, who, end)
         return end
 
     # -- what is open -----------------------------------------------------------------------------------
@@ -282,10 +289,11 @@ class FileStore:
 
     def _tidy(self, line: LineFile) -> bool:
         """Remove the files of a name that nobody uses or waits for."""
-        if line.fd < 0 or not line.guard():
-            return False
         try:
-            image = line.image(line.read())
+            data = line.guard() if line.fd >= 0 else None
+            if data is None:
+                return False
+            image = line.image(data)
             alive = _remembering(self.presence().is_alive)
             if any(alive(slot.alive) for slot in [*image.using, *image.pending]):
                 return False
@@ -311,6 +319,7 @@ class FileStore:
                 key = views.key_of(self.folder, entry.name) if entry.stat().st_mtime < old else None
                 if key is not None and key not in self._lines:
                     line = LineFile(self.folder, key)
+                    line.open()
                     with line.mutex:
                         removed += self._tidy(line)
                         line.close()
@@ -351,11 +360,17 @@ class FileStore:
 
 
 def _renew_one(claim: Claim, step: Step) -> bool:
-    return step.renew(claim.id, time.monotonic() + claim.terms.ttl)
+    return step.renew(claim.id, monotonic() + claim.terms.ttl)
 
 
 def _evict_one(id: str | None, step: Step) -> int:
     return step.evict(id)
+
+
+def _number(data: bytes, at: int) -> int:
+    """Return the number in the slot at `at`; 0 if there is none that can be read."""
+    text = data[at + NUMBER_AT : at + NUMBER_END]
+    return int(text) if text.isdigit() else 0
 
 
 def _remembering(is_alive: Callable[[str], bool]) -> Callable[[str], bool]:

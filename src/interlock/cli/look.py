@@ -1,0 +1,135 @@
+"""`interlock ls`, `show` and `watch`: who holds which lock, and who waits."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from interlock import Locks, connect
+from interlock.cli import output
+from interlock.cli.exits import BY_SIGNAL, one_line
+
+
+def store_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that all commands about a store have."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option("--namespace", metavar="TEXT", default="", help="Whose locks they are."),
+        click.option("--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else your files."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command()
+@store_options
+def ls(store: str | None, namespace: str, as_json: bool) -> None:
+    """List the locks that somebody holds or waits for."""
+    with connect(store, namespace=namespace) as locks:
+        lines = output.lines_of(locks.claims())
+    if as_json:
+        output.print_json([output.line_json(line) for line in lines])
+    elif lines:
+        output.console().print(output.locks_table(lines))
+    else:
+        click.echo(nobody(namespace))
+
+
+@click.command()
+@click.argument("name")
+@store_options
+def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
+    """Show who holds the lock NAME and who waits for it, in the order of the line."""
+    with connect(store, namespace=namespace) as locks:
+        line = output.line_of(name, locks.claims(name))
+    if as_json:
+        output.print_json(output.line_json(line))
+    elif line.holders or line.waiters:
+        output.console().print(output.claims_table([line], full=True))
+    else:
+        click.echo(f"Nobody holds {one_line(repr(name))} or waits for it.")
+
+
+@click.command()
+@click.option(
+    "--interval",
+    metavar="SEC",
+    type=click.FloatRange(0.05, 86400),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two looks.",
+)
+@store_options
+def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> None:
+    """Show holders and waiters again and again, until Ctrl-C.
+
+    On a terminal a table is kept up to date; elsewhere one is printed for each look.
+    """
+    if interval != interval:
+        raise click.BadParameter("give a number of seconds.", param_hint="--interval")
+    try:
+        with connect(store, namespace=namespace) as locks:
+            if as_json:
+                _repeat(interval, lambda: _print_look(locks))
+            else:
+                _watch_tables(locks, namespace, interval)
+    except KeyboardInterrupt:
+        pass
+
+
+def nobody(namespace: str) -> str:
+    """Say that there is nothing to see."""
+    return "No lock is held" + (f" in namespace {one_line(repr(namespace))}." if namespace else ".")
+
+
+def _repeat(interval: float, look: Callable[[], None]) -> NoReturn:
+    while True:
+        look()
+        time.sleep(interval)
+
+
+def _print_look(locks: Locks) -> None:
+    lines = output.lines_of(locks.claims())
+    look = {"time": output.iso(time.time()), "locks": [output.line_json(line) for line in lines]}
+    output.print_json(look, compact=True)
+
+
+def _watch_tables(locks: Locks, namespace: str, interval: float) -> None:
+    console = output.console()
+
+    def picture() -> Any:
+        lines = output.lines_of(locks.claims())
+        return output.claims_table(lines, full=False) if lines else nobody(namespace)
+
+    if not console.is_terminal:
+        _repeat(interval, lambda: click.echo(_plain(console, picture())))
+    from rich.live import Live
+
+    with _termination_unwinds(), Live(console=console, auto_refresh=False) as live:
+        _repeat(interval, lambda: live.update(picture(), refresh=True))
+
+
+def _plain(console: Any, picture: Any) -> str:
+    """Return a picture as text under the time of day."""
+    with console.capture() as captured:
+        console.print(picture, markup=False)
+    return f"{output.iso(time.time())}\n{captured.get()}"
+
+
+@contextmanager
+def _termination_unwinds() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP leave the terminal as they found it."""
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(BY_SIGNAL + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,80 @@
+"""`interlock evict` and `doctor`: take a claim away, and find out whether a store is fit."""
+
+import re
+import sys
+
+import click
+
+from interlock import Locks, connect
+from interlock.cli import output
+from interlock.cli.exits import CONFLICT, LOST, one_line, say
+from interlock.cli.look import store_options
+from interlock.urls import default_url
+
+WORST_FIRST = ("fail", "warn", "ok")
+COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}
+
+
+@click.command()
+@click.argument("name")
+@click.argument("id", required=False)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@store_options
+def evict(name: str, id: str | None, yes: bool, store: str | None, namespace: str, as_json: bool) -> int:
+    """Take the claims of the lock NAME away, or only the one called ID (`interlock show` tells).
+
+    A holder whose claim is evicted notices when it next renews its lease, within a third of the lease; until
+    then it may still work beside the next holder. On a terminal the command asks first.
+
+    Exit status: 0 if something was removed, 1 if nothing was.
+    """
+    with connect(store, namespace=namespace) as locks:
+        asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+        count = locks.evict(name, id) if not asks or _confirmed(locks, name, id) else 0
+    if as_json:
+        output.print_json({"name": name, "id": id, "evicted": count})
+    elif count:
+        click.echo(f"Removed {_claims(count)} of {one_line(repr(name))}.")
+    else:
+        say(f"nothing was removed from {name!r}" + ("" if id is None else f", looking for the claim {id}"))
+    return 0 if count else CONFLICT
+
+
+def _confirmed(locks: Locks, name: str, id: str | None) -> bool:
+    views = [view for view in locks.claims(name) if id in (None, view.id)]
+    if not views:
+        return False
+    output.console(stderr=True).print(output.claims_table([output.line_of(name, views)], full=True))
+    return click.confirm(f"Remove {_claims(len(views))} of {one_line(repr(name))}?", err=True)
+
+
+def _claims(count: int) -> str:
+    return "1 claim" if count == 1 else f"{count} claims"
+
+
+@click.command()
+@store_options
+def doctor(store: str | None, namespace: str, as_json: bool) -> int:
+    """Find out whether the store keeps the promises that locking needs.
+
+    Exit status: 0 if it does, with or without warnings; 70 if a check failed: do not use this store.
+    """
+    url = default_url() if store is None else store
+    with connect(url, namespace=namespace) as locks:
+        checks = locks.doctor()
+    statuses = {check.status for check in checks}
+    worst = next((status for status in WORST_FIRST if status in statuses), "ok")
+    if as_json:
+        found = [{"name": check.name, "status": check.status, "detail": check.detail} for check in checks]
+        output.print_json({"store": without_password(url), "status": worst, "checks": found})
+    else:
+        rows = [(check.name, check.status, check.detail) for check in checks]
+        click.echo(f"Store {one_line(without_password(url))}")
+        styles = (COLOURS[check.status] for check in checks)
+        output.console().print(output.table_of(("Check", "Status", "Finding"), rows, styles))
+    return LOST if worst == "fail" else 0
+
+
+def without_password(url: str) -> str:
+    """Return a URL without the part before the host."""
+    return re.sub(r"(?<=://)[^/@]*@", "…@", url)

@@ -1,0 +1,206 @@
+"""Actors: who acquires locks in a test; a thread, or a task on an event loop that runs in the background.
+
+A test is written once and is played by both: `actor.do(lock.acquire)` calls it in the actor's thread, or calls and
+awaits it in the actor's task.
+"""
+
+import asyncio
+import inspect
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from interlock.testing.waiting import PATIENCE
+
+
+class Actor(ABC):
+    """Somebody with a thread or task of its own, who does one thing after another."""
+
+    @abstractmethod
+    def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
+        """Let the actor call `function`, and await what it returns if that can be awaited; do not wait for it."""
+
+    @abstractmethod
+    def start_within(self, lock: Any, body: Callable[[Any], Any]) -> "Future[Any]":
+        """Let the actor call `body(grant)` while it holds `lock` by `with` or `async with`; do not wait for it."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End the thread or task; what it holds is not released by that."""
+
+    def do(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """As `start`, and wait for the result."""
+        return self.start(function, *args, **kwargs).result(PATIENCE)
+
+    def within(self, lock: Any, body: Callable[[Any], Any]) -> Any:
+        """As `start_within`, and wait for the result of `body`."""
+        return self.start_within(lock, body).result(PATIENCE)
+
+
+class ThreadActor(Actor):
+    """A thread."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._live, daemon=True)
+        self.thread.start()
+
+    def _live(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            del job
+
+    def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
+        """As `Actor.start`."""
+        future: Future[Any] = Future()
+
+        def job() -> None:
+            try:
+                future.set_result(function(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._jobs.put(job)
+        return future
+
+    def start_within(self, lock: Any, body: Callable[[Any], Any]) -> "Future[Any]":
+        """As `Actor.start_within`."""
+
+        def job() -> Any:
+            with lock as grant:
+                return body(grant)
+
+        return self.start(job)
+
+    def end(self) -> None:
+        """As `Actor.end`."""
+        self._jobs.put(None)
+        self.thread.join(PATIENCE)
+
+
+class TaskActor(Actor):
+    """A task.
+
+    Args:
+        loop: a running event loop, in another thread.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._jobs: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
+        self._life = asyncio.run_coroutine_threadsafe(self._live(), loop)
+
+    async def _live(self) -> None:
+        while (job := await self._jobs.get()) is not None:
+            await job()
+            del job
+
+    def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
+        """As `Actor.start`."""
+        future: Future[Any] = Future()
+
+        async def job() -> None:
+            try:
+                result = function(*args, **kwargs)
+                future.set_result(await result if inspect.isawaitable(result) else result)
+            except asyncio.CancelledError as error:
+                future.set_exception(error)
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._loop.call_soon_threadsafe(self._jobs.put_nowait, job)
+        return future
+
+    def start_within(self, lock: Any, body: Callable[[Any], Any]) -> "Future[Any]":
+        """As `Actor.start_within`."""
+
+        async def job() -> Any:
+            async with lock as grant:
+                result = body(grant)
+                return await result if inspect.isawaitable(result) else result
+
+        return self.start(job)
+
+    def end(self) -> None:
+        """As `Actor.end`."""
+        self._loop.call_soon_threadsafe(self._jobs.put_nowait, None)
+        self._life.result(PATIENCE)
+
+
+class Gate(ABC):
+    """A gate that is shut until somebody opens it."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Let all pass, now and later."""
+
+    @abstractmethod
+    def wait(self, *_: object) -> Any:
+        """Wait until it is open: blocks a thread; a task awaits what is returned."""
+
+
+class ThreadGate(Gate):
+    """A gate for threads."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def open(self) -> None:
+        """As `Gate.open`."""
+        self._event.set()
+
+    def wait(self, *_: object) -> Any:
+        """As `Gate.wait`."""
+        if not self._event.wait(PATIENCE):
+            raise AssertionError("nobody opened the gate")
+
+
+class TaskGate(Gate):
+    """A gate for the tasks of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._event = asyncio.Event()
+
+    def open(self) -> None:
+        """As `Gate.open`."""
+        self._loop.call_soon_threadsafe(self._event.set)
+
+    def wait(self, *_: object) -> Any:
+        """As `Gate.wait`."""
+        return asyncio.wait_for(self._event.wait(), PATIENCE)
+
+
+class Background:
+    """An event loop that runs in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def run(self, work: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> Any:
+        """Run a coroutine on the loop and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(patience)
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the loop and its thread."""
+        self.run(_cancel_others())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(PATIENCE)
+        self.loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), PATIENCE)
+    await asyncio.get_running_loop().shutdown_default_executor()

@@ -1,0 +1,169 @@
+"""Stores around a store that are slow, lose replies, fail or count: what goes wrong between a lock and its store.
+
+They work on the protocol's requests, so they serve threads and asyncio tasks alike.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from interlock.claims import Check, Claim, ClaimView
+from interlock.effects import Op, Sleep, TaskWakeup, ThreadWakeup
+from interlock.errors import StoreError, UnknownOutcome
+from interlock.protocols.queue import Turn
+from interlock.stores.base import Store
+
+T = TypeVar("T")
+
+
+class Around:
+    """A store that hands everything on; `_through` is the place to interfere.
+
+    Args:
+        store: the real one.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.inner = store
+
+    def _through(self, step: str, op: Op[T]) -> Op[T]:
+        """Perform `op`, the step of that name (enter, leave, renew, look or evict)."""
+        return (yield from op)
+
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+        """As `Queue.enter`."""
+        return (yield from self._through("enter", self.inner.enter(claim, wakeup, wait, again)))
+
+    def leave(self, claim: Claim) -> Op[bool]:
+        """As `Queue.leave`."""
+        return (yield from self._through("leave", self.inner.leave(claim)))
+
+    def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
+        """As `Queue.renew`."""
+        return (yield from self._through("renew", self.inner.renew(claims)))
+
+    def look(self, key: str) -> Op[list[ClaimView]]:
+        """As `Queue.look`."""
+        return (yield from self._through("look", self.inner.look(key)))
+
+    def evict(self, key: str, id: str | None) -> Op[int]:
+        """As `Queue.evict`."""
+        return (yield from self._through("evict", self.inner.evict(key, id)))
+
+    def thread_wakeup(self) -> ThreadWakeup:
+        """As `Store.thread_wakeup`."""
+        return self.inner.thread_wakeup()
+
+    def task_wakeup(self) -> TaskWakeup:
+        """As `Store.task_wakeup`."""
+        return self.inner.task_wakeup()
+
+    def doctor(self) -> list[Check]:
+        """As `Store.doctor`."""
+        return self.inner.doctor()
+
+    def close(self) -> None:
+        """As `Store.close`."""
+        self.inner.close()
+
+
+class Slow(Around):
+    """Does each of its steps at once, and answers late.
+
+    Args:
+        store: the real one.
+        delay: seconds between the deed and the answer.
+        steps: which steps are slow.
+    """
+
+    def __init__(self, store: Store, delay: float, steps: Sequence[str] = ("enter", "leave", "renew")) -> None:
+        super().__init__(store)
+        self.delay = delay
+        self.steps = steps
+
+    def _through(self, step: str, op: Op[T]) -> Op[T]:
+        answer = yield from op
+        if step in self.steps:
+            yield Sleep(self.delay)
+        return answer
+
+
+class Lossy(Around):
+    """Does a step and loses the answer: the caller gets UnknownOutcome.
+
+    Args:
+        store: the real one.
+        losses: step -> how many of its next answers are lost; may be changed at any time.
+    """
+
+    def __init__(self, store: Store, **losses: int) -> None:
+        super().__init__(store)
+        self.losses = losses
+
+    def _through(self, step: str, op: Op[T]) -> Op[T]:
+        answer = yield from op
+        if self.losses.get(step, 0) > 0:
+            self.losses[step] -= 1
+            raise UnknownOutcome(f"the reply to {step!r} was lost, by order of the test")
+        return answer
+
+
+class Failing(Around):
+    """Refuses steps without doing anything of them, as long as they are in `broken`.
+
+    Args:
+        store: the real one.
+        broken: steps that fail; may be changed at any time.
+    """
+
+    def __init__(self, store: Store, *broken: str) -> None:
+        super().__init__(store)
+        self.broken = set(broken)
+        self.refused: Counter[str] = Counter()
+
+    def _through(self, step: str, op: Op[T]) -> Op[T]:
+        if step in self.broken:
+            self.refused[step] += 1
+            op.close()
+            raise StoreError(f"{step!r} failed, by order of the test")
+        return (yield from op)
+
+
+class Counting(Around):
+    """Counts the steps that are asked of it.
+
+    Args:
+        store: the real one.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.steps: Counter[str] = Counter()
+
+    def _through(self, step: str, op: Op[T]) -> Op[T]:
+        self.steps[step] += 1
+        return (yield from op)
+
+
+class Stepwise(Around):
+    """Lets others run before and after every request, so that each is a place to switch or to be cancelled."""
+
+    def _through(self, step: str, op: Op[T]) -> Op[T]:
+        advance: Any = op.send
+        value: Any = None
+        while True:
+            try:
+                request = advance(value)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            try:
+                yield Sleep(0)
+                value = yield request
+                yield Sleep(0)
+                advance = op.send
+            except GeneratorExit:
+                op.close()
+                raise
+            except BaseException as error:
+                advance, value = op.throw, error

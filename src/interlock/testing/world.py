@@ -1,0 +1,184 @@
+"""The world of one contract test: a place for locks, actors of one colour, and an eye that looks from outside."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from interlock.aio.connection import AsyncLocks
+from interlock.claims import PENDING, USING, ClaimView
+from interlock.engine import fresh_id
+from interlock.stores.base import Store
+from interlock.testing.actors import Actor, Background, Gate, TaskActor, TaskGate, ThreadActor, ThreadGate
+from interlock.testing.waiting import eventually
+from interlock.threads.connection import Locks
+
+THREADS, TASKS = "threads", "tasks"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store keeps its lines, empty when the test begins.
+
+    Attributes:
+        open: connects to it; every call returns a new store that sees the same lines.
+        url: how other processes connect to it; None if they can't.
+        frees_at_death: True if the locks of a killed process are free at once, False if when their leases end.
+    """
+
+    open: Callable[[], Store]
+    url: str | None = None
+    frees_at_death: bool = False
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of lock, as the contract's tests use it.
+
+    Attributes:
+        name: what it is called.
+        factory: the method of `Locks` that makes it.
+        make: (locks, name, how to) -> a lock of this kind.
+        rival: the same, for a lock that must not be held at the same time.
+        shares: True if two holders of `make` go together.
+    """
+
+    name: str
+    factory: str
+    make: Callable[..., Any]
+    rival: Callable[..., Any]
+    shares: bool = False
+
+
+def _exclusive(locks: Any, name: str, **how: Any) -> Any:
+    return locks.lock(name, **how)
+
+
+KINDS = [
+    Kind("exclusive", "lock", _exclusive, _exclusive),
+    Kind("re-entrant", "rlock", lambda locks, name, **how: locks.rlock(name, **how), _exclusive),
+    Kind(
+        "reader", "rwlock",
+        lambda locks, name, **how: locks.rwlock(name, **how).read(),
+        lambda locks, name, **how: locks.rwlock(name, **how).write(),
+        shares=True,
+    ),
+    Kind(
+        "writer", "rwlock",
+        lambda locks, name, **how: locks.rwlock(name, **how).write(),
+        lambda locks, name, **how: locks.rwlock(name, **how).read(),
+    ),
+    Kind(
+        "semaphore", "semaphore",
+        lambda locks, name, **how: locks.semaphore(name, 3, **how),
+        lambda locks, name, **how: locks.semaphore(name, 3, units=3, **how),
+        shares=True,
+    ),
+    Kind(
+        "semaphore, all permits", "semaphore",
+        lambda locks, name, **how: locks.semaphore(name, 3, units=3, **how),
+        lambda locks, name, **how: locks.semaphore(name, 3, **how),
+    ),
+]  # fmt: skip
+"""The one table of kinds of one name; `all` has a chapter of its own."""
+
+
+class World:
+    """What a contract test plays in.
+
+    Args:
+        place: where the locks are kept.
+        colour: "threads" or "tasks": who acquires them.
+    """
+
+    def __init__(self, place: Place, colour: str) -> None:
+        self.place = place
+        self.colour = colour
+        self.name = f"lock {fresh_id()}"
+        self._numbers = count(1)
+        self._background = Background() if colour == TASKS else None
+        self._actors: list[Actor] = []
+        self._open: list[Any] = []
+        self._eye: Locks | None = None
+
+    def fresh_name(self) -> str:
+        """Return a name that nobody has used."""
+        return f"{self.name} {next(self._numbers)}"
+
+    def connect(self, around: Callable[[Store], Store] | None = None, **how: Any) -> Any:
+        """Return a new connection to the place: `Locks` for threads, `AsyncLocks` for tasks.
+
+        Args:
+            around: wraps the store, e.g. into one that loses replies.
+            how: namespace and ttl, as for `connect`.
+        """
+        store = self.place.open() if around is None else around(self.place.open())
+        locks = Locks(store, **how) if self._background is None else AsyncLocks(store, **how)
+        self._open.append(locks)
+        return locks
+
+    def actor(self) -> Actor:
+        """Return a new thread or task."""
+        actor = ThreadActor() if self._background is None else TaskActor(self._background.loop)
+        self._actors.append(actor)
+        return actor
+
+    def actors(self, number: int) -> list[Actor]:
+        """Return several new threads or tasks."""
+        return [self.actor() for _ in range(number)]
+
+    def gate(self) -> Gate:
+        """Return a gate for the actors, shut."""
+        return ThreadGate() if self._background is None else TaskGate(self._background.loop)
+
+    def run(self, work: Any) -> Any:
+        """Run a coroutine where the tasks of this world run; only in a world of tasks."""
+        assert self._background is not None, "a world of threads runs no coroutines"
+        return self._background.run(work)
+
+    # -- seen from outside ------------------------------------------------------------------------------
+
+    @property
+    def eye(self) -> Locks:
+        """A connection of its own, for the test itself, to look and to evict."""
+        if self._eye is None:
+            self._eye = Locks(self.place.open())
+        return self._eye
+
+    def holders(self, name: str | None = None) -> list[ClaimView]:
+        """Return who holds the lock."""
+        return [view for view in self.eye.claims(name or self.name) if view.state == USING]
+
+    def waiters(self, name: str | None = None) -> list[ClaimView]:
+        """Return who waits for the lock."""
+        return [view for view in self.eye.claims(name or self.name) if view.state == PENDING]
+
+    def until_waiting(self, number: int, name: str | None = None) -> None:
+        """Wait until so many stand in line."""
+        eventually(lambda: len(self.waiters(name)) == number)
+
+    def until_free(self, name: str | None = None) -> None:
+        """Wait until nobody holds the lock or waits for it."""
+        eventually(lambda: not self.eye.claims(name or self.name))
+
+    def nothing_left(self, name: str | None = None) -> bool:
+        """Tell whether nobody holds the lock or waits for it, now."""
+        return not self.eye.claims(name or self.name)
+
+    # -- the end ----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the actors and close all connections."""
+        try:
+            for actor in self._actors:
+                actor.end()
+            for locks in self._open:
+                if self._background is None:
+                    locks.close()
+                else:
+                    self._background.run(locks.close())
+            if self._eye is not None:
+                self._eye.close()
+        finally:
+            if self._background is not None:
+                self._background.close()
