@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from operator import attrgetter
 from os import pread, sched_yield
 from time import monotonic
 
@@ -15,6 +16,7 @@ from interlock.stores.files.plan import Flag, Image, Write
 from interlock.stores.files.record import (
     FREE,
     SLOT,
+    STATE_WIDTH,
     UNTIL_AT,
     UNTIL_WIDTH,
     Slot,
@@ -26,6 +28,7 @@ from interlock.stores.files.record import (
 MAGIC = b"interlock line 1 head="
 WAITING_AT = len(MAGIC) + 5 + len(" waiting=")
 SPINS = 60
+MOST_IDLE = 8
 TRY = LOCK_EX | LOCK_NB
 TRUST = 0.02  # seconds for which a file is taken to be still in its folder
 FLAGS = (b"0", b"1")
@@ -61,6 +64,8 @@ class LineFile:
 
     __slots__ = (
         "_folder",
+        "_known_pending",
+        "_known_using",
         "_name",
         "_pending_span",
         "_trusted",
@@ -71,6 +76,7 @@ class LineFile:
         "mutex",
         "pending_fd",
         "span",
+        "waiters",
     )
 
     def __init__(self, folder: Folder, key: str) -> None:
@@ -84,7 +90,10 @@ class LineFile:
         self.head = len(header(key))
         self.span = self.head + 4 * SLOT
         self._pending_span = 32 * SLOT
+        self._known_using: list[tuple[bytes, Slot | None]] = []
+        self._known_pending: list[tuple[bytes, Slot | None]] = []
         self._trusted = 0.0
+        self.waiters: set[object] = set()
 
     # -- opening and guarding ---------------------------------------------------------------------------
 
@@ -187,40 +196,53 @@ class LineFile:
         top = 0
         using: list[Slot] = []
         free_using: list[int] = []
-        for index, at in enumerate(range(self.head, len(data), SLOT)):
-            slot = parse(data[at : at + SLOT], index)
-            if slot is not None:
-                top = max(top, slot.number)
-            if slot is None or slot.state != "using":
-                free_using.append(index)
-            else:
+        for row, slot in enumerate(_slots(data, self.head, self._known_using)):
+            if slot is None:
+                free_using.append(row)
+                continue
+            if slot.number > top:
+                top = slot.number
+            if slot.state == "using":
                 using.append(slot)
+            else:
+                free_using.append(row)
         pending: list[Slot] = []
         free_pending: list[int] = []
-        waits = self.read_pending()
-        for index, at in enumerate(range(0, len(waits), SLOT)):
-            raw = waits[at : at + SLOT]
-            slot = None if raw.startswith(FREE) else parse(raw, index)
+        for row, slot in enumerate(_slots(self.read_pending(), 0, self._known_pending)):
             if slot is None or slot.state != "pending":
-                free_pending.append(index)
+                free_pending.append(row)
             else:
                 pending.append(slot)
-        pending.sort(key=lambda slot: slot.number)
+        pending.sort(key=attrgetter("number"))
         return Image(using, pending, free_using, free_pending, top, data[WAITING_AT] != NOBODY_WAITS)
 
     # -- writing ----------------------------------------------------------------------------------------
 
-    def perform(self, write: Write | Flag) -> None:
-        """Do one write of a plan; under the guard."""
-        if isinstance(write, Flag):
-            os.pwrite(self.fd, b"1" if write.waiting else b"0", WAITING_AT)
-            return
-        at = write.row * SLOT
-        if write.file == "using":
-            fd, at = self.fd, at + self.head
+    def perform(self, writes: list[Write | Flag]) -> None:
+        """Do the writes of a step, in order; under the guard.
+
+        A slot that is freed and then used again in the same step is written once.
+        """
+        used = {(write.file, write.row) for write in writes if isinstance(write, Write) and write.slot is not None}
+        for write in writes:
+            if isinstance(write, Flag):
+                os.pwrite(self.fd, b"1" if write.waiting else b"0", WAITING_AT)
+            elif write.slot is not None or (write.file, write.row) not in used:
+                self._write(*write)
+
+    def _write(self, file: str, row: int, slot: Slot | None) -> None:
+        text = FREE if slot is None else text_of(slot)
+        if file == "using":
+            os.pwrite(self.fd, text, self.head + row * SLOT)
         else:
-            fd = self.pending_fd
-        os.pwrite(fd, FREE if write.slot is None else text_of(write.slot), at)
+            os.pwrite(self.pending_fd, text, row * SLOT)
+        known = self._known_using if file == "using" else self._known_pending
+        if row < len(known) and slot is not None:
+            known[row] = (text, slot._replace(raw=text))  # what was just written need not be parsed
+
+    def is_long(self) -> bool:
+        """Tell whether the files have room for more claims than is worth keeping."""
+        return len(self._known_using) > MOST_IDLE or len(self._known_pending) > MOST_IDLE
 
     def shrink(self, top: int) -> None:
         """Cut files that many claims made long, when nobody is in line; under the guard."""
@@ -238,6 +260,26 @@ class LineFile:
                 os.unlink(folder / self._name)
             except FileNotFoundError:
                 pass
+
+
+def _slots(data: bytes, start: int, known: list[tuple[bytes, Slot | None]]) -> list[Slot | None]:
+    """Return the slots in `data`, parsing only those that differ from when they were `known`."""
+    rows = range(start, len(data), SLOT)
+    del known[len(rows) :]
+    for row, at in enumerate(rows):
+        raw = data[at : at + SLOT]
+        if row == len(known):
+            known.append((raw, parse(raw, row)))
+        elif known[row][0] != raw:
+            known[row] = (raw, _parse_again(raw, row, known[row]))
+    return [slot for _, slot in known]
+
+
+def _parse_again(raw: bytes, row: int, known: tuple[bytes, Slot | None]) -> Slot | None:
+    before, slot = known
+    if slot is not None and raw.startswith(FREE) and raw[STATE_WIDTH:] == before[STATE_WIDTH:]:
+        return slot._replace(state="done", raw=raw)
+    return parse(raw, row)
 
 
 def text_of(slot: Slot) -> bytes:

@@ -68,19 +68,18 @@ class Step:
         self._is_alive = is_alive
         self._new_fence = new_fence
         self.top = image.top
-        self._free_using = sorted(image.free_using, reverse=True)
-        self._free_pending = sorted(image.free_pending, reverse=True)
+        self._free_using = image.free_using
+        self._free_pending = image.free_pending
         self._flag = image.waiting
         self.writes: list[Write | Flag] = []
         self.bells: list[tuple[str, int, Told | None]] = []
         self.using: list[Slot] = list(image.using)
-        self.pending: list[Slot] = []
-        ids = {slot.id for slot in image.using}
-        for slot in image.pending:
-            if slot.id in ids:
+        self.pending: list[Slot] = list(image.pending)
+        if self.pending:
+            ids = {slot.id for slot in image.using}
+            for slot in [slot for slot in self.pending if slot.id in ids]:
+                self.pending.remove(slot)
                 self._free("pending", slot)  # its promotion was cut short: it holds
-            else:
-                self.pending.append(slot)
 
     # -- what has changed by itself ---------------------------------------------------------------------
 
@@ -225,14 +224,14 @@ class Step:
 
     def _use(self, slot: Slot) -> None:
         self.top = self._new_fence(self.top)
-        index = self._free_using.pop() if self._free_using else self._beyond(self.using)
+        index = self._free_using.pop(0) if self._free_using else self._beyond(self.using)
         holder = slot._replace(row=index, state="using", number=self.top)
         self.using.append(holder)
         self._write("using", holder)
 
     def _queue(self, me: Slot) -> Slot:
-        index = self._free_pending.pop() if self._free_pending else self._beyond(self.pending)
-        place = 1 + max((slot.number for slot in self.pending), default=0)
+        index = self._free_pending.pop(0) if self._free_pending else self._beyond(self.pending)
+        place = self.pending[-1].number + 1 if self.pending else 1
         waiter = me._replace(row=index, state="pending", number=place)
         self.pending.append(waiter)
         self._write("pending", waiter)
@@ -247,7 +246,7 @@ class Step:
 
     def _free(self, file: File, slot: Slot) -> None:
         self.writes.append(Write(file, slot.row, None))
-        (self._free_using if file == "using" else self._free_pending).append(slot.row)
+        (self._free_using if file == "using" else self._free_pending).insert(0, slot.row)
 
     def _end(self, answer: T) -> T:
         waiting = bool(self.pending)
@@ -256,5 +255,5 @@ class Step:
         return answer
 
     def _patience(self) -> float:
-        ends = min(slot.until for slot in [*self.using, *self.pending])
+        ends = min([slot.until for slot in self.using], default=self._now)
         return max(0.001, min(LOOK_AGAIN, ends - self._now))

@@ -194,10 +194,18 @@ class Wakeup:
         self._presence = presence
         self.bell = presence.bell()
         self._watched: dict[str, int] = {}
+        self._waiters: set[object] = set()
+
+    def stand_in(self, waiters: set[object]) -> None:
+        """Be counted among those of this process who wait in one line."""
+        self._waiters = waiters
+        waiters.add(self)
 
     def watch(self, tokens: Iterable[str]) -> None:
         """Be woken also by the death of these processes, and of no others."""
         wanted = {token for token in tokens if token != self._presence.token}
+        if not wanted and not self._watched:
+            return
         for token in [token for token in self._watched if token not in wanted]:
             self._unwatch(token)
         for token in wanted:
@@ -211,6 +219,7 @@ class Wakeup:
 
     def close(self) -> None:
         """Give the bell back and stop watching."""
+        self._waiters.discard(self)
         self.watch(())
         self._presence.put_back(self.bell)
 
@@ -224,7 +233,9 @@ class ThreadWakeup(Wakeup):
         poll.register(self.bell.fd, select.POLLIN)
         for fd in self._watched.values():
             poll.register(fd, 0)
-        gone = {fd for fd, events in poll.poll(max(0.0, seconds) * 1000) if fd != self.bell.fd}
-        for token in [token for token, fd in self._watched.items() if fd in gone]:
-            self._unwatch(token)  # it would only report its death again and again
+        events = poll.poll(max(0.0, seconds) * 1000)
+        if self._watched:
+            gone = {fd for fd, _ in events if fd != self.bell.fd}
+            for token in [token for token, fd in self._watched.items() if fd in gone]:
+                self._unwatch(token)  # it would only report its death again and again
         return self.bell.drain()

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import SplitResult, unquote
 
 from interlock.claims import SEPARATOR, Check, Claim, ClaimView
 from interlock.effects import Call, Op, Sleep
 from interlock.errors import InvalidArgument, StoreError
-from interlock.protocols.queue import BUSY, OCCUPIED, Turn
+from interlock.protocols.queue import BUSY, OCCUPIED, Told, Turn
 from interlock.stores.files import checks, views
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from interlock.stores.files.tasks import TaskWakeup
 
 T = TypeVar("T")
+Bells: TypeAlias = list[tuple[str, int, Told | None]]
 NUMBER_AT = STATE_WIDTH + len("number=")
 NUMBER_END = NUMBER_AT + 16
 MOST_OPEN = 256
@@ -93,6 +94,9 @@ class FileStore:
 
     def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
         line = self._line(claim.terms.key)
+        if wait and wakeup is None and line.waiters:
+            return OCCUPIED  # threads of this process wait: stand in line behind them, with a bell
+        bells: Bells = []
         with line.mutex:
             try:
                 data = line.guard()
@@ -104,11 +108,13 @@ class FileStore:
                             return OCCUPIED  # nobody overtakes: stand in line, with a bell
                     elif data.find(b"\nusing ", line.head - 1) < 0:
                         return self._use(line, data, claim)
-                return self._enter_line(line, data, claim, wakeup, wait, again)
+                turn, bells = self._enter_line(line, data, claim, wakeup, wait, again)
+                return turn
             except OSError as error:
                 raise _failed(line, error) from error
             finally:
                 line.unguard()
+                self._ring(bells)
 
     def _use(self, line: LineFile, data: bytes, claim: Claim) -> Turn:
         """The uncontended path: nobody is in line; one write makes the claim a holder."""
@@ -122,22 +128,23 @@ class FileStore:
         self._at[claim.id] = head
         return Turn("using", fence)
 
-    def _enter_line(self, line: LineFile, data: bytes, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
-        now = monotonic()
-        step, shrink = self._step(line, data, now)
+    def _enter_line(
+        self, line: LineFile, data: bytes, claim: Claim, wakeup: Any, wait: bool, again: bool
+    ) -> tuple[Turn, Bells]:
         terms = claim.terms
+        until = monotonic() + terms.ttl
         bell = 0 if wakeup is None else wakeup.bell.number
-        end = self._tail(line, claim)
-        raw = write_slot(b"pending ", 0, now + terms.ttl, claim.id, bell, end)
-        me = Slot(
-            -1, "pending", 0, now + terms.ttl, claim.id, terms.units, terms.capacity, self.presence().token, bell, raw
-        )
+        raw = write_slot(b"pending ", 0, until, claim.id, bell, self._tail(line, claim))
+        token = self.presence().token
+        me = Slot(-1, "pending", 0, until, claim.id, terms.units, terms.capacity, token, bell, raw)
+        step = self._step(line, data)
         turn = step.enter(me, wait, again, wakeup is not None)
-        self._perform(line, step, shrink, claim.id)
+        bells = self._perform(line, step, claim.id)
         if turn.state == "pending" and wakeup is not None:
+            wakeup.stand_in(line.waiters)
             wakeup.watch(step.watch(claim.id))
             turn = turn._replace(look_again=turn.look_again * (0.9 + time.time_ns() % 1000 / 5000))
-        return turn
+        return turn, bells
 
     # -- leave, renew, evict, look ----------------------------------------------------------------------
 
@@ -150,28 +157,25 @@ class FileStore:
 
     def _leave(self, claim: Claim) -> bool | None:
         line = self._line(claim.terms.key)
+        bells: Bells = []
         with line.mutex:
             try:
                 data = line.guard()
                 if data is None:
                     return None
                 at = self._at.pop(claim.id, 0)
-                if at and data[WAITING_AT] == NOBODY_WAITS and len(data) <= line.head + 8 * SLOT:
-                    id_at = at + ID_AT
-                    if (
-                        data[at : at + 6] == b"using "
-                        and data[id_at : id_at + ID_WIDTH].rstrip() == claim.id.encode()
-                    ):
-                        os.pwrite(line.fd, FREE, at)
-                        return True
-                step, shrink = self._step(line, data, monotonic())
+                if at and data[WAITING_AT] == NOBODY_WAITS and _is_using(data, at, claim.id):
+                    os.pwrite(line.fd, FREE, at)
+                    return True
+                step = self._step(line, data)
                 removed = step.leave(claim.id)
-                self._perform(line, step, shrink, claim.id)
+                bells = self._perform(line, step, claim.id)
                 return removed
             except OSError as error:
                 raise _failed(line, error) from error
             finally:
                 line.unguard()
+                self._ring(bells)
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
         """As `Queue.renew`."""
@@ -188,19 +192,21 @@ class FileStore:
 
     def _do(self, key: str, change: Callable[[Step], T]) -> T | None:
         line = self._line(key)
+        bells: Bells = []
         with line.mutex:
             try:
                 data = line.guard()
                 if data is None:
                     return None
-                step, shrink = self._step(line, data, monotonic())
+                step = self._step(line, data)
                 answer = change(step)
-                self._perform(line, step, shrink, "")
+                bells = self._perform(line, step, "")
                 return answer
             except OSError as error:
                 raise _failed(line, error) from error
             finally:
                 line.unguard()
+                self._ring(bells)
 
     def look(self, key: str) -> Op[list[ClaimView]]:
         """As `Queue.look`."""
@@ -209,23 +215,19 @@ class FileStore:
 
     # -- one step ---------------------------------------------------------------------------------------
 
-    def _step(self, line: LineFile, data: bytes, now: float) -> tuple[Step, bool]:
-        image = line.image(data)
-        slots = len(image.using) + len(image.free_using)
-        waiters = len(image.pending) + len(image.free_pending)
-        return Step(image, now, _remembering(self.presence().is_alive), self._new_fence), slots > 8 or waiters > 8
+    def _step(self, line: LineFile, data: bytes) -> Step:
+        return Step(line.image(data), monotonic(), _remembering(self.presence().is_alive), self._new_fence)
 
-    def _perform(self, line: LineFile, step: Step, shrink: bool, me: str) -> None:
-        for write in step.writes:
-            line.perform(write)
-        if shrink and not step.using and not step.pending:
+    def _perform(self, line: LineFile, step: Step, me: str) -> Bells:
+        """Do the writes of a step; return the bells to ring when the guard is free again."""
+        line.perform(step.writes)
+        if not step.using and not step.pending and line.is_long():
             line.shrink(step.top)
-        for token, number, told in step.bells:
-            if told is None or told.id != me:
-                self.presence().ring(token, number, told)
-        for slot in step.using:
-            if slot.id == me:
-                self._at[me] = line.head + slot.row * SLOT
+        return [bell for bell in step.bells if bell[2] is None or bell[2].id != me]
+
+    def _ring(self, bells: Bells) -> None:
+        for token, number, told in bells:
+            self.presence().ring(token, number, told)
 
     def _new_fence(self, top: int) -> int:
         return max(top + 1, time.time_ns() // 1000)
@@ -357,6 +359,11 @@ class FileStore:
         if self._presence is not None:
             self._presence.forget()
         self._start_afresh()
+
+
+def _is_using(data: bytes, at: int, id: str) -> bool:
+    id_at = at + ID_AT
+    return data[at : at + 6] == b"using " and data[id_at : id_at + ID_WIDTH].rstrip() == id.encode()
 
 
 def _renew_one(claim: Claim, step: Step) -> bool:

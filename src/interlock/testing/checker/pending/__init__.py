@@ -1,0 +1,1 @@
+"""The proof of the pending protocol: the production generators, driven through every interleaving of a hostile world."""

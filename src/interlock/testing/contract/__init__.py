@@ -1,0 +1,50 @@
+"""The contract that every store keeps, as tests for pytest, each played by threads and by asyncio tasks.
+
+To judge a store of your own, write a test module with these lines and the one fixture that they need:
+
+    import pytest
+    from interlock.testing.contract import *
+    from interlock.testing.contract import Place
+
+    @pytest.fixture
+    def place(tmp_path):
+        url = f"toy://{tmp_path}"
+        return Place(open=lambda: ToyStore.from_url(urlsplit(url)))
+
+`place` says how to connect to a place that is empty when the test begins; each call of `open` returns a new store
+that sees the same lines.  One module of this package is one chapter of the contract.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from interlock.testing.contract.fixtures import kind, world, world_of_tasks, world_of_threads
+from interlock.testing.world import Kind, Place, World
+
+CHAPTERS = (
+    "names",
+    "arguments",
+    "grants",
+)
+
+pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))
+
+
+def _tests() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for chapter in CHAPTERS:
+        for name, value in vars(import_module(f"{__name__}.{chapter}")).items():
+            if name.startswith("test_"):
+                if name in found:
+                    raise ImportError(f"two tests of the contract are called {name}")
+                found[name] = value
+    return found
+
+
+_found = _tests()
+globals().update(_found)
+
+__all__ = ["Kind", "Place", "World", "kind", "world", "world_of_tasks", "world_of_threads"]
+__all__ += _found

@@ -1,0 +1,155 @@
+"""Arguments: every one is checked at the call, and the message says what to do."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from interlock.errors import InvalidArgument, LockError
+from interlock.testing.world import Kind, World
+
+NAN, INF = math.nan, math.inf
+BAD_TTL = [0, 0.0, -1, -0.5, 0.05, 0.0999, NAN, INF, -INF, True, False, "30", b"30", [30], 1e12]
+BAD_TIMEOUT = [-0.5, -2, -INF, NAN, True, False, "5", [5]]
+BAD_NAME = ["", "\0", "a\0b", "\ud800", "a\udfffb", "x" * 1001, "🔒" * 1001, None, 1, b"name", ["name"], True]
+BAD_COUNT = [0, -1, 1.0, 1.5, "1", None, True, False, NAN, 1 << 40]
+
+
+def refuses(call: Callable[[], Any], *words: str) -> None:
+    """See that `call` raises InvalidArgument, a ValueError, with a message of use that has these words."""
+    with pytest.raises(InvalidArgument) as caught:
+        call()
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, LockError)
+    message = str(caught.value)
+    assert len(message) > 20
+    assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize("ttl", BAD_TTL, ids=repr)
+def test_a_bad_ttl_is_refused_when_the_lock_is_made(world: World, kind: Kind, ttl: Any) -> None:
+    locks = world.connect()
+    refuses(lambda: kind.make(locks, world.name, ttl=ttl), "ttl")
+
+
+@pytest.mark.parametrize("ttl", [*BAD_TTL, None], ids=repr)
+def test_a_connection_refuses_a_bad_ttl(world: World, ttl: Any) -> None:
+    refuses(lambda: world.connect(ttl=ttl), "ttl")
+
+
+@pytest.mark.parametrize("ttl", [0.1, 1, 30, 86400.0, 31536000])
+def test_a_good_ttl_is_taken(world: World, ttl: float) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name, ttl=ttl).acquire)
+    assert 0 < grant.expires_in <= ttl
+    assert ann.do(grant.release) is True
+
+
+def test_the_ttl_of_the_connection_is_the_default(world: World) -> None:
+    ann = world.actor()
+    for ttl, locks in ((30, world.connect()), (7, world.connect(ttl=7))):
+        grant = ann.do(locks.lock(world.fresh_name()).acquire)
+        assert ttl - 5 < grant.expires_in <= ttl
+
+
+@pytest.mark.parametrize("timeout", BAD_TIMEOUT, ids=repr)
+def test_a_bad_timeout_is_refused_by_acquire(world: World, timeout: Any) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    refuses(lambda: ann.do(lock.acquire, timeout=timeout), "timeout")
+    assert world.nothing_left()
+
+
+@pytest.mark.parametrize("timeout", BAD_TIMEOUT, ids=repr)
+def test_a_bad_timeout_is_refused_when_the_lock_is_made(world: World, kind: Kind, timeout: Any) -> None:
+    locks = world.connect()
+    refuses(lambda: kind.make(locks, world.name, timeout=timeout), "timeout")
+    refuses(lambda: locks.all(world.name, timeout=timeout), "timeout")
+
+
+@pytest.mark.parametrize("timeout", [5, 0, 0.5, NAN, INF])
+def test_a_try_with_a_timeout_is_refused_as_in_threading(world: World, timeout: float) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    refuses(lambda: ann.do(lock.acquire, False, timeout), "timeout")
+    refuses(lambda: ann.do(lock.acquire, blocking=False, timeout=timeout), "timeout")
+
+
+@pytest.mark.parametrize("how", [(), (True,), (True, -1), (True, None), (False,), (False, -1), (False, None), (True, 0)])
+def test_blocking_and_timeout_combine_as_in_threading(world: World, how: tuple[Any, ...]) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire, *how)
+    assert grant
+    assert ann.do(grant.release) is True
+
+
+@pytest.mark.parametrize("blocking", [5.0, "no", None, 0.5])
+def test_a_time_given_as_blocking_is_refused(world: World, blocking: Any) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    refuses(lambda: ann.do(lock.acquire, blocking), "timeout=")
+
+
+@pytest.mark.parametrize("name", BAD_NAME, ids=range(len(BAD_NAME)))
+def test_a_bad_name_is_refused(world: World, kind: Kind, name: Any) -> None:
+    locks = world.connect()
+    refuses(lambda: kind.make(locks, name), "name")
+
+
+@pytest.mark.parametrize("name", BAD_NAME, ids=range(len(BAD_NAME)))
+def test_a_bad_name_is_refused_by_whatever_takes_a_name(world: World, name: Any) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    refuses(lambda: locks.all(name), "name")
+    refuses(lambda: ann.do(locks.evict, name), "name")
+    if name is not None:
+        refuses(lambda: ann.do(locks.claims, name), "name")
+
+
+@pytest.mark.parametrize("space", ["\0", "a\0b", "\ud800", "x" * 1001, 1, b"app", True])
+def test_a_bad_namespace_is_refused(world: World, space: Any) -> None:
+    refuses(lambda: world.connect(namespace=space), "namespace")
+
+
+@pytest.mark.parametrize("label", ["\0", "\udc80", "x" * 201, 1, b"label", True])
+def test_a_bad_label_is_refused(world: World, kind: Kind, label: Any) -> None:
+    locks = world.connect()
+    refuses(lambda: kind.make(locks, world.name, label=label), "label")
+
+
+@pytest.mark.parametrize("count", BAD_COUNT, ids=repr)
+def test_bad_permits_and_units_are_refused(world: World, count: Any) -> None:
+    locks = world.connect()
+    refuses(lambda: locks.semaphore(world.name, count), "permits")
+    refuses(lambda: locks.semaphore(world.name, 3, units=count), "units")
+
+
+def test_more_units_than_permits_are_refused(world: World) -> None:
+    locks = world.connect()
+    refuses(lambda: locks.semaphore(world.name, 3, units=4), "permits", "units")
+
+
+def test_a_bad_on_lost_or_renew_is_refused(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    refuses(lambda: kind.make(locks, world.name, on_lost="call me"), "on_lost")
+    for renew in (1, 0, "yes", None, 10.0):
+        refuses(lambda renew=renew: kind.make(locks, world.name, renew=renew), "renew")  # type: ignore[misc]
+
+
+def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World) -> None:
+    locks, others = world.connect(), world.connect()
+    refuses(lambda: locks.all(), "at least one")
+    refuses(lambda: locks.all("a", "b", "a"), "twice")
+    refuses(lambda: locks.all("a", locks.lock("a")), "twice")
+    refuses(lambda: locks.all("a", others.lock("b")), "connection")
+
+
+def test_arguments_of_locks_go_by_keyword_only(world: World) -> None:
+    locks = world.connect()
+    with pytest.raises(TypeError):
+        locks.lock(world.name, 30)
+    with pytest.raises(TypeError):
+        locks.semaphore(world.name, 3, 2)

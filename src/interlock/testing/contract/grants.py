@@ -1,0 +1,234 @@
+"""Grants: what they tell, and releasing: repeated, from elsewhere, tried again after an error."""
+
+import pytest
+
+from interlock.errors import LockLost, NotHeld, StoreError
+from interlock.testing.faults import Failing
+from interlock.testing.world import Kind, World
+
+
+def test_a_grant_tells_what_is_held(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name, ttl=20)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    assert grant.name == world.name
+    assert isinstance(grant.fence, int)
+    assert not isinstance(grant.fence, bool)
+    assert grant.fence > 0
+    assert 15 < grant.expires_in <= 20
+    assert grant.lost is False
+    assert grant.held is True
+    grant.check()
+    view, = world.holders()
+    assert (view.id, view.fence) == (grant.id, grant.fence)
+
+
+def test_release_says_whether_this_call_released_it(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    assert [ann.do(grant.release) for _ in range(3)] == [True, False, False]
+    assert world.nothing_left()
+
+
+def test_a_released_grant_is_not_lost_and_its_check_says_so(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    ann.do(grant.release)
+    assert grant.lost is False
+    assert grant.held is False
+    assert grant.expires_in == 0
+    with pytest.raises(NotHeld):
+        grant.check()
+    assert ann.do(grant.renew) is False
+
+
+def test_an_old_grant_does_not_release_its_successor(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lock = kind.make(locks, world.name)
+    old = ann.do(lock.acquire)
+    ann.do(old.release)
+    new = bob.do(lock.acquire)
+    assert ann.do(old.release) is False
+    assert [view.id for view in world.holders()] == [new.id]
+
+
+def test_a_grant_may_be_released_from_anywhere(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lock = kind.make(locks, world.name)
+    grant = ann.do(lock.acquire)
+    assert bob.do(grant.release) is True
+    assert world.nothing_left()
+    assert ann.do(lock.owned) is False
+    assert ann.do(grant.release) is False
+
+
+def test_lock_release_releases_what_the_caller_acquired_last(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lock = locks.semaphore(world.name, 3)
+    first, second, others = ann.do(lock.acquire), ann.do(lock.acquire), bob.do(lock.acquire)
+    ann.do(lock.release)
+    assert (first.held, second.held, others.held) == (True, False, True)
+    ann.do(lock.release)
+    assert (first.held, others.held) == (False, True)
+    with pytest.raises(NotHeld):
+        ann.do(lock.release)
+    assert others.held is True
+
+
+def test_lock_release_by_one_who_does_not_hold_is_refused_as_in_threading(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lock = kind.make(locks, world.name)
+    with pytest.raises(RuntimeError) as caught:
+        ann.do(lock.release)
+    assert isinstance(caught.value, NotHeld)
+    grant = ann.do(lock.acquire)
+    with pytest.raises(NotHeld):
+        bob.do(lock.release)
+    with pytest.raises(NotHeld):
+        ann.do(kind.make(locks, world.name).release)  # another lock object
+    assert grant.held is True
+    ann.do(lock.release)
+    with pytest.raises(NotHeld):
+        ann.do(lock.release)
+
+
+def test_lock_release_after_the_grant_was_released_is_refused(world: World) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    ann.do(grant.release)
+    with pytest.raises(NotHeld):
+        ann.do(lock.release)
+
+
+def test_lock_release_after_the_loss_is_refused(world: World) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    world.eye.evict(world.name)
+    with pytest.raises(NotHeld):
+        ann.do(lock.release)
+    assert grant.lost is True
+
+
+def test_a_release_that_failed_can_be_tried_again(world: World, kind: Kind) -> None:
+    faults: list[Failing] = []
+    locks = world.connect(lambda store: faults.append(Failing(store)) or faults[0])  # type: ignore[func-returns-value]
+    ann = world.actor()
+    lock = kind.make(locks, world.name)
+    grant = ann.do(lock.acquire)
+    faults[0].broken.add("leave")
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            ann.do(grant.release)
+    assert grant.held is True
+    assert ann.do(lock.owned) is True
+    faults[0].broken.clear()
+    assert ann.do(grant.release) is True
+    assert world.nothing_left()
+
+
+def test_a_lock_release_that_failed_can_be_tried_again(world: World, kind: Kind) -> None:
+    faults: list[Failing] = []
+    locks = world.connect(lambda store: faults.append(Failing(store)) or faults[0])  # type: ignore[func-returns-value]
+    ann = world.actor()
+    lock = kind.make(locks, world.name)
+    ann.do(lock.acquire)
+    faults[0].broken.add("leave")
+    with pytest.raises(StoreError):
+        ann.do(lock.release)
+    faults[0].broken.clear()
+    ann.do(lock.release)
+    assert world.nothing_left()
+
+
+def test_renew_gives_a_full_lease_from_now(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name, ttl=20, renew=False)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    before = grant.expires_in
+    assert ann.do(grant.renew) is True
+    assert before <= grant.expires_in <= 20
+    fence = grant.fence
+    assert world.holders()[0].fence == fence
+
+
+def test_renew_of_an_evicted_claim_tells_the_loss(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    world.eye.evict(world.name)
+    assert ann.do(grant.renew) is False
+    assert grant.lost is True
+    with pytest.raises(LockLost):
+        grant.check()
+    assert ann.do(grant.release) is False
+
+
+def test_one_lock_object_keeps_the_grants_of_all_who_use_it_apart(world: World) -> None:
+    locks = world.connect()
+    actors = world.actors(4)
+    lock = locks.semaphore(world.name, 4)
+    grants = [actor.do(lock.acquire) for actor in actors]
+    assert len({grant.id for grant in grants}) == 4
+    actors[1].do(lock.release)
+    assert [grant.held for grant in grants] == [True, False, True, True]
+    assert [actor.do(lock.owned) for actor in actors] == [True, False, True, True]
+
+
+def test_acquiring_a_held_lock_object_again_waits_and_does_not_disturb_the_grant(world: World) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    assert ann.do(lock.acquire, timeout=0) is None
+    assert ann.do(lock.acquire, timeout=0.05) is None
+    assert grant.held is True
+    ann.do(lock.release)
+    assert world.nothing_left()
+
+
+def test_locked_and_owned(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lock, other = kind.make(locks, world.name), kind.make(locks, world.name)
+    assert ann.do(lock.locked) is False
+    assert ann.do(lock.owned) is False
+    grant = ann.do(lock.acquire)
+    assert [ann.do(each.locked) for each in (lock, other)] == [True, True]
+    assert [ann.do(lock.owned), ann.do(other.owned), bob.do(lock.owned)] == [True, False, False]
+    ann.do(grant.release)
+    assert bob.do(other.locked) is False
+    assert ann.do(lock.owned) is False
+
+
+def test_with_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    seen = ann.within(lock, lambda grant: (grant.held, grant.id, [view.id for view in world.holders()]))
+    assert seen == (True, seen[1], [seen[1]])
+    assert world.nothing_left()
+
+
+def test_with_releases_when_the_body_fails(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+
+    def body(grant: object) -> None:
+        raise KeyError("of the body")
+
+    with pytest.raises(KeyError, match="of the body"):
+        ann.within(lock, body)
+    assert world.nothing_left()
+
+
+def test_a_body_may_release_its_grant_itself(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    assert ann.within(lock, lambda grant: grant.release()) is True
+    assert world.nothing_left()

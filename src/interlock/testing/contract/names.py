@@ -1,0 +1,97 @@
+"""Names: any text up to 1,000 characters; different names are different locks."""
+
+import itertools
+
+import pytest
+
+from interlock.testing.world import World
+
+ODD = [
+    " ", ".", "..", "/", "../../etc/passwd", "a/b", "a\\b", "C:\\x", "~", "-rf", "con", "a\nb", "a\tb", "\x01", "\x7f",
+    "%00", "%2F", "{tag}", "a{b}c", "*", "?", "[a]", "'; drop table locks; --", '"', "$HOME", "`id`", "<b>", "&", "a:b:c",
+    "ä", "a\u0308", "\u00e4", "日本語", "🔒", "\u202e", "\ufeff", "ß", "SS", "ı", "İ", "x" * 1000, "🔒" * 1000, "/" * 1000,
+    "interlock", "using", "pending", "None", "0", "a" * 255, "a" * 256, "book:1",
+]  # fmt: skip
+
+SIMILAR = [
+    ("book", "Book"), ("book", "BOOK"), ("book", "book "), ("book", " book"), ("a/b", "a_b"), ("a/b", "a-b"),
+    ("a b", "a-b"), ("a-b", "a.b"), ("\u00e4", "a\u0308"), ("a", "а"), ("x" * 999 + "a", "x" * 999 + "b"),
+    ("x" * 999, "x" * 1000), ("1", "01"), ("1", "1.0"), ("a", "a\n"), ("%2F", "/"), ("ss", "ß"), ("", "\u200b"),
+    ("a~b", "a-b"), ("a:b", "a::b"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD, ids=range(len(ODD)))
+def test_an_odd_name_locks_and_is_told_as_it_is(world: World, name: str) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    grant = ann.do(locks.lock(name).acquire)
+    assert grant.name == name
+    assert [view.name for view in world.holders(name)] == [name]
+    assert bob.do(locks.lock(name).acquire, timeout=0) is None
+    assert ann.do(grant.release) is True
+    assert world.nothing_left(name)
+
+
+@pytest.mark.parametrize("pair", SIMILAR, ids=range(len(SIMILAR)))
+def test_similar_names_are_different_locks(world: World, pair: tuple[str, str]) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    one, other = (name or "\u200c" for name in pair)
+    first = ann.do(locks.lock(one).acquire)
+    second = bob.do(locks.lock(other).acquire, timeout=0)
+    assert second is not None
+    assert [view.id for view in world.holders(one)] == [first.id]
+    assert [view.id for view in world.holders(other)] == [second.id]
+
+
+def test_three_hundred_names_that_differ_in_one_character_do_not_collide(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    names = [f"{'long ' * 60}{number} {'tail ' * 60}" for number in range(300)]
+    grants = [ann.do(locks.lock(name).acquire, timeout=0) for name in names]
+    assert None not in grants
+    assert sorted(view.name for view in world.eye.claims()) == sorted(names)
+    assert all(ann.do(grant.release) for grant in grants)
+
+
+def test_namespaces_are_separate(world: World) -> None:
+    ann, bob = world.actors(2)
+    spaces = ["", "app", "App", "app:", "ap", "p", "a\u0308", "x" * 1000]
+    grants = [ann.do(world.connect(namespace=space).lock(world.name).acquire, timeout=0) for space in spaces]
+    assert None not in grants
+    for space, grant in zip(spaces, grants, strict=True):
+        locks = world.connect(namespace=space)
+        assert bob.do(locks.lock(world.name).acquire, timeout=0) is None
+        assert [view.id for view in bob.do(locks.claims)] == [grant.id]
+        assert [view.name for view in bob.do(locks.claims, world.name)] == [world.name]
+
+
+def test_namespace_and_name_do_not_run_into_each_other(world: World) -> None:
+    ann = world.actor()
+    parts = ["a", "ab", "a:b", "b", ":b", "b:"]
+    grants = [
+        ann.do(world.connect(namespace=space).lock(name).acquire, timeout=0)
+        for space, name in itertools.product(parts, parts)
+    ]
+    assert None not in grants
+
+
+def test_eviction_stays_in_its_namespace(world: World) -> None:
+    ann = world.actor()
+    mine, other = world.connect(namespace="mine"), world.connect(namespace="other")
+    grant = ann.do(mine.lock(world.name).acquire)
+    assert ann.do(other.evict, world.name) == 0
+    assert ann.do(grant.release) is True
+
+
+def test_all_connections_of_a_place_see_the_same_locks(world: World) -> None:
+    ann, bob = world.actors(2)
+    grant = ann.do(world.connect().lock(world.name).acquire)
+    elsewhere = world.connect().lock(world.name)
+    assert bob.do(elsewhere.locked) is True
+    assert bob.do(elsewhere.acquire, timeout=0) is None
+    waiting = bob.start(elsewhere.acquire)
+    world.until_waiting(1)
+    ann.do(grant.release)
+    assert waiting.result(20).fence > grant.fence

@@ -1,0 +1,244 @@
+"""`interlock run`: whom it keeps out, and what the command gets."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import COMMAND, House
+
+
+def test_runs_never_overlap(house: House) -> None:
+    (house.folder / "counter").write_text("0\n")
+    add = "for i in 1 2 3 4 5; do n=$(cat counter); : > using && echo $((n + 1)) > counter; done"
+    runs = [house.start("run", "book", "--", "sh", "-c", add) for _ in range(8)]
+    assert [run.ended() for run in runs] == [(0, "", "")] * 8
+    assert (house.folder / "counter").read_text() == "40\n"
+
+
+def test_a_run_waits_until_the_other_is_over(house: House) -> None:
+    holder = house.hold()
+    waiter = house.start("run", "book", "--", "sh", "-c", "echo in")
+    house.wait_for(1, "pending")
+    assert house.count("using") == 1
+    assert holder.ended() == (0, "out\n", "")
+    assert waiter.hear() == "in"
+    assert waiter.ended() == (0, "", "")
+
+
+def test_it_excludes_programs_that_use_the_library(house: House) -> None:
+    holder = house.hold()
+    assert house.locks.lock("book").acquire(timeout=0) is None
+    assert house.locks.rwlock("book").read().acquire(timeout=0) is None
+    holder.ended()
+    with house.locks.lock("book", timeout=0):
+        pass
+
+
+def test_shared_runs_share_and_keep_exclusive_ones_out(house: House) -> None:
+    readers = [house.hold("book", "-s"), house.hold("book", "--shared")]
+    assert house.run("run", "-n", "book", "--", "true")[0] == 1
+    assert house.run("run", "-xn", "book", "--", "true")[0] == 1
+    assert house.locks.rwlock("book").write().acquire(timeout=0) is None
+    for reader in readers:
+        assert reader.ended() == (0, "out\n", "")
+    writer = house.hold("book", "-x")
+    assert house.run("run", "-s", "-n", "book", "--", "true")[0] == 1
+    writer.ended()
+
+
+def test_permits_admit_so_many(house: House) -> None:
+    two = ["--permits", "2"]
+    holders = [house.hold("pool", *two), house.hold("pool", *two)]
+    assert house.run("run", *two, "-n", "pool", "--", "true")[0] == 1
+    holders.pop().ended()
+    assert house.run("run", *two, "--units", "2", "-n", "pool", "--", "true")[0] == 1
+    assert house.run("run", *two, "-n", "pool", "--", "true")[0] == 0
+    holders.pop().ended()
+    assert house.run("run", *two, "--units", "2", "-n", "pool", "--", "true")[0] == 0
+
+
+def test_names_and_namespaces_and_stores_are_separate(house: House) -> None:
+    house.hold()
+    elsewhere = (house.folder / "elsewhere").as_uri()
+    assert house.run("run", "-n", "Book", "--", "true")[0] == 0
+    assert house.run("run", "-n", "--namespace", "shop", "book", "--", "true")[0] == 0
+    assert house.run("run", "-n", "--store", elsewhere, "book", "--", "true")[0] == 0
+    assert house.run("run", "-n", "--namespace", "", "book", "--", "true")[0] == 1
+
+
+def test_the_lock_is_released_at_once_when_the_command_ends(house: House) -> None:
+    house.run("run", "book", "--", "true")
+    assert house.locks.claims() == []
+    assert house.locks.lock("book").acquire(timeout=0) is not None
+
+
+@pytest.mark.parametrize("name", ["book:1", "../../etc/passwd", "two\nlines", "Bücher 📚", "-n", "x" * 1000, " "])
+def test_any_name_can_be_locked_and_the_command_is_told_which(house: House, name: str) -> None:
+    words = ["run", "--", name] if name.startswith("-") else ["run", name, "--"]
+    with house.locks.lock(name):
+        assert house.run(*words[:1], "-n", *words[1:], "true")[0] == 1
+    assert house.run(*words, "sh", "-c", 'printf %s "$INTERLOCK_NAME"') == (0, name, "")
+
+
+def test_the_command_sees_a_fence_that_increases(house: House) -> None:
+    fences = [int(house.run("run", "book", "--", "sh", "-c", "echo $INTERLOCK_FENCE")[1]) for _ in range(3)]
+    assert fences == sorted(set(fences))
+    with house.locks.lock("book") as grant:
+        assert grant.fence > fences[-1]
+
+
+def test_the_command_sees_the_fence_that_others_see(house: House) -> None:
+    holder = house.start("run", "book", "--", "sh", "-c", "echo $INTERLOCK_FENCE; cat")
+    (view,) = house.locks.claims("book") if (fence := holder.hear()) else ()
+    assert (str(view.fence), view.pid) == (fence, holder.pid)
+
+
+def test_others_see_the_label(house: House) -> None:
+    house.hold("one", "--label", "nightly backup")
+    house.hold("two")
+    labels = {view.name: view.label for view in house.locks.claims()}
+    assert labels == {"one": "nightly backup", "two": "sh"}
+
+
+# The command line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["book", "--", "echo", "-n", "--", "-v"],
+        ["book", "echo", "-n", "--", "-v"],
+        ["-xn", "book", "echo", "-n", "--", "-v"],
+        ["book", "-w5", "-x", "--", "echo", "-n", "--", "-v"],
+        ["--", "book", "--", "echo", "-n", "--", "-v"],
+        ["--", "book", "echo", "-n", "--", "-v"],
+        ["--wait=5", "book", "-o", "echo", "-n", "--", "-v"],
+        ["--timeout", "5", "--close", "book", "--nb", "-w", "0", "-e", "echo", "-n", "--", "-v"],
+    ],
+)
+def test_what_follows_the_command_is_its_own(house: House, words: list[str]) -> None:
+    assert house.run("run", *words) == (0, "-- -v", "")
+
+
+@pytest.mark.parametrize("words", [["book", "-c"], ["-c"], ["-xc"], ["book", "--command"]])
+def test_c_is_a_command_of_the_shell(house: House, words: list[str]) -> None:
+    rest = [] if "book" in words else ["book"]
+    script = 'echo "$0 $INTERLOCK_NAME" | tr a-z A-Z'
+    status, output, errors = house.run("run", *words, script, *rest, extra={"SHELL": "/bin/sh"})
+    assert (status, output, errors) == (0, "/BIN/SH BOOK\n", "")
+
+
+def test_c_uses_the_users_shell_as_flock_does(house: House) -> None:
+    shell = house.script("shell", '#!/bin/sh\necho "mine: $1 $2"\n')
+    assert house.run("run", "book", "-c", "a b", extra={"SHELL": shell})[1] == "mine: -c a b\n"
+    assert house.run("run", "book", "-c", "echo $0", extra={"SHELL": ""})[1] == "/bin/sh\n"
+
+
+# What it says
+
+
+def test_v_tells_what_happens_with_times(house: House) -> None:
+    status, output, errors = house.run("run", "-v", "book", "--", "sh", "-c", "exit 3")
+    assert (status, output) == (3, "")
+    waiting, obtained, released = errors.splitlines()
+    assert waiting == "interlock: waiting for 'book'"
+    assert re.fullmatch(r"interlock: obtained 'book' after \d+\.\d{3} s, fence \d+", obtained)
+    assert re.fullmatch(r"interlock: released 'book' after \d+\.\d{3} s, exit status 3", released)
+
+
+def test_v_tells_of_a_conflict(house: House) -> None:
+    with house.locks.lock("book"):
+        status, _, errors = house.run("run", "-nv", "book", "--", "true")
+    assert status == 1
+    assert re.fullmatch(
+        r"interlock: did not obtain 'book' within \d\.\d{3} s: others hold it", errors.splitlines()[1]
+    )
+
+
+def test_names_of_others_do_not_reach_the_terminal_raw(house: House) -> None:
+    _, _, errors = house.run("run", "-v", "a\x1b[2Jb\nc", "--", "true")
+    assert "\x1b" not in errors
+    assert errors.count("\n") == 3
+
+
+# What passes through
+
+
+def test_input_and_output_and_errors_are_the_commands(house: House) -> None:
+    run = house.start("run", "book", "--", "sh", "-c", "cat; echo problem >&2")
+    run.say("one")
+    assert run.hear() == "one"
+    run.say("two")
+    assert run.ended() == (0, "two\n", "problem\n")
+
+
+def test_other_open_files_are_the_commands(house: House) -> None:
+    out, into = os.pipe()
+    run = house.start("run", "book", "--", "sh", "-c", f"echo through > /dev/fd/{into}", pass_fds=[into])
+    os.close(into)
+    with open(out) as reader:
+        assert reader.read() == "through\n"
+    assert run.ended() == (0, "", "")
+
+
+def test_no_file_of_interlock_leaks_into_the_command(house: House) -> None:
+    status, output, _ = house.run("run", "book", "--", "sh", "-c", "ls -l /proc/self/fd", stdin=subprocess.DEVNULL)
+    assert status == 0
+    links = [line.partition(" -> ")[2] for line in output.splitlines() if " -> " in line]
+    assert len(links) == 4  # three streams, and the folder that ls reads
+    assert not any("locks" in link for link in links)
+
+
+def test_closed_streams_stay_closed_and_nothing_of_ours_takes_their_place(house: House) -> None:
+    closing = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *COMMAND]
+    look = "for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && echo open >> seen; done; echo looked >> seen"
+    assert house.run("run", "-v", "book", "--", "sh", "-c", look, command=closing) == (0, "", "")
+    assert (house.folder / "seen").read_text() == "looked\n"
+    assert '"contents", "status": "ok"' in " ".join(house.run("doctor", "--json")[1].split())
+
+
+def signals_of(status: str) -> dict[str, int]:
+    return {key: int(mask, 16) for key, mask in re.findall(r"^(Sig\w+):\s*([0-9a-f]{16})$", status, re.MULTILINE)}
+
+
+def test_the_command_gets_the_signals_as_interlock_got_them(house: House) -> None:
+    show = ["cat", "/proc/self/status"]
+    bare = subprocess.run(show, capture_output=True, text=True, check=True, restore_signals=True).stdout
+    guarded = house.run("run", "book", "--", *show)[1]
+    for key in ("SigBlk", "SigIgn", "SigCgt", "SigPnd"):
+        assert signals_of(guarded)[key] == signals_of(bare)[key]
+
+
+def test_ignored_signals_stay_ignored(house: House) -> None:
+    numbers = [int(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
+    ignore = f"import os, signal, sys; [signal.signal(n, signal.SIG_IGN) for n in {numbers}]; os.execv(sys.argv[1], sys.argv[1:])"
+    ignoring = [sys.executable, "-c", ignore, *COMMAND]
+    returned, status, _ = house.run(
+        "run", "book", "--", "sh", "-c", "cat /proc/self/status; exit 3", command=ignoring
+    )
+    assert returned == 3
+    assert all(signals_of(status)["SigIgn"] >> (number - 1) & 1 for number in numbers)
+
+
+def test_a_command_that_writes_to_a_closed_pipe_dies_quietly(house: House) -> None:
+    out, into = os.pipe()
+    run = house.start("run", "book", "--", "yes", stdout=into)
+    os.close(into)
+    os.read(out, 1)
+    os.close(out)
+    assert run.wait(timeout=30) == 128 + 13
+    assert run.ended()[2] == ""
+
+
+def test_run_needs_neither_click_nor_rich(house: House, tmp_path: Path) -> None:
+    for name in ("click", "rich", "asyncio"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name={name!r})\n")
+    without = {"PYTHONPATH": str(tmp_path)}
+    assert house.run("run", "book", "--", "echo", "ran", extra=without) == (0, "ran\n", "")
+    status, _, errors = house.run("ls", extra=without)
+    assert status == 69
+    assert "pip install 'interlock[cli]'" in errors

@@ -1,0 +1,289 @@
+"""`interlock run`: signals, deaths, and the loss of the lock."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import COMMAND, House, Process, eventually, is_running
+
+FORWARDED = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
+
+# Says its process id, then each signal that it gets; leaves when its input ends, or by TERM if told so.
+REPORTER = """
+import os, signal, sys
+kind = sys.argv[1]
+def told(number, frame):
+    print(signal.Signals(number).name, flush=True)
+    if kind == "leaves" and number == signal.SIGTERM:
+        raise SystemExit(7)
+for number in (1, 2, 3, 10, 12, 15, 18):
+    signal.signal(number, told)
+print(os.getpid(), flush=True)
+while sys.stdin.readline():
+    print("line", flush=True)
+"""
+
+
+def reporter(house: House, *options: str, kind: str = "stays", **how: object) -> tuple[Process, int]:
+    """Start a run of the reporter; return the run and the process id of the command."""
+    run = house.start("run", *options, "book", "--", sys.executable, "-c", REPORTER, kind, **how)
+    return run, int(run.hear())
+
+
+@pytest.mark.parametrize("number", [*FORWARDED, signal.SIGCONT])
+def test_a_signal_to_interlock_reaches_the_command_once_and_the_lock_is_held_on(house: House, number: int) -> None:
+    run, _ = reporter(house)
+    run.send_signal(number)
+    assert run.hear() == signal.Signals(number).name
+    run.say("")
+    assert run.hear() == "line"
+    assert house.count("using") == 1
+    assert run.ended() == (0, "", "")
+
+
+@pytest.mark.parametrize("number", FORWARDED)
+def test_a_command_that_dies_by_a_forwarded_signal_releases(house: House, number: int) -> None:
+    run = house.hold()
+    run.send_signal(number)
+    assert run.wait(timeout=30) == 128 + number
+    assert house.locks.claims() == []
+    assert run.ended()[1:] == ("", "")
+
+
+def test_the_lock_is_held_until_a_terminated_command_is_gone(house: House) -> None:
+    cleaning = 'trap "echo cleaning; read _; echo clean; exit 9" TERM; echo in; while :; do read _; done'
+    run = house.start("run", "book", "--", "sh", "-c", cleaning)
+    assert run.hear() == "in"
+    run.terminate()
+    run.say("")
+    assert run.hear() == "cleaning"
+    assert house.run("run", "-n", "book", "--", "true")[0] == 1
+    run.say("")
+    assert run.ended() == (9, "clean\n", "")
+    assert house.locks.claims() == []
+
+
+def test_a_signal_that_comes_before_the_command_could_start_is_not_lost(house: House) -> None:
+    for _ in range(5):
+        run = house.start("run", "book", "--", "sleep", "60")
+        house.wait_for(1, "using")
+        run.terminate()
+        assert run.ended() == (128 + signal.SIGTERM, "", "")
+
+
+@pytest.mark.parametrize("number", FORWARDED)
+def test_a_signal_ends_the_wait_and_leaves_nothing_behind(house: House, number: int) -> None:
+    holder = house.hold()
+    waiter = house.start("run", "book", "--", "touch", "ran")
+    house.wait_for(1, "pending")
+    waiter.send_signal(number)
+    assert waiter.ended() == (128 + number, "", "")
+    assert house.count("pending") == 0
+    assert holder.ended() == (0, "out\n", "")
+    assert not (house.folder / "ran").exists()
+
+
+def test_v_tells_which_signal_ended_the_wait(house: House) -> None:
+    house.hold()
+    waiter = house.start("run", "-v", "book", "--", "true")
+    house.wait_for(1, "pending")
+    waiter.terminate()
+    assert waiter.ended()[2].splitlines()[1:] == ["interlock: no longer waiting for 'book': got SIGTERM"]
+
+
+def test_an_ignored_signal_neither_ends_the_wait_nor_reaches_the_command(house: House) -> None:
+    nohup = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *COMMAND]
+    holder = house.hold()
+    waiter = house.start("run", "book", "--", sys.executable, "-c", REPORTER, "stays", command=nohup)
+    house.wait_for(1, "pending")
+    waiter.send_signal(signal.SIGHUP)
+    assert holder.ended()[0] == 0
+    assert waiter.hear().isdigit()
+    waiter.send_signal(signal.SIGHUP)
+    waiter.send_signal(signal.SIGUSR1)
+    assert waiter.hear() == "SIGUSR1"
+    assert waiter.ended() == (0, "", "")
+
+
+def test_a_command_that_signals_its_own_group_gets_the_signal_once(house: House) -> None:
+    script = "import os, signal, sys; exec(sys.argv[2].replace('print(os.getpid(), flush=True)', 'os.kill(0, 10)'))"
+    run = house.start("run", "book", "--", sys.executable, "-c", script, "stays", REPORTER, start_new_session=True)
+    assert run.hear() == "SIGUSR1"
+    run.say("")
+    assert run.ended() == (0, "line\n", "")
+
+
+# Deaths
+
+
+@LINUX
+def test_a_command_dies_with_an_interlock_that_was_killed(house: House) -> None:
+    run, command = reporter(house)
+    run.kill()
+    eventually(lambda: not is_running(command), "the command is gone")
+    eventually(lambda: house.locks.claims() == [], "the lock is free")
+
+
+def test_a_waiter_that_was_killed_leaves_nothing_behind(house: House) -> None:
+    holder = house.hold()
+    waiter = house.start("run", "book", "--", "touch", "ran")
+    house.wait_for(1, "pending")
+    waiter.kill()
+    waiter.wait(timeout=30)
+    assert holder.ended() == (0, "out\n", "")
+    assert house.run("run", "-w", "20", "book", "--", "true") == (0, "", "")
+    assert waiter.ended()[1:] == ("", "")  # nobody has its output open any more
+    assert not (house.folder / "ran").exists()
+
+
+def test_a_command_that_was_killed_releases(house: House) -> None:
+    run, command = reporter(house)
+    os.kill(command, signal.SIGKILL)
+    assert run.ended() == (128 + signal.SIGKILL, "", "")
+    assert house.locks.claims() == []
+
+
+# What the command leaves running
+
+LEAVE = "(read _; echo late) < fifo & echo $!"
+
+
+def test_a_process_in_the_background_does_not_keep_the_lock(house: House) -> None:
+    os.mkfifo(house.folder / "fifo")
+    run = house.start("run", "book", "--", "sh", "-c", LEAVE)
+    left = int(run.hear())
+    assert run.wait(timeout=30) == 0
+    assert is_running(left)
+    assert house.locks.claims() == []
+    (house.folder / "fifo").write_text("go\n")
+    assert run.ended() == (0, "late\n", "")
+
+
+def test_with_keep_it_does(house: House) -> None:
+    os.mkfifo(house.folder / "fifo")
+    run = house.start("run", "-v", "--keep", "book", "--", "sh", "-c", f"{LEAVE}; exit 5")
+    left = int(run.hear())
+    for _ in range(3):
+        said = run.hear_error()
+    assert said == "interlock: the command ended with 5, holding 'book' until its last process is gone"
+    assert is_running(left)
+    assert house.run("run", "-n", "book", "--", "true")[0] == 1
+    (house.folder / "fifo").write_text("go\n")
+    assert run.ended()[:2] == (5, "late\n")
+    assert house.locks.claims() == []
+
+
+def test_with_keep_and_nothing_left_it_ends_with_the_command(house: House) -> None:
+    assert house.run("run", "--keep", "book", "--", "sh", "-c", "exit 5") == (5, "", "")
+
+
+def test_with_keep_a_signal_ends_the_holding(house: House) -> None:
+    os.mkfifo(house.folder / "fifo")
+    run = house.start("run", "-v", "--keep", "book", "--", "sh", "-c", LEAVE)
+    left = int(run.hear())
+    for _ in range(3):
+        run.hear_error()
+    run.terminate()
+    assert run.wait(timeout=30) == 128 + signal.SIGTERM
+    assert "processes of the command still run" in run.hear_error()
+    assert is_running(left)
+    assert house.locks.claims() == []
+    (house.folder / "fifo").write_text("go\n")
+
+
+# The lock is lost
+
+SHORT = ("--ttl", "0.6")
+
+
+def test_a_lost_lock_terminates_the_command_and_is_70(house: House) -> None:
+    run, _ = reporter(house, *SHORT, kind="leaves")
+    assert house.locks.evict("book") == 1
+    assert run.hear() == "SIGTERM"
+    status, _, errors = run.ended()
+    assert status == 70
+    assert (
+        errors == "interlock: the lock 'book' was lost (its lease ended, or it was evicted); stopping the command\n"
+    )
+
+
+def test_a_command_that_ignores_TERM_is_killed_after_the_grace(house: House) -> None:
+    run, command = reporter(house, *SHORT, "--grace", "0.3")
+    house.locks.evict("book")
+    assert run.hear() == "SIGTERM"
+    assert run.wait(timeout=30) == 70
+    assert not is_running(command)
+    assert run.ended()[2].count("\n") == 1
+
+
+def test_without_grace_it_is_killed_at_once(house: House) -> None:
+    run, command = reporter(house, *SHORT, "--grace", "0")
+    house.locks.evict("book")
+    assert run.wait(timeout=30) == 70
+    assert not is_running(command)
+
+
+def test_a_command_that_is_stopped_gets_the_TERM_too(house: House) -> None:
+    run, command = reporter(house, *SHORT, "--grace", "60", kind="leaves")
+    os.kill(command, signal.SIGSTOP)
+    house.locks.evict("book")
+    assert run.ended()[0] == 70
+    assert not is_running(command)
+
+
+def test_a_lock_that_was_lost_unnoticed_is_70_when_the_command_ends(house: House) -> None:
+    run, _ = reporter(house)  # a lease of 30 s: no renewal tells within this test
+    house.locks.evict("book")
+    status, _, errors = run.ended()
+    assert status == 70
+    assert "it may have run beside others" in errors
+
+
+def test_with_keep_a_lost_lock_is_70(house: House) -> None:
+    os.mkfifo(house.folder / "fifo")
+    run = house.start("run", "-v", "--keep", *SHORT, "book", "--", "sh", "-c", LEAVE)
+    run.hear()
+    for _ in range(3):
+        run.hear_error()
+    house.locks.evict("book")
+    assert run.wait(timeout=30) == 70
+    assert "stop them" in run.hear_error()
+    (house.folder / "fifo").write_text("go\n")
+
+
+def test_an_interlock_that_was_stopped_past_its_lease_stops_its_command(house: House) -> None:
+    run, _ = reporter(house, *SHORT, kind="leaves")
+    run.send_signal(signal.SIGSTOP)
+    with house.locks.lock("book", timeout=25):
+        run.send_signal(signal.SIGCONT)
+        assert {run.hear(), run.hear()} >= {"SIGTERM"}
+        assert run.ended()[0] == 70
+
+
+def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
+    house.hold("book", "--ttl", "0.4")
+    first = house.locks.claims("book")[0]
+    beyond = first.since + 4 * 0.4
+    renewed = eventually(
+        lambda: next((v for v in house.locks.claims("book") if _now() + v.expires_in > beyond), None), "renewals"
+    )
+    assert renewed.id == first.id
+
+
+def _now() -> float:
+    import time
+
+    return time.time()
+
+
+def test_a_folder_that_vanishes_loses_the_lock_or_the_release_says_so(house: House, tmp_path: Path) -> None:
+    import shutil
+
+    run, _ = reporter(house)
+    shutil.rmtree(tmp_path / "locks")
+    status, _, errors = run.ended()
+    assert status in (0, 70)
+    assert "Traceback" not in errors

@@ -1,0 +1,21 @@
+"""Fixtures that several folders of tests share."""
+
+from pathlib import Path
+
+import pytest
+from stores import ROWS, Row
+
+from interlock.testing.world import Place
+
+
+@pytest.fixture(params=ROWS, ids=lambda row: row.name)
+def row(request: pytest.FixtureRequest) -> Row:
+    """Each row of the one table of stores."""
+    found: Row = request.param
+    return found
+
+
+@pytest.fixture
+def place(row: Row, tmp_path: Path) -> Place:
+    """An empty place for locks, on each store of the table."""
+    return row.place(tmp_path)
