@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from stores import ROWS, Row
 
 from interlock.testing.world import Place
+from stores import ROWS, Row
 
 
 @pytest.fixture(params=ROWS, ids=lambda row: row.name)

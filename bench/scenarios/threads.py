@@ -7,7 +7,6 @@ served before somebody that came earlier are counted.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -34,15 +33,15 @@ class Table:
     def __init__(self) -> None:
         self.counter = 0
         self.sections: list[Section] = []
-        self.errors = 0
+        self.errors: list[Exception] = []
 
     def section(self, lock: Lock) -> None:
         """Go through one critical section; a lock that raises is noted and taken as not obtained."""
         asked = time.monotonic()
         try:
             lock.acquire()
-        except Exception:
-            self.errors += 1
+        except Exception as error:
+            self.errors.append(error)
             return
         had = time.monotonic()
         value = self.counter
@@ -52,8 +51,8 @@ class Table:
         self.sections.append((asked, had))
         try:
             lock.release()
-        except Exception:
-            self.errors += 1
+        except Exception as error:
+            self.errors.append(error)
 
 
 def contend(opener: Opener, table: Table, seconds: float) -> float:
@@ -79,7 +78,7 @@ def contend(opener: Opener, table: Table, seconds: float) -> float:
     return len(table.sections) / (max(ends) - began)
 
 
-def wave(opener: Opener) -> int:
+def wave(opener: Opener, table: Table) -> int:
     """Let threads queue up one by one; how many were served out of turn."""
     order: list[int] = []
     mine = opener()
@@ -91,8 +90,8 @@ def wave(opener: Opener) -> int:
             lock.acquire()
             order.append(number)
             lock.release()
-        except Exception:
-            return
+        except Exception as error:
+            table.errors.append(error)
 
     mine.acquire()
     team: list[threading.Thread] = []
@@ -103,8 +102,10 @@ def wave(opener: Opener) -> int:
         here.wait()
         time.sleep(GAP)
     order.append(-1)  # the holder came before all of them
-    with contextlib.suppress(Exception):
+    try:
         mine.release()
+    except Exception as error:
+        table.errors.append(error)
     for thread in team:
         thread.join()
     return out_of_turn(order)
@@ -118,13 +119,16 @@ def work(contestant: Contestant[Opener], seat: Seat) -> Raw:
     warm.release()
     table = Table()
     rate = contend(opener, table, seat.seconds)
+    waves = [wave(opener, table) for _ in range(max(1, round(2 * seat.seconds)))]
+    if table.errors and contestant.role == "ours":
+        raise table.errors[0]
     waited = [had - asked for asked, had in table.sections]
     return {
         "rate": rate,
         "lost": float(len(table.sections) - table.counter),
-        "errors": float(table.errors),
+        "errors": float(len(table.errors)),
         **waits(sum(waited), max(waited), len(waited)),
-        "out_of_turn": float(sum(wave(opener) for _ in range(max(1, round(2 * seat.seconds))))),
+        "out_of_turn": float(sum(waves)),
     }
 
 

@@ -1,7 +1,6 @@
 """Claims: what is asked for, by whom, and the one formula that says who may use the lock."""
 
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -210,20 +209,3 @@ def checked_count(value: object, what: str, most: int = WRITER_UNITS - 1) -> int
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise InvalidArgument(f"{what} is a whole number from 1 to {most}, not {value!r}")
     return value
-
-
-HOST = os.uname().nodename
-_pid = os.getpid()
-
-
-def pid() -> int:
-    """Return this process's id, without a system call."""
-    return _pid
-
-
-def _after_fork() -> None:
-    global _pid
-    _pid = os.getpid()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from interlock.claims import SEPARATOR, Claim, pid
+from interlock.claims import SEPARATOR, Claim
 from interlock.errors import LockLost, NotHeld
+from interlock.process import pid
 from interlock.protocols.claiming import Held
 
 G = TypeVar("G", bound="BaseGrant")

@@ -71,7 +71,7 @@ class House:
     def start(self, *words: str, command: list[str] = COMMAND, **how: Any) -> Process:
         """Start `interlock` with these words, on this store."""
         how.setdefault("env", {**os.environ, "INTERLOCK_URL": self.url, **how.pop("extra", {})})
-        streams = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         process = Process([*command, *words], text=True, cwd=self.folder, **{**streams, **how})
         self._started.append(process)
         return process

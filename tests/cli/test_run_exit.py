@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from conftest import House
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from interlock.aengine import afinish, arun
-from interlock.claims import pid
 from interlock.errors import LockLost, StoreError
 from interlock.grants import HELD, LEASE_ENDED, LOST, RELEASED, BaseGrant, Hold
+from interlock.process import pid
 
 if TYPE_CHECKING:
     from interlock.aio.connection import AsyncLocks

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from interlock.claims import PENDING, QUEUED, USING, Claim, ClaimView, State, fits
+from interlock.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, ClaimView, State, fits
 from interlock.effects import Op
 from interlock.errors import UnknownOutcome
 from interlock.protocols.queue import GONE, REFUSED, Turn
@@ -133,7 +133,10 @@ def judge(me: str, records: Sequence[Record]) -> Judgement:
     raised = [(r.units, r.capacity) for r in others if r.state == PENDING]
     before = [(r.units, r.capacity) for r in others if r.state != USING and r.key < mine.key]
     free = fits(mine.units, mine.capacity, using + raised)
-    first = not before or fits(mine.units, mine.capacity, using + before)
+    # Readers may pass together.  Counted units may not: the first in line could be overtaken for ever by later
+    # claims that take turns in raising their flags.
+    together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_UNITS for _, capacity in before)
+    first = not before or (together and fits(mine.units, mine.capacity, using + before))
     if not first:
         verdict = Verdict.GIVE_WAY
     elif free:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from interlock.claims import HOST, PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of, pid
+from interlock.claims import PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of
 from interlock.effects import Call, Op
+from interlock.process import HOST, pid
 from interlock.protocols.line import has_room, promotable
 from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Told, Turn
 from interlock.threadbell import ThreadBell

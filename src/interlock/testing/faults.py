@@ -114,18 +114,20 @@ class Failing(Around):
     Args:
         store: the real one.
         broken: steps that fail; may be changed at any time.
+        error: what they raise.
     """
 
-    def __init__(self, store: Store, *broken: str) -> None:
+    def __init__(self, store: Store, *broken: str, error: type[Exception] = StoreError) -> None:
         super().__init__(store)
         self.broken = set(broken)
+        self.error = error
         self.refused: Counter[str] = Counter()
 
     def _through(self, step: str, op: Op[T]) -> Op[T]:
         if step in self.broken:
             self.refused[step] += 1
             op.close()
-            raise StoreError(f"{step!r} failed, by order of the test")
+            raise self.error(f"{step!r} failed, by order of the test")
         return (yield from op)
 
 

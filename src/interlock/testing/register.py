@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from interlock.claims import HOST, PENDING, QUEUED, USING, Check, Claim, ClaimView, State, fits, keys_of, pid
+from interlock.claims import PENDING, QUEUED, USING, Check, Claim, ClaimView, State, fits, keys_of
 from interlock.effects import Call
 from interlock.facade import name_of
+from interlock.process import HOST, pid
 from interlock.protocols.pending import Pending, Record
 from interlock.taskbell import TaskBell
 from interlock.threadbell import ThreadBell
@@ -40,7 +41,7 @@ class MemoryRegister:
     """
 
     def __init__(
-        self, folds: bool = False, poll: float = 0.2, clock: Callable[[], float] = time.monotonic
+        self, folds: bool = False, poll: float = 0.5, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.folds = folds
         self.poll = poll

@@ -1,18 +1,21 @@
 """The world of one contract test: a place for locks, actors of one colour, and an eye that looks from outside."""
 
+import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from interlock.aio.connection import AsyncLocks
-from interlock.claims import PENDING, USING, ClaimView
-from interlock.engine import fresh_id
+from interlock.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, Terms
+from interlock.engine import fresh_id, run
 from interlock.stores.base import Store
 from interlock.testing.actors import Actor, Background, Gate, TaskActor, TaskGate, ThreadActor, ThreadGate
 from interlock.testing.waiting import eventually
 from interlock.threads.connection import Locks
 
+F = TypeVar("F", bound=Store)
 THREADS, TASKS = "threads", "tasks"
 
 
@@ -112,10 +115,37 @@ class World:
             around: wraps the store, e.g. into one that loses replies.
             how: namespace and ttl, as for `connect`.
         """
-        store = self.place.open() if around is None else around(self.place.open())
+        store = self.place.open()
+        if around is not None:
+            store = around(store)
         locks = Locks(store, **how) if self._background is None else AsyncLocks(store, **how)
         self._open.append(locks)
         return locks
+
+    def connect_with(self, fault: Callable[[Store], F], **how: Any) -> tuple[Any, F]:
+        """As `connect`, with a faulty store around the real one; return both."""
+        made: list[F] = []
+
+        def around(store: Store) -> Store:
+            made.append(fault(store))
+            return made[0]
+
+        locks = self.connect(around, **how)
+        return locks, made[0]
+
+    def ghost(self, terms: Terms, store: Store | None = None) -> str:
+        """Enter the line as somebody who then does nothing any more; return the id of the claim.
+
+        Args:
+            terms: what is asked for, from a key without a namespace.
+            store: through which connection; a new one unless given.
+        """
+        claim = Claim(fresh_id(), terms, "a ghost")
+        if self._eye is None:
+            self._eye = Locks(self.place.open())
+        queue = store or self._eye.store
+        run(queue.enter(claim, queue.thread_wakeup(), True, False))
+        return claim.id
 
     def actor(self) -> Actor:
         """Return a new thread or task."""
@@ -130,6 +160,15 @@ class World:
     def gate(self) -> Gate:
         """Return a gate for the actors, shut."""
         return ThreadGate() if self._background is None else TaskGate(self._background.loop)
+
+    def careless_increment(self, box: list[int]) -> Any:
+        """Add 1 to `box[0]` in a way that loses updates unless it runs alone."""
+        if self._background is not None:
+            return _careless_task(box)
+        seen = box[0]
+        time.sleep(0)
+        box[0] = seen + 1
+        return None
 
     def run(self, work: Any) -> Any:
         """Run a coroutine where the tasks of this world run; only in a world of tasks."""
@@ -165,6 +204,10 @@ class World:
         """Tell whether nobody holds the lock or waits for it, now."""
         return not self.eye.claims(name or self.name)
 
+    def key(self, name: str | None = None) -> str:
+        """Return the key of a name in no namespace, as stores see it."""
+        return SEPARATOR + (name or self.name)
+
     # -- the end ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -182,3 +225,9 @@ class World:
         finally:
             if self._background is not None:
                 self._background.close()
+
+
+async def _careless_task(box: list[int]) -> None:
+    seen = box[0]
+    await asyncio.sleep(0)
+    box[0] = seen + 1

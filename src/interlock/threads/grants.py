@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
-from interlock.claims import pid
 from interlock.engine import run
 from interlock.errors import LockLost, StoreError
 from interlock.grants import HELD, LEASE_ENDED, LOST, RELEASED, BaseGrant, Hold
+from interlock.process import pid
 
 if TYPE_CHECKING:
     from interlock.threads.connection import Locks

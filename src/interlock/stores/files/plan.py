@@ -1,12 +1,13 @@
 """One step of a line file, as pure decisions: which slots to write, in which order, and whom to tell.
 
 The step runs under the guard, so nobody else writes meanwhile; but the process may be killed between any two
-writes, and every step therefore begins by putting right what such a death left: a claim that stands in both
-files (it was being promoted: it holds), and waiters whose turn came while nobody told them.
+writes, and every step therefore begins by putting right what such a death left: waiters whose turn came, and
+claims that stand in both files.  Those were promoted, and perhaps not told: a promoted claim is taken out of
+pending/ only after its bell was rung, and the flag that keeps others from the uncontended path is written last.
 The model checker drives these functions; the store performs what they decide.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from interlock.protocols.line import has_room, promotable, watched
@@ -52,7 +53,7 @@ class Image(NamedTuple):
 
 
 class Step:
-    """What is to be done in one step.
+    """What is to be done in one step: the writes `before`, then the bells, then the writes `after`.
 
     Args:
         image: what the files say.
@@ -70,16 +71,26 @@ class Step:
         self.top = image.top
         self._free_using = image.free_using
         self._free_pending = image.free_pending
+        self._rows = {
+            "using": len(image.using) + len(image.free_using),
+            "pending": len(image.pending) + len(image.free_pending),
+        }
         self._flag = image.waiting
-        self.writes: list[Write | Flag] = []
+        self.before: list[Write | Flag] = []
+        self.after: list[Write | Flag] = []
         self.bells: list[tuple[str, int, Told | None]] = []
         self.using: list[Slot] = list(image.using)
         self.pending: list[Slot] = list(image.pending)
         if self.pending:
-            ids = {slot.id for slot in image.using}
-            for slot in [slot for slot in self.pending if slot.id in ids]:
+            fences = {slot.id: slot.number for slot in image.using}
+            for slot in [slot for slot in self.pending if slot.id in fences]:
                 self.pending.remove(slot)
-                self._free("pending", slot)  # its promotion was cut short: it holds
+                self._tell(slot, fences[slot.id])  # its promotion was cut short: it holds
+
+    @property
+    def writes(self) -> list[Write | Flag]:
+        """All writes, in their order."""
+        return [*self.before, *self.after]
 
     # -- what has changed by itself ---------------------------------------------------------------------
 
@@ -99,8 +110,7 @@ class Step:
                 self._free("pending", slot)
                 continue
             self._use(slot)
-            self._free("pending", slot)
-            self.bells.append((slot.alive, slot.bell, Told(slot.id, self.top)))
+            self._tell(slot, self.top)
             if len(self.using) > 1 and self.pending:
                 # Several hold: the new head of the line must watch them all.
                 self.bells.append((self.pending[0].alive, self.pending[0].bell, None))
@@ -149,11 +159,7 @@ class Step:
         """Take the claim out of the line and hand over; True if it was there."""
         for index, slot in enumerate(self.pending):
             if slot.id == id:
-                del self.pending[index]
-                self._free("pending", slot)
-                if index < len(self.pending):  # the one behind has a new claim before it to watch
-                    follower = self.pending[index]
-                    self.bells.append((follower.alive, follower.bell, None))
+                self._withdraw(index)
                 self.settle()
                 return self._end(True)
         for slot in self.using:
@@ -180,8 +186,7 @@ class Step:
         victims = [slot for slot in [*self.pending, *self.using] if id is None or slot.id == id]
         for slot in victims:
             if slot in self.pending:
-                self.pending.remove(slot)
-                self._free("pending", slot)
+                self._withdraw(self.pending.index(slot))
                 self.bells.append((slot.alive, slot.bell, None))
             else:
                 self.using.remove(slot)
@@ -201,11 +206,20 @@ class Step:
                     if slot.until > self._now:
                         slots[at] = slot._replace(until=me.until, bell=me.bell or slot.bell)
                         self._write(file, slots[at])
-                    else:
-                        del slots[at]  # never revived
+                    elif file == "using":  # never revived
+                        del slots[at]
                         self._free(file, slot)
+                    else:
+                        self._withdraw(at)
                     break
         return found
+
+    def _withdraw(self, index: int) -> None:
+        """Take a waiter out of the line; the one behind it has a new claim before it to watch."""
+        self._free("pending", self.pending.pop(index))
+        if index < len(self.pending):
+            follower = self.pending[index]
+            self.bells.append((follower.alive, follower.bell, None))
 
     def _files(self) -> tuple[tuple[File, list[Slot]], tuple[File, list[Slot]]]:
         return ("using", self.using), ("pending", self.pending)
@@ -224,34 +238,39 @@ class Step:
 
     def _use(self, slot: Slot) -> None:
         self.top = self._new_fence(self.top)
-        index = self._free_using.pop(0) if self._free_using else self._beyond(self.using)
-        holder = slot._replace(row=index, state="using", number=self.top)
+        row = self._free_using.pop(0) if self._free_using else self._new_row("using")
+        holder = slot._replace(row=row, state="using", number=self.top)
         self.using.append(holder)
         self._write("using", holder)
 
     def _queue(self, me: Slot) -> Slot:
-        index = self._free_pending.pop(0) if self._free_pending else self._beyond(self.pending)
+        row = self._free_pending.pop(0) if self._free_pending else self._new_row("pending")
         place = self.pending[-1].number + 1 if self.pending else 1
-        waiter = me._replace(row=index, state="pending", number=place)
+        waiter = me._replace(row=row, state="pending", number=place)
         self.pending.append(waiter)
         self._write("pending", waiter)
         return waiter
 
-    @staticmethod
-    def _beyond(slots: Sequence[Slot]) -> int:
-        return 1 + max((slot.row for slot in slots), default=-1)
+    def _new_row(self, file: File) -> int:
+        self._rows[file] += 1
+        return self._rows[file] - 1
+
+    def _tell(self, slot: Slot, fence: int) -> None:
+        """Tell a waiter that it holds; only then is its place in line free, so that nobody is promoted untold."""
+        self.bells.append((slot.alive, slot.bell, Told(slot.id, fence)))
+        self.after.append(Write("pending", slot.row, None))
 
     def _write(self, file: File, slot: Slot) -> None:
-        self.writes.append(Write(file, slot.row, slot))
+        self.before.append(Write(file, slot.row, slot))
 
     def _free(self, file: File, slot: Slot) -> None:
-        self.writes.append(Write(file, slot.row, None))
+        self.before.append(Write(file, slot.row, None))
         (self._free_using if file == "using" else self._free_pending).insert(0, slot.row)
 
     def _end(self, answer: T) -> T:
         waiting = bool(self.pending)
         if waiting != self._flag:
-            self.writes.append(Flag(waiting))
+            self.after.append(Flag(waiting))
         return answer
 
     def _patience(self) -> float:

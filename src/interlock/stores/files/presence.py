@@ -7,18 +7,19 @@ Each waiting thread or task has a *bell*: a named pipe that others write to when
 """
 
 import errno
-import fcntl
 import os
 import select
 import threading
 from collections.abc import Iterable
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 
-from interlock.claims import pid
 from interlock.errors import StoreError
+from interlock.process import pid
 from interlock.protocols.queue import Told
 
 MOST_IDLE_BELLS = 64
+MOST_OTHERS = 128
 
 
 class Presence:
@@ -36,6 +37,7 @@ class Presence:
         self._idle: list[Bell] = []
         self._bells: dict[int, Bell] = {}
         self._made = 0
+        self._others: dict[str, int] = {}
 
     def _light(self) -> int:
         path = self._folder / f".{self.token}"
@@ -43,7 +45,7 @@ class Presence:
             try:
                 os.mkfifo(path, 0o666)
                 fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(fd, LOCK_EX | LOCK_NB)
                 os.rename(path, self._folder / self.token)  # others see it locked, or not at all
                 return fd
             except FileNotFoundError:
@@ -55,17 +57,26 @@ class Presence:
         """Tell whether the process of that beacon lives; another user's that can't be looked at is taken as alive."""
         if token == self.token:
             return True
-        try:
-            fd = os.open(self._folder / token, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            return error.errno not in (errno.ENOENT, errno.ENXIO)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
+        with self._mutex:
+            try:
+                fd = self._open(token, os.O_WRONLY)
+                flock(fd, LOCK_SH | LOCK_NB)
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                return error.errno not in (errno.ENOENT, errno.ENXIO)
+            os.close(self._others.pop(token))
+            return False
+
+    def _open(self, name: str, mode: int) -> int:
+        """Return another's pipe, kept open for the next time; under the mutex."""
+        fd = self._others.get(name)
+        if fd is None:
+            fd = os.open(self._folder / name, mode | os.O_NONBLOCK | os.O_CLOEXEC)
+            if len(self._others) >= MOST_OTHERS:
+                os.close(self._others.pop(next(iter(self._others))))
+            self._others[name] = fd
+        return fd
 
     def bell(self) -> "Bell":
         """Return a bell for one waiter; give it back with `put_back`."""
@@ -89,19 +100,16 @@ class Presence:
 
     def ring(self, token: str, number: int, told: Told | None) -> None:
         """Wake the waiter at a bell, with the news that it holds the lock, if that is so."""
-        message = b"\n" if told is None else b"%s %d\n" % (told.id.encode(), told.fence)
+        message = b"\n" if told is None else b"%b %d\n" % (told.id.encode(), told.fence)
         try:
             if token == self.token:
                 bell = self._bells.get(number)
                 if bell is not None:
                     os.write(bell.fd, message)
                 return
-            # Opened for both, so that no reader's absence can raise SIGPIPE.
-            fd = os.open(self._folder / f"{token}.{number}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                os.write(fd, message)
-            finally:
-                os.close(fd)
+            with self._mutex:
+                # Opened for both, so that no reader's absence can raise SIGPIPE.
+                os.write(self._open(f"{token}.{number}", os.O_RDWR), message)
         except OSError:
             pass  # it is gone, or its pipe is full of news: it looks again by itself
 
@@ -145,6 +153,8 @@ class Presence:
         """Close the beacon and the bells without removing them: they are the parent's."""
         for bell in self._bells.values():
             bell.forget()
+        while self._others:
+            os.close(self._others.popitem()[1])
         if self._beacon >= 0:
             os.close(self._beacon)
             self._beacon = -1

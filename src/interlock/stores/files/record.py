@@ -10,7 +10,8 @@ import re
 import time
 from typing import Literal, NamedTuple, TypeAlias
 
-from interlock.claims import HOST, Claim, pid
+from interlock.claims import Claim
+from interlock.process import HOST, pid
 
 SLOT = 512
 STATE_WIDTH = 8

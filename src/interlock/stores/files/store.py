@@ -219,11 +219,19 @@ class FileStore:
         return Step(line.image(data), monotonic(), _remembering(self.presence().is_alive), self._new_fence)
 
     def _perform(self, line: LineFile, step: Step, me: str) -> Bells:
-        """Do the writes of a step; return the bells to ring when the guard is free again."""
-        line.perform(step.writes)
+        """Do the writes of a step; return the bells to ring when the guard is free again.
+
+        Other processes are told first: they wake up on another processor while this one tidies.  Threads of this
+        process must wait, since they would only wait for the guard.
+        """
+        bells = [bell for bell in step.bells if bell[2] is None or bell[2].id != me]
+        here = self.presence().token
+        line.perform(step.before)
+        self._ring([bell for bell in bells if bell[0] != here])
+        line.perform(step.after)
         if not step.using and not step.pending and line.is_long():
             line.shrink(step.top)
-        return [bell for bell in step.bells if bell[2] is None or bell[2].id != me]
+        return [bell for bell in bells if bell[0] == here]
 
     def _ring(self, bells: Bells) -> None:
         for token, number, told in bells:

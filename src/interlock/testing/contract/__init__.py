@@ -27,6 +27,11 @@ CHAPTERS = (
     "names",
     "arguments",
     "grants",
+    "exclusion",
+    "sharing",
+    "order",
+    "timeouts",
+    "leases",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))

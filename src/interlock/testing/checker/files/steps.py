@@ -133,22 +133,24 @@ class Steps:
         return Stepped((Shrink("floor", top), Shrink("no pending", top), Shrink("no using", top)), True)
 
     def _step(self, files: Files, is_alive: Callable[[str], bool]) -> Any:
+        # A new file shows no fence; the folder's floor stands in.
         image = self.plan.Image(
             files.holders(),
             files.waiters(),
             [row for row, slot in enumerate(files.using) if not isinstance(slot, Slot)],
             [row for row, slot in enumerate(files.pending) if slot is None],
-            _top(files),
+            _top(files) or files.floor,
             files.flag,
         )
         return self.plan.Step(image, NOW, is_alive, lambda top: top + 1)
 
     def _actions(self, step: Any, me: str) -> tuple[Any, ...]:
         """As `FileStore._perform`."""
-        actions: list[Any] = list(step.writes)
+        actions: list[Any] = list(step.before)
+        actions += [Ring(*bell) for bell in step.bells if bell[2] is None or bell[2].id != me]
+        actions += step.after
         if self._shrinks and not step.using and not step.pending:
             actions += [Shrink(what, step.top) for what in ("row 0", "other rows", "no pending")]
-        actions += [Ring(*bell) for bell in step.bells if bell[2] is None or bell[2].id != me]
         return tuple(actions)
 
 

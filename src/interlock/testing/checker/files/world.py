@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from interlock.claims import fits
 from interlock.effects import Before, FreshId, Now, Sleep, Subscribe, Wait
-from interlock.protocols.queue import BUSY, Told
+from interlock.protocols.queue import BUSY, Told, Turn
 from interlock.stores.files.record import Slot
 from interlock.testing.checker.automaton import Automaton
-from interlock.testing.checker.explore import Label, Successor
+from interlock.testing.checker.explore import Successor
 from interlock.testing.checker.files.client import LEASE_ENDS, STARTED, Begin, Cancelled, Enter, Hold, Leave, client
 from interlock.testing.checker.files.configurations import Configuration
 from interlock.testing.checker.files.production import PRODUCTION, Production
@@ -176,8 +176,8 @@ class World:
         if why is None:
             return
         told = None
-        if caller.bell not in (None, SILENT, LOOK):
-            told = Told(str(caller.bell), _fence(str(caller.bell)))
+        if caller.bell is not None and caller.bell not in (SILENT, LOOK):
+            told = Told(caller.bell, _fence_of(caller.bell))
         dead = frozenset(process for process in caller.watched if self._is_dead(state, process))
         woken = _with(state, number, caller._replace(bell=SILENT, watched=caller.watched - dead))
         yield number, f"{NAMES[number]} wakes: {why}", None, self._resumed(woken, number, told)
@@ -272,20 +272,24 @@ class World:
         else:
             stepped = self.steps.leave(files, request.claim.id, is_alive)
             words = f"{name} gives up its claim" if stepped.answer else f"{name}'s claim is gone when it leaves"
-        yield from self._broken_off(state, words, stepped, leaving)
+        yield from self._broken_off(state, words, request.claim.id, stepped, leaving)
 
     def _broken_off(
-        self, state: State, words: str, stepped: Stepped, leaving: frozenset[str] = frozenset()
+        self, state: State, words: str, id: str, stepped: Stepped, leaving: frozenset[str] = frozenset()
     ) -> Iterator[Outcome]:
         """The step, and what it is when it is broken off after each of its writes and bells."""
         files: Files = state[0]
         answer = stepped.answer
-        if getattr(answer, "state", None) in ("using", "pending"):
-            answer = answer._replace(look_again=STARTED, fence=0)
+        if isinstance(answer, Turn):
+            fence = _fence_of(id) if answer.state == "using" else 0
+            answer = answer._replace(look_again=STARTED, fence=fence)
         for count in range(1, len(stepped.actions) + 1):
             actions = stepped.actions[:count]
             done = count == len(stepped.actions)
-            after, wrong = self._judged(state, files, actions, stepped if done else None, leaving)
+            after, wrong = self._judged(state, files, actions, leaving)
+            if done and getattr(stepped.answer, "state", None) == "using" and wrong is None:
+                if stepped.answer.fence not in [slot.number for slot in perform(files, actions).holders() if slot.id == id]:
+                    wrong = f"{id} is answered with a fence that is not its own"
             rings = tuple(action for action in actions if isinstance(action, Ring))
             told = words if done else f"after {count} of {len(stepped.actions)} writes and bells ({words})"
             yield Outcome(told, after, rings, answer, frozenset(map(int, stepped.watch)), done, wrong)
@@ -300,12 +304,12 @@ class World:
     # -- what must hold of a step -----------------------------------------------------------------------
 
     def _judged(
-        self, state: State, files: Files, actions: tuple[Any, ...], stepped: Stepped | None, leaving: frozenset[str]
+        self, state: State, files: Files, actions: tuple[Any, ...], leaving: frozenset[str]
     ) -> tuple[Files, str | None]:
         """The files after some writes, and what is wrong with them."""
         after = perform(files, actions)
         wrong, peak = None, files.peak
-        fences = {slot.id: slot.number for slot in after.holders()}
+        fences = {slot.id: slot.number for slot in [*files.holders(), *after.holders()]}
         for slot in granted(files, actions):
             if slot.number <= peak:
                 wrong = f"the fence of {slot.id} is not higher than all before"
@@ -316,9 +320,6 @@ class World:
             told = action.told if isinstance(action, Ring) else None
             if told is not None and fences.get(told.id) != told.fence:
                 wrong = wrong or f"{told.id} is told a fence that is not its own"
-        if stepped is not None and getattr(stepped.answer, "state", None) == "using":
-            if stepped.answer.fence not in fences.values():
-                wrong = wrong or "the answer shows a fence that is nobody's"
         live = [slot for slot in after.holders() if slot.until > OVER and not self._is_dead(state, int(slot.alive))]
         if not fits(0, live[0].capacity if live else 1, [(slot.units, slot.capacity) for slot in live]):
             wrong = wrong or f"using/ shows {' and '.join(sorted(slot.id for slot in live))} at once"
@@ -355,7 +356,7 @@ class World:
                 quiet = False
                 if caller.lease in HOLDING and not caller.evicted:
                     holders.append(number)
-                if request.held.claim.id != caller.id or request.held.fence != 0:
+                if request.held.claim.id != caller.id or request.held.fence != _fence_of(caller.id):
                     return f"{NAMES[number]} is granted another claim than its own"
             elif isinstance(request, Begin):
                 idle.append(NAMES[number])
@@ -448,7 +449,7 @@ class World:
     def _renewals(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
         name = NAMES[number]
         if caller.lease == LIVE:
-            sent = _with(_files(state, _slots(state[0], caller.id, EARLIER)), number, caller._replace(lease=SENT))
+            sent = _with(state, number, caller._replace(lease=SENT))
             yield ("renew", number), f"{name} sends a renewal", None, sent
         elif caller.lease in (SENT, SENT_ENDED, SENT_BOTH):
 
@@ -456,7 +457,7 @@ class World:
                 return not self._is_dead(state, int(token))
 
             stepped = self.steps.change(state[0], is_alive, lambda step: step.renew(caller.id, LATER))
-            after, wrong = self._judged(state, state[0], stepped.actions, None, frozenset())
+            after, wrong = self._judged(state, state[0], stepped.actions, frozenset())
             old, new = caller.lease == SENT, caller.lease != SENT_BOTH
             lease = LIVE if (stepped.answer and new) or (not stepped.answer and old) else ENDED
             state = _files(state, after if stepped.actions else state[0], wrong)
@@ -472,7 +473,7 @@ class World:
 
         for id in sorted({slot.id for slot in [*files.holders(), *files.waiters()]}):
             stepped = self.steps.change(files, is_alive, lambda step, id=id: step.evict(id))
-            for outcome in self._broken_off(state, f"somebody evicts {id}", stepped):
+            for outcome in self._broken_off(state, f"somebody evicts {id}", id, stepped):
                 if outcome.done:
                     after = self._rung(_files(state, outcome.files, outcome.wrong), outcome.rings)
                     number = NAMES.index(id[0])
@@ -486,7 +487,7 @@ class World:
 
         stepped = self.steps.tidy(state[0], is_alive)
         if stepped is not None:
-            for outcome in self._broken_off(state, "somebody removes the files of the name", stepped):
+            for outcome in self._broken_off(state, "somebody removes the files of the name", "", stepped):
                 words = outcome.words if outcome.done else f"somebody is killed cleaning up {outcome.words}"
                 yield "tidy", words, FAULT, _files(state, outcome.files, outcome.wrong)
 
@@ -538,8 +539,9 @@ class World:
         return next(id for id in (name, f"{name}'", f"{name}''", f"{name}'''") if id not in used)
 
 
-def _fence(id: str) -> int:
-    return 0
+def _fence_of(id: str) -> Any:
+    """What a caller is told as the fence of a claim: a name that shows whose it is."""
+    return f"the fence of {id}"
 
 
 def _told(turn: Any) -> str:
@@ -576,6 +578,3 @@ def _slots(files: Files, id: str, until: float) -> Files:
         for slot in files.pending
     )
     return files._replace(using=using, pending=pending)
-
-
-_LABELS: Label = ""

@@ -168,9 +168,11 @@ class World:
         yield from self._expiries(state)
         for place, (number, request) in enumerate(flying):
             lease = self._moment(state[3 + number]) if request.id in NAMES else OLD
+            sender = state[3 + number]._replace(spoiled=True)
+            rest = (book, *state[3 : 3 + number], sender, *state[4 + number :])
             for effect in write(self.options, store, request, lease):
                 words = f"a late request of {NAMES[number]} arrives: {effect.words}"
-                yield NETWORK, words, None, (effect.store, flying[:place] + flying[place + 1 :], *state[2:])
+                yield NETWORK, words, None, (effect.store, flying[:place] + flying[place + 1 :], *rest)
 
     def _allowed(self, step: Step, flying: Flying, book: Book) -> bool:
         if step.flown is not None and len(flying) >= self.options.flying:
@@ -188,7 +190,7 @@ class World:
         if step.wrong is not None:
             book = book._replace(wrong=step.wrong)
         after: State = (step.store, flying, book, *state[3 : 3 + number], step.process, *state[4 + number :])
-        if isinstance(self.automata[number].requests[step.process.local], FreshId):
+        if not step.process.dead and isinstance(self.automata[number].requests[step.process.local], FreshId):
             after = self._refreshed(after, number)
         tag = step.tag
         if self.options.attempts is not None and tag is None and self.all_finished(after):
@@ -226,7 +228,7 @@ class World:
                 continue
             owner: Process = state[3 + row.owner]
             live = row.of_current_call and not owner.dead
-            early = live and not _over(row, owner)
+            early = row.of_current_call and not _over(row, owner)
             if early and (not self.options.bad_clock or book.lapses == 0):
                 continue
             after = book._replace(lapses=book.lapses - 1) if early and book.lapses is not None else book
@@ -379,13 +381,13 @@ class World:
                     process = process._replace(holding=False)
                 case call.Finished():
                     wrong = wrong or self._left_behind(store, name, process)
-                    process = process._replace(acquiring=False, spoiled=False)
+                    process = process._replace(acquiring=False, spoiled=process.spoiled and _has_rows(store, name))
                 case _:
                     return Step(number, words, tag, store, process._replace(local=local), fence=fence, wrong=wrong)
             local = automaton.step(local, answer)
 
     def _left_behind(self, store: Store, name: str, process: Process) -> str | None:
-        if process.spoiled or all(row.id[0].upper() != name for row in store.rows):
+        if process.spoiled or not _has_rows(store, name):
             return None
         return f"{name} has finished and its record is still there"
 
@@ -405,6 +407,10 @@ def _over(row: Row, owner: Process) -> bool:
     if row.lease == RENEWAL:
         return owner.renewal == 2
     return row.lease == OLD or owner.passed
+
+
+def _has_rows(store: Store, name: str) -> bool:
+    return any(row.id[0].upper() == name for row in store.rows)
 
 
 def _dead(process: Process) -> Process:

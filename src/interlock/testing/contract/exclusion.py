@@ -1,0 +1,96 @@
+"""Exclusion: critical sections that lose an update if ever two of them run at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from interlock.testing.faults import Stepwise
+from interlock.testing.world import KINDS, Kind, World
+
+EXCLUDING = [each for each in KINDS if not each.shares]
+ACTORS, SECTIONS = 6, 25
+
+
+@pytest.mark.parametrize("kind", EXCLUDING, ids=lambda kind: kind.name)
+def test_no_update_of_an_unprotected_counter_is_lost(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    assert count_with(world, lambda: lock) == ACTORS * SECTIONS
+
+
+def test_no_update_is_lost_between_connections(world: World) -> None:
+    assert count_with(world, lambda: world.connect().lock(world.name)) == ACTORS * SECTIONS
+
+
+def test_no_update_is_lost_when_all_switch_at_every_request(world: World) -> None:
+    assert count_with(world, lambda: world.connect(Stepwise).lock(world.name)) == ACTORS * SECTIONS
+
+
+def test_no_update_is_lost_among_those_who_take_turns_in_trying(world: World) -> None:
+    lock = world.connect().lock(world.name)
+    box, done = [0], []
+
+    def attempt(actor: Any) -> None:
+        grant = actor.do(lock.acquire, timeout=0)
+        if grant is not None:
+            actor.do(world.careless_increment, box)
+            actor.do(grant.release)
+            done.append(1)
+
+    for _ in range(SECTIONS):
+        for actor in world.actors(2):
+            attempt(actor)
+    assert box[0] == len(done) == SECTIONS * 2
+
+
+def test_threads_and_tasks_exclude_each_other(world_of_threads: World, world_of_tasks: World) -> None:
+    box = [0]
+    name = world_of_threads.name
+    jobs = []
+    for world in (world_of_threads, world_of_tasks):
+        lock = world.connect().lock(name)
+        for actor in world.actors(3):
+            jobs += [
+                actor.start_within(lock, lambda grant, world=world: world.careless_increment(box))  # type: ignore[misc]
+                for _ in range(SECTIONS)
+            ]
+    for job in jobs:
+        job.result(60)
+    assert box[0] == len(jobs)
+
+
+def test_of_those_who_try_at_once_exactly_one_gets_it(world: World, kind: Kind) -> None:
+    locks = world.connect(Stepwise)
+    for _ in range(3):
+        name = world.fresh_name()
+        lock = locks.lock(name)
+        tries = [actor.start(lock.acquire, timeout=0) for actor in world.actors(4)]
+        grants = [each.result(20) for each in tries]
+        assert len([grant for grant in grants if grant is not None]) == 1
+        assert len(world.holders(name)) == 1
+        assert not world.waiters(name)
+
+
+def test_a_kind_and_its_rival_exclude_each_other(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    for one, other in ((kind.make, kind.rival), (kind.rival, kind.make)):
+        grant = ann.do(one(locks, world.name).acquire)
+        assert bob.do(other(locks, world.name).acquire, timeout=0) is None
+        assert ann.do(grant.release) is True
+        rival = bob.do(other(locks, world.name).acquire, timeout=0)
+        assert rival is not None
+        bob.do(rival.release)
+
+
+def count_with(world: World, lock: Callable[[], Any]) -> int:
+    """Let each of several actors pass many critical sections; return what was counted."""
+    box = [0]
+    jobs = []
+    for actor in world.actors(ACTORS):
+        own = lock()
+        jobs += [actor.start_within(own, lambda grant: world.careless_increment(box)) for _ in range(SECTIONS)]
+    for job in jobs:
+        job.result(60)
+    assert world.nothing_left()
+    return box[0]

@@ -1,0 +1,169 @@
+"""Order: strictly first come, first served; nobody barges, nobody starves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from interlock.errors import LockTimeout
+from interlock.testing.waiting import eventually
+from interlock.testing.world import Kind, World
+
+
+def line_up(world: World, locks: Sequence[Any], order: list[int]) -> list[Any]:
+    """Let one actor after the other enter the line; each writes its number into `order` when it is inside."""
+    before = len(world.waiters())
+    jobs = []
+    for number, lock in enumerate(locks):
+        jobs.append(world.actor().start_within(lock, lambda grant, number=number: order.append(number)))  # type: ignore[misc]
+        world.until_waiting(before + number + 1)
+    return jobs
+
+
+def test_waiters_get_it_in_the_order_of_their_arrival(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    order: list[int] = []
+    grant = ann.do(locks.lock(world.name).acquire)
+    jobs = line_up(world, [world.connect().lock(world.name) for _ in range(8)], order)
+    ann.do(grant.release)
+    for job in jobs:
+        job.result(20)
+    assert order == list(range(8))
+
+
+def test_the_line_shows_the_order(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name).acquire)
+    jobs = line_up(world, [locks.lock(world.name, label=f"number {i}") for i in range(5)], [])
+    assert [view.id for view in world.eye.claims(world.name)][0] == grant.id
+    assert [view.label for view in world.waiters()] == [f"number {i}" for i in range(5)]
+    ann.do(grant.release)
+    for job in jobs:
+        job.result(20)
+
+
+def test_who_releases_and_comes_again_stands_at_the_end(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    mine = locks.lock(world.name)
+    for _ in range(5):
+        grant = ann.do(mine.acquire)
+        waiting = bob.start(kind.make(locks, world.name).acquire)
+        world.until_waiting(1)
+        again = ann.start(lambda held=grant: held.release())  # type: ignore[misc]
+        later = ann.start(mine.acquire)
+        other = waiting.result(20)
+        assert again.result(20) is True
+        assert not later.done()
+        bob.do(other.release)
+        ann.do(later.result(20).release)
+
+
+def test_a_try_does_not_barge_past_waiters(world: World) -> None:
+    locks = world.connect()
+    ann, bob, eve = world.actors(3)
+    reader = ann.do(locks.rwlock(world.name).read().acquire)
+    writer = bob.start(locks.rwlock(world.name).write().acquire)
+    world.until_waiting(1)
+    assert eve.do(locks.rwlock(world.name).read().acquire, timeout=0) is None
+    assert eve.do(locks.rwlock(world.name).read().acquire, blocking=False) is None
+    ann.do(reader.release)
+    bob.do(writer.result(20).release)
+
+
+def test_a_writer_is_not_starved_by_readers(world: World) -> None:
+    locks = world.connect()
+    rw = locks.rwlock(world.name)
+    ann = world.actor()
+    order: list[int] = []
+    reader = ann.do(rw.read().acquire)
+    jobs = line_up(world, [rw.write(), rw.read(), rw.read(), rw.write(), rw.read()], order)
+    assert order == []
+    ann.do(reader.release)
+    for job in jobs:
+        job.result(20)
+    assert order[0] == 0
+    assert sorted(order[1:3]) == [1, 2]
+    assert order[3:] == [3, 4]
+
+
+def test_a_big_request_at_the_head_is_not_overtaken(world: World) -> None:
+    locks = world.connect()
+    ann, eve = world.actors(2)
+    order: list[int] = []
+    held = [ann.do(locks.semaphore(world.name, 4).acquire) for _ in range(2)]
+    jobs = line_up(world, [locks.semaphore(world.name, 4, units=4), locks.semaphore(world.name, 4)], order)
+    assert eve.do(locks.semaphore(world.name, 4).acquire, timeout=0) is None
+    ann.do(held[0].release)
+    assert eve.do(locks.semaphore(world.name, 4).acquire, timeout=0) is None
+    assert order == []
+    ann.do(held[1].release)
+    for job in jobs:
+        job.result(20)
+    assert order == [0, 1]
+
+
+def test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    order: list[int] = []
+    grant = ann.do(locks.lock(world.name).acquire)
+    first = line_up(world, [locks.lock(world.name)] * 2, order)
+    short = bob.start(locks.lock(world.name).acquire, timeout=0.3)
+    world.until_waiting(3)
+    last = [
+        world.actor().start_within(locks.lock(world.name), lambda grant: order.append(2))
+    ]
+    world.until_waiting(4)
+    assert short.result(20) is None
+    world.until_waiting(3)
+    ann.do(grant.release)
+    for job in first + last:
+        job.result(20)
+    assert order == [0, 1, 2]
+
+
+def test_when_the_head_gives_up_those_behind_who_fit_get_in(world: World) -> None:
+    rw = world.connect().rwlock(world.name)
+    ann, bob, eve = world.actors(3)
+    ann.do(rw.read().acquire)
+    writer = bob.start(rw.write().acquire, timeout=0.3)
+    world.until_waiting(1)
+    reader = eve.start(rw.read().acquire)
+    world.until_waiting(2)
+    assert writer.result(20) is None
+    assert reader.result(2) is not None
+
+
+def test_when_the_head_is_evicted_those_behind_who_fit_get_in(world: World) -> None:
+    rw = world.connect().rwlock(world.name)
+    ann, bob, eve = world.actors(3)
+    ann.do(rw.read().acquire)
+    writer = bob.start_within(world.connect().rwlock(world.name, timeout=1).write(), lambda grant: None)
+    world.until_waiting(1)
+    reader = eve.start(rw.read().acquire)
+    world.until_waiting(2)
+    world.eye.evict(world.name, world.waiters()[0].id)
+    assert reader.result(2) is not None
+    assert isinstance(writer.exception(20), LockTimeout)
+
+
+def test_nobody_waits_much_longer_than_the_others(world: World) -> None:
+    lock = world.connect().lock(world.name)
+    turns: list[int] = []
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    actors = world.actors(4)
+    jobs = []
+    for number, actor in enumerate(actors):
+        jobs += [
+            actor.start_within(lock, lambda grant, number=number: turns.append(number))  # type: ignore[misc]
+            for _ in range(10)
+        ]
+        eventually(lambda number=number: len(world.waiters()) == number + 1)  # type: ignore[misc]
+    ann.do(grant.release)
+    for job in jobs:
+        job.result(60)
+    for number in range(4):
+        gaps = [at for at, turn in enumerate(turns) if turn == number]
+        assert max(later - earlier for earlier, later in zip(gaps, gaps[1:], strict=False)) <= 8

@@ -1,0 +1,119 @@
+"""Kinds that share: readers, semaphores, and claims of one name that disagree about its kind."""
+
+import pytest
+
+from interlock.testing.faults import Stepwise
+from interlock.testing.waiting import eventually
+from interlock.testing.world import World
+
+
+def test_readers_share_and_a_writer_has_it_alone(world: World) -> None:
+    rw = world.connect().rwlock(world.name)
+    ann, bob, eve = world.actors(3)
+    readers = [ann.do(rw.read().acquire), bob.do(rw.read().acquire, timeout=0)]
+    assert None not in readers
+    assert eve.do(rw.write().acquire, timeout=0) is None
+    for grant in readers:
+        ann.do(grant.release)
+    writer = eve.do(rw.write().acquire, timeout=0)
+    assert writer is not None
+    assert ann.do(rw.read().acquire, timeout=0) is None
+    assert bob.do(rw.write().acquire, timeout=0) is None
+
+
+def test_a_hundred_readers_share(world: World) -> None:
+    lock = world.connect().rwlock(world.name).read()
+    ann = world.actor()
+    grants = [ann.do(lock.acquire, timeout=0) for _ in range(100)]
+    assert None not in grants
+    assert len(world.holders()) == 100
+    assert all(ann.do(grant.release) for grant in grants)
+
+
+def test_a_semaphore_admits_as_many_units_as_it_has_permits(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    one, two = locks.semaphore(world.name, 5), locks.semaphore(world.name, 5, units=2)
+    grants = [ann.do(each.acquire, timeout=0) for each in (two, one, two)]
+    assert None not in grants
+    assert bob.do(one.acquire, timeout=0) is None
+    ann.do(grants[1].release)
+    assert bob.do(two.acquire, timeout=0) is None
+    last = bob.do(one.acquire, timeout=0)
+    assert last is not None
+    assert sum(view.units for view in world.holders()) == 5
+
+
+def test_a_semaphore_of_one_permit_is_a_lock(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    ann.do(locks.semaphore(world.name, 1).acquire)
+    assert bob.do(locks.semaphore(world.name, 1).acquire, timeout=0) is None
+    assert bob.do(locks.lock(world.name).acquire, timeout=0) is None
+
+
+def test_claims_that_disagree_are_bound_by_the_smallest_capacity(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    many = locks.semaphore(world.name, 5)
+    for strict in (locks.lock(world.name), locks.semaphore(world.name, 1)):
+        grant = ann.do(strict.acquire)
+        assert bob.do(many.acquire, timeout=0) is None
+        ann.do(grant.release)
+        grant = ann.do(many.acquire)
+        assert bob.do(strict.acquire, timeout=0) is None
+        ann.do(grant.release)
+
+
+@pytest.mark.parametrize("permits", [2, 3])
+def test_never_more_holders_than_permits(world: World, permits: int) -> None:
+    lock = world.connect(Stepwise).semaphore(world.name, permits)
+    inside: list[object] = []
+    most: list[int] = []
+
+    def body(grant: object) -> object:
+        inside.append(grant)
+        most.append(len(inside))
+        pause = world.careless_increment([0])
+        if pause is None:
+            inside.remove(grant)
+            return None
+
+        async def rest() -> None:
+            await pause
+            inside.remove(grant)
+
+        return rest()
+
+    jobs = [actor.start_within(lock, body) for actor in world.actors(6) for _ in range(10)]
+    for job in jobs:
+        job.result(60)
+    assert max(most) <= permits
+
+
+def test_waiting_readers_get_in_together(world: World) -> None:
+    rw = world.connect().rwlock(world.name)
+    ann, *readers = world.actors(5)
+    gate = world.gate()
+    writer = ann.do(rw.write().acquire)
+    jobs = [reader.start_within(rw.read(), gate.wait) for reader in readers]
+    world.until_waiting(4)
+    ann.do(writer.release)
+    eventually(lambda: len(world.holders()) == 4)
+    gate.open()
+    for job in jobs:
+        job.result(20)
+
+
+def test_one_release_of_many_units_lets_several_in(world: World) -> None:
+    locks = world.connect()
+    ann, *others = world.actors(4)
+    gate = world.gate()
+    all_of_it = ann.do(locks.semaphore(world.name, 3, units=3).acquire)
+    jobs = [other.start_within(locks.semaphore(world.name, 3), gate.wait) for other in others]
+    world.until_waiting(3)
+    ann.do(all_of_it.release)
+    eventually(lambda: len(world.holders()) == 3)
+    gate.open()
+    for job in jobs:
+        job.result(20)

@@ -1,0 +1,151 @@
+"""Time-outs: one deadline for the whole call, whatever happens meanwhile."""
+
+import time
+
+import pytest
+
+from interlock.errors import LockError, LockTimeout, StoreError
+from interlock.testing.faults import Failing, Slow
+from interlock.testing.waiting import eventually
+from interlock.testing.world import Kind, World
+
+LATE = 1.0  # seconds that a busy machine may add
+
+
+def test_a_try_answers_at_once(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    ann.do(kind.rival(locks, world.name).acquire)
+    lock = kind.make(locks, world.name)
+    started = time.monotonic()
+    assert bob.do(lock.acquire, timeout=0) is None
+    assert bob.do(lock.acquire, blocking=False) is None
+    assert bob.do(lock.acquire, False, -1) is None
+    assert time.monotonic() - started < LATE
+    assert not world.waiters()
+
+
+def test_a_timeout_is_kept(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    ann.do(kind.rival(locks, world.name).acquire)
+    started = time.monotonic()
+    assert bob.do(kind.make(locks, world.name).acquire, timeout=0.25) is None
+    assert 0.25 <= time.monotonic() - started < 0.25 + LATE
+    assert not world.waiters()
+
+
+def test_a_very_short_timeout_is_kept(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    ann.do(locks.lock(world.name).acquire)
+    for timeout in (1e-9, 0.001, 0.01):
+        started = time.monotonic()
+        assert bob.do(locks.lock(world.name).acquire, timeout=timeout) is None
+        assert time.monotonic() - started < timeout + LATE
+    assert not world.waiters()
+
+
+def test_the_timeout_of_the_lock_is_the_default(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    grant = ann.do(locks.lock(world.name).acquire)
+    assert bob.do(locks.lock(world.name, timeout=0.05).acquire) is None
+    assert bob.do(locks.lock(world.name, timeout=0).acquire) is None
+    waits = bob.start(locks.lock(world.name, timeout=0).acquire, timeout=None)
+    world.until_waiting(1)
+    ann.do(grant.release)
+    bob.do(waits.result(20).release)
+
+
+def test_no_limit_waits_until_it_is_free(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    for timeout in (None, -1, float("inf")):
+        grant = ann.do(locks.lock(world.name).acquire)
+        waits = bob.start(locks.lock(world.name).acquire, timeout=timeout)
+        world.until_waiting(1)
+        ann.do(grant.release)
+        bob.do(waits.result(20).release)
+
+
+def test_with_raises_instead_of_running_its_body(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    ann.do(kind.rival(locks, world.name).acquire)
+    ran: list[object] = []
+    for timeout in (0, 0.05):
+        with pytest.raises(LockTimeout) as caught:
+            bob.within(kind.make(locks, world.name, timeout=timeout), ran.append)
+        assert isinstance(caught.value, TimeoutError)
+        assert isinstance(caught.value, LockError)
+        assert world.name in str(caught.value)
+    assert ran == []
+    assert not world.waiters()
+
+
+def test_the_timeout_is_counted_over_all_wakeups(world: World) -> None:
+    locks = world.connect()
+    ann, bob, eve = world.actors(3)
+    ann.do(locks.rwlock(world.name).read().acquire)
+    started = time.monotonic()
+    waiting = bob.start(locks.rwlock(world.name).write().acquire, timeout=0.6)
+    world.until_waiting(1)
+    while not waiting.done():  # each eviction wakes it and makes it begin again
+        for view in world.waiters():
+            world.eye.evict(world.name, view.id)
+        assert time.monotonic() - started < 0.6 + LATE
+    assert waiting.result(20) is None
+    assert time.monotonic() - started >= 0.6
+    eventually(lambda: not world.waiters())
+    assert eve.do(locks.rwlock(world.name).read().acquire, timeout=0) is not None
+
+
+def test_a_slow_store_stretches_the_deadline_by_its_replies_only(world: World) -> None:
+    locks, slow = world.connect_with(lambda store: Slow(store, 0.2))
+    ann, bob = world.actors(2)
+    ann.do(world.connect().lock(world.name).acquire)
+    started = time.monotonic()
+    assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
+    assert 0.5 <= time.monotonic() - started < 0.5 + 3 * slow.delay + LATE
+    assert not world.waiters()
+
+
+def test_replies_slower_than_the_lease_end_in_a_timeout_not_in_a_grant(world: World) -> None:
+    locks, slow = world.connect_with(lambda store: Slow(store, 0.3))
+    ann = world.actor()
+    started = time.monotonic()
+    trying = ann.start(locks.lock(world.name, ttl=0.2).acquire, timeout=0.5)
+    try:
+        assert trying.result(4) is None
+    finally:
+        slow.delay = 0
+    assert time.monotonic() - started < 0.5 + 3 * 0.3 + LATE
+    world.until_free()
+
+
+def test_a_store_that_fails_is_an_error_and_leaves_nothing(world: World, kind: Kind) -> None:
+    locks, failing = world.connect_with(lambda store: Failing(store, "enter"))
+    lock = kind.make(locks, world.name)
+    ann = world.actor()
+    for timeout in (None, 0, 0.2):
+        with pytest.raises(StoreError):
+            ann.do(lock.acquire, timeout=timeout)
+    assert ann.do(lock.owned) is False
+    assert world.nothing_left()
+    failing.broken.clear()
+    assert ann.do(lock.acquire, timeout=0) is not None
+
+
+def test_a_store_that_fails_while_somebody_waits_is_an_error_and_leaves_nothing(world: World) -> None:
+    locks, failing = world.connect_with(Failing)
+    ann, bob = world.actors(2)
+    grant = ann.do(world.connect().lock(world.name).acquire)
+    waiting = bob.start(locks.lock(world.name, ttl=0.6).acquire)
+    world.until_waiting(1)
+    failing.broken.add("enter")
+    with pytest.raises(StoreError):
+        waiting.result(20)
+    assert not world.waiters()
+    assert ann.do(grant.release) is True
+    world.until_free()
