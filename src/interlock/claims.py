@@ -190,7 +190,7 @@ def checked_timeout(blocking: object, timeout: object) -> float | None:
     Raises:
         InvalidArgument: a combination or a value that makes no sense.
     """
-    if not isinstance(blocking, (bool, int)):
+    if not isinstance(blocking, bool):
         raise InvalidArgument(f"blocking is True or False, not {blocking!r}; did you mean timeout={blocking!r}?")
     if timeout is not None:
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or math.isnan(timeout):

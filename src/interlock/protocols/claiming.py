@@ -81,6 +81,11 @@ def acquire(queue: Queue, attempt: Attempt) -> Op[Held | None]:
             claim = attempt.claim = claim._replace(id=fresh)
             again = False
             told = fresh = None
+            if attempt.deadline is not None:
+                # Leases that end before the replies come would else keep the caller here for ever.
+                in_time = yield Before(attempt.deadline)
+                if not in_time:
+                    return None
         elif turn.state == "refused":
             return None
         elif turn.state == "occupied" and wakeup is None:

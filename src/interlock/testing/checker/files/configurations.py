@@ -31,6 +31,7 @@ class Configuration:
             a lease, whether its owner or the store sees it; an interrupt breaks a step off between two writes
             while its process lives on.
         looks: waiters also look again by themselves, at any time; False: only bells and deaths wake them.
+        heartbeats: waiters also look again when the lease of a holder, or their own, has ended.
         deaf: no bell is ever heard.
         busy: whoever asks for a step may find the guard taken.
         renews: holders renew their leases.
@@ -48,6 +49,7 @@ class Configuration:
     cancels: int = 0
     interrupts: int = 0
     looks: bool = False
+    heartbeats: bool = False
     deaf: bool = False
     busy: bool = False
     renews: bool = False
