@@ -21,7 +21,11 @@ class Roster(Generic[G]):
         self._tell_lost = tell_lost
 
     def due(self, now: float) -> list[G]:
-        return [grant for grant in list(self.grants.values()) if grant._due <= now]
+        # Those that are due soon go along in the same request.
+        grants = list(self.grants.values())
+        if not any(grant._due <= now for grant in grants):
+            return []
+        return [grant for grant in grants if grant._due <= now + (grant._claim.terms.ttl / 10 if grant._renews else 0)]
 
     def next_due(self) -> float:
         return min((grant._due for grant in list(self.grants.values())), default=math.inf)

@@ -79,6 +79,8 @@ class ThreadActor(Actor):
         """As `Actor.end`."""
         self._jobs.put(None)
         self.thread.join(PATIENCE)
+        if self.thread.is_alive():
+            raise AssertionError("an actor still does what it was told; the test left it waiting")
 
 
 class TaskActor(Actor):
@@ -127,7 +129,7 @@ class TaskActor(Actor):
     def end(self) -> None:
         """As `Actor.end`."""
         self._loop.call_soon_threadsafe(self._jobs.put_nowait, None)
-        self._life.result(PATIENCE)
+        self._life.result(PATIENCE)  # a second end finds it done
 
 
 class Gate(ABC):

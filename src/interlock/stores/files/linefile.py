@@ -6,7 +6,7 @@ import threading
 import time
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from operator import attrgetter
-from os import pread, sched_yield
+from os import pread, pwrite, sched_yield
 from time import monotonic
 
 from interlock.claims import SEPARATOR
@@ -17,12 +17,10 @@ from interlock.stores.files.record import (
     FREE,
     SLOT,
     STATE_WIDTH,
-    UNTIL_AT,
-    UNTIL_WIDTH,
     Slot,
     parse,
-    promoted_text,
-    until_text,
+    text_of,
+    with_raw,
 )
 
 MAGIC = b"interlock line 1 head="
@@ -143,7 +141,7 @@ class LineFile:
         if not data.startswith(MAGIC):
             data = self._begin(data)
         elif data[WAITING_AT : WAITING_AT + 1] not in FLAGS:
-            os.pwrite(self.fd, b"0", WAITING_AT)  # whoever was about to remove it died
+            pwrite(self.fd, b"0", WAITING_AT)  # whoever was about to remove it died
             data = pread(self.fd, self.span, 0)
         self._trusted = monotonic() + TRUST
         return data
@@ -177,7 +175,7 @@ class LineFile:
             (self._folder.broken / f"{self._name}.{time.time_ns()}").write_bytes(found)
             os.ftruncate(self.fd, 0)
         data = header(self.key)
-        os.pwrite(self.fd, data, 0)
+        pwrite(self.fd, data, 0)
         return data
 
     def read_pending(self) -> bytes:
@@ -208,37 +206,37 @@ class LineFile:
                 free_using.append(row)
         pending: list[Slot] = []
         free_pending: list[int] = []
+        last = 0
+        in_order = True
         for row, slot in enumerate(_slots(self.read_pending(), 0, self._known_pending)):
             if slot is None or slot.state != "pending":
                 free_pending.append(row)
-            else:
-                pending.append(slot)
-        pending.sort(key=attrgetter("number"))
+                continue
+            pending.append(slot)
+            in_order = in_order and slot.number > last
+            last = slot.number
+        if not in_order:
+            pending.sort(key=attrgetter("number"))
         return Image(using, pending, free_using, free_pending, top, data[WAITING_AT] != NOBODY_WAITS)
 
     # -- writing ----------------------------------------------------------------------------------------
 
     def perform(self, writes: list[Write | Flag]) -> None:
-        """Do the writes of a step, in order; under the guard.
-
-        A slot that is freed and then used again in the same step is written once.
-        """
-        used = {(write.file, write.row) for write in writes if isinstance(write, Write) and write.slot is not None}
+        """Do the writes of a step, in order; under the guard."""
         for write in writes:
             if isinstance(write, Flag):
-                os.pwrite(self.fd, b"1" if write.waiting else b"0", WAITING_AT)
-            elif write.slot is not None or (write.file, write.row) not in used:
-                self._write(*write)
-
-    def _write(self, file: str, row: int, slot: Slot | None) -> None:
-        text = FREE if slot is None else text_of(slot)
-        if file == "using":
-            os.pwrite(self.fd, text, self.head + row * SLOT)
-        else:
-            os.pwrite(self.pending_fd, text, row * SLOT)
-        known = self._known_using if file == "using" else self._known_pending
-        if row < len(known) and slot is not None:
-            known[row] = (text, slot._replace(raw=text))  # what was just written need not be parsed
+                pwrite(self.fd, b"1" if write.waiting else b"0", WAITING_AT)
+                continue
+            file, row, slot = write
+            text = FREE if slot is None else text_of(slot)
+            if file == "using":
+                known = self._known_using
+                pwrite(self.fd, text, self.head + row * SLOT)
+            else:
+                known = self._known_pending
+                pwrite(self.pending_fd, text, row * SLOT)
+            if slot is not None and row < len(known):
+                known[row] = (text, with_raw(slot, text))  # what was just written need not be parsed
 
     def is_long(self) -> bool:
         """Tell whether the files have room for more claims than is worth keeping."""
@@ -246,7 +244,7 @@ class LineFile:
 
     def shrink(self, top: int) -> None:
         """Cut files that many claims made long, when nobody is in line; under the guard."""
-        os.pwrite(self.fd, b"%snumber=%016d" % (FREE, top), self.head)
+        pwrite(self.fd, b"%snumber=%016d" % (FREE, top), self.head)
         os.ftruncate(self.fd, self.head + SLOT)
         self.span = self.head + 4 * SLOT
         os.ftruncate(self.pending_fd, 0)
@@ -254,7 +252,7 @@ class LineFile:
     def remove(self, top: int) -> None:
         """Unlink both files of a name that nobody uses; its fences go on from the folder's floor; under the guard."""
         self._folder.raise_floor(top)
-        os.pwrite(self.fd, REMOVED, WAITING_AT)
+        pwrite(self.fd, REMOVED, WAITING_AT)
         for folder in (self._folder.pending, self._folder.using):
             try:
                 os.unlink(folder / self._name)
@@ -264,33 +262,22 @@ class LineFile:
 
 def _slots(data: bytes, start: int, known: list[tuple[bytes, Slot | None]]) -> list[Slot | None]:
     """Return the slots in `data`, parsing only those that differ from when they were `known`."""
-    rows = range(start, len(data), SLOT)
-    del known[len(rows) :]
-    for row, at in enumerate(rows):
+    slots: list[Slot | None] = []
+    row = 0
+    for at in range(start, len(data), SLOT):
         raw = data[at : at + SLOT]
         if row == len(known):
             known.append((raw, parse(raw, row)))
         elif known[row][0] != raw:
             known[row] = (raw, _parse_again(raw, row, known[row]))
-    return [slot for _, slot in known]
+        slots.append(known[row][1])
+        row += 1
+    del known[row:]
+    return slots
 
 
 def _parse_again(raw: bytes, row: int, known: tuple[bytes, Slot | None]) -> Slot | None:
     before, slot = known
     if slot is not None and raw.startswith(FREE) and raw[STATE_WIDTH:] == before[STATE_WIDTH:]:
-        return slot._replace(state="done", raw=raw)
+        return with_raw(slot, raw, "done")
     return parse(raw, row)
-
-
-def text_of(slot: Slot) -> bytes:
-    """Return the text of a slot whose state, number, bell or deadline may differ from its raw text."""
-    raw = promoted_text(slot.raw, slot.number) if slot.state == "using" else pending_text(slot)
-    return raw[:UNTIL_AT] + until_text(slot.until) + raw[UNTIL_AT + UNTIL_WIDTH :]
-
-
-def pending_text(slot: Slot) -> bytes:
-    """Return the slot of a waiter with its place and bell."""
-    head = b"pending number=%016d" % slot.number
-    raw = head + slot.raw[len(head) :]
-    bell_at = raw.index(b" bell=") + len(b" bell=")
-    return raw[:bell_at] + b"%06d" % slot.bell + raw[bell_at + 6 :]

@@ -86,6 +86,8 @@ class Step:
             for slot in [slot for slot in self.pending if slot.id in fences]:
                 self.pending.remove(slot)
                 self._tell(slot, fences[slot.id])  # its promotion was cut short: it holds
+                if len(self.using) > 1 and self.pending:
+                    self._ring(self.pending[0])
 
     @property
     def writes(self) -> list[Write | Flag]:
@@ -101,19 +103,18 @@ class Step:
         """Drop holders that are over, and promote, from the head, the living waiters whose turn has come."""
         if self.pending:
             self._drop_ended_holders()
-        while True:
+        while self.pending:
+            if self._ended(self.pending[0]):  # it blocks those behind it, also where there is no room for it
+                self._free("pending", self.pending.pop(0))
+                continue
             slot = next(promotable([*self.using, *self.pending]), None)
             if slot is None:
                 break
             self.pending.remove(slot)
-            if self._ended(slot):
-                self._free("pending", slot)
-                continue
             self._use(slot)
             self._tell(slot, self.top)
-            if len(self.using) > 1 and self.pending:
-                # Several hold: the new head of the line must watch them all.
-                self.bells.append((self.pending[0].alive, self.pending[0].bell, None))
+            if len(self.using) > 1 and self.pending:  # several hold: the new head of the line must watch them all
+                self._ring(self.pending[0])
 
     # -- the operations ---------------------------------------------------------------------------------
 
@@ -187,7 +188,7 @@ class Step:
         for slot in victims:
             if slot in self.pending:
                 self._withdraw(self.pending.index(slot))
-                self.bells.append((slot.alive, slot.bell, None))
+                self._ring(slot)
             else:
                 self.using.remove(slot)
                 self._free("using", slot)
@@ -204,7 +205,9 @@ class Step:
                 if slot.id == me.id:
                     found = True
                     if slot.until > self._now:
-                        slots[at] = slot._replace(until=me.until, bell=me.bell or slot.bell)
+                        # A wait without a bell, by the same claim again, does not take its bell away.
+                        kept = me if me.bell else slot
+                        slots[at] = slot._replace(until=me.until, bell=kept.bell, raw=kept.raw)
                         self._write(file, slots[at])
                     elif file == "using":  # never revived
                         del slots[at]
@@ -218,8 +221,7 @@ class Step:
         """Take a waiter out of the line; the one behind it has a new claim before it to watch."""
         self._free("pending", self.pending.pop(index))
         if index < len(self.pending):
-            follower = self.pending[index]
-            self.bells.append((follower.alive, follower.bell, None))
+            self._ring(self.pending[index])
 
     def _files(self) -> tuple[tuple[File, list[Slot]], tuple[File, list[Slot]]]:
         return ("using", self.using), ("pending", self.pending)
@@ -239,14 +241,16 @@ class Step:
     def _use(self, slot: Slot) -> None:
         self.top = self._new_fence(self.top)
         row = self._free_using.pop(0) if self._free_using else self._new_row("using")
-        holder = slot._replace(row=row, state="using", number=self.top)
+        _, _, _, until, id, units, capacity, alive, bell, raw = slot
+        holder = Slot(row, "using", self.top, until, id, units, capacity, alive, bell, raw)
         self.using.append(holder)
         self._write("using", holder)
 
     def _queue(self, me: Slot) -> Slot:
         row = self._free_pending.pop(0) if self._free_pending else self._new_row("pending")
         place = self.pending[-1].number + 1 if self.pending else 1
-        waiter = me._replace(row=row, state="pending", number=place)
+        _, _, _, until, id, units, capacity, alive, bell, raw = me
+        waiter = Slot(row, "pending", place, until, id, units, capacity, alive, bell, raw)
         self.pending.append(waiter)
         self._write("pending", waiter)
         return waiter
@@ -257,11 +261,20 @@ class Step:
 
     def _tell(self, slot: Slot, fence: int) -> None:
         """Tell a waiter that it holds; only then is its place in line free, so that nobody is promoted untold."""
-        self.bells.append((slot.alive, slot.bell, Told(slot.id, fence)))
+        self._ring(slot, Told(slot.id, fence))
         self.after.append(Write("pending", slot.row, None))
 
+    def _ring(self, slot: Slot, told: Told | None = None) -> None:
+        # The first in line is rung last: it is the one that the death of this process, or whatever led to this
+        # step, wakes anyhow, and then it tells those behind it again.
+        self.bells.insert(0, (slot.alive, slot.bell, told))
+
     def _write(self, file: File, slot: Slot) -> None:
-        self.before.append(Write(file, slot.row, slot))
+        write = Write(file, slot.row, slot)
+        if self.before and self.before[-1] == (file, slot.row, None):
+            self.before[-1] = write  # freed and used again in one step: written once
+        else:
+            self.before.append(write)
 
     def _free(self, file: File, slot: Slot) -> None:
         self.before.append(Write(file, slot.row, None))

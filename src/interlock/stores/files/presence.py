@@ -165,6 +165,7 @@ class Bell:
 
     def __init__(self, folder: Path, token: str, number: int) -> None:
         self.number = number
+        self.watched: dict[str, int] = {}  # kept from one waiter to the next, who often waits for the same process
         self._path = folder / f"{token}.{number}"
         os.mkfifo(self._path, 0o666)
         self.fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -192,6 +193,8 @@ class Bell:
 
     def forget(self) -> None:
         """Close it."""
+        while self.watched:
+            os.close(self.watched.popitem()[1])
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -203,7 +206,7 @@ class Wakeup:
     def __init__(self, presence: Presence) -> None:
         self._presence = presence
         self.bell = presence.bell()
-        self._watched: dict[str, int] = {}
+        self._watched = self.bell.watched
         self._waiters: set[object] = set()
 
     def stand_in(self, waiters: set[object]) -> None:
@@ -228,9 +231,8 @@ class Wakeup:
         os.close(self._watched.pop(token))
 
     def close(self) -> None:
-        """Give the bell back and stop watching."""
+        """Give the bell back."""
         self._waiters.discard(self)
-        self.watch(())
         self._presence.put_back(self.bell)
 
 

@@ -6,7 +6,6 @@ A slot is written with one call and never crosses a page, so that a killed proce
 """
 
 import json
-import re
 import time
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -21,13 +20,9 @@ ID_AT = UNTIL_AT + UNTIL_WIDTH + len(" since=2026-11-21T10:36:08.123Z id=")
 ID_WIDTH = 36
 TAIL_AT = ID_AT + ID_WIDTH + len(" bell=000000 ")
 FREE = b"done    "
+_JSON = json.JSONDecoder()
 
 SlotState: TypeAlias = Literal["using", "pending", "done"]
-
-_PATTERN = re.compile(
-    rb"(using  |pending|done   ) number=(\d{16}) until=(\d{10}\.\d{6}) since=([^ ]{24}) id=([0-9a-zA-Z_-]+) *"
-    rb" bell=(\d{6}) units=(\d+)/(\d+) alive=([0-9a-z-]+) pid=(\d+) host=([^ ]*) thread=(.*?) label=(.*?) *$"
-)
 
 
 class Slot(NamedTuple):
@@ -66,43 +61,42 @@ class Details(NamedTuple):
     since: str
 
 
-_STATES: dict[bytes, SlotState] = {b"using  ": "using", b"pending": "pending", b"done   ": "done"}
+_STATES: dict[bytes, SlotState] = {b"using": "using", b"pending": "pending", b"done": "done"}
 
 
-def parse(raw: bytes, index: int) -> Slot | None:
+def parse(raw: bytes, row: int) -> Slot | None:
     """Return the slot in `raw`, or None if it is no slot of ours."""
-    match = _PATTERN.match(raw)
-    if match is None:
+    words = raw.split(None, 8)
+    try:
+        units, _, capacity = words[6][6:].partition(b"/")
+        slot = Slot(
+            row,
+            _STATES[words[0]],
+            int(words[1][7:]),
+            float(words[2][6:]),
+            words[4][3:].decode(),
+            int(units),
+            int(capacity),
+            words[7][6:].decode(),
+            int(words[5][5:]),
+            raw,
+        )
+    except (LookupError, ValueError):
         return None
-    state, number, until, _, id, bell, units, capacity, alive, *_ = match.groups()
-    return Slot(
-        index,
-        _STATES[state],
-        int(number),
-        float(until),
-        id.decode(),
-        int(units),
-        int(capacity),
-        alive.decode(),
-        int(bell),
-        raw,
-    )
+    return slot if len(raw) == SLOT and words[1][:7] == b"number=" and words[7][:6] == b"alive=" else None
 
 
 def details(raw: bytes) -> Details:
     """Return what a slot that was parsed says for people."""
-    match = _PATTERN.match(raw)
-    if match is None:
-        raise ValueError("not a slot")
-    groups = match.groups()
-    return Details(int(groups[9]), groups[10].decode(), _text(groups[11]), _text(groups[12]), groups[3].decode())
-
-
-def _text(quoted: bytes) -> str:
+    words = raw.split(None, 10)
+    text = words[10].decode(errors="replace")
+    who, label = "?", "?"
     try:
-        return str(json.loads(quoted))
+        who, end = _JSON.raw_decode(text, len("thread="))
+        label, _ = _JSON.raw_decode(text, end + len(" label="))
     except ValueError:
-        return quoted.decode(errors="replace")
+        pass  # damaged: only people read it
+    return Details(int(words[8][4:]), words[9][5:].decode(errors="replace"), who, label, words[3][6:].decode())
 
 
 def tail(claim: Claim, alive: str) -> bytes:
@@ -117,7 +111,7 @@ def tail(claim: Claim, alive: str) -> bytes:
 
 
 def _short(text: str, most: int) -> str:
-    return re.sub(r"[^!-~]", "?", text)[:most]
+    return "".join(letter if "!" <= letter <= "~" else "?" for letter in text)[:most]
 
 
 def _fit(quoted: str, most: int) -> str:
@@ -155,11 +149,13 @@ def write_slot(state: bytes, number: int, until: float, id: str, bell: int, end:
     )
 
 
-def until_text(until: float) -> bytes:
-    """Return the text of a deadline, to be written at UNTIL_AT of a slot."""
-    return b"%017.6f" % until
+def text_of(slot: Slot) -> bytes:
+    """Return the text of a slot whose state, number or deadline may differ from those in its raw text."""
+    state = b"using   " if slot.state == "using" else b"pending "
+    return b"%bnumber=%016d until=%017.6f" % (state, slot.number, slot.until) + slot.raw[UNTIL_AT + UNTIL_WIDTH :]
 
 
-def promoted_text(raw: bytes, fence: int) -> bytes:
-    """Return the slot of a waiter as that of a holder with `fence`."""
-    return b"using   number=%016d" % fence + raw[STATE_WIDTH + len("number=") + 16 :]
+def with_raw(slot: Slot, raw: bytes, state: SlotState | None = None) -> Slot:
+    """Return the slot as it is read from `raw`; quicker than parsing it."""
+    row, was, number, until, id, units, capacity, alive, bell, _ = slot
+    return Slot(row, state or was, number, until, id, units, capacity, alive, bell, raw)

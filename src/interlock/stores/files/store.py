@@ -34,6 +34,7 @@ from interlock.stores.files.record import (
     SLOT,
     STATE_WIDTH,
     Slot,
+    parse,
     tail,
     write_slot,
 )
@@ -143,7 +144,7 @@ class FileStore:
         if turn.state == "pending" and wakeup is not None:
             wakeup.stand_in(line.waiters)
             wakeup.watch(step.watch(claim.id))
-            turn = turn._replace(look_again=turn.look_again * (0.9 + time.time_ns() % 1000 / 5000))
+            turn = Turn("pending", 0, turn.look_again * (0.9 + time.time_ns() % 1000 / 5000))  # jitter
         return turn, bells
 
     # -- leave, renew, evict, look ----------------------------------------------------------------------
@@ -163,10 +164,15 @@ class FileStore:
                 data = line.guard()
                 if data is None:
                     return None
-                at = self._at.pop(claim.id, 0)
-                if at and data[WAITING_AT] == NOBODY_WAITS and _is_using(data, at, claim.id):
-                    os.pwrite(line.fd, FREE, at)
-                    return True
+                at = self._at.pop(claim.id, line.head)
+                if at and _is_using(data, at, claim.id):
+                    if data[WAITING_AT] == NOBODY_WAITS:
+                        os.pwrite(line.fd, FREE, at)
+                        return True
+                    if claim.terms.capacity == 1 and len(data) == line.head + SLOT:
+                        bells = self._hand_over(line, data, claim.id)
+                        if bells:
+                            return True
                 step = self._step(line, data)
                 removed = step.leave(claim.id)
                 bells = self._perform(line, step, claim.id)
@@ -176,6 +182,35 @@ class FileStore:
             finally:
                 line.unguard()
                 self._ring(bells)
+
+    def _hand_over(self, line: LineFile, data: bytes, id: str) -> Bells:
+        """The common way to leave a line in which others wait: the only holder's place goes to the first of them.
+
+        What it writes is what the plan would have written, in one write less.  The bell is rung when the guard is
+        free again: should this process die before, the next holder is woken by that, since it watches the holder.
+
+        Returns:
+            The bell to ring; none if the line is less simple than that, and the plan is to be made.
+        """
+        waits = line.read_pending()
+        first, lowest, waiters = -1, b"", 0
+        for at in range(0, len(waits), SLOT):
+            if waits.startswith(b"pending ", at):
+                waiters += 1
+                number = waits[at + NUMBER_AT : at + NUMBER_END]
+                if first < 0 or number < lowest:
+                    first, lowest = at, number
+        slot = parse(waits[first : first + SLOT], first // SLOT) if first >= 0 else None
+        if slot is None or slot.capacity != 1 or slot.id == id:
+            return []
+        if slot.until <= monotonic() or not self.presence().is_alive(slot.alive):
+            return []
+        fence = self._new_fence(_number(data, line.head))
+        os.pwrite(line.fd, b"using   number=%016d" % fence + slot.raw[NUMBER_END:], line.head)
+        os.pwrite(line.pending_fd, FREE, first)
+        if waiters == 1:
+            os.pwrite(line.fd, b"0", WAITING_AT)
+        return [(slot.alive, slot.bell, Told(slot.id, fence))]
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
         """As `Queue.renew`."""
@@ -216,7 +251,7 @@ class FileStore:
     # -- one step ---------------------------------------------------------------------------------------
 
     def _step(self, line: LineFile, data: bytes) -> Step:
-        return Step(line.image(data), monotonic(), _remembering(self.presence().is_alive), self._new_fence)
+        return Step(line.image(data), monotonic(), self.presence().is_alive, self._new_fence)
 
     def _perform(self, line: LineFile, step: Step, me: str) -> Bells:
         """Do the writes of a step; return the bells to ring when the guard is free again.
@@ -224,14 +259,16 @@ class FileStore:
         Other processes are told first: they wake up on another processor while this one tidies.  Threads of this
         process must wait, since they would only wait for the guard.
         """
-        bells = [bell for bell in step.bells if bell[2] is None or bell[2].id != me]
-        here = self.presence().token
         line.perform(step.before)
-        self._ring([bell for bell in bells if bell[0] != here])
+        bells = step.bells
+        if bells:
+            here = self.presence().token
+            self._ring([bell for bell in bells if bell[0] != here])
+            bells = [bell for bell in bells if bell[0] == here and (bell[2] is None or bell[2].id != me)]
         line.perform(step.after)
         if not step.using and not step.pending and line.is_long():
             line.shrink(step.top)
-        return [bell for bell in bells if bell[0] == here]
+        return bells
 
     def _ring(self, bells: Bells) -> None:
         for token, number, told in bells:
@@ -304,7 +341,7 @@ class FileStore:
             if data is None:
                 return False
             image = line.image(data)
-            alive = _remembering(self.presence().is_alive)
+            alive = self.presence().is_alive
             if any(alive(slot.alive) for slot in [*image.using, *image.pending]):
                 return False
             line.remove(image.top)
@@ -386,18 +423,6 @@ def _number(data: bytes, at: int) -> int:
     """Return the number in the slot at `at`; 0 if there is none that can be read."""
     text = data[at + NUMBER_AT : at + NUMBER_END]
     return int(text) if text.isdigit() else 0
-
-
-def _remembering(is_alive: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Ask the OS about each beacon once per step."""
-    known: dict[str, bool] = {}
-
-    def answer(token: str) -> bool:
-        if token not in known:
-            known[token] = is_alive(token)
-        return known[token]
-
-    return answer
 
 
 def _failed(line: LineFile, error: OSError) -> StoreError:

@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 
 from interlock.testing.checker.command import Command
+from interlock.testing.checker.files import report as files
 from interlock.testing.checker.seeds import report as seeds
 
 COMMANDS: tuple[Command, ...] = (seeds.COMMAND,)

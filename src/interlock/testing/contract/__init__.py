@@ -32,6 +32,17 @@ CHAPTERS = (
     "order",
     "timeouts",
     "leases",
+    "loss",
+    "fences",
+    "reentry",
+    "together",
+    "decorators",
+    "cancellation",
+    "interrupts",
+    "outside",
+    "lost_replies",
+    "waiting",
+    "closing",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))

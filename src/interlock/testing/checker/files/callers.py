@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from interlock.effects import Before, FreshId, Now, Sleep, Subscribe, Wait
-from interlock.protocols.queue import BUSY, Told, Turn
+from interlock.protocols.queue import BUSY, OCCUPIED, Told, Turn
 from interlock.stores.files.record import Slot
 from interlock.testing.checker.automaton import Automaton
 from interlock.testing.checker.explore import Successor
@@ -84,13 +84,19 @@ class Callers:
         elif isinstance(request, Enter | Leave):
             yield from self._step(state, number, request)
             if self.configuration.busy and isinstance(request, Enter) and self._guarded(state, number):
-                yield number, f"{name} finds the guard taken", None, self.resumed(state, number, BUSY)
+                yield number, f"{name} finds the guard taken", FAULT, self.resumed(state, number, BUSY)
+            if isinstance(request, Enter) and self._behind_threads(state, number, request):
+                # The store knows the waiting threads of its own process without asking the files.
+                yield number, f"{name} sees threads that wait", None, self.resumed(state, number, OCCUPIED)
         elif isinstance(request, Wait):
             yield from self._wakings(state, number, caller)
         elif isinstance(request, Before):
             in_time = caller.lease == LIVE
             words = f"{name} sees that its lease {'lasts' if in_time else 'is over'}"
-            yield number, words, enters(name) if in_time else None, self.resumed(state, number, in_time)
+            after = self.resumed(state, number, in_time)
+            if not in_time and isinstance(self.request(number, after[3 + number]), Hold):
+                after = with_files(after, after[0], f"{name} is granted the lock after its own deadline")
+            yield number, words, self._tag(after, number), after
         elif isinstance(request, Sleep):
             yield number, f"{name} sleeps", None, self.resumed(state, number, None)
         elif isinstance(request, Hold):
@@ -104,6 +110,18 @@ class Callers:
             if each != number
         )
 
+    def _behind_threads(self, state: State, number: int, request: Enter) -> bool:
+        own = self.processes[number]
+        return (
+            request.wait
+            and not request.subscribed
+            and any(
+                other.bell is not None and self.processes[each] == own
+                for each, other in enumerate(state[3:])
+                if each != number
+            )
+        )
+
     # -- waking up --------------------------------------------------------------------------------------
 
     def _wakings(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
@@ -115,7 +133,12 @@ class Callers:
             told = Told(caller.bell, fence_of(caller.bell))
         dead = frozenset(process for process in caller.watched if self.is_dead(state, process))
         woken = with_caller(state, number, caller._replace(bell=SILENT, watched=caller.watched - dead))
-        yield number, f"{NAMES[number]} wakes: {why}", None, self.resumed(woken, number, told)
+        after = self.resumed(woken, number, told)
+        yield number, f"{NAMES[number]} wakes: {why}", self._tag(after, number), after
+
+    def _tag(self, after: State, number: int) -> str | None:
+        """The tag of a step of a caller that holds nothing before it."""
+        return enters(NAMES[number]) if isinstance(self.request(number, after[3 + number]), Hold) else None
 
     def why_awake(self, state: State, number: int, caller: Caller) -> str | None:
         """Return what wakes a waiting caller, in words; None: nothing does."""
@@ -175,10 +198,12 @@ class Callers:
         caller: Caller = state[3 + number]
         answer, watched = outcome.answer, outcome.watch - {self.processes[number]}
         turn = getattr(answer, "state", None)
-        tag = enters(NAMES[number]) if turn == "using" and not self.configuration.lapses else None
         if caller.bell is not None and turn == "pending":
             state = with_caller(state, number, caller._replace(watched=watched))
-        yield number, outcome.words, tag, self.resumed(state, number, answer)
+        if turn == "gone" and not caller.evicted and not self.configuration.lapses:
+            state = with_files(state, state[0], f"the claim {caller.id} is gone, though nobody took it away")
+        after = self.resumed(state, number, answer)
+        yield number, outcome.words, self._tag(after, number), after
         if state[2].kills:
             for process in sorted(watched):
                 if not self.is_dead(state, process):

@@ -31,8 +31,8 @@ class Judge(NamedTuple):
             if slot.number <= peak:
                 wrong = f"the fence of {slot.id} is not higher than all before"
             peak = max(peak, slot.number)
-            wrong = wrong or self._overtaken(files, after, slot)
-        wrong = wrong or _wrongly_told(files, after, actions) or self._too_many(after)
+            wrong = wrong or self._overtaken(files, after, slot) or self._ended(files, slot)
+        wrong = wrong or _revived(files, after) or _wrongly_told(files, after, actions) or self._too_many(after)
         return canonical(after._replace(peak=peak)), wrong
 
     def _overtaken(self, before: Files, after: Files, winner: Slot) -> str | None:
@@ -46,6 +46,13 @@ class Judge(NamedTuple):
                 return f"{winner.id} overtakes {waiter.id}, which stood in line before it"
         return None
 
+    def _ended(self, before: Files, winner: Slot) -> str | None:
+        if not self.is_alive(winner.alive):
+            return f"{winner.id} is granted the lock though its process is dead"
+        if any(slot.id == winner.id and slot.until == OVER for slot in before.waiters()):
+            return f"{winner.id} is granted the lock though its lease has ended"
+        return None
+
     def _too_many(self, after: Files) -> str | None:
         live = [slot for slot in after.holders() if slot.until > OVER and self.is_alive(slot.alive)]
         if live and not fits(0, live[0].capacity, [(slot.units, slot.capacity) for slot in live]):
@@ -53,6 +60,14 @@ class Judge(NamedTuple):
         if max(len(after.using), len(after.pending)) > self.most_rows:
             return "the files have more rows than there were claims at a time"
         return None
+
+
+def _revived(before: Files, after: Files) -> str | None:
+    over = {slot.id for slot in [*before.holders(), *before.waiters()] if slot.until == OVER}
+    for slot in [*after.holders(), *after.waiters()]:
+        if slot.id in over and slot.until > OVER:
+            return f"the lease of {slot.id} had ended and is revived"
+    return None
 
 
 def _wrongly_told(before: Files, after: Files, actions: tuple[Any, ...]) -> str | None:

@@ -198,13 +198,26 @@ class World(Callers):
         return None
 
     def _lost_waiter(self, state: State) -> str | None:
-        """Everybody else is idle or dead, so the lock is free, and nothing will ever wake those who wait."""
-        waiting = []
+        """Everybody else is idle, dead or in its critical section, perhaps for ever: is somebody not woken?"""
+        asleep = set()
         for number, caller in enumerate(state[3:]):
             request = self.request(number, caller)
-            if caller.dead or isinstance(request, Begin):
+            if caller.dead or isinstance(request, Begin | Hold):
                 continue
             if not isinstance(request, Wait) or self.why_awake(state, number, caller) is not None:
                 return None
-            waiting.append(NAMES[number])
-        return f"nobody holds the lock, and nothing wakes {' and '.join(waiting)}" if waiting else None
+            asleep.add(caller.id)
+        if not asleep:
+            return None
+        files: Files = state[0]
+        is_alive = self.is_alive(state)
+        holders = [slot for slot in files.holders() if slot.until > OVER and is_alive(slot.alive)]
+        unaware = sorted(asleep.intersection(slot.id for slot in holders))
+        if unaware:
+            return f"{unaware[0]} holds the lock, and nothing tells it so"
+        head = next((slot for slot in files.waiters() if slot.until > OVER and is_alive(slot.alive)), None)
+        if head is None:
+            return f"{min(asleep)} waits without a place in line"
+        if fits(head.units, head.capacity, [(slot.units, slot.capacity) for slot in holders]):
+            return f"the lock is free for {head.id}, and nothing wakes it"
+        return None

@@ -44,6 +44,8 @@ def afresh(
     spare = next(spare for spare in map((name.lower() + "{}").format, range(1, 100)) if spare not in used)
     fresh = name + "'"
     asking = automata[number].step(locals_[number], fresh)
+    if {name, fresh} & automata[number].mentions(asking) == {name}:  # the new id is not used (a mutant)
+        return store, flying, _replaced(locals_, number, asking), progress
     others = _replaced(locals_, number, asking)
     old = {name: spare}
     if any(name in automaton.mentions(local) for automaton, local in zip(automata, others, strict=True)):

@@ -109,10 +109,12 @@ def write(options: Options, store: Store, request: Any, lease: int, progress: An
         case ask.Promote(id) | ask.PromoteIfFree(id):
             yield from _promote(options, store, request, lease, progress)
         case ask.Delete(id):
-            rows = store.rows
-            removed = index(rows, id) is not None
-            rows = tuple(row for row in rows if row.state != USING) if options.by_name else without(rows, id)
-            yield Effect("deletes its record" if removed else "finds no record to delete", removed, Store(rows, store.issued))
+            removed = index(store.rows, id) is not None
+            rows = without(store.rows, id)
+            if options.by_name:
+                rows = tuple(row for row in rows if row.state != USING)
+            words = "deletes its record" if removed else "finds no record to delete"
+            yield Effect(words, removed, Store(rows, store.issued))
         case ask.Reap(id):
             rows = store.rows
             place = index(rows, id)

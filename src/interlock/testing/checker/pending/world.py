@@ -227,11 +227,12 @@ class World:
             if row.expired:
                 continue
             owner: Process = state[3 + row.owner]
-            live = row.of_current_call and not owner.dead
+            live = row.of_current_call and not self.finished(state, row.owner)
             early = row.of_current_call and not _over(row, owner)
-            if early and (not self.options.bad_clock or book.lapses == 0):
+            counts = early or (live and row.lease == OLD and not owner.passed)  # its deadline was not counted before
+            if (early and not self.options.bad_clock) or (counts and book.lapses == 0):
                 continue
-            after = book._replace(lapses=book.lapses - 1) if early and book.lapses is not None else book
+            after = book._replace(lapses=book.lapses - 1) if counts and book.lapses is not None else book
             rows = (*store.rows[:place], row._replace(expired=True), *store.rows[place + 1 :])
             words = f"{row.id}'s record expires{' too early' if early else ''}"
             actor, tag = (ENVIRONMENT, LAPSE) if live else (CLOCK, None)
@@ -374,6 +375,7 @@ class World:
                     words += ", and holds the lock"
                 case call.Renewing():
                     process = process._replace(renewal=1)
+                    store = self._leased(store, name, RENEWAL, OLD)
                 case call.Answered(extended):
                     process = process._replace(passed=process.renewal == 2 if extended else process.passed, renewal=0)
                     store = self._leased(store, name, RENEWAL, CURRENT)
@@ -383,7 +385,10 @@ class World:
                     wrong = wrong or self._left_behind(store, name, process)
                     process = process._replace(acquiring=False, spoiled=process.spoiled and _has_rows(store, name))
                 case _:
-                    return Step(number, words, tag, store, process._replace(local=local), fence=fence, wrong=wrong)
+                    # Nobody asks any more for the clock of one that comes no more.
+                    passed = process.passed or isinstance(request, Final)
+                    process = process._replace(local=local, passed=passed)
+                    return Step(number, words, tag, store, process, fence=fence, wrong=wrong)
             local = automaton.step(local, answer)
 
     def _left_behind(self, store: Store, name: str, process: Process) -> str | None:

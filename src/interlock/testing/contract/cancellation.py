@@ -1,0 +1,221 @@
+"""Cancelled or interrupted at any moment: nothing is left behind, and nothing is lost that was not."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from interlock.testing.faults import Slow, Stepwise
+from interlock.testing.world import Kind, World
+
+MOMENTS = 60  # an acquire has fewer places to switch than that
+
+
+async def cancelled_at(moment: int, work: Any) -> Any:
+    """Run `work` as a task, cancel it after so many rounds of the loop; return its result, or None if cancelled."""
+    task = asyncio.ensure_future(work)
+    for _ in range(moment):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    return None if task.cancelled() else task.result()
+
+
+def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world_of_tasks: World, kind: Kind) -> None:
+    world = world_of_tasks
+    lock = kind.make(world.connect(Stepwise), world.name)
+
+    async def story(moment: int) -> bool:
+        grant = await cancelled_at(moment, lock.acquire())
+        return grant is not None and await grant.release()
+
+    answers = []
+    for moment in range(MOMENTS):
+        answers.append(world.run(story(moment)))
+        assert world.nothing_left(), moment
+        assert not world.run(_owned(lock))
+    assert answers[0] is False
+    assert answers[-1] is True
+
+
+def test_a_wait_cancelled_at_any_moment_leaves_nothing(world_of_tasks: World, kind: Kind) -> None:
+    world = world_of_tasks
+    lock = kind.make(world.connect(Stepwise), world.name)
+    holder = world.run(kind.rival(world.connect(), world.name).acquire())
+    for moment in range(MOMENTS):
+        assert world.run(cancelled_at(moment, lock.acquire())) is None
+        assert [view.id for view in world.eye.claims(world.name)] == [holder.id], moment
+
+
+def test_a_wait_cancelled_at_any_moment_of_the_hand_over_leaves_nothing(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks = world.connect(Stepwise)
+    lock, other = locks.lock(world.name), world.connect().lock(world.name)
+
+    async def story(moment: int) -> None:
+        holder = await other.acquire()
+        waiter = asyncio.ensure_future(lock.acquire())
+        while not world.waiters():
+            await asyncio.sleep(0)
+        await holder.release()
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        waiter.cancel()
+        await asyncio.wait([waiter])
+        if not waiter.cancelled():
+            assert await waiter.result().release() is True
+
+    for moment in range(30):
+        world.run(story(moment))
+        assert world.nothing_left(), moment
+
+
+def test_a_cancelled_waiter_hands_on_to_those_behind_it(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    lock = world.connect(Stepwise).lock(world.name)
+    plain = world.connect().lock(world.name)
+
+    async def story(moment: int) -> bool:
+        holder = await plain.acquire()
+        first = asyncio.ensure_future(lock.acquire())
+        while len(world.waiters()) < 1:
+            await asyncio.sleep(0)
+        second = asyncio.ensure_future(plain.acquire())
+        while len(world.waiters()) < 2:
+            await asyncio.sleep(0)
+        await holder.release()
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        if not first.cancelled():
+            await first.result().release()
+        async with asyncio.timeout(5):
+            return bool(await (await second).release())
+
+    for moment in range(0, 30, 2):
+        assert world.run(story(moment)) is True
+        assert world.nothing_left()
+
+
+def test_wait_for_around_acquire_leaves_nothing(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks, slow = world.connect_with(lambda store: Slow(store, 0.05, steps=("enter",)))
+    lock = locks.lock(world.name)
+
+    async def story(seconds: float) -> None:
+        try:
+            grant = await asyncio.wait_for(lock.acquire(), seconds)
+        except TimeoutError:
+            return
+        await grant.release()
+
+    for seconds in (0, 0.001, 0.02, 0.049, 0.05, 0.051, 0.2):
+        world.run(story(seconds))
+        assert world.nothing_left(), seconds
+    slow.delay = 0
+
+
+def test_a_failing_neighbour_in_a_task_group_takes_the_waiter_out_of_the_line(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks = world.connect()
+
+    async def fails() -> None:
+        while not world.waiters():
+            await asyncio.sleep(0)
+        raise KeyError("of the neighbour")
+
+    async def story() -> Any:
+        holder = await locks.lock(world.name).acquire()
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(locks.lock(world.name).acquire())
+                group.create_task(fails())
+        return holder.id
+
+    assert [view.id for view in world.eye.claims(world.name)] == [world.run(story())]
+
+
+def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world_of_tasks: World, kind: Kind) -> None:
+    world = world_of_tasks
+    lost: list[Any] = []
+    lock = kind.make(world.connect(Stepwise), world.name, ttl=0.6, on_lost=lost.append)
+
+    async def story(moment: int) -> bool:
+        grant = await lock.acquire()
+        answer = await cancelled_at(moment, grant.release())
+        if answer is None and not world.nothing_left():
+            answer = await grant.release()
+        assert not grant.lost, moment
+        return answer is not False
+
+    for moment in range(20):
+        assert world.run(story(moment)), moment
+        assert world.nothing_left()
+    world.run(asyncio.sleep(0.5))  # longer than a renewal takes to come
+    assert lost == []
+
+
+def test_a_body_cancelled_while_it_leaves_gives_the_lock_back(world_of_tasks: World, kind: Kind) -> None:
+    world = world_of_tasks
+    lost: list[Any] = []
+    lock = kind.make(world.connect(Stepwise), world.name, on_lost=lost.append)
+
+    async def body() -> None:
+        async with lock:
+            await asyncio.sleep(0)
+
+    for moment in range(MOMENTS):
+        world.run(cancelled_at(moment, body()))
+        assert world.nothing_left(), moment
+        assert not world.run(_owned(lock))
+    assert lost == []
+
+
+def test_several_locks_cancelled_at_any_moment_leave_nothing(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    names = [world.fresh_name() for _ in range(3)]
+    lock = world.connect(Stepwise).all(*names)
+
+    async def story(moment: int) -> bool:
+        grants = await cancelled_at(moment, lock.acquire())
+        return grants is not None and await grants.release()
+
+    answers = []
+    for moment in range(0, 3 * MOMENTS, 3):
+        answers.append(world.run(story(moment)))
+        assert all(world.nothing_left(name) for name in names), moment
+    assert answers[-1] is True
+
+
+def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    lock = world.connect(Stepwise).lock(world.name)
+    box, entered = [0], [0]
+
+    async def visit() -> None:
+        async with lock:
+            seen = box[0]
+            await asyncio.sleep(0)
+            box[0] = seen + 1
+            entered[0] += 1
+
+    async def story() -> None:
+        tasks = [asyncio.ensure_future(visit()) for _ in range(80)]
+        for number, task in enumerate(tasks):
+            for _ in range(number % 7):
+                await asyncio.sleep(0)
+            if number % 2:
+                task.cancel()
+        await asyncio.wait(tasks)
+
+    world.run(story())
+    assert box == entered
+    assert entered[0] >= 40
+    assert world.nothing_left()
+
+
+async def _owned(lock: Any) -> bool:
+    return bool(lock.owned())
+
+

@@ -1,0 +1,85 @@
+"""The end of a connection, of a thread and of a task."""
+
+import pytest
+
+from interlock.errors import StoreError
+from interlock.testing.faults import Failing
+from interlock.testing.world import Kind, World
+
+
+def test_close_releases_what_is_still_held(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    grant = ann.do(kind.make(locks, world.name).acquire)
+    ann.do(locks.close)
+    assert world.nothing_left()
+    assert grant.held is False
+    assert ann.do(grant.release) is False
+
+
+def test_close_may_be_repeated(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    for _ in range(3):
+        ann.do(locks.close)
+
+
+def test_a_closed_connection_says_so(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    lock = kind.make(locks, world.name)
+    ann = world.actor()
+    ann.do(locks.close)
+    for call in (lock.acquire, lock.locked, locks.claims):
+        with pytest.raises(StoreError, match="closed"):
+            ann.do(call)
+
+
+def test_close_hands_over_to_those_who_wait(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    ann.do(locks.lock(world.name).acquire)
+    waiting = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(1)
+    ann.do(locks.close)
+    assert waiting.result(20) is not None
+
+
+def test_a_connection_is_a_context(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    lock = locks.lock(world.name)
+    ann.within(locks, lambda same: same is locks and lock.acquire())
+    assert world.nothing_left()
+
+
+def test_closing_one_connection_does_not_disturb_another(world: World) -> None:
+    one, other = world.connect(), world.connect()
+    ann, bob = world.actors(2)
+    kept = bob.do(other.lock(world.name).acquire)
+    ann.do(one.lock(world.fresh_name()).acquire)
+    ann.do(one.close)
+    assert bob.do(kept.renew) is True
+    assert bob.do(kept.release) is True
+
+
+def test_a_close_that_can_not_release_says_so(world: World) -> None:
+    locks, failing = world.connect_with(Failing)
+    ann = world.actor()
+    ann.do(locks.lock(world.name).acquire)
+    failing.broken.add("leave")
+    with pytest.raises(StoreError):
+        ann.do(locks.close)
+    failing.broken.clear()
+    ann.do(locks.close)
+
+
+def test_a_grant_outlives_the_thread_or_task_that_acquired_it(world: World) -> None:
+    lock = world.connect().lock(world.name, ttl=1)
+    ann, bob = world.actors(2)
+    grant = ann.do(lock.acquire)
+    ann.end()
+    assert grant.held is True
+    assert bob.do(lock.acquire, timeout=0) is None
+    assert bob.do(lock.owned) is False
+    assert bob.do(grant.release) is True
+    assert world.nothing_left()

@@ -1,0 +1,206 @@
+"""Fences: strictly increasing per name, whatever happens between two holders; fixed in the handle."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from interlock.claims import Terms
+from interlock.errors import LockTimeout
+from interlock.testing.faults import Slow
+from interlock.testing.waiting import eventually
+from interlock.testing.world import KINDS, Kind, World
+
+
+def increasing(fences: list[int]) -> bool:
+    """Tell whether each is greater than the one before."""
+    return all(one < other for one, other in zip(fences, fences[1:], strict=False))
+
+
+def test_a_fence_is_greater_than_all_before_it(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    fences: list[int] = []
+    for _ in range(30):
+        ann.within(lock, lambda grant: fences.append(grant.fence))
+    assert increasing(fences)
+
+
+def test_fences_increase_over_all_kinds_of_one_name(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    fences: list[int] = []
+    for each in KINDS * 3:
+        ann.within(each.make(locks, world.name), lambda grant: fences.append(grant.fence))
+    assert increasing(fences)
+
+
+def test_fences_of_those_who_share_differ_and_increase(world: World) -> None:
+    lock = world.connect().semaphore(world.name, 10)
+    ann = world.actor()
+    assert increasing([ann.do(lock.acquire).fence for _ in range(10)])
+
+
+def test_a_fence_given_at_a_hand_over_is_the_one_that_others_see(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name).acquire)
+    jobs = [actor.start(locks.lock(world.name).acquire) for actor in world.actors(4)]
+    fences = [grant.fence]
+    world.until_waiting(4)
+    for number in range(4):
+        ann.do(grant.release)
+        eventually(lambda number=number: sum(job.done() for job in jobs) == number + 1)  # type: ignore[misc]
+        grant = next(job.result() for job in jobs if job.done() and job.result().held)
+        assert [(view.id, view.fence) for view in world.holders()] == [(grant.id, grant.fence)]
+        fences.append(grant.fence)
+    assert increasing(fences)
+
+
+def test_fences_increase_when_leases_end(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    fences = []
+    for actor in (ann, bob) * 3:
+        fences.append(actor.do(locks.lock(world.name, ttl=0.15, renew=False).acquire).fence)
+    assert increasing(fences)
+
+
+def test_fences_increase_when_holders_die_or_are_evicted(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    fences = []
+    for _ in range(5):
+        grant = ann.do(locks.lock(world.name).acquire)
+        fences.append(grant.fence)
+        world.eye.evict(world.name)
+        world.ghost(Terms(world.key(), ttl=0.1))
+    assert increasing(fences)
+
+
+def test_fences_increase_when_waiters_come_and_go(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    fences = []
+    for _ in range(5):
+        grant = ann.do(locks.lock(world.name).acquire)
+        fences.append(grant.fence)
+        assert bob.do(locks.lock(world.name).acquire, timeout=0.02) is None
+        with pytest.raises(LockTimeout):
+            bob.within(locks.lock(world.name, timeout=0), print)
+        ann.do(grant.release)
+    assert increasing(fences)
+
+
+def test_fences_increase_when_all_connections_were_closed(world: World) -> None:
+    ann = world.actor()
+    fences = []
+    for _ in range(5):
+        locks = world.connect()
+        for _ in range(2):
+            ann.within(locks.lock(world.name), lambda grant: fences.append(grant.fence))
+        ann.do(locks.close)
+    assert increasing(fences)
+
+
+def test_fences_increase_after_thousands_of_other_names(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    fences: list[int] = []
+
+    def others() -> Any:
+        names = [world.fresh_name() for _ in range(400)]
+        if world.colour == "threads":
+            for name in names:
+                locks.lock(name).acquire().release()
+            return None
+
+        async def go() -> None:
+            for name in names:
+                await (await locks.lock(name).acquire()).release()
+
+        return go()
+
+    for _ in range(2):
+        ann.within(locks.lock(world.name), lambda grant: fences.append(grant.fence))
+        ann.do(others)
+    ann.within(locks.lock(world.name), lambda grant: fences.append(grant.fence))
+    assert increasing(fences)
+
+
+def test_a_fence_is_fixed_in_the_handle(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    old = ann.do(locks.lock(world.name, ttl=0.2, renew=False).acquire)
+    fence = old.fence
+    new = bob.do(locks.lock(world.name).acquire)
+    assert new.fence > fence
+    assert old.fence == fence
+    ann.do(old.release)
+    ann.do(old.renew)
+    assert old.fence == fence
+
+
+def test_a_fence_does_not_change_with_renewals(world: World) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    fence = grant.fence
+    for _ in range(5):
+        ann.do(grant.renew)
+        assert grant.fence == fence == world.holders()[0].fence
+
+
+def test_fences_increase_in_the_order_in_which_locks_were_held(world: World) -> None:
+    lock = world.connect(lambda store: Slow(store, 0.002)).lock(world.name)
+    fences: list[int] = []
+    jobs = [
+        actor.start_within(lock, lambda grant: fences.append(grant.fence)) for actor in world.actors(5) for _ in range(8)
+    ]
+    for job in jobs:
+        job.result(60)
+    assert increasing(fences)
+
+
+def test_a_resource_that_compares_fences_refuses_who_lost_the_lock(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    highest = 0
+
+    def write(fence: int) -> bool:
+        nonlocal highest
+        accepted = fence >= highest
+        highest = max(highest, fence)
+        return accepted
+
+    old = ann.do(locks.lock(world.name, ttl=0.2, renew=False).acquire)
+    assert write(old.fence) is True
+    new = bob.do(locks.lock(world.name).acquire)
+    assert write(new.fence) is True
+    assert write(old.fence) is False
+
+
+def test_fences_do_not_repeat_in_a_crowd_of_tasks_and_cancellations(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    lock = world.connect().lock(world.name)
+
+    async def story() -> list[int]:
+        fences: list[int] = []
+
+        async def visit() -> None:
+            async with lock as grant:
+                fences.append(grant.fence)
+                await asyncio.sleep(0)
+
+        tasks = [asyncio.ensure_future(visit()) for _ in range(60)]
+        for number, task in enumerate(tasks):
+            await asyncio.sleep(0)
+            if number % 3 == 0:
+                task.cancel()
+        await asyncio.wait(tasks)
+        return fences
+
+    fences = world.run(story())
+    assert len(fences) >= 40
+    assert increasing(fences)
+    assert world.nothing_left()

@@ -1,0 +1,296 @@
+"""Loss acts: the grant knows, `check` raises, `with` raises on leaving, a task's body is cancelled, others are told."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from interlock.errors import LockLost
+from interlock.testing.faults import Failing
+from interlock.testing.waiting import eventually
+from interlock.testing.world import Kind, World
+
+SHORT = 0.4  # seconds of lease; a third of it until an eviction is noticed
+
+
+def test_with_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    with pytest.raises(LockLost) as caught:
+        ann.within(lock, lambda grant: None if world.eye.evict(world.name) else None)
+    assert world.name in str(caught.value)
+    assert world.nothing_left()
+    assert ann.do(lock.owned) is False
+
+
+def test_with_raises_on_leaving_when_the_lease_ended(world: World) -> None:
+    lock = world.connect().lock(world.name, ttl=0.2, renew=False)
+    ann = world.actor()
+    with pytest.raises(LockLost):
+        ann.within(lock, lambda grant: _until_lost(world, grant))
+
+
+def test_the_exception_of_the_body_wins_over_the_loss(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+
+    def body(grant: object) -> None:
+        world.eye.evict(world.name)
+        raise KeyError("of the body")
+
+    with pytest.raises(KeyError, match="of the body") as caught:
+        ann.within(lock, body)
+    assert any("lost" in note for note in caught.value.__notes__)
+
+
+def test_an_eviction_is_noticed_at_the_next_renewal(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    lost: list[Any] = []
+    grant = ann.do(kind.make(locks, world.name, ttl=SHORT, on_lost=lost.append).acquire)
+    world.eye.evict(world.name)
+    eventually(lambda: lost, within=SHORT + 1.5)
+    assert [each.id for each in lost] == [grant.id]
+    assert grant.lost is True
+    with pytest.raises(LockLost):
+        grant.check()
+    assert ann.do(grant.release) is False
+    assert grant.lost is True
+    assert len(lost) == 1
+
+
+def test_a_body_can_ask_by_check(world: World) -> None:
+    lock = world.connect().lock(world.name, ttl=SHORT)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    grant.check()
+    world.eye.evict(world.name)
+    eventually(lambda: grant.lost)
+    with pytest.raises(LockLost, match="fence"):
+        grant.check()
+
+
+def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    lost: list[Any] = []
+    lock = kind.make(locks, world.name, ttl=0.3, on_lost=lost.append)
+    for _ in range(30):
+        grant = ann.do(lock.acquire)
+        assert ann.do(grant.release) is True
+        assert grant.lost is False
+    probe = ann.do(locks.lock(world.fresh_name(), ttl=0.3).acquire)
+    fresh = probe.expires_in
+    eventually(lambda: probe.expires_in < fresh - 0.05)
+    eventually(lambda: probe.expires_in > 0.25)  # the watchdog has been round
+    assert lost == []
+
+
+def test_a_lost_lock_can_be_acquired_again_by_the_same_lock_object(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    old = ann.do(lock.acquire)
+    world.eye.evict(world.name)
+    new = ann.do(lock.acquire, timeout=0) or ann.do(lock.acquire, timeout=5)
+    assert new.fence > old.fence
+    assert new.held is True
+    ann.do(lock.release)
+    assert world.nothing_left()
+
+
+# -- tasks: the body is cancelled -----------------------------------------------------------------------
+
+
+def test_the_body_of_a_task_is_cancelled(world_of_tasks: World, kind: Kind) -> None:
+    world = world_of_tasks
+    lock = kind.make(world.connect(), world.name, ttl=SHORT)
+    ann = world.actor()
+    with pytest.raises(LockLost):
+        ann.within(lock, lambda grant: world.eye.evict(world.name) and asyncio.sleep(20))
+    assert world.nothing_left()
+
+
+def test_the_task_itself_goes_on_after_the_loss(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    lock = world.connect().lock(world.name, ttl=SHORT)
+
+    async def story() -> tuple[int, str]:
+        try:
+            async with lock:
+                world.eye.evict(world.name)
+                await asyncio.sleep(20)
+        except LockLost:
+            pass
+        task = asyncio.current_task()
+        assert task is not None
+        await asyncio.sleep(0)
+        return task.cancelling(), "went on"
+
+    assert world.run(story()) == (0, "went on")
+
+
+def test_a_body_that_swallows_its_cancellation_still_ends_in_lock_lost(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    lock = world.connect().lock(world.name, ttl=SHORT)
+
+    async def story() -> int:
+        with pytest.raises(LockLost):
+            async with lock:
+                world.eye.evict(world.name)
+                try:
+                    await asyncio.sleep(20)
+                except asyncio.CancelledError:
+                    pass
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    assert world.run(story()) == 0
+
+
+def test_what_the_cancelled_body_raises_wins(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    lock = world.connect().lock(world.name, ttl=SHORT)
+
+    async def story() -> None:
+        async with lock:
+            world.eye.evict(world.name)
+            try:
+                await asyncio.sleep(20)
+            finally:
+                raise KeyError("of the body")
+
+    with pytest.raises(KeyError, match="of the body"):
+        world.run(story())
+
+
+def test_a_cancellation_from_outside_is_not_swallowed_by_the_loss(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    lock = world.connect().lock(world.name, ttl=SHORT)
+
+    async def body() -> None:
+        async with lock as grant:
+            world.eye.evict(world.name)
+            try:
+                await asyncio.sleep(20)
+            except asyncio.CancelledError:
+                assert grant.lost
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()  # somebody else wants it to end, just now
+                raise
+
+    async def story() -> str:
+        task = asyncio.ensure_future(body())
+        await asyncio.wait([task])
+        return "cancelled" if task.cancelled() else repr(task.exception())
+
+    assert world.run(story()) == "cancelled"
+
+
+def test_a_cancellation_without_a_loss_stays_one(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    lock = world.connect().lock(world.name)
+
+    async def story() -> str:
+        inside = asyncio.Event()
+
+        async def body() -> None:
+            async with lock:
+                inside.set()
+                await asyncio.sleep(20)
+
+        task = asyncio.ensure_future(body())
+        await inside.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        return "cancelled" if task.cancelled() else repr(task.exception())
+
+    assert world.run(story()) == "cancelled"
+    assert world.nothing_left()
+
+
+def test_a_time_limit_around_the_body_stays_one(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    lock = world.connect().lock(world.name)
+
+    async def story() -> None:
+        async with asyncio.timeout(0.1):
+            async with lock:
+                await asyncio.sleep(20)
+
+    with pytest.raises(TimeoutError) as caught:
+        world.run(story())
+    assert not isinstance(caught.value, LockLost)
+    assert world.nothing_left()
+
+
+def test_the_loss_of_an_outer_lock_ends_the_inner_body_too(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks = world.connect()
+    outer, inner = locks.lock(world.name, ttl=SHORT), locks.lock(world.fresh_name(), ttl=SHORT)
+    came_to: list[str] = []
+
+    async def story() -> None:
+        async with outer:
+            try:
+                async with inner:
+                    world.eye.evict(world.name)
+                    await asyncio.sleep(20)
+            except asyncio.CancelledError:
+                came_to.append("inner was cancelled")
+                raise
+
+    with pytest.raises(LockLost, match=world.name):
+        world.run(story())
+    assert came_to == ["inner was cancelled"]
+    assert world.nothing_left(inner.name)
+
+
+def test_a_loss_in_a_task_group_is_its_failure(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    lock = world.connect().lock(world.name, ttl=SHORT)
+
+    async def body() -> None:
+        async with lock:
+            world.eye.evict(world.name)
+            await asyncio.sleep(20)
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(body())
+            group.create_task(asyncio.sleep(20))
+
+    with pytest.raises(ExceptionGroup) as caught:
+        world.run(story())
+    assert [type(error) for error in caught.value.exceptions] == [LockLost]
+
+
+def test_a_loss_cancels_nobody_who_has_left_the_body(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks, failing = world.connect_with(Failing)
+    lock = locks.lock(world.name, ttl=0.3)
+
+    async def story() -> str:
+        async with lock:
+            pass
+        grant = await lock.acquire()  # without a body
+        failing.broken.add("renew")
+        while not grant.lost:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        return "went on"
+
+    assert world.run(story()) == "went on"
+
+
+def _until_lost(world: World, grant: Any) -> Any:
+    if world.colour == "threads":
+        eventually(lambda: grant.lost)
+        return None
+
+    async def wait() -> None:
+        while not grant.lost:
+            await asyncio.sleep(0.01)
+
+    return wait()

@@ -1,0 +1,113 @@
+"""Lost replies: the request was done, nobody knows; asking again strands no orphan."""
+
+import pytest
+
+from interlock.errors import StoreError
+from interlock.testing.faults import Lossy
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import Kind, World
+
+
+def test_an_acquire_whose_reply_was_lost_is_asked_again(world: World, kind: Kind) -> None:
+    locks, lossy = world.connect_with(lambda store: Lossy(store, enter=1))
+    ann = world.actor()
+    grant = ann.do(kind.make(locks, world.name).acquire)
+    assert grant is not None
+    assert [(view.id, view.fence) for view in world.eye.claims(world.name)] == [(grant.id, grant.fence)]
+    assert lossy.losses["enter"] == 0
+    assert ann.do(grant.release) is True
+    assert world.nothing_left()
+
+
+def test_a_try_whose_reply_was_lost_gets_the_lock_and_not_an_orphan(world: World, kind: Kind) -> None:
+    locks, lossy = world.connect_with(Lossy)
+    ann = world.actor()
+    lock = kind.make(locks, world.name)
+    for losses in (1, 2):
+        lossy.losses["enter"] = losses
+        grant = ann.do(lock.acquire, timeout=0)
+        assert grant is not None
+        assert ann.do(grant.release) is True
+        assert world.nothing_left()
+
+
+def test_a_refusal_whose_reply_was_lost_leaves_nothing(world: World) -> None:
+    locks, lossy = world.connect_with(Lossy)
+    ann, bob = world.actors(2)
+    holder = ann.do(world.connect().lock(world.name).acquire)
+    for timeout in (0, 0.2):
+        lossy.losses["enter"] = 2
+        assert bob.do(locks.lock(world.name).acquire, timeout=timeout) is None
+        assert [view.id for view in world.eye.claims(world.name)] == [holder.id]
+
+
+def test_replies_lost_while_waiting_do_not_lose_the_lock(world: World, kind: Kind) -> None:
+    locks, lossy = world.connect_with(Lossy)
+    ann, bob = world.actors(2)
+    holder = ann.do(kind.rival(world.connect(), world.name).acquire)
+    lossy.losses["enter"] = 3
+    waiting = bob.start(kind.make(locks, world.name).acquire)
+    world.until_waiting(1)
+    ann.do(holder.release)
+    grant = waiting.result(20)
+    assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
+    assert bob.do(grant.release) is True
+
+
+def test_when_no_reply_ever_comes_it_is_an_error_and_nothing_stays(world: World, kind: Kind) -> None:
+    locks, lossy = world.connect_with(lambda store: Lossy(store, enter=1000))
+    ann = world.actor()
+    lock = kind.make(locks, world.name)
+    for timeout in (0, None, 0.5):
+        with pytest.raises(StoreError):
+            ann.do(lock.acquire, timeout=timeout)
+        assert world.nothing_left()
+    assert lossy.losses["enter"] > 900
+
+
+def test_lost_replies_of_both_acquire_and_clean_up_leave_nothing(world: World) -> None:
+    locks, _ = world.connect_with(lambda store: Lossy(store, enter=1000, leave=1))
+    ann = world.actor()
+    with pytest.raises(StoreError):
+        ann.do(locks.lock(world.name).acquire)
+    assert world.nothing_left()
+
+
+def test_a_lost_reply_to_a_renewal_is_no_loss(world: World) -> None:
+    locks, lossy = world.connect_with(Lossy)
+    ann = world.actor()
+    lost: list[object] = []
+    grant = ann.do(locks.lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
+    lossy.losses["renew"] = 2
+    eventually(lambda: lossy.losses["renew"] == 0)
+    throughout(1.5, lambda: not grant.lost)
+    assert lost == []
+    assert ann.do(grant.release) is True
+
+
+def test_a_release_whose_reply_was_lost_can_be_repeated_and_is_no_loss(world: World, kind: Kind) -> None:
+    locks, lossy = world.connect_with(Lossy)
+    ann = world.actor()
+    lost: list[object] = []
+    grant = ann.do(kind.make(locks, world.name, ttl=0.5, on_lost=lost.append).acquire)
+    lossy.losses["leave"] = 1
+    with pytest.raises(StoreError):
+        ann.do(grant.release)
+    ann.do(grant.release)
+    assert world.nothing_left()
+    assert grant.lost is False
+    assert grant.held is False
+    assert lost == []
+
+
+def test_a_release_whose_reply_was_lost_and_was_not_repeated_is_no_loss(world: World) -> None:
+    locks, lossy = world.connect_with(Lossy)
+    ann = world.actor()
+    lost: list[object] = []
+    grant = ann.do(locks.lock(world.name, ttl=0.4, on_lost=lost.append).acquire)
+    lossy.losses["leave"] = 1
+    with pytest.raises(StoreError):
+        ann.do(grant.release)
+    eventually(lambda: not grant.held)  # the next renewal tells that it is gone
+    assert lost == []
+    assert grant.lost is False

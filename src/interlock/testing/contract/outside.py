@@ -1,0 +1,159 @@
+"""Seen from outside: who holds and who waits, eviction, and the doctor."""
+
+import os
+import time
+
+import pytest
+
+from interlock.claims import WRITER_UNITS, Check, ClaimView
+from interlock.errors import LockLost
+from interlock.testing.waiting import eventually
+from interlock.testing.world import Kind, World
+
+
+def test_a_claim_tells_who_it_is(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    before = time.time()
+    grant = ann.do(locks.lock(world.name, ttl=12, label="shelf 3: ünïcode").acquire)
+    after = time.time()
+    view, = ann.do(locks.claims, world.name)
+    assert isinstance(view, ClaimView)
+    assert (view.name, view.id, view.state, view.fence) == (world.name, grant.id, "using", grant.fence)
+    assert (view.units, view.capacity, view.kind) == (1, 1, "exclusive")
+    assert (view.host, view.pid, view.label) == (os.uname().nodename, os.getpid(), "shelf 3: ünïcode")
+    assert view.thread
+    assert before - 1 <= view.since <= after + 1
+    assert 0 < view.expires_in <= 12
+
+
+def test_claims_tell_the_thread_or_task(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lock = locks.semaphore(world.name, 2)
+    ann.do(lock.acquire)
+    bob.do(lock.acquire)
+    assert len({view.thread for view in world.holders()}) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "capacity"),
+    [("reader", 1, WRITER_UNITS), ("writer", WRITER_UNITS, WRITER_UNITS), ("semaphore 2/3", 2, 3)],
+)
+def test_a_claim_tells_its_kind(world: World, name: str, units: int, capacity: int) -> None:
+    locks = world.connect()
+    rw = locks.rwlock(world.name)
+    made = {"reader": rw.read(), "writer": rw.write(), "semaphore 2/3": locks.semaphore(world.name, 3, units=2)}
+    world.actor().do(made[name].acquire)
+    view, = world.holders()
+    assert (view.kind, view.units, view.capacity) == (name, units, capacity)
+
+
+def test_holders_come_first_then_waiters_in_line(world: World) -> None:
+    locks = world.connect()
+    ann, bob, eve = world.actors(3)
+    grant = ann.do(locks.lock(world.name, label="ann").acquire)
+    jobs = []
+    for number, (actor, label) in enumerate(((bob, "bob"), (eve, "eve"))):
+        jobs.append(actor.start(locks.lock(world.name, label=label).acquire))
+        world.until_waiting(number + 1)
+    seen = [(view.label, view.state, view.fence is None) for view in ann.do(locks.claims, world.name)]
+    assert seen == [("ann", "using", False), ("bob", "pending", True), ("eve", "pending", True)]
+    ann.do(grant.release)
+    bob.do(jobs[0].result(20).release)
+    eve.do(jobs[1].result(20).release)
+
+
+def test_claims_of_all_names(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    names = sorted(world.fresh_name() for _ in range(5))
+    grants = [ann.do(locks.lock(name).acquire) for name in names]
+    assert sorted(view.name for view in ann.do(locks.claims)) == names
+    for grant in grants:
+        ann.do(grant.release)
+    assert ann.do(locks.claims) == []
+
+
+def test_claims_of_a_name_that_nobody_used(world: World) -> None:
+    assert world.actor().do(world.connect().claims, world.name) == []
+
+
+def test_evicting_a_holder_lets_the_next_in_at_once(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    grant = ann.do(kind.rival(locks, world.name).acquire)
+    waiting = bob.start(kind.make(locks, world.name).acquire)
+    world.until_waiting(1)
+    assert world.eye.evict(world.name, grant.id) == 1
+    successor = waiting.result(5)
+    assert successor.fence > grant.fence
+    assert ann.do(grant.release) is False
+    with pytest.raises(LockLost):
+        grant.check()
+    assert [view.id for view in world.holders()] == [successor.id]
+
+
+def test_an_evicted_waiter_begins_again_at_the_end_of_the_line(world: World) -> None:
+    locks = world.connect()
+    ann, bob, eve = world.actors(3)
+    grant = ann.do(locks.lock(world.name).acquire)
+    order: list[str] = []
+    first = bob.start_within(locks.lock(world.name), lambda grant: order.append("bob"))
+    world.until_waiting(1)
+    evicted = world.waiters()[0].id
+    second = eve.start_within(locks.lock(world.name), lambda grant: order.append("eve"))
+    world.until_waiting(2)
+    assert world.eye.evict(world.name, evicted) == 1
+    eventually(lambda: len(world.waiters()) == 2 and evicted not in [view.id for view in world.waiters()])
+    ann.do(grant.release)
+    first.result(20)
+    second.result(20)
+    assert order == ["eve", "bob"]
+
+
+def test_evict_counts_what_it_removed(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    assert ann.do(locks.evict, world.name) == 0
+    lock = locks.semaphore(world.name, 5)
+    grants = [ann.do(lock.acquire) for _ in range(4)]
+    assert ann.do(locks.evict, world.name, "nobody has this id") == 0
+    assert ann.do(locks.evict, world.name, grants[0].id) == 1
+    assert ann.do(locks.evict, world.name, grants[0].id) == 0
+    assert ann.do(locks.evict, world.name) == 3
+    assert world.nothing_left()
+
+
+def test_evicting_one_does_not_disturb_the_others(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    lock = locks.semaphore(world.name, 3)
+    one, two = ann.do(lock.acquire), ann.do(lock.acquire)
+    assert ann.do(locks.evict, world.name, one.id) == 1
+    assert ann.do(two.renew) is True
+    assert ann.do(two.release) is True
+
+
+def test_the_doctor_finds_a_good_store_good_and_leaves_nothing(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name).acquire)
+    checks = ann.do(locks.doctor)
+    assert checks
+    assert all(isinstance(check, Check) and check.name and check.detail for check in checks)
+    assert {check.status for check in checks} <= {"ok", "warn"}, checks
+    assert [view.id for view in world.eye.claims()] == [grant.id]
+    assert ann.do(grant.release) is True
+
+
+def test_looking_changes_nothing(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name).acquire)
+    before = [(view.id, view.fence, view.state) for view in world.eye.claims(world.name)]
+    for _ in range(20):
+        ann.do(locks.claims, world.name)
+        ann.do(locks.lock(world.name).locked)
+    assert [(view.id, view.fence, view.state) for view in world.eye.claims(world.name)] == before
+    assert grant.held is True

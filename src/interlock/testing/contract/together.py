@@ -1,0 +1,181 @@
+"""Several names at once: all or none, in one global order, so that nobody deadlocks."""
+
+import time
+
+import pytest
+
+from interlock.errors import LockLost, LockTimeout, NotHeld, StoreError
+from interlock.testing.faults import Failing, Lossy
+from interlock.testing.waiting import eventually
+from interlock.testing.world import World
+
+
+def names(world: World, number: int = 3) -> list[str]:
+    """Return so many names that nobody uses."""
+    return [world.fresh_name() for _ in range(number)]
+
+
+def test_all_of_them_are_held_and_released_together(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    parts = names(world)
+    grants = ann.do(locks.all(*parts).acquire)
+    assert sorted(grant.name for grant in grants) == sorted(parts)
+    assert grants.fences == {grant.name: grant.fence for grant in grants}
+    assert grants.held is True
+    grants.check()
+    assert all(bob.do(locks.lock(part).acquire, timeout=0) is None for part in parts)
+    assert ann.do(grants.release) is True
+    assert ann.do(grants.release) is False
+    assert all(world.nothing_left(part) for part in parts)
+
+
+def test_with_all(world: World) -> None:
+    lock = world.connect().all(*(parts := names(world)))
+    ann = world.actor()
+    assert ann.within(lock, lambda grants: [len(world.holders(part)) for part in parts]) == [1, 1, 1]
+    assert all(world.nothing_left(part) for part in parts)
+
+
+def test_opposite_orders_do_not_deadlock(world: World) -> None:
+    locks = world.connect()
+    one, two, three = names(world)
+    box = [0]
+    jobs = []
+    for order in ((one, two, three), (three, two, one), (two, three, one), (three, one, two)):
+        jobs += [
+            actor.start_within(locks.all(*order), lambda grants: world.careless_increment(box))
+            for actor in world.actors(1)
+            for _ in range(20)
+        ]
+    for job in jobs:
+        job.result(60)
+    assert box[0] == 80
+
+
+def test_all_and_single_locks_exclude_each_other(world: World) -> None:
+    locks = world.connect()
+    one, two, three = names(world)
+    box = [0]
+    jobs = []
+    for lock in (locks.all(one, two), locks.all(two, three), locks.lock(two)):
+        actor = world.actor()
+        jobs += [actor.start_within(lock, lambda grants: world.careless_increment(box)) for _ in range(20)]
+    for job in jobs:
+        job.result(60)
+    assert box[0] == 60
+
+
+def test_a_timeout_leaves_nothing_behind(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    parts = names(world, 4)
+    for taken in parts:
+        grant = ann.do(locks.lock(taken).acquire)
+        for timeout in (0, 0.05):
+            assert bob.do(locks.all(*parts).acquire, timeout=timeout) is None
+        with pytest.raises(LockTimeout):
+            bob.within(locks.all(*parts, timeout=0.01), print)
+        assert [len(world.eye.claims(part)) for part in parts] == [int(part == taken) for part in parts]
+        ann.do(grant.release)
+
+
+def test_the_timeout_is_one_for_all(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    parts = sorted(names(world))
+    grants = [ann.do(locks.lock(part).acquire) for part in parts]
+    started = time.monotonic()
+    waiting = bob.start(locks.all(*parts).acquire, timeout=0.6)
+    for grant in grants[:2]:
+        world.until_waiting(1, grant.name)
+        ann.do(grant.release)
+    assert waiting.result(20) is None
+    assert 0.6 <= time.monotonic() - started < 0.6 + 1.0
+
+
+def test_an_error_leaves_nothing_behind(world: World) -> None:
+    locks, lossy = world.connect_with(Lossy)
+    ann = world.actor()
+    parts = names(world)
+
+    class Counted(dict[str, int]):
+        asked = 0
+
+        def get(self, step: str, default: int = 0) -> int:  # type: ignore[override]
+            if step == "enter":
+                self.asked += 1
+            return 1 if step == "enter" and self.asked >= 3 else 0
+
+    lossy.losses = Counted(enter=100)
+    with pytest.raises(StoreError):
+        ann.do(locks.all(*parts).acquire)
+    assert all(world.nothing_left(part) for part in parts)
+
+
+def test_the_loss_of_one_is_the_loss_of_all(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    parts = names(world)
+    with pytest.raises(LockLost, match=parts[1]):
+        ann.within(locks.all(*parts), lambda grants: world.eye.evict(parts[1]))
+    assert all(world.nothing_left(part) for part in parts)
+
+
+def test_the_grants_know_the_loss_of_one(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    parts = names(world)
+    grants = ann.do(locks.all(*(locks.lock(part, ttl=0.4) for part in parts)).acquire)
+    world.eye.evict(parts[2])
+    eventually(lambda: grants.lost)
+    assert grants.held is False
+    with pytest.raises(LockLost):
+        grants.check()
+    assert ann.do(grants.release) is False
+    assert all(world.nothing_left(part) for part in parts)
+
+
+def test_kinds_can_be_mixed(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    one, two, three = names(world)
+    mixed = locks.all(locks.rwlock(one).read(), locks.semaphore(two, 2), three)
+    first = ann.do(mixed.acquire)
+    assert bob.do(locks.rwlock(one).read().acquire, timeout=0) is not None
+    assert bob.do(locks.semaphore(two, 2).acquire, timeout=0) is not None
+    assert bob.do(locks.lock(three).acquire, timeout=0) is None
+    assert ann.do(first.release) is True
+
+
+def test_release_owned_and_locked_of_several(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    parts = names(world)
+    lock = locks.all(*parts)
+    assert ann.do(lock.locked) is False
+    ann.do(lock.acquire)
+    assert [ann.do(lock.owned), bob.do(lock.owned), bob.do(lock.locked)] == [True, False, True]
+    with pytest.raises(NotHeld):
+        bob.do(lock.release)
+    ann.do(lock.release)
+    assert [ann.do(lock.owned), ann.do(lock.locked)] == [False, False]
+
+
+def test_a_release_that_failed_for_some_can_be_tried_again(world: World) -> None:
+    locks, failing = world.connect_with(Failing)
+    ann = world.actor()
+    parts = names(world)
+    grants = ann.do(locks.all(*parts).acquire)
+    failing.broken.add("leave")
+    with pytest.raises(StoreError):
+        ann.do(grants.release)
+    failing.broken.clear()
+    ann.do(grants.release)
+    assert all(world.nothing_left(part) for part in parts)
+
+
+def test_one_name_is_enough(world: World) -> None:
+    lock = world.connect().all(world.name)
+    ann = world.actor()
+    assert ann.within(lock, lambda grants: [grant.name for grant in grants]) == [world.name]

@@ -1,0 +1,147 @@
+"""Waiting: woken by an event, one at a time, with no hot loop; no wake-up is missed."""
+
+import asyncio
+import statistics
+import time
+
+from interlock.testing.faults import Counting, Stepwise
+from interlock.testing.waiting import eventually
+from interlock.testing.world import Kind, World
+
+CROWD = 20
+
+
+def test_a_release_wakes_the_waiter_soon(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    times = []
+    for _ in range(7):
+        holder = ann.do(kind.rival(locks, world.name).acquire)
+        waiting = bob.start(kind.make(locks, world.name).acquire)
+        world.until_waiting(1)
+        started = time.monotonic()
+        ann.do(holder.release)
+        grant = waiting.result(20)
+        times.append(time.monotonic() - started)
+        bob.do(grant.release)
+    assert statistics.median(times) < 0.1  # a poll would take longer
+
+
+def test_waiters_do_not_spin(world: World) -> None:
+    locks, counting = world.connect_with(Counting)
+    ann = world.actor()
+    holder = ann.do(world.connect().lock(world.name).acquire)
+    jobs = [actor.start_within(locks.lock(world.name), lambda grant: None) for actor in world.actors(CROWD)]
+    world.until_waiting(CROWD)
+    before = sum(counting.steps.values())
+    deadline = time.monotonic() + 1
+    eventually(lambda: time.monotonic() > deadline)
+    assert sum(counting.steps.values()) - before <= 5 * CROWD
+    ann.do(holder.release)
+    for job in jobs:
+        job.result(20)
+
+
+def test_a_release_wakes_one_not_all(world: World) -> None:
+    locks, counting = world.connect_with(Counting)
+    ann = world.actor()
+    holder = ann.do(world.connect().lock(world.name).acquire)
+    jobs = [actor.start_within(locks.lock(world.name), lambda grant: None) for actor in world.actors(CROWD)]
+    world.until_waiting(CROWD)
+    before = sum(counting.steps.values())
+    started = time.monotonic()
+    ann.do(holder.release)
+    for job in jobs:
+        job.result(20)
+    polls = 5 * CROWD * (time.monotonic() - started)
+    assert sum(counting.steps.values()) - before <= 6 * CROWD + polls
+
+
+def test_waiters_with_short_leases_do_not_spin_either(world: World) -> None:
+    locks, counting = world.connect_with(Counting)
+    ann = world.actor()
+    holder = ann.do(world.connect().lock(world.name).acquire)
+    lock = locks.lock(world.name, ttl=1)
+    jobs = [actor.start_within(lock, lambda grant: None) for actor in world.actors(5)]
+    world.until_waiting(5)
+    before = sum(counting.steps.values())
+    deadline = time.monotonic() + 1
+    eventually(lambda: time.monotonic() > deadline)
+    assert sum(counting.steps.values()) - before <= 10 * 5
+    ann.do(holder.release)
+    for job in jobs:
+        job.result(20)
+
+
+def test_holders_of_a_long_lease_ask_nothing(world: World) -> None:
+    locks, counting = world.connect_with(Counting)
+    ann = world.actor()
+    ann.do(locks.lock(world.name).acquire)
+    before = sum(counting.steps.values())
+    deadline = time.monotonic() + 0.5
+    eventually(lambda: time.monotonic() > deadline)
+    assert sum(counting.steps.values()) == before
+
+
+def test_an_uncontended_acquire_is_one_step_and_a_release_another(world: World) -> None:
+    locks, counting = world.connect_with(Counting)
+    ann = world.actor()
+    for _ in range(10):
+        ann.do(ann_release := ann.do(locks.lock(world.name).acquire).release)
+        assert ann_release is not None
+    assert counting.steps["enter"] == 10
+    assert counting.steps["leave"] == 10
+    assert set(counting.steps) <= {"enter", "leave"}
+
+
+def test_no_wakeup_is_missed_whenever_the_release_comes(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    waiting, holding = world.connect(Stepwise).lock(world.name), world.connect().lock(world.name)
+
+    async def story(moment: int) -> float:
+        holder = await holding.acquire()
+        waiter = asyncio.ensure_future(waiting.acquire())
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        started = time.monotonic()
+        await holder.release()
+        grant = await waiter
+        took = time.monotonic() - started
+        await grant.release()
+        return took
+
+    slow = [moment for moment in range(40) if world.run(story(moment)) > 0.3]
+    assert slow == []
+
+
+def test_no_wakeup_is_missed_between_threads(world_of_threads: World) -> None:
+    world = world_of_threads
+    lock = world.connect().lock(world.name)
+    ann, bob = world.actors(2)
+    slow = []
+    for turn in range(150):
+        holder = lock.acquire()
+        waiting = ann.start(lock.acquire)
+        if turn % 3 == 0:
+            eventually(lambda: waiting.running() or world.waiters())  # noqa: B023 - called at once
+        started = time.monotonic()
+        holder.release()
+        grant = waiting.result(20)
+        if time.monotonic() - started > 0.3:
+            slow.append(turn)
+        bob.do(grant.release)
+    assert len(slow) <= 1  # a busy machine
+
+
+def test_each_of_a_crowd_gets_in_promptly(world: World) -> None:
+    lock = world.connect().lock(world.name)
+    entered: list[float] = []
+    jobs = [
+        actor.start_within(lock, lambda grant: entered.append(time.monotonic()))
+        for actor in world.actors(8)
+        for _ in range(10)
+    ]
+    for job in jobs:
+        job.result(30)
+    gaps = [later - earlier for earlier, later in zip(entered, entered[1:], strict=False)]
+    assert statistics.median(gaps) < 0.05

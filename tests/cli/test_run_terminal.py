@@ -1,0 +1,220 @@
+"""`interlock run` on a terminal: keys, job control, input."""
+
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from conftest import COMMAND, PATIENCE, House, eventually
+
+CTRL_C, CTRL_Z, CTRL_BACKSLASH, CTRL_D = "\x03", "\x1a", "\x1c", "\x04"
+
+# Tells its process id, what reaches it, and the lines of its input.
+REPORTER = r"""
+import os, signal, sys
+def told(number, frame):
+    os.write(1, b"got " + signal.Signals(number).name.encode() + b"\n")
+for number in (1, 2, 3, 10, 15, 18):
+    signal.signal(number, told)
+print("command", os.getpid(), sys.stdin.isatty(), os.tcgetpgrp(0) == os.getpgrp(), flush=True)
+for line in sys.stdin:
+    print("read", line.strip(), flush=True)
+"""
+
+# As little of a shell as job control needs: one job in a group of its own, in the foreground.
+SHELL = r"""
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+job = os.fork()
+if job == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
+print("job", job, flush=True)
+while True:
+    _, status = os.waitpid(job, os.WUNTRACED)
+    os.tcsetpgrp(0, os.getpgrp())
+    if not os.WIFSTOPPED(status):
+        print("ended", os.waitstatus_to_exitcode(status), flush=True)
+        break
+    print("stopped", signal.Signals(os.WSTOPSIG(status)).name, flush=True)
+    if sys.stdin.readline().strip() == "fg":
+        os.tcsetpgrp(0, job)
+    os.killpg(job, signal.SIGCONT)
+"""
+
+
+class Terminal:
+    """A person at a terminal."""
+
+    def __init__(self, master: int, pid: int) -> None:
+        self._master = master
+        self.pid = pid
+        self.seen = ""
+
+    def press(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._master, keys.encode())
+
+    def see(self, pattern: str) -> re.Match[str]:
+        """Wait until the terminal shows something; forget what was before and return the match."""
+        deadline = time.monotonic() + PATIENCE
+        while (match := re.search(pattern, self.seen)) is None:
+            assert select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0], self.seen
+            try:
+                self.seen += os.read(self._master, 4096).decode().replace("\r\n", "\n")
+            except OSError:  # the last process has closed it
+                raise AssertionError(f"{pattern!r} is not in {self.seen!r}") from None
+        self.seen = self.seen[match.end() :]
+        return match
+
+
+@contextmanager
+def terminal(house: House, *words: str, shell: bool = True) -> Iterator[Terminal]:
+    """Run `interlock` on a terminal of its own, as the job of a shell or as the session's leader."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.environ["INTERLOCK_URL"] = house.url
+        os.chdir(house.folder)
+        command = [*COMMAND, *words]
+        os.execv(sys.executable, [sys.executable, "-c", SHELL, *command] if shell else command)
+    try:
+        yield Terminal(master, pid)
+    finally:
+        os.close(master)
+        for end in (lambda: os.killpg(pid, signal.SIGKILL), lambda: os.waitpid(pid, 0)):
+            try:
+                end()
+            except (ProcessLookupError, ChildProcessError):
+                pass
+
+
+@contextmanager
+def reporter(house: House, *options: str, shell: bool = True) -> Iterator[tuple[Terminal, int, int]]:
+    """Run the reporter under a lock; yield the terminal, and the processes of interlock and the reporter."""
+    words = ("run", *options, "book", "--", sys.executable, "-c", REPORTER)
+    with terminal(house, *words, shell=shell) as person:
+        job = int(person.see(r"job (\d+)")[1]) if shell else person.pid
+        seen = person.see(r"command (\d+) (\w+) (\w+)")
+        assert seen.groups()[1:] == ("True", "True")  # it has the terminal, in the foreground
+        yield person, job, int(seen[1])
+
+
+@pytest.mark.parametrize("shell", [True, False])
+@pytest.mark.parametrize(("key", "name"), [(CTRL_C, "SIGINT"), (CTRL_BACKSLASH, "SIGQUIT")])
+def test_a_key_reaches_the_command_once(house: House, key: str, name: str, shell: bool) -> None:
+    with reporter(house, shell=shell) as (person, job, _):
+        for _ in range(3):
+            person.press(key)
+            person.see(f"got {name}\n")
+            # What interlock would send on in addition would be there before what it gets later.
+            os.kill(job, signal.SIGUSR1)
+            assert person.see(r"got (\w+)")[1] == "SIGUSR1"
+        assert house.count("using") == 1
+        person.press(CTRL_D)
+        if shell:
+            person.see("ended 0")
+
+
+def test_a_signal_to_interlock_alone_reaches_a_command_in_the_foreground(house: House) -> None:
+    with reporter(house) as (person, job, _):
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+            os.kill(job, number)
+            person.see(f"got {number.name}\n")
+            os.kill(job, signal.SIGUSR1)
+            assert person.see(r"got (\w+)")[1] == "SIGUSR1"
+
+
+def test_a_command_that_dies_by_a_key_is_128_and_the_signal(house: House) -> None:
+    with terminal(house, "run", "book", "--", "sh", "-c", "echo in; exec cat") as person:
+        person.see("in\n")
+        person.press(CTRL_C)
+        person.see("ended 130")
+        assert house.locks.claims() == []
+
+
+def test_a_key_ends_the_wait_and_leaves_nothing_behind(house: House) -> None:
+    with house.locks.lock("book"):
+        with terminal(house, "run", "book", "--", "touch", "ran") as person:
+            house.wait_for(1, "pending")
+            person.press(CTRL_C)
+            person.see("ended 130")
+            assert "Traceback" not in person.seen
+            assert house.count("pending") == 0
+    assert not (house.folder / "ran").exists()
+
+
+def test_the_command_reads_from_the_terminal(house: House) -> None:
+    with reporter(house) as (person, _, _):
+        person.press("hello\n")
+        person.see("read hello")
+        person.press(CTRL_D)
+        person.see("ended 0")
+
+
+def test_ctrl_z_stops_both_and_fg_continues_both(house: House) -> None:
+    with reporter(house) as (person, _, _):
+        for _ in range(2):
+            person.press(CTRL_Z)
+            person.see("stopped SIGTSTP")
+            assert house.count("using") == 1
+            person.press("fg\n")
+            person.see("got SIGCONT")
+            person.press("hello\n")
+            person.see("read hello")
+        person.press(CTRL_D)
+        person.see("ended 0")
+
+
+def test_ctrl_z_stops_a_waiter_and_fg_lets_it_wait_on(house: House) -> None:
+    holder = house.hold()
+    with terminal(house, "run", "book", "--", "echo", "ran") as person:
+        house.wait_for(1, "pending")
+        person.press(CTRL_Z)
+        person.see("stopped SIGTSTP")
+        person.press("fg\n")
+        holder.ended()
+        person.see("ran\n")
+        person.see("ended 0")
+
+
+def test_a_stop_of_interlock_alone_stops_the_command_too(house: House) -> None:
+    with reporter(house) as (person, job, command):
+        os.kill(job, signal.SIGTSTP)
+        person.see("stopped SIGTSTP")
+        eventually(lambda: state_of(command) == "T", "the command is stopped")
+        person.press("fg\n")
+        person.see("got SIGCONT")
+        assert state_of(command) != "T"
+
+
+def test_a_command_in_the_background_that_reads_stops_as_a_job(house: House) -> None:
+    with reporter(house) as (person, _, command):
+        person.press(CTRL_Z)
+        person.see("stopped SIGTSTP")
+        person.press("bg\n")
+        person.see("stopped SIGTTIN")
+        assert state_of(command) == "T"
+        person.press("fg\n")
+        person.press("hello\n")
+        person.see("read hello")
+
+
+def test_a_terminal_that_goes_away_hangs_up_the_command_of_a_session_leader(house: House) -> None:
+    with terminal(house, "run", "book", "--", "sh", "-c", "trap 'echo hup > told; exit' HUP; echo in; cat",
+                  shell=False) as person:  # fmt: skip
+        person.see("in\n")
+    eventually(lambda: house.locks.claims() == [], "the lock is free")
+
+
+def state_of(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0]

@@ -1,0 +1,47 @@
+"""Each safeguard of the file store's folded line is needed: without it the checker finds a fault."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from interlock.testing.checker.files import MUTANTS, Mutant, Verdict, verdict
+from interlock.testing.checker.files.production import changed
+from interlock.testing.checker.files.report import mutants_markdown
+
+PAGE = Path(__file__).parents[2] / "docs" / "stores" / "files.md"
+
+
+@cache
+def found(mutant: Mutant) -> Verdict:
+    return verdict(mutant.configuration, mutant.production())
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_missing_safeguard_is_caught_with_a_counterexample(mutant: Mutant) -> None:
+    one = found(mutant)
+    assert one.wrong is not None
+    assert mutant.expected in one.wrong
+    assert len(one.trace) >= 3
+    assert one.trace[0].endswith(" comes")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_same_world_is_in_order_with_the_safeguard(mutant: Mutant) -> None:
+    one = verdict(mutant.configuration)
+    assert one.wrong is None, str(one)
+
+
+def test_a_change_must_find_its_piece_of_text_exactly_once() -> None:
+    with pytest.raises(ValueError, match="occurs 0 times"):
+        changed("plan", "no such text", "")
+    with pytest.raises(ValueError, match="not once"):
+        changed("plan", "self", "")
+
+
+def test_the_stores_page_shows_these_mutants() -> None:
+    table = mutants_markdown([(mutant, found(mutant)) for mutant in MUTANTS])
+    page = PAGE.read_text(encoding="utf-8")
+    assert table in page, "run: python -m interlock.testing.checker files --mutants --markdown"
