@@ -61,18 +61,17 @@ async def arun(op: Op[T], pending: Any = None) -> T:
             wakeup.close()
 
 
-async def afinish(op: Op[T]) -> T:
+async def afinish(op: Op[T]) -> tuple[T, asyncio.CancelledError | None]:
     """Perform a protocol to its end, even if the calling task is cancelled meanwhile.
 
     Args:
         op: the protocol, not yet started.
 
     Returns:
-        What the protocol returns.
+        What the protocol returns, and the cancellation, which the caller has to raise when it has noted the result.
 
     Raises:
-        asyncio.CancelledError: the caller was cancelled; the protocol is finished all the same.
-        Whatever else the protocol raises.
+        Whatever the protocol raises; the cancellation, from it, if there was one too.
     """
     try:
         request = op.send(None)
@@ -84,8 +83,7 @@ async def afinish(op: Op[T]) -> T:
             else:
                 request = op.send(value)
     except StopIteration as stop:
-        result: T = stop.value
-        return result
+        return stop.value, None
     task = asyncio.ensure_future(arun(op, request))
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -93,8 +91,6 @@ async def afinish(op: Op[T]) -> T:
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()
-        raise cancelled
-    return task.result()
+    if cancelled is not None and (task.cancelled() or task.exception() is not None):
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result(), cancelled

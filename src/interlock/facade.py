@@ -69,11 +69,6 @@ def name_of(key: str) -> str:
     return key.partition(SEPARATOR)[2]
 
 
-def closed() -> StoreError:
-    """Return the error for the use of a closed connection."""
-    return StoreError("this connection was closed: connect again")
-
-
 def time_is_over(name: str, seconds: float | None) -> LockTimeout:
     """Return the error for a lock that was not obtained in time."""
     return LockTimeout(
@@ -100,6 +95,11 @@ class BaseLocks(Generic[L]):
     @property
     def store(self) -> Store:
         """The store, for those who extend this library."""
+        return self._store
+
+    def _ready(self) -> Store:
+        if self._closed:
+            raise StoreError("this connection was closed: connect again")
         return self._store
 
     def _key(self, name: str) -> str:

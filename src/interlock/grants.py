@@ -24,7 +24,8 @@ class BaseGrant:
     """
 
     __slots__ = (
-        "_claim", "_deadline", "_due", "_lost_because", "_on_lost", "_pid", "_renews", "_state", "fence", "id",
+        "_claim", "_deadline", "_due", "_leaving",
+        "_lost_because", "_on_lost", "_pid", "_renews", "_state", "fence", "id",
     )  # fmt: skip
 
     def __init__(self, held: Held, renews: bool, on_lost: Callable[[Any], object] | None) -> None:
@@ -35,6 +36,7 @@ class BaseGrant:
         self._renews = renews
         self._on_lost = on_lost
         self._state = HELD
+        self._leaving = False
         self._pid = pid()
         self._due = deadline - claim[1].ttl * (2 / 3) if renews else deadline
 
@@ -92,15 +94,23 @@ class BaseGrant:
         """Mark it lost, unless it is over already."""
         if self._state == HELD:
             self._lost_because = why
-            self._state = LOST
+            # Who was asked to leave and has not answered may have done so: what is gone then is no loss.
+            self._state = RELEASED if self._leaving else LOST
 
-    def _left(self, removed: bool) -> bool:
-        """Note that the store was left; return what `release` answers."""
-        if self._state == HELD:
-            if removed:
-                self._state = RELEASED
-                return True
-            self._lose("the store no longer had its claim when it was released")
+    def _left(self, removed: bool, again: bool) -> bool:
+        """Note the store's answer to leave; return what `release` answers.
+
+        Args:
+            removed: the answer.
+            again: whether it was asked before without an answer, and may have done it then.
+        """
+        if self._state != HELD:
+            return False
+        if removed or again:
+            self._state = RELEASED
+            return True
+        self._leaving = False
+        self._lose("the store no longer had its claim when it was released")
         return False
 
     def _renewed(self, sent: float) -> None:

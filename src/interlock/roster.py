@@ -25,7 +25,9 @@ class Roster(Generic[G]):
         grants = list(self.grants.values())
         if not any(grant._due <= now for grant in grants):
             return []
-        return [grant for grant in grants if grant._due <= now + (grant._claim.terms.ttl / 10 if grant._renews else 0)]
+        return [
+            grant for grant in grants if grant._due <= now + (grant._claim.terms.ttl / 10 if grant._renews else 0)
+        ]
 
     def next_due(self) -> float:
         return min((grant._due for grant in list(self.grants.values())), default=math.inf)
@@ -58,6 +60,8 @@ class Roster(Generic[G]):
         if self.grants.pop(grant.id, None) is None:
             return  # it is being released: not lost
         grant._lose(why)
+        if not grant.lost:
+            return  # its release was on its way
         try:
             self._tell_lost(grant)
         except Exception:

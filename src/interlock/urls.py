@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from interlock.claims import DEFAULT_TTL
+from interlock.claims import DEFAULT_TTL, MAX_NAME, checked_text, checked_ttl
 from interlock.errors import InvalidArgument, StoreError
 from interlock.stores.base import Store
 from interlock.threads.connection import Locks
@@ -44,6 +44,12 @@ def open_store(url: str | None) -> Store:
     return store
 
 
+def check_arguments(namespace: str, ttl: float) -> None:
+    """Check what a connection is made with, before a store is opened."""
+    checked_text(namespace, "namespace", MAX_NAME)
+    checked_ttl(ttl)
+
+
 def _factory(scheme: str) -> Any:
     built_in = BUILT_IN.get(scheme)
     if built_in is not None:
@@ -76,6 +82,7 @@ def connect(url: str | None = None, *, namespace: str = "", ttl: float = DEFAULT
         InvalidArgument: an argument is out of its range, or nobody knows the scheme.
         StoreError: the store can't be used; the message says what to do.
     """
+    check_arguments(namespace, ttl)
     return Locks(open_store(url), namespace=namespace, ttl=ttl)
 
 
@@ -92,4 +99,5 @@ def aconnect(url: str | None = None, *, namespace: str = "", ttl: float = DEFAUL
     # Loaded here, so that programs without an event loop start without asyncio.
     from interlock.aio.connection import AsyncLocks
 
+    check_arguments(namespace, ttl)
     return AsyncLocks(open_store(url), namespace=namespace, ttl=ttl)

@@ -36,7 +36,7 @@ def reporter(house: House, *options: str, kind: str = "stays", **how: object) ->
     return run, int(run.hear())
 
 
-@pytest.mark.parametrize("number", [*FORWARDED, signal.SIGCONT])
+@pytest.mark.parametrize("number", FORWARDED)
 def test_a_signal_to_interlock_reaches_the_command_once_and_the_lock_is_held_on(house: House, number: int) -> None:
     run, _ = reporter(house)
     run.send_signal(number)

@@ -25,7 +25,7 @@ for number in (1, 2, 3, 10, 15, 18):
     signal.signal(number, told)
 print("command", os.getpid(), sys.stdin.isatty(), os.tcgetpgrp(0) == os.getpgrp(), flush=True)
 for line in sys.stdin:
-    print("read", line.strip(), flush=True)
+    os.write(1, b"read " + line.encode())
 """
 
 # As little of a shell as job control needs: one job in a group of its own, in the foreground.
@@ -161,10 +161,11 @@ def test_the_command_reads_from_the_terminal(house: House) -> None:
 
 
 def test_ctrl_z_stops_both_and_fg_continues_both(house: House) -> None:
-    with reporter(house) as (person, _, _):
+    with reporter(house) as (person, _, command):
         for _ in range(2):
             person.press(CTRL_Z)
             person.see("stopped SIGTSTP")
+            is_stopped(command)
             assert house.count("using") == 1
             person.press("fg\n")
             person.see("got SIGCONT")
@@ -190,19 +191,28 @@ def test_a_stop_of_interlock_alone_stops_the_command_too(house: House) -> None:
     with reporter(house) as (person, job, command):
         os.kill(job, signal.SIGTSTP)
         person.see("stopped SIGTSTP")
-        eventually(lambda: state_of(command) == "T", "the command is stopped")
+        is_stopped(command)
         person.press("fg\n")
         person.see("got SIGCONT")
-        assert state_of(command) != "T"
+
+
+def test_a_stop_and_a_continuation_of_interlock_alone_reach_the_command(house: House) -> None:
+    with reporter(house) as (person, job, command):
+        os.kill(job, signal.SIGTSTP)
+        person.see("stopped SIGTSTP")
+        is_stopped(command)
+        os.kill(job, signal.SIGCONT)
+        person.see("got SIGCONT")
 
 
 def test_a_command_in_the_background_that_reads_stops_as_a_job(house: House) -> None:
     with reporter(house) as (person, _, command):
         person.press(CTRL_Z)
         person.see("stopped SIGTSTP")
+        is_stopped(command)
         person.press("bg\n")
         person.see("stopped SIGTTIN")
-        assert state_of(command) == "T"
+        is_stopped(command)
         person.press("fg\n")
         person.press("hello\n")
         person.see("read hello")
@@ -213,6 +223,11 @@ def test_a_terminal_that_goes_away_hangs_up_the_command_of_a_session_leader(hous
                   shell=False) as person:  # fmt: skip
         person.see("in\n")
     eventually(lambda: house.locks.claims() == [], "the lock is free")
+
+
+def is_stopped(pid: int) -> None:
+    """Wait until a process is stopped: until then, it may still read what is typed."""
+    eventually(lambda: state_of(pid) == "T", f"process {pid} is stopped")
 
 
 def state_of(pid: int) -> str:

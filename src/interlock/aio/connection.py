@@ -1,6 +1,7 @@
 """`AsyncLocks`: the connection of asyncio tasks to a store."""
 
 import asyncio
+import atexit
 import logging
 import os
 import time
@@ -15,7 +16,7 @@ from interlock.aio.watchdog import LoopWatchdog
 from interlock.claims import DEFAULT_TTL, Check, Claim, ClaimView, Terms
 from interlock.engine import fresh_id
 from interlock.errors import LockError
-from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, closed, in_global_order, manner_of
+from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, in_global_order, manner_of
 from interlock.grants import Hold
 from interlock.protocols.claiming import Attempt, acquire
 from interlock.stores.base import Store
@@ -86,7 +87,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         Args:
             name: of one lock; None for all of this namespace.
         """
-        return await arun(self._store.look(self._key_or_all(name)))
+        return await arun(self._ready().look(self._key_or_all(name)))
 
     async def evict(self, name: str, id: str | None = None) -> int:
         """Remove a claim, whoever's it is; a holder notices at its next renewal or release.
@@ -98,7 +99,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         Returns:
             How many claims were removed.
         """
-        return await arun(self._store.evict(self._key(name), id))
+        return await arun(self._ready().evict(self._key(name), id))
 
     async def doctor(self) -> list[Check]:
         """Find out whether the store keeps the promises that the protocol needs, with a round trip.
@@ -106,8 +107,14 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         Returns:
             The findings; one with status "fail" means: do not use this store.
         """
-        # In a thread: a doctor waits, and the loop must not.
-        return await asyncio.to_thread(Locks(self._store, namespace=self._namespace).doctor)
+        return await asyncio.to_thread(self._examine)  # a doctor waits, and the loop must not
+
+    def _examine(self) -> list[Check]:
+        locks = Locks(self._ready(), namespace=self._namespace)
+        try:
+            return locks.doctor()
+        finally:
+            locks.leave_store_open()
 
     async def close(self) -> None:
         """Release what is still held, and close the store; safe to repeat."""
@@ -119,6 +126,12 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         try:
             await release_all(watchdog.grants)
         finally:
+            self._store.close()
+
+    def __del__(self) -> None:
+        # Nobody can release by it any more; a connection made for each request must not leak files.
+        if not getattr(self, "_closed", True):
+            self._closed = True
             self._store.close()
 
     async def __aenter__(self) -> "AsyncLocks":
@@ -139,11 +152,10 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         wait = seconds != 0
         deadline = None if seconds is None else started + (seconds or TRY_PATIENCE)
         attempt = Attempt(Claim(fresh_id(), terms, who), started, deadline, wait)
-        if self._closed:
-            raise closed()
+        store = self._ready()
         grant = None
         try:
-            held = await arun(acquire(self._store, attempt))
+            held = await arun(acquire(store, attempt))
             if held is None:
                 return None
             grant = AsyncGrant(held, manner.renew, manner.on_lost)
@@ -178,4 +190,12 @@ def _after_fork() -> None:
         locks._start_afresh()
 
 
+def _at_exit() -> None:
+    for locks in list(_open):
+        if not locks._closed:
+            locks._closed = True
+            locks._store.close()
+
+
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

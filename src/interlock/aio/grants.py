@@ -34,9 +34,16 @@ class AsyncGrant(BaseGrant):
 
     def _strike(self) -> None:
         """Cancel the body: the lock was lost."""
-        if self._body is not None and not self._body.done():
-            self._struck = True
-            self._body.cancel(f"the lock {self.name!r} was lost")
+        body = self._body
+        if body is None or body.done():
+            return
+        if body is asyncio.current_task():
+            # It finds the loss out itself, and may be about to end: a running task can't take its own cancellation
+            # back (before Python 3.13).
+            body.get_loop().call_soon(self._strike)
+            return
+        self._struck = True
+        body.cancel(f"the lock {self.name!r} was lost")
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
         """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
@@ -61,8 +68,9 @@ class AsyncGrant(BaseGrant):
         watchdog.remove(self)
         if time.monotonic() >= self._deadline:
             self._lose(LEASE_ENDED)
+        again, self._leaving = self._leaving, True
         try:
-            removed = await afinish(self._locks._store.leave(self._claim))
+            removed, cancelled = await afinish(self._locks._store.leave(self._claim))
         except StoreError:
             if self._state == LOST:
                 return False  # the store sees by itself that the lease ended
@@ -71,7 +79,10 @@ class AsyncGrant(BaseGrant):
         except BaseException:
             watchdog.add(self)
             raise
-        return self._left(removed)
+        released = self._left(removed, again)
+        if cancelled is not None:
+            raise cancelled
+        return released
 
     async def renew(self) -> bool:
         """Extend the lease to a full ttl from now.

@@ -185,7 +185,7 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
 
     async def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
-        return is_used(await arun(self._locks._store.look(self._terms.key)))
+        return is_used(await arun(self._locks._ready().look(self._terms.key)))
 
 
 class AsyncRLock(AsyncLock):

@@ -180,6 +180,8 @@ class Guard:
             self._child.send(event.number)
         if event.number == signal.SIGTSTP:
             stop_here()
+            if not event.by_terminal:  # else whoever continues the job continues the command too
+                self._child.send(signal.SIGCONT)
 
     def _outlast(self, status: int) -> int:
         """The command has ended: wait for the processes that it left; return the exit status."""

@@ -59,7 +59,7 @@ class Signals:
 
     def __init__(self) -> None:
         leave = {number for number in (*ENDING, signal.SIGTSTP) if signal.getsignal(number) == signal.SIG_IGN}
-        self._taken = {*ENDING, signal.SIGTSTP, signal.SIGCONT, signal.SIGCHLD} - leave
+        self._taken = {*ENDING, signal.SIGTSTP, signal.SIGCHLD} - leave
         self._main = threading.get_ident()
         self._mutex = threading.Lock()
         self._queue: SimpleQueue[Event] = SimpleQueue()

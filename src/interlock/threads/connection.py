@@ -11,7 +11,7 @@ from typing import Any
 from interlock.claims import DEFAULT_TTL, Check, Claim, ClaimView, Terms
 from interlock.engine import fresh_id, run
 from interlock.errors import LockError
-from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, closed, in_global_order, manner_of
+from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, in_global_order, manner_of
 from interlock.grants import Hold
 from interlock.protocols.claiming import Attempt, acquire
 from interlock.stores.base import Store
@@ -83,7 +83,7 @@ class Locks(BaseLocks[Lock]):
         Args:
             name: of one lock; None for all of this namespace.
         """
-        return run(self._store.look(self._key_or_all(name)))
+        return run(self._ready().look(self._key_or_all(name)))
 
     def evict(self, name: str, id: str | None = None) -> int:
         """Remove a claim, whoever's it is; a holder notices at its next renewal or release.
@@ -95,7 +95,7 @@ class Locks(BaseLocks[Lock]):
         Returns:
             How many claims were removed.
         """
-        return run(self._store.evict(self._key(name), id))
+        return run(self._ready().evict(self._key(name), id))
 
     def doctor(self) -> list[Check]:
         """Find out whether the store keeps the promises that the protocol needs, with a round trip.
@@ -103,7 +103,7 @@ class Locks(BaseLocks[Lock]):
         Returns:
             The findings; one with status "fail" means: do not use this store.
         """
-        return [*self._store.doctor(), *round_trip(self.lock, self.claims)]
+        return [*self._ready().doctor(), *round_trip(self.lock, self.claims)]
 
     def close(self) -> None:
         """Release what is still held, and close the store; safe to repeat."""
@@ -116,6 +116,18 @@ class Locks(BaseLocks[Lock]):
         finally:
             self._store.close()
 
+    def leave_store_open(self) -> None:
+        """Give this connection up without closing its store, which somebody else goes on using."""
+        self._closed = True
+        self._watchdog.stop()
+
+    def __del__(self) -> None:
+        # Nobody can release by it any more; a connection made for each request must not leak files and threads.
+        if not getattr(self, "_closed", True):
+            self._closed = True
+            self._watchdog.stop()
+            self._store.close()
+
     def __enter__(self) -> "Locks":
         return self
 
@@ -126,11 +138,10 @@ class Locks(BaseLocks[Lock]):
         started = time.monotonic()
         deadline = None if seconds is None else started + (seconds or TRY_PATIENCE)
         attempt = Attempt(Claim(fresh_id(), terms, who), started, deadline, seconds != 0)
-        if self._closed:
-            raise closed()
+        store = self._ready()
         grant = None
         try:
-            held = run(acquire(self._store, attempt))
+            held = run(acquire(store, attempt))
             if held is None:
                 return None
             grant = Grant(held, manner.renew, manner.on_lost)

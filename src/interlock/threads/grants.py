@@ -35,6 +35,7 @@ class Grant(BaseGrant):
         watchdog.remove(self)
         if time.monotonic() >= self._deadline:
             self._lose(LEASE_ENDED)
+        again, self._leaving = self._leaving, True
         try:
             removed = run(self._locks._store.leave(self._claim))
         except StoreError:
@@ -45,7 +46,7 @@ class Grant(BaseGrant):
         except BaseException:
             watchdog.add(self)
             raise
-        return self._left(removed)
+        return self._left(removed, again)
 
     def renew(self) -> bool:
         """Extend the lease to a full ttl from now.

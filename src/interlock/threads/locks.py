@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, ParamSpec, TypeAlias, TypeVar
 
 from interlock.claims import Terms
 from interlock.engine import run
-from interlock.errors import InvalidArgument, NotHeld
+from interlock.errors import InvalidArgument, LockError, LockLost, NotHeld
 from interlock.facade import UNSET, Manner, Unset, is_used, name_of, patience, time_is_over
 from interlock.grants import RELEASED, Hold
 from interlock.threads.grants import Grant, Grants, Reentry, release_all
@@ -65,10 +65,16 @@ class Lockable(Generic[G]):
             if grant is not None:
                 self._held.append((thread, grant))
             return grant
-        except BaseException:  # an interrupt between the two lines
-            if grant is not None:
-                grant.release()
+        except BaseException:  # an interrupt at any of these lines
+            self._give_back(grant)
             raise
+
+    def _give_back(self, grant: G | None) -> None:
+        """Undo an acquire that was interrupted after it succeeded."""
+        if grant is not None:
+            grant.release()
+            for entry in [entry for entry in self._held if entry[1] is grant]:
+                self._forget(entry)
 
     def release(self) -> None:
         """Release what the calling thread acquired last with this lock.
@@ -109,24 +115,40 @@ class Lockable(Generic[G]):
             pass  # another thread was faster
 
     def __enter__(self) -> G:
-        grant = self._obtain(self._manner.timeout)
-        if grant is None:
-            raise time_is_over(self.name, self._manner.timeout)
-        return grant
+        grant = None
+        try:
+            grant = self._obtain(self._manner.timeout)
+            if grant is None:
+                raise time_is_over(self.name, self._manner.timeout)
+            return grant
+        except BaseException:
+            self._give_back(grant)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            lost = self._end()
+        except LockError:
+            raise
+        except BaseException:  # an interrupt: nothing may stay behind
+            self._end()
+            raise
+        if lost is not None:
+            if error is None:
+                raise lost
+            error.add_note(str(lost))
+
+    def _end(self) -> LockLost | None:
+        """Release what the calling thread acquired last; return what to raise if it was lost."""
         entry = self._last()
         if entry is None:
-            return  # released inside the body
+            return None  # released inside the body
         grant = entry[1]
         released = grant.release()
         self._forget(entry)
-        if not released and grant.lost and not grant.inherited:
-            if error is None:
-                raise grant._loss()
-            error.add_note(str(grant._loss()))
+        return grant._loss() if not released and grant.lost and not grant.inherited else None
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: it runs while the lock is held.
@@ -172,7 +194,7 @@ class Lock(Lockable[Grant]):
 
     def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
-        return is_used(run(self._locks._store.look(self._terms.key)))
+        return is_used(run(self._locks._ready().look(self._terms.key)))
 
 
 class RLock(Lock):
@@ -186,10 +208,18 @@ class RLock(Lock):
         hold = holds.get(key)
         if hold is None or not hold.grant.held:
             holds.pop(key, None)  # the count dies with the lease
-            grant = self._locks._acquire(self._terms, self._manner, seconds, owner.name)
-            if grant is None:
-                return None
-            hold = holds[key] = Hold(grant, lambda: holds.pop(key, None))
+            grant = None
+            try:
+                grant = self._locks._acquire(self._terms, self._manner, seconds, owner.name)
+                if grant is None:
+                    return None
+                hold = holds[key] = Hold(grant, lambda: holds.pop(key, None))
+                return Reentry(hold)
+            except BaseException:  # an interrupt at any of these lines
+                if grant is not None:
+                    holds.pop(key, None)
+                    grant.release()
+                raise
         return Reentry(hold)
 
 

@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import stat
+import time
 from pathlib import Path
 
 from interlock.claims import SEPARATOR
@@ -133,7 +134,7 @@ class Folder:
             alone = True
         except BlockingIOError:
             alone = False
-            fcntl.flock(self._marker, fcntl.LOCK_SH)  # whoever holds it exclusively does so for a moment
+            self._share()
         except OSError as error:
             if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
                 raise StoreError(f"{self.path} has no OS locks ({error}); choose a folder on a local disk") from error
@@ -141,7 +142,7 @@ class Folder:
         if alone:
             os.ftruncate(self._marker, 0)
             os.pwrite(self._marker, here, 0)
-            fcntl.flock(self._marker, fcntl.LOCK_SH)
+            self._share()
         written = os.pread(self._marker, 200, 0)
         if written != here and written:
             raise StoreError(
@@ -149,6 +150,15 @@ class Folder:
                 f"can't be seen from here; give each machine a folder of its own"
             )
         self._see_that_locks_exclude(path)
+
+    def _share(self) -> None:
+        for _ in range(500):
+            try:
+                fcntl.flock(self._marker, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                time.sleep(0.01)  # whoever holds it exclusively does so for a moment
+        raise StoreError(f"{self.path}/interlock is locked exclusively by some other program; find it with lslocks")
 
     def _see_that_locks_exclude(self, path: Path) -> None:
         other = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -133,7 +133,8 @@ def test_a_failing_neighbour_in_a_task_group_takes_the_waiter_out_of_the_line(wo
                 group.create_task(fails())
         return holder.id
 
-    assert [view.id for view in world.eye.claims(world.name)] == [world.run(story())]
+    holder = world.run(story())
+    assert [view.id for view in world.eye.claims(world.name)] == [holder]
 
 
 def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world_of_tasks: World, kind: Kind) -> None:

@@ -1,4 +1,4 @@
-"""The file store's folded line, checked: the production code in a world of kills, lapses, evictions and lost bells."""
+"""The file store's folded line, checked: the production code in a world of kills, lapses and evictions."""
 
 from interlock.testing.checker.files.configurations import CONFIGURATIONS, Configuration
 from interlock.testing.checker.files.mutants import MUTANTS, Mutant

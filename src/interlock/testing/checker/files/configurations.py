@@ -93,5 +93,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("semaphore of 2, N=4, 2 kills", (_ONE,) * 4, kills=2, large=True),
     Configuration("1 lapse, X S S, at any moment", (_X, _S, _S), lapses=1, looks=True, large=True),
     Configuration("1 lapse, 1 kill, N=3, at any moment", (_E, _E, _E), kills=1, lapses=1, looks=True, large=True),
-    Configuration("1 kill, 1 eviction, N=3, at any moment", (_E, _E, _E), kills=1, evictions=1, looks=True, large=True),
+    Configuration(
+        "1 kill, 1 eviction, N=3, at any moment", (_E, _E, _E), kills=1, evictions=1, looks=True, large=True
+    ),
 )

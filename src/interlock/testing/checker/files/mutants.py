@@ -242,7 +242,9 @@ MUTANTS: tuple[Mutant, ...] = (
         _PLAIN,
         "nothing wakes it",
     ),
-    Mutant("the flag is never set", "plan", "waiting = bool(self.pending)", "waiting = False", _PLAIN, "nothing wakes it"),
+    Mutant(
+        "the flag is never set", "plan", "waiting = bool(self.pending)", "waiting = False", _PLAIN, "nothing wakes it"
+    ),
     Mutant(
         "the flag is written before the bells are rung",
         "plan",
@@ -262,8 +264,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a claim promoted too late is not given back",
         "claiming",
-        "                return Held(claim, turn.fence, sent + claim.terms.ttl)\n            yield from queue.leave(claim)",
-        "                return Held(claim, turn.fence, sent + claim.terms.ttl)",
+        "sent + claim.terms.ttl)\n            yield from queue.leave(claim)",
+        "sent + claim.terms.ttl)",
         _LAPSE,
         "nobody can ever hold the lock any more",
     ),

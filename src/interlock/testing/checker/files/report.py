@@ -29,9 +29,8 @@ def markdown(found: Sequence[Verdict]) -> str:
     lines = ["| configuration | waiters are woken by | states | steps | result |", "|---|---|---|---|---|"]
     for each in found:
         result = "safe, live" if each.wrong is None else f"**{each.wrong}**"
-        lines.append(
-            f"| {each.configuration.name} | {wakers(each.configuration)} | {each.states:,} | {each.steps:,} | {result} |"
-        )
+        cells = [each.configuration.name, wakers(each.configuration), f"{each.states:,}", f"{each.steps:,}", result]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -107,15 +107,33 @@ class Steps:
         return Stepped(self._actions(step, me.id), turn, watch)
 
     def leave(self, files: Files, id: str, is_alive: Callable[[str], bool]) -> Stepped:
-        """As `FileStore._leave`; the uncontended path where it may be taken."""
+        """As `FileStore._leave`; the uncontended path and the short hand-over where they may be taken."""
         own = next((slot for slot in files.holders() if slot.id == id), None)
         if own is not None and not files.flag:
             return Stepped((self.plan.Write("using", own.row, None),), True)
-        return self.leave_line(files, id, is_alive)
-
-    def leave_line(self, files: Files, id: str, is_alive: Callable[[str], bool]) -> Stepped:
-        """The same by way of the plan."""
+        if own is not None and own.capacity == 1 and len(files.using) == 1:
+            handed = self.hand_over(files, id, is_alive)
+            if handed is not None:
+                return handed
         return self.change(files, is_alive, lambda step: step.leave(id), id)
+
+    def hand_over(self, files: Files, id: str, is_alive: Callable[[str], bool]) -> Stepped | None:
+        """As `FileStore._hand_over`."""
+        waiters = files.waiters()
+        if not waiters or waiters[0].capacity != 1 or waiters[0].id == id:
+            return None
+        first = waiters[0]
+        if first.until <= NOW or not is_alive(first.alive):
+            return None
+        fence = 1 + _top(files)
+        plan = self.plan
+        actions: list[Any] = [
+            plan.Write("using", 0, first._replace(row=0, state="using", number=fence)),
+            plan.Write("pending", first.row, None),
+        ]
+        if len(waiters) == 1:
+            actions.append(plan.Flag(False))
+        return Stepped((*actions, Ring(first.alive, first.bell, Told(first.id, fence))), True)
 
     def change(
         self, files: Files, is_alive: Callable[[str], bool], change: Callable[[Any], object], me: str = ""

@@ -53,9 +53,7 @@ def verdict(configuration: Configuration, production: Production = PRODUCTION, l
     graph = explore(world, limit=limit)
 
     def found(wrong: str | None, trace: tuple[str, ...] = (), round: tuple[str, ...] = ()) -> Verdict:
-        return Verdict(
-            configuration, len(graph), graph.edges, graph.complete, graph.seconds, wrong, trace, round
-        )
+        return Verdict(configuration, len(graph), graph.edges, graph.complete, graph.seconds, wrong, trace, round)
 
     if graph.violation is not None:
         return found(graph.violation.message, graph.trace(graph.violation.state))
@@ -65,7 +63,7 @@ def verdict(configuration: Configuration, production: Production = PRODUCTION, l
 
 
 def _live(world: World, graph: Graph[State]) -> Verdict | None:
-    tags = {number: enters(NAMES[number]) for number in range(len(world.roles))}
+    tags: dict[Actor, Tag] = {number: enters(NAMES[number]) for number in range(len(world.roles))}
 
     def found(wrong: str, trace: tuple[str, ...], round: tuple[str, ...] = ()) -> Verdict:
         return Verdict(

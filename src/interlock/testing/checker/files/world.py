@@ -7,6 +7,8 @@ it over in the store when it is over for its owner, or when its owner has sent a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 from interlock.claims import fits
 from interlock.effects import Wait
@@ -140,7 +142,7 @@ class World(Callers):
         ids = sorted({slot.id for slot in [*files.holders(), *files.waiters()]})
         for victims in [[id] for id in ids] + ([ids] if len(ids) > 1 else []):
             id = victims[0] if len(victims) == 1 else None
-            stepped = self.steps.change(files, is_alive, lambda step, id=id: step.evict(id))
+            stepped = self.steps.change(files, is_alive, partial(_evicted, id))
             words = f"somebody evicts {id or 'all claims'}"
             for outcome in self.broken_off(files, words, "", stepped, judge):
                 if not outcome.done and not (state[2].kills and self.configuration.looks):
@@ -215,9 +217,15 @@ class World(Callers):
         unaware = sorted(asleep.intersection(slot.id for slot in holders))
         if unaware:
             return f"{unaware[0]} holds the lock, and nothing tells it so"
-        head = next((slot for slot in files.waiters() if slot.until > OVER and is_alive(slot.alive)), None)
+        promoted = {slot.id for slot in files.holders()}
+        waiters = [slot for slot in files.waiters() if slot.id not in promoted]
+        head = next((slot for slot in waiters if slot.until > OVER and is_alive(slot.alive)), None)
         if head is None:
             return f"{min(asleep)} waits without a place in line"
         if fits(head.units, head.capacity, [(slot.units, slot.capacity) for slot in holders]):
             return f"the lock is free for {head.id}, and nothing wakes it"
         return None
+
+
+def _evicted(id: str | None, step: Any) -> object:
+    return step.evict(id)

@@ -102,7 +102,7 @@ CI: tuple[Configuration, ...] = (
         ("N=2, late heartbeats, folded", replace(LEASES, folds=True)),
         ("N=2, late heartbeats, clocks looked at step by step", replace(LEASES, stepwise=True)),
         ("N=2, updates fail only if gone", replace(LEASES, update=Update.THERE)),
-        ("N=2, updates write the record again", replace(LEASES, update=Update.UPSERT)),
+        ("N=3, one call each, one lapse, updates write it again", replace(ONCE, ordered=True, update=Update.UPSERT)),
         ("N=3, one call each, one lapse", ONCE),
         ("N=3, one call each, one lapse, folded, keys ordered", replace(ONCE, folds=True, ordered=True)),
         ("writer, reader, reader, one call each, one lapse", replace(ONCE, terms=WRR, ordered=True)),
@@ -148,7 +148,9 @@ LARGE: tuple[Configuration, ...] = (
         ("N=3, record by record, keys ordered", Options(N3, listing=Listing.SCAN, ordered=True)),
         ("N=2, record by record, leases", replace(LEASES, listing=Listing.SCAN)),
     ),
-    *_rows("no leases", ("N=4, keys in any order", Options(N4)), ("N=4, folded", Options(N4, folds=True, ordered=True))),
+    *_rows(
+        "no leases", ("N=4, keys in any order", Options(N4)), ("N=4, folded", Options(N4, folds=True, ordered=True))
+    ),
     *_rows(
         "kinds",
         ("writer, writer, reader, reader, any order", Options(WWRR)),
@@ -180,7 +182,9 @@ LARGE: tuple[Configuration, ...] = (
         ),
         ("N=3, one call each, one lost reply", replace(ONCE, lost=1, lapses=0, ordered=True)),
     ),
-    *_rows("broken off", ("N=2, cancelled anywhere, time-outs, leases", replace(LEASES, cancels=None, timeouts=True))),
+    *_rows(
+        "broken off", ("N=2, cancelled anywhere, time-outs, leases", replace(LEASES, cancels=None, timeouts=True))
+    ),
     *_unlive(
         _rows(
             "fences",

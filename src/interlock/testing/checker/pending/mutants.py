@@ -65,7 +65,7 @@ def changed(change: Change) -> ModuleType:
         ValueError: the snippet is not there exactly once.
     """
     found = find_spec(change.module)
-    if found is None or found.origin is None:
+    if found is None or found.origin is None or not found.has_location:
         raise ValueError(f"there is no source of {change.module}")
     source = Path(found.origin).read_text()
     times = source.count(change.old)

@@ -5,7 +5,7 @@ States that differ only in ids become one state by it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from interlock.testing.checker.automaton import Automaton
@@ -47,7 +47,7 @@ def afresh(
     if {name, fresh} & automata[number].mentions(asking) == {name}:  # the new id is not used (a mutant)
         return store, flying, _replaced(locals_, number, asking), progress
     others = _replaced(locals_, number, asking)
-    old = {name: spare}
+    old: dict[Hashable, Hashable] = {name: spare}
     if any(name in automaton.mentions(local) for automaton, local in zip(automata, others, strict=True)):
         others = [automaton.rename(local, old) for automaton, local in zip(automata, others, strict=True)]
     others[number] = automata[number].rename(others[number], {fresh: name})

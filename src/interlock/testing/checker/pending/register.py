@@ -1,14 +1,17 @@
-"""The register that the checker gives to the production protocol: each method returns a description of the request."""
+"""The register that the checker gives to the production protocol: its methods return requests for the world."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from interlock.claims import Claim, State
 
 
-class Create(NamedTuple):
+# No named tuples: two of different classes would be equal, and the worlds that hold them one and the same.
+@dataclass(frozen=True, slots=True)
+class Create:
     """Write a pending record."""
 
     id: str
@@ -16,42 +19,49 @@ class Create(NamedTuple):
     capacity: int
 
 
-class List(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class List:
     """Read the records."""
 
 
-class Update(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Update:
     """Raise or lower a flag."""
 
     id: str
     state: State
 
 
-class Promote(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Promote:
     """pending -> using."""
 
     id: str
 
 
-class PromoteIfFree(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PromoteIfFree:
     """The folded statement."""
 
     id: str
 
 
-class Delete(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Delete:
     """Remove one's own record."""
 
     id: str
 
 
-class Reap(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Reap:
     """Remove somebody's expired record."""
 
     id: str
 
 
-class Renew(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Renew:
     """Extend leases; the checker's callers renew one claim at a time."""
 
     id: str

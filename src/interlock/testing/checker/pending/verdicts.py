@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from interlock.testing.checker.explore import Actor, Graph, Tag, explore
 from interlock.testing.checker.lasso import Lasso, lasso
 from interlock.testing.checker.liveness import fair_cycle, starvation, stuck
 from interlock.testing.checker.pending.options import NAMES, Options
-from interlock.testing.checker.pending.world import END, ENVIRONMENT, Parts, State, World, enters
+from interlock.testing.checker.pending.steps import END, ENVIRONMENT
+from interlock.testing.checker.pending.world import Parts, State, World, enters
 
 Trace = tuple[str, ...]
 
@@ -20,7 +21,8 @@ class Finding:
     """What is wrong.
 
     Attributes:
-        kind: "two holders", "fence", "left behind", "two records", "nobody", "error", "stuck", "livelock", "starvation".
+        kind: "two holders", "two records", "fence", "left behind", "nobody", "error", "stuck", "livelock" or
+            "starvation".
         message: in words.
         trace: a shortest way to it.
         round: of a livelock: what happens again and again.
@@ -112,7 +114,7 @@ def _liveness(graph: Graph[State], world: World) -> Finding | None:
 
 
 def _fairness(graph: Graph[State], world: World) -> Finding | None:
-    entries = {number: ("enter", number) for number in range(world.callers)}
+    entries: dict[Actor, Tag] = {number: ("enter", number) for number in range(world.callers)}
 
     def excluded(actor: Actor, tag: Tag) -> bool:
         return _happens(actor, tag) and not enters(actor, tag)
@@ -138,8 +140,3 @@ def _happens(actor: Actor, tag: Tag) -> bool:
 
 def _is_fair(actor: Actor) -> bool:
     return actor != ENVIRONMENT
-
-
-def limited(options: Options, **changes: object) -> Options:
-    """Return a world that differs from another one in a few options."""
-    return replace(options, **changes)  # type: ignore[arg-type]

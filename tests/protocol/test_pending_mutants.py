@@ -1,0 +1,65 @@
+"""Each safeguard of the pending protocol is needed: without it, the checker finds a way to the accident."""
+
+from __future__ import annotations
+
+import pytest
+
+from interlock.testing.checker.__main__ import main
+from interlock.testing.checker.pending import report
+from interlock.testing.checker.pending.mutants import CLAIMING, Change, Mutant, changed, judged
+from interlock.testing.checker.pending.report import told
+from interlock.testing.checker.pending.safeguards import MUTANTS, NOT_NEEDED
+
+NAMES = [mutant.name for mutant in MUTANTS]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=NAMES)
+def test_the_checker_catches(mutant: Mutant) -> None:
+    found = judged(mutant).finding
+    assert found is not None
+    text = told(found)
+    print(text)
+    assert found.kind == mutant.expected, text
+    assert found.trace
+    assert all(step in text for step in found.trace)
+    assert bool(found.round) == (found.kind in ("livelock", "starvation"))
+
+
+@pytest.mark.parametrize("mutant", NOT_NEEDED, ids=[mutant.name for mutant in NOT_NEEDED])
+def test_no_harm_comes_of(mutant: Mutant) -> None:
+    found = judged(mutant)
+    assert found.complete
+    assert found.finding is None, told(found.finding)
+
+
+def test_names_are_unique() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+
+
+def test_a_change_must_fit_exactly_once() -> None:
+    with pytest.raises(ValueError, match="0 times"):
+        changed(Change(CLAIMING, "this is not in the source", ""))
+    with pytest.raises(ValueError, match="2 times"):
+        changed(Change(CLAIMING, "yield from queue.leave(claim)", ""))
+    with pytest.raises(ValueError, match="no source"):
+        changed(Change("sys", "", ""))
+
+
+def test_a_change_leaves_production_alone() -> None:
+    from interlock.protocols import claiming
+
+    module = changed(Change(CLAIMING, "LOST_REPLIES = 3", "LOST_REPLIES = 7"))
+    assert (module.LOST_REPLIES, claiming.LOST_REPLIES) == (7, 3)
+
+
+def test_the_command_shows_the_counterexamples(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(report, "MUTANTS", MUTANTS[:1])
+    monkeypatch.setattr(report, "NOT_NEEDED", NOT_NEEDED[:1])
+    assert main(["pending", "--mutants"]) == 0
+    printed = capsys.readouterr().out
+    assert f"caught: {MUTANTS[0].name}\n  two holders: A and B" in printed
+    assert "no harm" in printed
+    assert main(["pending", "--mutants", "--markdown"]) == 0
+    assert "| two holders |" in capsys.readouterr().out

@@ -1,0 +1,53 @@
+"""The pending protocol, as it is in production, through every interleaving of small and hostile worlds."""
+
+from __future__ import annotations
+
+import pytest
+
+from interlock.testing.checker import explore
+from interlock.testing.checker.__main__ import main
+from interlock.testing.checker.pending import report
+from interlock.testing.checker.pending.configurations import CI, Configuration
+from interlock.testing.checker.pending.options import Options, exclusive
+from interlock.testing.checker.pending.report import proof, told
+from interlock.testing.checker.pending.verdicts import verdict
+from interlock.testing.checker.pending.world import World, enters
+
+
+@pytest.mark.parametrize("row", CI, ids=lambda row: f"{row.group}: {row.name}")
+def test_production_code_is_right_in(row: Configuration) -> None:
+    found = verdict(row.options, live=row.live, fair=row.fair)
+    assert found.finding is None, told(found.finding)
+    assert found.complete
+    assert (found.live, found.fair) == (row.live, row.fair)
+
+
+def test_every_caller_can_get_the_lock() -> None:
+    world = World(Options(exclusive(3)))
+    graph = explore(world)
+    entered = {tag for number in range(len(graph)) for actor, tag, _ in graph.outgoing(number) if enters(actor, tag)}
+    assert entered == {("enter", 0), ("enter", 1), ("enter", 2)}
+
+
+def test_ordered_keys_and_orders_of_any_kind_are_all_checked() -> None:
+    assert {row.options.ordered for row in CI} == {True, False}
+    assert any(row.fair for row in CI)
+    assert {len(row.options.terms) for row in CI} == {2, 3, 4}
+
+
+def test_the_command_prints_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(report, "CI", CI[:2])
+    assert main(["pending"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2
+    assert printed[1].endswith("safe, live, nobody starves")
+    assert main(["pending", "--markdown"]) == 0
+    assert "| safe, live |" in capsys.readouterr().out
+
+
+def test_a_wrong_world_is_told_with_the_way_to_it() -> None:
+    broken = Configuration("bad clock", "exclusion is not kept", Options(leases=True, bad_clock=True))
+    (row, good), (way, _) = proof([broken])
+    assert not good
+    assert "WRONG: two holders" in row
+    assert "A's record expires too early" in way
