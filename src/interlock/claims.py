@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from interlock.errors import InvalidArgument
@@ -56,8 +55,7 @@ class Claim(NamedTuple):
     who: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimView:
+class ClaimView(NamedTuple):
     """A claim as seen from outside.
 
     Attributes:
@@ -90,8 +88,7 @@ class ClaimView:
         return kind_of(self.units, self.capacity)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """One finding of `doctor`.
 
     Attributes:

@@ -1,13 +1,12 @@
 """The grants under watch, and what the answers to renewals mean for them; shared by both watchdogs."""
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
+from interlock import log
 from interlock.grants import GONE_THERE, LEASE_ENDED, BaseGrant
 
-log = logging.getLogger("interlock")
 G = TypeVar("G", bound=BaseGrant)
 LONGEST_SLEEP = 3600.0
 SHORTEST_RETRY = 0.02
@@ -54,7 +53,7 @@ class Roster(Generic[G]):
     def failed(self, grants: Sequence[G], error: Exception, now: float) -> None:
         for grant in grants:
             grant._due = min(grant._deadline, now + max(SHORTEST_RETRY, grant._claim.terms.ttl / 20))
-        log.warning("renewing %d lease(s) failed, trying again: %s", len(grants), error)
+        log.warn("renewing %d lease(s) failed, trying again: %s", len(grants), error)
 
     def lost(self, grant: G, why: str) -> None:
         if self.grants.pop(grant.id, None) is None:

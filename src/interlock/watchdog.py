@@ -4,20 +4,19 @@ Many claims go in one request.  A renewal that fails is tried again until the re
 lost, and whoever asked for it is told.
 """
 
-import logging
 import math
 import threading
 import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from interlock import log
 from interlock.engine import run
 from interlock.errors import LockError
 from interlock.grants import GONE_THERE, BaseGrant
 from interlock.protocols.queue import Queue
 from interlock.roster import LONGEST_SLEEP, SHORTEST_RETRY, Roster
 
-log = logging.getLogger("interlock")
 G = TypeVar("G", bound=BaseGrant)
 
 
@@ -76,7 +75,7 @@ class Watchdog(Generic[G]):
                     try:
                         thread.start()
                     except RuntimeError as error:  # the interpreter is shutting down
-                        log.warning("no thread to renew leases with: %s; they end after their ttl", error)
+                        log.warn("no thread to renew leases with: %s; they end after their ttl", error)
                         return
                     self._thread = thread
         self._bell.set()

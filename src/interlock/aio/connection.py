@@ -2,13 +2,13 @@
 
 import asyncio
 import atexit
-import logging
 import os
 import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+from interlock import log
 from interlock.aengine import afinish, arun
 from interlock.aio.grants import AsyncGrant, release_all
 from interlock.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock, Owner
@@ -21,8 +21,6 @@ from interlock.grants import Hold
 from interlock.protocols.claiming import Attempt, acquire
 from interlock.stores.base import Store
 from interlock.threads.connection import Locks
-
-log = logging.getLogger("interlock")
 
 
 class AsyncLocks(BaseLocks[AsyncLock]):
@@ -128,12 +126,6 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         finally:
             self._store.close()
 
-    def __del__(self) -> None:
-        # Nobody can release by it any more; a connection made for each request must not leak files.
-        if not getattr(self, "_closed", True):
-            self._closed = True
-            self._store.close()
-
     async def __aenter__(self) -> "AsyncLocks":
         return self
 
@@ -172,7 +164,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             try:
                 await afinish(self._store.leave(attempt.claim))
             except LockError as error:
-                log.warning("could not take a claim out of the line, its lease will end: %s", error)
+                log.warn("could not take a claim out of the line, its lease will end: %s", error)
             raise
 
 

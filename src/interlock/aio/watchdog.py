@@ -1,19 +1,18 @@
 """Renewal of leases for asyncio tasks: timers on the loop, and no task while nothing is due."""
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from interlock import log
 from interlock.aengine import arun
 from interlock.errors import LockError
 from interlock.grants import GONE_THERE, BaseGrant
 from interlock.protocols.queue import Queue
 from interlock.roster import LONGEST_SLEEP, Roster
 
-log = logging.getLogger("interlock")
 G = TypeVar("G", bound=BaseGrant)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -95,6 +96,7 @@ class Guard:
         from interlock.errors import LockError
         from interlock.urls import connect
 
+        self._take_log()
         with self._signals.breaking():
             locks = connect(self._order.store, namespace=self._order.namespace)
         try:
@@ -104,6 +106,17 @@ class Guard:
                 locks.close()
             except LockError as error:
                 say(f"the lock {self._name} could not be released, its lease will end: {error}")
+
+    def _take_log(self) -> None:
+        """Say what the library logs only with -v: it goes on trying, and a loss is told in any case."""
+        logging = sys.modules.get("logging")
+        if logging is not None:
+            log = logging.getLogger("interlock")
+            log.propagate = False
+            handler = logging.NullHandler()
+            if self._order.verbose:
+                handler.handle = lambda record: say(record.getMessage())
+            log.addHandler(handler)
 
     def _lock(self, locks: "Locks") -> "Lock":
         order = self._order

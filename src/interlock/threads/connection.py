@@ -1,13 +1,13 @@
 """`Locks`: the connection of threads to a store."""
 
 import atexit
-import logging
 import os
 import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+from interlock import log
 from interlock.claims import DEFAULT_TTL, Check, Claim, ClaimView, Terms
 from interlock.engine import fresh_id, run
 from interlock.errors import LockError
@@ -19,8 +19,6 @@ from interlock.threads.doctor import round_trip
 from interlock.threads.grants import Grant, release_all
 from interlock.threads.locks import AllLock, Lock, Owner, RLock
 from interlock.watchdog import Watchdog
-
-log = logging.getLogger("interlock")
 
 
 class Locks(BaseLocks[Lock]):
@@ -121,13 +119,6 @@ class Locks(BaseLocks[Lock]):
         self._closed = True
         self._watchdog.stop()
 
-    def __del__(self) -> None:
-        # Nobody can release by it any more; a connection made for each request must not leak files and threads.
-        if not getattr(self, "_closed", True):
-            self._closed = True
-            self._watchdog.stop()
-            self._store.close()
-
     def __enter__(self) -> "Locks":
         return self
 
@@ -155,7 +146,7 @@ class Locks(BaseLocks[Lock]):
             try:
                 run(self._store.leave(attempt.claim))
             except LockError as error:
-                log.warning("could not take a claim out of the line, its lease will end: %s", error)
+                log.warn("could not take a claim out of the line, its lease will end: %s", error)
             raise
 
 
@@ -177,7 +168,7 @@ def _at_exit() -> None:
         try:
             locks.close()
         except LockError as error:
-            log.warning("could not release at exit, the leases will end: %s", error)
+            log.warn("could not release at exit, the leases will end: %s", error)
 
 
 os.register_at_fork(after_in_child=_after_fork)

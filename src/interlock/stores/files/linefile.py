@@ -73,6 +73,7 @@ class LineFile:
         "last_tail",
         "mutex",
         "pending_fd",
+        "retired",
         "span",
         "waiters",
     )
@@ -92,6 +93,7 @@ class LineFile:
         self._known_pending: list[tuple[bytes, Slot | None]] = []
         self._trusted = 0.0
         self.waiters: set[object] = set()
+        self.retired = False  # no longer kept open for the next time
 
     # -- opening and guarding ---------------------------------------------------------------------------
 
@@ -127,6 +129,8 @@ class LineFile:
         """Give the guard back, if it is held."""
         if self.fd >= 0:
             flock(self.fd, LOCK_UN)
+            if self.retired:
+                self.close()
 
     def _read_carefully(self, data: bytes) -> bytes:
         """Return what the file says, put right if it was no line file; nothing if it is no longer in the folder."""
@@ -162,9 +166,6 @@ class LineFile:
                 os.close(fd)
         self.fd = self.pending_fd = -1
         self._trusted = 0.0
-
-    def __del__(self) -> None:
-        self.close()
 
     # -- reading ----------------------------------------------------------------------------------------
 

@@ -330,6 +330,7 @@ class FileStore:
 
     def _close_line(self, key: str) -> None:
         line = self._lines.pop(key)
+        line.retired = True
         with line.mutex:
             self._tidy(line)
             line.close()

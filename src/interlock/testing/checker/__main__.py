@@ -11,7 +11,7 @@ from interlock.testing.checker.files import report as files
 from interlock.testing.checker.pending import report as pending
 from interlock.testing.checker.seeds import report as seeds
 
-COMMANDS: tuple[Command, ...] = (seeds.COMMAND, pending.COMMAND)
+COMMANDS: tuple[Command, ...] = (seeds.COMMAND, pending.COMMAND, files.COMMAND)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

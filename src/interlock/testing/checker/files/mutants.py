@@ -79,7 +79,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            self._use(slot)\n            self._tell(slot, self.top)",
         '            self._free("pending", slot)\n            self._use(slot)\n'
         "            self._ring(slot, Told(slot.id, self.top))",
-        _KILL,
+        _SHARED,
         "is gone, though nobody took it away",
     ),
     Mutant(
@@ -103,7 +103,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "plan",
         "self._ring(slot, Told(slot.id, fence))",
         "pass",
-        _PLAIN,
+        _SHARED,
         "nothing tells it so",
     ),
     Mutant(

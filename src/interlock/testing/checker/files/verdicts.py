@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from interlock.testing.checker.explore import Actor, Graph, Tag, explore
@@ -52,9 +53,7 @@ def verdict(configuration: Configuration, production: Production = PRODUCTION, l
     world = World(configuration, production)
     graph = explore(world, limit=limit)
 
-    def found(wrong: str | None, trace: tuple[str, ...] = (), round: tuple[str, ...] = ()) -> Verdict:
-        return Verdict(configuration, len(graph), graph.edges, graph.complete, graph.seconds, wrong, trace, round)
-
+    found = partial(_verdict, configuration, graph)
     if graph.violation is not None:
         return found(graph.violation.message, graph.trace(graph.violation.state))
     if not graph.complete:
@@ -62,19 +61,25 @@ def verdict(configuration: Configuration, production: Production = PRODUCTION, l
     return _live(world, graph) or found(None)
 
 
+def _verdict(
+    configuration: Configuration,
+    graph: Graph[State],
+    wrong: str | None,
+    trace: tuple[str, ...] = (),
+    round: tuple[str, ...] = (),
+) -> Verdict:
+    return Verdict(configuration, len(graph), graph.edges, graph.complete, graph.seconds, wrong, trace, round)
+
+
 def _live(world: World, graph: Graph[State]) -> Verdict | None:
-    tags: dict[Actor, Tag] = {number: enters(NAMES[number]) for number in range(len(world.roles))}
-
-    def found(wrong: str, trace: tuple[str, ...], round: tuple[str, ...] = ()) -> Verdict:
-        return Verdict(
-            world.configuration, len(graph), graph.edges, graph.complete, graph.seconds, wrong, trace, round
-        )
-
-    dead_end = stuck(graph, lambda actor, tag: tag in tags.values(), fine=_all_dead)
+    found = partial(_verdict, world.configuration, graph)
+    tags = [enters(NAMES[number]) for number in range(len(world.roles))]
+    dead_end = stuck(graph, lambda actor, tag: tag in tags, fine=_all_dead)
     if dead_end is not None:
         return found("nobody can ever hold the lock any more", graph.trace(dead_end))
-    patient = {number: tag for number, tag in tags.items() if world.roles[number].wait}
-    patient = {number: tag for number, tag in patient.items() if not world.roles[number].times_out}
+    patient: dict[Actor, Tag] = {
+        number: tags[number] for number, role in enumerate(world.roles) if role.wait and not role.times_out
+    }
 
     def waits(state: Any, actor: Actor) -> bool:
         caller = state[3 + int(str(actor))]
@@ -83,7 +88,7 @@ def _live(world: World, graph: Graph[State]) -> Verdict | None:
     starving = starvation(graph, patient, _fault, _owes_a_step, waits)
     for actor, cycle in starving.items():
 
-        def excluded(who: Actor, tag: Tag, entry: Tag = patient[int(str(actor))]) -> bool:
+        def excluded(who: Actor, tag: Tag, entry: Tag = patient[actor]) -> bool:
             return tag == entry or _fault(who, tag)
 
         told = lasso(graph, cycle, excluded)

@@ -30,7 +30,8 @@ def answer(configuration: Configuration, found: Verdict) -> str:
 
 def told(finding: Finding) -> str:
     """Return a finding in words, with the way to it."""
-    lines = [f"{finding.kind}: {finding.message}", *(f"    {words}" for words in finding.trace)]
+    head = finding.message if finding.message.startswith(finding.kind) else f"{finding.kind}: {finding.message}"
+    lines = [head, *(f"    {words}" for words in finding.trace)]
     if finding.round:
         lines += ["  and then again and again:", *(f"    {words}" for words in finding.round)]
     return "\n".join(lines)
