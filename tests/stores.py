@@ -18,11 +18,13 @@ class Row:
         name: what it is called in the names of tests.
         scheme: its URL scheme; None for a store that exists for tests only.
         place: makes an empty place for locks, with an empty folder at its disposal.
+        reaches_processes: True if other processes can see its locks.
     """
 
     name: str
     scheme: str | None
     place: Callable[[Path], Place]
+    reaches_processes: bool = False
 
 
 def _memory(folder: Path) -> Place:
@@ -45,7 +47,7 @@ def _register(folds: bool) -> Callable[[Path], Place]:
 
 ROWS = [
     Row("memory", "memory", _memory),
-    Row("file", "file", _file),
+    Row("file", "file", _file, reaches_processes=True),
     Row("register", None, _register(folds=False)),
     Row("register that folds", None, _register(folds=True)),
 ]

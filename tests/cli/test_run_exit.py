@@ -5,8 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-
-from conftest import House
+from house import House
 
 
 @pytest.mark.parametrize("status", [0, 1, 3, 64, 69, 70, 75, 255])

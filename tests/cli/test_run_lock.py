@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from conftest import COMMAND, House
+from house import COMMAND, House
 
 
 def test_runs_never_overlap(house: House) -> None:

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from conftest import COMMAND, House, Process, eventually, is_running
+from house import COMMAND, House, Process, eventually, is_running
 
 FORWARDED = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
@@ -276,9 +275,87 @@ def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
     assert renewed.id == first.id
 
 
-def test_a_folder_that_vanishes_loses_the_lock_or_the_release_says_so(house: House, tmp_path: Path) -> None:
-    run, _ = reporter(house)
-    shutil.rmtree(tmp_path / "locks")
-    status, _, errors = run.ended()
-    assert status in (0, 70)
-    assert "Traceback" not in errors
+def test_a_release_that_fails_is_told_and_the_status_is_the_commands(house: House) -> None:
+    (house.folder / "sitecustomize.py").write_text(
+        "import interlock\n"
+        "def release(grant):\n"
+        "    raise interlock.StoreError('the disk is on fire')\n"
+        "interlock.Grant.release = release\n"
+    )
+    run = house.run("run", "book", "--", "sh", "-c", "exit 3", extra={"PYTHONPATH": str(house.folder)})
+    assert run[:2] == (3, "")
+    assert run[2] == "interlock: the lock 'book' could not be released, its lease will end: the disk is on fire\n"
+
+
+def test_what_the_library_logs_is_told_with_v_only(house: House, tmp_path: Path) -> None:
+    for options in ([], ["-v"]):
+        run, _ = reporter(house, *SHORT, *options, kind="leaves")
+        shutil.rmtree(tmp_path / "locks")
+        assert run.hear() == "SIGTERM"
+        status, _, errors = run.ended()
+        assert status == 70
+        assert ("trying again" in errors) == bool(options)
+        assert all(line.startswith("interlock: ") for line in errors.splitlines())
+
+
+# The signals themselves, where no process can be timed so well
+
+UNIT = """
+import os, signal, sys, time
+from interlock.cli import signals as module
+from interlock.cli.signals import Signals, WaitBroken
+signals = Signals()
+signals.listen()
+def me(number):
+    os.kill(os.getpid(), number)
+def broken(seconds=0):
+    try:
+        with signals.breaking():
+            time.sleep(seconds)
+        return 0
+    except WaitBroken as error:
+        return error.number
+"""
+
+
+def unit(house: House, script: str) -> tuple[int, str, str]:
+    return house.run(command=[sys.executable, "-c", UNIT + script])
+
+
+def test_a_signal_between_the_wait_and_the_start_of_the_command_still_ends_the_wait(house: House) -> None:
+    script = """
+me(signal.SIGTERM)
+print(broken(60), broken())
+try:
+    signals.wait_is_over()
+except WaitBroken as error:
+    print("not started:", error.number)
+signals.close()
+"""
+    assert unit(house, script) == (0, "15 15\nnot started: 15\n", "")
+
+
+def test_signals_that_are_no_end_do_not_break_the_wait_and_later_ones_are_events(house: House) -> None:
+    script = """
+me(signal.SIGCHLD), me(signal.SIGURG), me(signal.SIGWINCH)
+print(broken(0.01))
+signals.wait_is_over()
+me(signal.SIGTERM)
+event = signals.next(60)
+print(event.kind, event.number, event.by_terminal, event.sender == os.getpid(), signals.next(0.01))
+signals.close()
+me(signal.SIGURG)
+me(signal.SIGTERM)
+"""
+    assert unit(house, script) == (-15, "0\nsignal 15 False True None\n", "")
+
+
+def test_another_signal_ends_a_wait_that_a_dead_store_keeps(house: House) -> None:
+    script = """
+module.PATIENCE = 0.0
+me(signal.SIGTERM)
+broken(60)
+me(signal.SIGINT)
+time.sleep(60)  # as long as a store that does not answer
+"""
+    assert unit(house, script) == (130, "", "")

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-
-from conftest import COMMAND, PATIENCE, House, eventually
+from house import COMMAND, PATIENCE, House, eventually
 
 CTRL_C, CTRL_Z, CTRL_BACKSLASH, CTRL_D = "\x03", "\x1a", "\x1c", "\x04"
 

@@ -2,13 +2,13 @@
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from interlock import log
 from interlock.cli.child import Child, NotRunnable, look_up
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
 from interlock.cli.options import HelpWanted, Order, Usage, help_text, parse
@@ -109,14 +109,7 @@ class Guard:
 
     def _take_log(self) -> None:
         """Say what the library logs only with -v: it goes on trying, and a loss is told in any case."""
-        logging = sys.modules.get("logging")
-        if logging is not None:
-            log = logging.getLogger("interlock")
-            log.propagate = False
-            handler = logging.NullHandler()
-            if self._order.verbose:
-                handler.handle = lambda record: say(record.getMessage())
-            log.addHandler(handler)
+        log.divert(say if self._order.verbose else lambda line: None)
 
     def _lock(self, locks: "Locks") -> "Lock":
         order = self._order

@@ -97,6 +97,8 @@ class Folder:
     """
 
     def __init__(self, path: str) -> None:
+        if "\0" in path:
+            raise InvalidArgument("the folder of file:// must not contain a NUL character")
         if not os.path.isabs(path):
             raise InvalidArgument(f"file:// needs an absolute folder, not {path!r}: write file:///var/lib/app/locks")
         self.path = Path(path)

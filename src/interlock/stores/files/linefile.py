@@ -29,7 +29,6 @@ SPINS = 60
 MOST_IDLE = 8
 TRY = LOCK_EX | LOCK_NB
 TRUST = 0.02  # seconds for which a file is taken to be still in its folder
-FLAGS = (b"0", b"1")
 REMOVED = b"X"
 NOBODY_WAITS = ord("0")
 
@@ -62,6 +61,7 @@ class LineFile:
 
     __slots__ = (
         "_folder",
+        "_heads",
         "_known_pending",
         "_known_using",
         "_name",
@@ -86,7 +86,9 @@ class LineFile:
         self.fd = -1
         self.pending_fd = -1
         self.last_tail: tuple[object, str, bytes] = (None, "", b"")
-        self.head = len(header(key))
+        head = header(key)
+        self.head = len(head)
+        self._heads = (head, head[:WAITING_AT] + b"1" + head[WAITING_AT + 1 :])
         self.span = self.head + 4 * SLOT
         self._pending_span = 32 * SLOT
         self._known_using: list[tuple[bytes, Slot | None]] = []
@@ -118,7 +120,7 @@ class LineFile:
                 sched_yield()
                 continue
             data = pread(self.fd, self.span, 0)
-            if data[WAITING_AT : WAITING_AT + 1] in FLAGS and len(data) < self.span and monotonic() < self._trusted:
+            if self._is_sound(data) and len(data) < self.span and monotonic() < self._trusted:
                 return data
             data = self._read_carefully(data)
             if data:
@@ -142,13 +144,25 @@ class LineFile:
         while len(data) >= self.span:
             self.span *= 2
             data = pread(self.fd, self.span, 0)
-        if not data.startswith(MAGIC):
-            data = self._begin(data)
-        elif data[WAITING_AT : WAITING_AT + 1] not in FLAGS:
-            pwrite(self.fd, b"0", WAITING_AT)  # whoever was about to remove it died
+        if not self._is_sound(data):
+            self._put_right(data)
             data = pread(self.fd, self.span, 0)
         self._trusted = monotonic() + TRUST
         return data
+
+    def _is_sound(self, data: bytes) -> bool:
+        return data.startswith(self._heads) and not (len(data) - self.head) % SLOT
+
+    def _put_right(self, found: bytes) -> None:
+        """Write the head of a new or damaged file; of a damaged one, every claim that can be read stays."""
+        if not found:
+            pwrite(self.fd, self._heads[0], 0)
+            return
+        if found[: self.head] != self._heads[0][:WAITING_AT] + REMOVED + self._heads[0][WAITING_AT + 1 :]:
+            self._folder.broken.mkdir(exist_ok=True)
+            (self._folder.broken / f"{self._name}.{time.time_ns()}").write_bytes(found)
+        pwrite(self.fd, self._heads[1], 0)  # somebody may wait: the next step looks
+        os.ftruncate(self.fd, self.head + max(0, len(found) - self.head) // SLOT * SLOT)
 
     def open(self) -> None:
         """Open using/NAME, made if it is not there."""
@@ -161,23 +175,14 @@ class LineFile:
 
     def close(self) -> None:
         """Close both files; they are opened again when needed."""
-        for fd in (self.fd, self.pending_fd):
-            if fd >= 0:
-                os.close(fd)
+        fds = (self.fd, self.pending_fd)
         self.fd = self.pending_fd = -1
         self._trusted = 0.0
+        for fd in fds:
+            if fd >= 0:
+                os.close(fd)
 
     # -- reading ----------------------------------------------------------------------------------------
-
-    def _begin(self, found: bytes) -> bytes:
-        """Write the head of a new file; what was there instead is kept in broken/."""
-        if found:
-            self._folder.broken.mkdir(exist_ok=True)
-            (self._folder.broken / f"{self._name}.{time.time_ns()}").write_bytes(found)
-            os.ftruncate(self.fd, 0)
-        data = header(self.key)
-        pwrite(self.fd, data, 0)
-        return data
 
     def read_pending(self) -> bytes:
         """Read pending/NAME; under the guard."""

@@ -20,6 +20,7 @@ ID_AT = UNTIL_AT + UNTIL_WIDTH + len(" since=2026-11-21T10:36:08.123Z id=")
 ID_WIDTH = 36
 TAIL_AT = ID_AT + ID_WIDTH + len(" bell=000000 ")
 FREE = b"done    "
+MOST_NUMBER = 9 * 10**15  # no fence comes near it before the year 2255; a higher one is damage
 _JSON = json.JSONDecoder()
 
 SlotState: TypeAlias = Literal["using", "pending", "done"]
@@ -82,6 +83,8 @@ def parse(raw: bytes, row: int) -> Slot | None:
             raw,
         )
     except (LookupError, ValueError):
+        return None
+    if slot.number > MOST_NUMBER:
         return None
     return slot if len(raw) == SLOT and words[1][:7] == b"number=" and words[7][:6] == b"alive=" else None
 

@@ -31,6 +31,7 @@ from interlock.stores.files.record import (
     FREE,
     ID_AT,
     ID_WIDTH,
+    MOST_NUMBER,
     SLOT,
     STATE_WIDTH,
     Slot,
@@ -423,7 +424,8 @@ def _evict_one(id: str | None, step: Step) -> int:
 def _number(data: bytes, at: int) -> int:
     """Return the number in the slot at `at`; 0 if there is none that can be read."""
     text = data[at + NUMBER_AT : at + NUMBER_END]
-    return int(text) if text.isdigit() else 0
+    number = int(text) if text.isdigit() else 0
+    return number if number <= MOST_NUMBER else 0
 
 
 def _failed(line: LineFile, error: OSError) -> StoreError:

@@ -12,22 +12,17 @@ from interlock.testing.world import Kind, World
 
 def decorated(world: World, lock: Any, body: Any) -> Any:
     """Return a function, or a coroutine function in a world of tasks, that calls `body` under the lock."""
-    if world.colour == "threads":
 
-        @lock
-        def work(*args: Any, **kwargs: Any) -> Any:
-            """Work."""
-            return body(*args, **kwargs)
+    def work(*args: Any, **kwargs: Any) -> Any:
+        """Work."""
+        return body(*args, **kwargs)
 
-        return work
-
-    @lock
     async def task(*args: Any, **kwargs: Any) -> Any:
         """Work."""
         await asyncio.sleep(0)
         return body(*args, **kwargs)
 
-    return task
+    return lock(work if world.colour == "threads" else task)
 
 
 def test_the_function_runs_while_the_lock_is_held(world: World, kind: Kind) -> None:
@@ -48,7 +43,7 @@ def test_it_keeps_its_name_and_colour(world: World) -> None:
 
 def test_what_it_raises_comes_through(world: World) -> None:
     ann = world.actor()
-    work = decorated(world, world.connect().lock(world.name), lambda: {}["missing"])
+    work = decorated(world, world.connect().lock(world.name), lambda: {"found": 1}["missing"])
     with pytest.raises(KeyError, match="missing"):
         ann.do(work)
     assert world.nothing_left()
@@ -68,15 +63,15 @@ def test_it_does_not_run_without_the_lock(world: World) -> None:
 def test_many_may_call_it_at_once(world: World) -> None:
     box = [0]
     lock = world.connect().lock(world.name)
-    if world.colour == "threads":
-        work = lock(lambda: world.careless_increment(box))
-    else:
 
-        @lock
-        async def work() -> None:
-            await world.careless_increment(box)
+    def work() -> None:
+        world.careless_increment(box)
 
-    jobs = [actor.start(work) for actor in world.actors(4) for _ in range(20)]
+    async def task() -> None:
+        await world.careless_increment(box)
+
+    decorated = lock(work if world.colour == "threads" else task)
+    jobs = [actor.start(decorated) for actor in world.actors(4) for _ in range(20)]
     for job in jobs:
         job.result(60)
     assert box[0] == 80

@@ -70,7 +70,7 @@ def test_fences_increase_when_holders_die_or_are_evicted(world: World) -> None:
     locks = world.connect()
     ann = world.actor()
     fences = []
-    for _ in range(5):
+    for _ in range(3):
         grant = ann.do(locks.lock(world.name).acquire)
         fences.append(grant.fence)
         world.eye.evict(world.name)

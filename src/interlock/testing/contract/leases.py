@@ -2,14 +2,18 @@
 
 import time
 
+import pytest
+
 from interlock.claims import Terms
 from interlock.testing.faults import Counting, Failing, Slow
 from interlock.testing.waiting import eventually, throughout
-from interlock.testing.world import Kind, World
+from interlock.testing.world import KINDS, Kind, World
 
+SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
 LATE = 1.5  # seconds that a busy machine and a poll may add
 
 
+@pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
 def test_a_short_lease_is_renewed_for_as_long_as_it_is_held(world: World, kind: Kind) -> None:
     locks = world.connect()
     ann = world.actor()
@@ -30,6 +34,7 @@ def test_many_leases_are_renewed_in_few_requests(world: World) -> None:
     assert 1 <= counting.steps["renew"] <= 40
 
 
+@pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
 def test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before(world: World, kind: Kind) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
@@ -46,11 +51,11 @@ def test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before(world: Wo
 
 
 def test_a_lease_can_be_renewed_by_hand(world: World) -> None:
-    lock = world.connect().lock(world.name, ttl=0.8, renew=False)
+    lock = world.connect().lock(world.name, ttl=0.6, renew=False)
     ann = world.actor()
     grant = ann.do(lock.acquire)
     for _ in range(3):
-        eventually(lambda: grant.expires_in < 0.5)
+        eventually(lambda: grant.expires_in < 0.4)
         assert ann.do(grant.renew) is True
     assert grant.lost is False
     eventually(lambda: grant.lost)
@@ -58,6 +63,7 @@ def test_a_lease_can_be_renewed_by_hand(world: World) -> None:
     world.until_free()
 
 
+@pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
 def test_the_deadline_is_counted_from_before_the_request(world: World, kind: Kind) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.3))
     ann = world.actor()
@@ -80,15 +86,16 @@ def test_renewals_that_fail_for_a_while_lose_nothing(world: World) -> None:
     locks, failing = world.connect_with(Failing)
     ann = world.actor()
     lost: list[object] = []
-    grant = ann.do(locks.lock(world.name, ttl=2, on_lost=lost.append).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=1.2, on_lost=lost.append).acquire)
     failing.broken.add("renew")
     eventually(lambda: failing.refused["renew"] >= 2)
     failing.broken.clear()
-    throughout(2.0, lambda: not grant.lost)
+    throughout(1.2, lambda: not grant.lost)
     assert lost == []
     assert ann.do(grant.release) is True
 
 
+@pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
 def test_renewals_that_fail_until_the_deadline_lose_the_lock_and_tell(world: World, kind: Kind) -> None:
     locks, failing = world.connect_with(Failing)
     ann = world.actor()
@@ -105,7 +112,7 @@ def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) 
     locks, slow = world.connect_with(lambda store: Slow(store, 0, steps=("renew",)))
     ann = world.actor()
     grant = ann.do(locks.lock(world.name, ttl=0.5).acquire)
-    slow.delay = 1.5
+    slow.delay = 1.2
     eventually(lambda: grant.lost, within=0.5 + LATE)
     slow.delay = 0
 
@@ -113,11 +120,11 @@ def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) 
 def test_the_watchdog_survives_what_nobody_expected(world: World) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, error=RuntimeError))
     ann = world.actor()
-    grant = ann.do(locks.lock(world.name, ttl=1.5).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=1.2).acquire)
     failing.broken.add("renew")
     eventually(lambda: failing.refused["renew"] >= 2)
     failing.broken.clear()
-    throughout(1.6, lambda: not grant.lost)
+    throughout(1.2, lambda: not grant.lost)
 
 
 def test_an_on_lost_that_fails_does_not_keep_others_from_being_renewed(world: World) -> None:
@@ -184,7 +191,7 @@ def test_a_lease_that_ended_is_not_revived_by_a_late_renewal(world: World) -> No
 
 
 def test_the_lease_of_a_holder_is_shown_and_goes_on(world: World) -> None:
-    lock = world.connect().lock(world.name, ttl=1.5)
+    lock = world.connect().lock(world.name, ttl=0.9)
     ann = world.actor()
     ann.do(lock.acquire)
-    throughout(1.8, lambda: 0 < world.holders()[0].expires_in <= 1.5)
+    throughout(1.2, lambda: 0 < world.holders()[0].expires_in <= 0.9)

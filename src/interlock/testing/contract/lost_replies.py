@@ -77,10 +77,10 @@ def test_a_lost_reply_to_a_renewal_is_no_loss(world: World) -> None:
     locks, lossy = world.connect_with(Lossy)
     ann = world.actor()
     lost: list[object] = []
-    grant = ann.do(locks.lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=1, on_lost=lost.append).acquire)
     lossy.losses["renew"] = 2
     eventually(lambda: lossy.losses["renew"] == 0)
-    throughout(1.5, lambda: not grant.lost)
+    throughout(1, lambda: not grant.lost)
     assert lost == []
     assert ann.do(grant.release) is True
 

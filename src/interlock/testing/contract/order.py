@@ -50,7 +50,7 @@ def test_who_releases_and_comes_again_stands_at_the_end(world: World, kind: Kind
         grant = ann.do(mine.acquire)
         waiting = bob.start(kind.make(locks, world.name).acquire)
         world.until_waiting(1)
-        again = ann.start(lambda held=grant: held.release())  # type: ignore[misc]
+        again = ann.start(lambda held=grant: held.release())
         later = ann.start(mine.acquire)
         other = waiting.result(20)
         assert again.result(20) is True

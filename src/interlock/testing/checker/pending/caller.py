@@ -23,6 +23,10 @@ class Acquiring(NamedTuple):
     """From here on the call can be broken off."""
 
 
+class Withdrawing(NamedTuple):
+    """The call was broken off; what follows is finished whatever comes."""
+
+
 class Enter(NamedTuple):
     """The critical section begins."""
 
@@ -51,7 +55,7 @@ class Finished(NamedTuple):
     """The call is over and nothing of it may be left in the store."""
 
 
-Local: TypeAlias = Acquiring | Enter | Renewing | Answered | Leave | Finished
+Local: TypeAlias = Acquiring | Withdrawing | Enter | Renewing | Answered | Leave | Finished
 Acquire: TypeAlias = Callable[[Any, Any], Op[Any]]
 
 
@@ -83,6 +87,7 @@ def caller(
             claim = attempt.claim
         attempt = None
         if claim is not None:
+            yield Withdrawing()
             yield from withdraw(queue, claim)
         elif held is not None:
             yield from hold(queue, held)

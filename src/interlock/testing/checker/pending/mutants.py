@@ -88,8 +88,9 @@ def parts(change: Change | None) -> Parts:
     # The changed caller must raise and catch the world's own errors, and use its requests.
     from interlock.testing.checker.pending import caller
 
-    for name in ("Cancelled", "Acquiring", "Enter", "Work", "Renewing", "Answered", "Leave", "Finished"):
-        setattr(module, name, getattr(caller, name))
+    for name, value in vars(caller).items():
+        if isinstance(value, type) and value.__module__ == CALLER:
+            setattr(module, name, value)
     return Parts(caller=module.caller)
 
 

@@ -93,6 +93,12 @@ ORDER = (
         _pending("elif verdict is not Verdict.GIVE_WAY and not up:", "elif False:"),
     ),
     Mutant(
+        "promotes while its flag is down",
+        "livelock",
+        THREE,
+        _pending("if verdict is Verdict.ENTER and up:", "if verdict is Verdict.ENTER:"),
+    ),
+    Mutant(
         "counted units pass together, as readers do",
         "starvation",
         Options(semaphore(3, 2), ordered=True),
@@ -247,22 +253,35 @@ LEAVING = (
     ),
 )
 
-NOT_NEEDED: tuple[Mutant, ...] = tuple(
+FOLDED = "request = register.promote_if_free(claim) if register.folds else register.promote(claim)"
+NOT_NEEDED: tuple[Mutant, ...] = (
+    *(
+        Mutant(
+            f"a refused folded promotion falls back to the plain one ({name})",
+            "",
+            options,
+            _pending(FOLDED, "request = register.promote(claim)"),
+        )
+        for name, options in (
+            ("N=3", Options(exclusive(3), folds=True)),
+            ("N=2, leases, fences", replace(FENCES, folds=True)),
+            ("N=2, crashes", Options(leases=True, crashes=2, folds=True)),
+        )
+    ),
     Mutant(
-        f"a refused folded promotion falls back to the plain one ({name})",
+        "a claim does not notice that it has expired until the store refuses it",
         "",
-        options,
-        _pending(
-            "request = register.promote_if_free(claim) if register.folds else register.promote(claim)",
-            "request = register.promote(claim)",
-        ),
-    )
-    for name, options in (
-        ("N=3", Options(exclusive(3), folds=True)),
-        ("N=2, leases, fences", Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, folds=True)),
-        ("N=2, crashes", Options(leases=True, crashes=2, folds=True)),
-    )
+        LEASES,
+        _pending("if mine is None or mine.expired:", "if mine is None:"),
+    ),
+    Mutant(
+        "a waiter does not heed a refused renewal",
+        "",
+        LEASES,
+        _pending("            if not renewed[0]:\n                return GONE", "            pass"),
+    ),
+    Mutant("nobody reaps", "", Options(leases=True, crashes=1), _pending(JUNK, "junk = None")),
 )
-"""What looks like a safeguard and is none: the fence is issued by the store in the promoting step either way."""
+"""What looks like a safeguard and is none: something else stands behind it."""
 
 MUTANTS: tuple[Mutant, ...] = (*LOOKS, *ORDER, *GRANTS, *LEASE, *LEAVING)

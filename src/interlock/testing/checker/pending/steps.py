@@ -207,6 +207,8 @@ class Caller:
                     pass
                 case call.Acquiring():
                     process = process._replace(acquiring=True)
+                case call.Withdrawing():
+                    process = process._replace(acquiring=False)
                 case call.Enter(granted):
                     process = process._replace(holding=True, acquiring=False)
                     tag, fence = ("enter", self.number), granted

@@ -1,0 +1,108 @@
+"""The command in real processes: started, told, waited for, and never left behind."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import interlock
+
+PATIENCE = 30.0  # seconds; nothing here takes so long unless it hangs
+COMMAND = [sys.executable, "-m", "interlock"]
+
+
+def eventually(happened: Callable[[], Any], what: str) -> Any:
+    """Return what `happened` returns once it is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not (answer := happened()):
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.005)
+    return answer
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process, of whatever parent, is there and no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+class Process(subprocess.Popen[str]):
+    """A process whose words are read line by line."""
+
+    def hear(self) -> str:
+        """Return its next line of output, without the end of line."""
+        assert self.stdout is not None
+        return self.stdout.readline().rstrip("\n")
+
+    def hear_error(self) -> str:
+        """Return the next line of its error stream, without the end of line."""
+        assert self.stderr is not None
+        return self.stderr.readline().rstrip("\n")
+
+    def say(self, line: str) -> None:
+        """Write a line to its input."""
+        assert self.stdin is not None
+        self.stdin.write(line + "\n")
+        self.stdin.flush()
+
+    def ended(self) -> tuple[int, str, str]:
+        """Close its input, wait for its end; return the exit status and the rest of output and errors."""
+        output, errors = self.communicate(timeout=PATIENCE)
+        return self.returncode, output, errors
+
+
+class House:
+    """A store in a folder of the test's own, and the commands that are run on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = (folder / "locks").as_uri()
+        self.folder = folder
+        self.locks = interlock.connect(self.url)
+        self._started: list[Process] = []
+
+    def start(self, *words: str, command: list[str] = COMMAND, **how: Any) -> Process:
+        """Start `interlock` with these words, on this store."""
+        how.setdefault("env", {**os.environ, "INTERLOCK_URL": self.url, **how.pop("extra", {})})
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        process = Process([*command, *words], text=True, cwd=self.folder, **{**streams, **how})
+        self._started.append(process)
+        return process
+
+    def run(self, *words: str, **how: Any) -> tuple[int, str, str]:
+        """Run `interlock` with these words to its end; return the exit status, output and errors."""
+        return self.start(*words, **how).ended()
+
+    def hold(self, name: str = "book", *options: str) -> Process:
+        """Start a run that says "in" while it holds the lock, and ends when its input ends."""
+        holder = self.start("run", *options, name, "--", "sh", "-c", "echo in; cat; echo out")
+        assert holder.hear() == "in"
+        return holder
+
+    def wait_for(self, count: int, state: str, name: str = "book") -> None:
+        """Wait until the line of a lock has so many claims in a state."""
+        eventually(lambda: self.count(state, name) == count, f"{count} {state} claims of {name!r}")
+
+    def count(self, state: str, name: str = "book") -> int:
+        """Return how many claims of a lock are in a state."""
+        return sum(view.state == state for view in self.locks.claims(name))
+
+    def script(self, name: str, text: str) -> str:
+        """Write an executable script; return its path."""
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(0o755)
+        return str(path)
+
+    def close(self) -> None:
+        """End what still runs."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        self.locks.close()

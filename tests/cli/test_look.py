@@ -1,0 +1,351 @@
+"""`interlock ls`, `show`, `watch`, `evict`, `doctor`: what they say, to people and to programs."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+from house import House, eventually
+from test_run_terminal import terminal
+
+import interlock
+from interlock.cli import main, output
+
+CLAIM_KEYS = [
+    "id", "state", "kind", "units", "capacity", "fence", "host", "pid", "thread", "label", "since", "expires_in",
+]  # fmt: skip
+
+
+@pytest.fixture
+def space(request: pytest.FixtureRequest) -> str:
+    """The URL of a store in this process's memory, of the test's own."""
+    return f"memory://{abs(hash(request.node.nodeid))}"
+
+
+@pytest.fixture
+def locks(space: str) -> Iterator[interlock.Locks]:
+    with interlock.connect(space) as made:
+        yield made
+
+
+class Seen:
+    """Runs the command in this process."""
+
+    def __init__(self, space: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._space = space
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        status = main([words[0], "--store", self._space, *words[1:]])
+        return status, *self._capsys.readouterr()
+
+    def json(self, *words: str) -> object:
+        status, output, errors = self(*words, "--json")
+        assert (status, errors) == (0, "")
+        return json.loads(output)
+
+
+@pytest.fixture
+def seen(space: str, capsys: pytest.CaptureFixture[str]) -> Seen:
+    return Seen(space, capsys)
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a table; they are two spaces or more apart."""
+    return [re.split(r"\s{2,}", line.strip()) for line in table.splitlines() if line.strip() and "──" not in line]
+
+
+# Nothing to see
+
+
+def test_nothing_is_said_in_words(seen: Seen) -> None:
+    assert seen("ls") == (0, "No lock is held.\n", "")
+    assert seen("ls", "--namespace", "shop") == (0, "No lock is held in namespace 'shop'.\n", "")
+    assert seen("show", "book") == (0, "Nobody holds 'book' or waits for it.\n", "")
+    assert seen("evict", "book") == (1, "", "interlock: nothing was removed from 'book'\n")
+
+
+def test_nothing_is_empty_in_json(seen: Seen) -> None:
+    assert seen.json("ls") == []
+    assert seen.json("show", "book") == {"name": "book", "holders": [], "waiters": []}
+    status, printed, _ = seen("evict", "book", "--json")
+    assert status == 1
+    assert json.loads(printed) == {"name": "book", "id": None, "evicted": 0}
+
+
+# ls and show
+
+
+def test_ls_shows_a_row_for_each_lock(seen: Seen, locks: interlock.Locks) -> None:
+    with locks.lock("book:2", label="nightly"), locks.rwlock("book:1").read(), locks.rwlock("book:1").read():
+        _, printed, _ = seen("ls")
+    me = f"{os.getpid()}@"
+    header, first, second = rows(printed)
+    assert header == ["Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"]
+    assert first[:4] == ["book:1", "reader", "2", "0"]
+    assert second[:4] == ["book:2", "exclusive", "1", "0"]
+    assert second[4].startswith(me)
+    assert second[5:] == ["nightly", "just now"]
+
+
+def test_show_shows_the_line_in_its_order(house: House) -> None:
+    house.hold("book", "--label", "first")
+    for label in ("second", "third"):
+        house.start("run", "-s", "--label", label, "book", "--", "true")
+        house.wait_for({"second": 1, "third": 2}[label], "pending")
+    _, printed, _ = house.run("show", "book")
+    header, *line = rows(printed)
+    assert header == ["State", "Kind", "Process", "Thread", "Label", "Since", "Lease ends", "Fence", "ID"]
+    assert [(row[0], row[1], row[4]) for row in line] == [
+        ("holder", "exclusive", "first"),
+        ("waiter", "reader", "second"),
+        ("waiter", "reader", "third"),
+    ]
+    told = json.loads(house.run("show", "book", "--json")[1])
+    assert [view["label"] for view in told["holders"]] == ["first"]
+    assert [view["label"] for view in told["waiters"]] == ["second", "third"]
+
+
+def test_json_has_the_documented_keys(seen: Seen, locks: interlock.Locks) -> None:
+    with locks.semaphore("pool", 5, units=2, label="nightly", ttl=60) as grant:
+        (lock,) = seen.json("ls")
+        assert seen.json("show", "pool") == {
+            **lock,
+            "holders": [{**lock["holders"][0], "expires_in": pytest.approx(60, abs=30)}],
+        }
+    assert list(lock) == ["name", "holders", "waiters"]
+    (claim,) = lock["holders"]
+    assert list(claim) == CLAIM_KEYS
+    assert claim["id"] == grant.id
+    assert (claim["state"], claim["kind"]) == ("using", "semaphore 2/5")
+    assert (claim["units"], claim["capacity"], claim["fence"]) == (2, 5, grant.fence)
+    assert (claim["pid"], claim["label"]) == (os.getpid(), "nightly")
+    assert claim["since"].endswith("Z")
+    assert abs(datetime.fromisoformat(claim["since"]).timestamp() - interlock_time()) < 60
+    assert 0 < claim["expires_in"] <= 60
+
+
+def interlock_time() -> float:
+    return datetime.now().timestamp()
+
+
+def test_namespaces_are_apart(seen: Seen, space: str) -> None:
+    with interlock.connect(space, namespace="shop") as shop, shop.lock("book"):
+        assert seen.json("ls") == []
+        (lock,) = seen.json("ls", "--namespace", "shop")
+        assert lock["name"] == "book"
+
+
+def test_names_and_labels_of_others_are_neither_markup_nor_commands_to_the_terminal(
+    seen: Seen, locks: interlock.Locks
+) -> None:
+    with locks.lock("[red]\x1b[2J", label="a\nb"):
+        _, printed, _ = seen("ls")
+        assert "\x1b" not in printed
+        assert rows(printed)[1][0] == r"[red]\x1b[2J"
+        assert r"a\nb" in printed
+        assert "\x1b" not in seen("show", "[red]\x1b[2J")[1]
+    assert "\x1b" not in seen("show", "\x1b[2J")[1]
+    assert "\x1b" not in seen("evict", "\x1b[2J")[2]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (0.9, "0 s"), (12.7, "12 s"), (60, "1 min"), (3599, "59 min"), (7200, "2 h"), (90000, "1 d")],
+)
+def test_times_are_said_in_their_largest_unit(seconds: float, words: str) -> None:
+    assert output.duration(seconds) == words
+
+
+# evict
+
+
+def test_evict_removes_all_claims_or_one(seen: Seen, locks: interlock.Locks) -> None:
+    pool = locks.semaphore("pool", 5)
+    grants = [pool.acquire() for _ in range(3)]
+    assert seen("evict", "pool", grants[1].id) == (0, "Removed 1 claim of 'pool'.\n", "")
+    assert seen("evict", "pool", grants[1].id)[0] == 1
+    assert grants[1].id in seen("evict", "pool", grants[1].id)[2]
+    assert seen.json("evict", "pool", grants[0].id) == {"name": "pool", "id": grants[0].id, "evicted": 1}
+    assert seen("evict", "--yes", "pool")[1] == "Removed 1 claim of 'pool'.\n"
+    assert locks.claims() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "ended", "left"),
+    [("y\n", "ended 0", 0), ("n\n", "ended 1", 1), ("\n", "ended 1", 1), ("\x03", "130", 1)],
+)
+def test_evict_asks_on_a_terminal(house: House, answer: str, ended: str, left: int) -> None:
+    house.hold("book", "--label", "nightly")
+    with terminal(house, "evict", "book") as person:
+        assert person.see(r"holder[^\n]*nightly")
+        person.see(r"Remove 1 claim of 'book'\? \[y/N\]: ")
+        person.press(answer)
+        person.see(ended)
+    assert house.count("using") == left
+
+
+def test_evict_does_not_ask_if_told_or_if_there_is_nothing(house: House) -> None:
+    house.hold()
+    with terminal(house, "evict", "book", "--yes") as person:
+        person.see("Removed 1 claim of 'book'")
+        person.see("ended 0")
+    with terminal(house, "evict", "book") as person:
+        person.see("nothing was removed")
+        person.see("ended 1")
+
+
+# watch
+
+
+def test_watch_prints_a_line_of_json_for_each_look_and_ends_with_0(house: House) -> None:
+    watch = house.start("watch", "--json", "--interval", "0.05")
+    first = json.loads(watch.hear())
+    assert (list(first), first["locks"]) == (["time", "locks"], [])
+    house.hold()
+    look = eventually(lambda: json.loads(watch.hear())["locks"], "a look with a lock")
+    assert [lock["name"] for lock in look] == ["book"]
+    assert list(look[0]["holders"][0]) == CLAIM_KEYS
+    watch.send_signal(signal.SIGINT)
+    status, _, errors = watch.ended()
+    assert (status, errors) == (0, "")
+
+
+def test_watch_without_a_terminal_prints_a_table_for_each_look(house: House) -> None:
+    watch = house.start("watch", "--interval", "0.05")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", watch.hear())
+    assert watch.hear() == "No lock is held."
+    house.hold("book", "--label", "nightly")
+    eventually(lambda: re.match(r" book +holder +exclusive +\d+@\S+ +nightly ", watch.hear()), "a row")
+    watch.send_signal(signal.SIGINT)
+    status, _, errors = watch.ended()
+    assert (status, errors) == (0, "")
+
+
+def test_watch_on_a_terminal_keeps_a_table_until_ctrl_c(house: House) -> None:
+    with terminal(house, "watch", "--interval", "0.05") as person:
+        person.see("No lock is held.")
+        holder = house.hold("book", "--label", "nightly")
+        person.see(r"book[^\n]*holder[^\n]*nightly")
+        holder.ended()
+        person.see("No lock is held.")
+        person.press("\x03")
+        assert "\x1b[?25h" in person.see(r"(?s).*ended 0")[0]  # the cursor is shown again
+
+
+def test_watch_leaves_the_terminal_as_it_was_when_it_is_terminated(house: House) -> None:
+    with terminal(house, "watch") as person:
+        job = int(person.see(r"job (\d+)")[1])
+        person.see("No lock is held.")
+        os.kill(job, signal.SIGTERM)
+        assert "\x1b[?25h" in person.see(r"(?s).*ended 143")[0]
+
+
+@pytest.mark.parametrize("interval", ["0", "-1", "nan", "soon"])
+def test_watch_refuses_an_interval_that_is_none(seen: Seen, interval: str) -> None:
+    assert seen("watch", "--interval", interval)[0] == 64
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(house: House) -> None:
+    out, into = os.pipe()
+    watch = house.start("watch", "--json", "--interval", "0.05", stdout=into)
+    os.close(into)
+    os.read(out, 10)
+    os.close(out)
+    assert watch.wait(timeout=30) != 0
+    assert watch.ended()[2] == ""
+
+
+# doctor
+
+
+def test_doctor_finds_a_good_store_good(house: House) -> None:
+    status, printed, errors = house.run("doctor")
+    assert (status, errors) == (0, "")
+    assert printed.startswith(f"Store {house.url}\n")
+    assert re.search(r"^ round trip +ok +", printed, re.MULTILINE)
+    told = json.loads(house.run("doctor", "--json")[1])
+    assert list(told) == ["store", "status", "checks"]
+    assert (told["store"], told["status"]) == (house.url, "ok")
+    assert all(list(check) == ["name", "status", "detail"] for check in told["checks"])
+
+
+def test_doctor_warns_with_status_0(seen: Seen) -> None:
+    status, printed, _ = seen("doctor")
+    assert status == 0
+    assert re.search(r"^ reach +warn +memory:// is seen by this process only", printed, re.MULTILINE)
+    assert seen.json("doctor")["status"] == "warn"
+
+
+def test_doctor_is_70_if_a_check_fails(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = [interlock.Check("clock", "fail", "it stands still"), interlock.Check("reach", "ok", "far")]
+    monkeypatch.setattr(interlock.Locks, "doctor", lambda self: checks)
+    status, printed, _ = seen("doctor")
+    assert status == 70
+    assert rows(printed)[2] == ["clock", "fail", "it stands still"]
+    status, printed, _ = seen("doctor", "--json")
+    assert (status, json.loads(printed)["status"]) == (70, "fail")
+
+
+def test_a_password_is_not_shown() -> None:
+    from interlock.cli.manage import without_password
+
+    assert without_password("redis://me:secret@host/0") == "redis://…@host/0"
+    assert without_password("file:///a@b") == "file:///a@b"
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ([], "which command"),
+        (["lock"], "No such command 'lock'"),
+        (["ls", "book"], "unexpected extra argument"),
+        (["ls", "--jsn"], "--jsn"),
+        (["show"], "Missing argument 'NAME'"),
+        (["show", ""], "must not be empty"),
+        (["evict"], "Missing argument 'NAME'"),
+        (["watch", "--interval"], "requires an argument"),
+        (["doctor", "--store", "nonsense://here"], "no store has the scheme"),
+        (["ls", "--store", "here"], "no store URL"),
+        (["ls", "--namespace", "x" * 1001], "at most 1000 characters"),
+    ],
+)
+def test_wrong_usage_is_64_with_one_line(words: list[str], advice: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 64
+    printed, errors = capsys.readouterr()
+    assert printed == ""
+    assert advice in errors
+    assert errors.startswith("interlock: ")
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["ls"], ["show", "x"], ["watch"], ["evict", "x"], ["doctor"]])
+def test_a_store_that_can_not_be_used_is_75_with_one_line(
+    house: House, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (house.folder / "file").write_text("")
+    assert main([*words, "--store", f"{house.folder.as_uri()}/file/locks"]) == 75
+    printed, errors = capsys.readouterr()
+    assert (printed, errors.count("\n")) == ("", 1)
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(re.search(rf"^  {name} +[A-Z]", printed, re.MULTILINE) for name in
+               ("run", "ls", "show", "watch", "evict", "doctor", "demo"))  # fmt: skip
+    assert main(["ls", "--help"]) == 0
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.endswith(f"interlock {interlock.__version__}\n")
+
+
+def test_run_can_be_called_through_the_group(house: House) -> None:
+    from interlock.cli.group import main as group
+
+    assert group(["run", "--store", house.url, "book", "--", "sh", "-c", "exit 3"]) == 3

@@ -1,0 +1,95 @@
+"""Nothing is left out: every store and every kind is in the tables, and the two colours have the same face."""
+
+import inspect
+from importlib.metadata import entry_points
+from types import FunctionType
+from typing import Any
+
+import pytest
+from stores import ROWS
+
+import interlock
+from interlock.aio.connection import AsyncLocks
+from interlock.aio.grants import AsyncGrant, AsyncGrants
+from interlock.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock
+from interlock.facade import ReadWrite
+from interlock.testing.world import KINDS
+from interlock.threads.connection import Locks
+from interlock.threads.grants import Grant, Grants
+from interlock.threads.locks import AllLock, Lock, RLock
+from interlock.urls import BUILT_IN
+
+NOT_KINDS = {"claims", "evict", "doctor", "close", "store"}
+COLOURS = [
+    (Locks, AsyncLocks), (Lock, AsyncLock), (RLock, AsyncRLock), (AllLock, AsyncAllLock), (Grant, AsyncGrant),
+    (Grants, AsyncGrants), (interlock.connect, interlock.aconnect),
+]  # fmt: skip
+SPECIAL = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
+
+
+def public(owner: type) -> set[str]:
+    """Return the public names of a class."""
+    return {name for name in dir(owner) if not name.startswith("_")}
+
+
+def shape(function: Any) -> list[tuple[str, Any, Any]]:
+    """Return names, kinds and defaults of the parameters."""
+    parameters = inspect.signature(function).parameters.values()
+    return [(each.name, each.kind, repr(each.default)) for each in parameters]
+
+
+def test_every_scheme_of_the_registry_is_in_the_table_of_stores() -> None:
+    schemes = set(BUILT_IN) | {point.name for point in entry_points(group="interlock.stores")}
+    assert schemes == {row.scheme for row in ROWS if row.scheme is not None}
+
+
+def test_every_entry_point_of_ours_is_what_the_registry_has_built_in() -> None:
+    points = {point.name: point.value for point in entry_points(group="interlock.stores")}
+    assert points == BUILT_IN
+
+
+def test_every_kind_of_lock_is_in_the_table_of_kinds() -> None:
+    made = {kind.factory for kind in KINDS} | {"all"}  # `all` has a chapter of its own
+    for locks in (Locks, AsyncLocks):
+        assert public(locks) - NOT_KINDS == made
+    assert public(ReadWrite) == {"read", "write"}
+    assert {kind.name for kind in KINDS} >= {"reader", "writer"}
+
+
+@pytest.mark.parametrize("pair", COLOURS, ids=lambda pair: pair[0].__name__)
+def test_both_colours_have_the_same_names_and_signatures(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    if isinstance(one, FunctionType):
+        assert shape(one) == shape(other)
+        return
+    assert public(one) == public(other)
+    for name in [*public(one), "__call__", "__init__", *SPECIAL]:
+        mine, theirs = inspect.getattr_static(one, name, None), getattr(other, SPECIAL.get(name, name), None)
+        assert (mine is None) == (theirs is None), name
+        if isinstance(mine, FunctionType):
+            assert shape(mine) == shape(theirs), name
+        elif isinstance(mine, property):
+            assert isinstance(inspect.getattr_static(other, name), property), name
+
+
+@pytest.mark.parametrize("pair", COLOURS, ids=lambda pair: pair[0].__name__)
+def test_what_does_not_wait_is_no_coroutine_in_either_colour(pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    assert not inspect.iscoroutinefunction(one)
+    if isinstance(one, FunctionType):
+        assert not inspect.iscoroutinefunction(other)
+        return
+    waits = {"acquire", "release", "renew", "locked", "claims", "evict", "doctor", "close"} & public(other)
+    found = {name for name in public(other) if inspect.iscoroutinefunction(inspect.getattr_static(other, name))}
+    assert found == waits
+    assert not any(inspect.iscoroutinefunction(inspect.getattr_static(one, name)) for name in public(one))
+
+
+def test_the_package_says_what_is_public() -> None:
+    for name in interlock.__all__:
+        assert getattr(interlock, name).__doc__
+    for error in ("LockTimeout", "LockLost", "NotHeld", "StoreError", "InvalidArgument"):
+        assert issubclass(getattr(interlock, error), interlock.LockError)
+    assert issubclass(interlock.LockTimeout, TimeoutError)
+    assert issubclass(interlock.NotHeld, RuntimeError)
+    assert issubclass(interlock.InvalidArgument, ValueError)

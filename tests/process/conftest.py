@@ -1,0 +1,60 @@
+"""Other processes, for tests on those stores that reach them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from stores import ROWS, Row
+
+import interlock
+from interlock.testing.remote import Remote
+from interlock.testing.world import THREADS, Place, World
+
+
+@pytest.fixture(params=[row for row in ROWS if row.reaches_processes], ids=lambda row: row.name)
+def row(request: pytest.FixtureRequest) -> Row:
+    """Each store that reaches other processes."""
+    found: Row = request.param
+    return found
+
+
+@pytest.fixture
+def url(place: Place) -> str:
+    """The URL of an empty place."""
+    assert place.url is not None
+    return place.url
+
+
+@pytest.fixture
+def world(place: Place) -> Iterator[World]:
+    """A world of threads, in this process."""
+    world = World(place, THREADS)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def locks(url: str) -> Iterator[interlock.Locks]:
+    """A connection of this process."""
+    with interlock.connect(url) as locks:
+        yield locks
+
+
+@pytest.fixture
+def remote(url: str) -> Iterator[Callable[[], Remote]]:
+    """Starts other processes, and ends them with the test."""
+    started: list[Remote] = []
+
+    def start() -> Remote:
+        started.append(Remote(url))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """The path of a log that is shared by processes."""
+    return str(tmp_path / "log")

@@ -1,0 +1,118 @@
+"""Many processes, hundreds of critical sections, no lost update; some of them killed in between."""
+
+import random
+from collections.abc import Callable
+
+import interlock
+from interlock.testing.remote import Remote, count, logged
+from interlock.testing.waiting import eventually
+
+Start = Callable[[], Remote]
+SEED = 20261121
+
+
+def test_eight_processes_lose_no_update(remote: Start, log: str) -> None:
+    workers = [remote() for _ in range(8)]
+    for worker in workers:
+        worker.start(f"count(url, 'book', {log!r}, 50, 0.0001)")
+    for worker in workers:
+        worker.answer(120)
+    numbers, fences = logged(log)
+    assert numbers == list(range(1, 401))
+    assert fences == sorted(set(fences))
+
+
+def test_processes_that_are_killed_at_random_lose_no_update(locks: interlock.Locks, remote: Start, log: str) -> None:
+    chance = random.Random(SEED)
+    workers = [remote() for _ in range(8)]
+    for worker in workers:
+        worker.start(f"count(url, 'book', {log!r}, 10000, 0.0002)")
+    open(log, "a").close()
+    killed = 0
+    while killed < 8:
+        goal = len(logged(log)[0]) + chance.randrange(10, 40)
+        eventually(lambda goal=goal: len(logged(log)[0]) >= goal)  # type: ignore[misc]
+        workers[killed].kill()
+        killed += 1
+    with locks.lock("book", timeout=10) as last:
+        numbers, fences = logged(log)
+    assert len(numbers) >= 80
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert fences == sorted(set(fences))
+    assert last.fence > fences[-1]
+
+
+def test_threads_tasks_and_processes_lose_no_update_together(url: str, remote: Start, log: str) -> None:
+    threads, tasks = remote(), remote()
+    threads.start(
+        "import threading\n"
+        f"workers = [threading.Thread(target=count, args=(url, 'book', {log!r}, 25)) for _ in range(4)]\n"
+        "for worker in workers: worker.start()\n"
+        "for worker in workers: worker.join()"
+    )
+    tasks.start(
+        "import asyncio\n"
+        "async def main():\n"
+        "    async with interlock.aconnect(url) as alocks:\n"
+        "        lock = alocks.lock('book')\n"
+        "        async def work():\n"
+        "            for _ in range(25):\n"
+        "                async with lock as grant:\n"
+        f"                    log_next({log!r}, grant.fence)\n"
+        "        await asyncio.gather(*(work() for _ in range(4)))\n"
+        "asyncio.run(main())"
+    )
+    count(url, "book", log, 25)
+    threads.answer(60)
+    tasks.answer(60)
+    numbers, fences = logged(log)
+    assert numbers == list(range(1, 226))
+    assert fences == sorted(set(fences))
+
+
+def test_cancelled_tasks_of_several_processes_lose_no_update(locks: interlock.Locks, remote: Start, log: str) -> None:
+    workers = [remote() for _ in range(3)]
+    for worker in workers:
+        worker.start(
+            "import asyncio\n"
+            "async def main():\n"
+            "    done = 0\n"
+            "    async with interlock.aconnect(url) as alocks:\n"
+            "        async def work():\n"
+            "            nonlocal done\n"
+            "            async with alocks.lock('book') as grant:\n"
+            f"                log_next({log!r}, grant.fence)\n"
+            "                done += 1\n"
+            "        for _ in range(10):\n"
+            "            crowd = [asyncio.ensure_future(work()) for _ in range(6)]\n"
+            "            await asyncio.sleep(0.001)\n"
+            "            for task in crowd[::2]: task.cancel()\n"
+            "            await asyncio.wait(crowd)\n"
+            "    return done\n"
+            "result = asyncio.run(main())"
+        )
+    done = sum(worker.answer(60) for worker in workers)
+    numbers, fences = logged(log)
+    assert numbers == list(range(1, done + 1))
+    assert done >= 90
+    assert fences == sorted(set(fences))
+    assert locks.claims("book") == []
+
+
+def test_no_process_waits_much_longer_than_the_mean(remote: Start, log: str) -> None:
+    workers = [remote() for _ in range(4)]
+    for worker in workers:
+        worker.do("import time, threading; waits = []; lock = locks.lock('book')")
+        worker.do("with lock: pass")
+    for worker in workers:
+        worker.start(
+            "for _ in range(60):\n"
+            "    started = time.perf_counter()\n"
+            f"    with lock as grant: waits.append(time.perf_counter() - started); log_next({log!r}, grant.fence, 0.001)\n"
+            "result = waits[5:-5]"
+        )
+    waits = [worker.answer(60) for worker in workers]
+    mean = sum(sum(each) for each in waits) / sum(len(each) for each in waits)
+    assert max(max(each) for each in waits) < 20 * mean + 0.1  # the bench measures it finely
+    numbers, _ = logged(log)
+    assert numbers == list(range(1, 241))

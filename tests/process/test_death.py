@@ -1,0 +1,219 @@
+"""Processes that are killed, stopped, or come to their end, while they hold a lock or wait for one."""
+
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+import interlock
+from interlock.testing.remote import Remote, RemoteError, log_next, logged
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import KINDS, Kind, Place, World
+
+Start = Callable[[], Remote]
+TTL = 30
+SOON = 5.0  # seconds, on a busy machine; far less than the lease
+
+ACQUIRE = "lock = locks.lock('book', ttl={ttl}); grant = lock.acquire(); result = grant.fence"
+
+
+def acquire(ttl: float = TTL) -> str:
+    """Return the statements with which a remote acquires."""
+    return ACQUIRE.format(ttl=ttl)
+
+
+def patience(place: Place, ttl: float) -> float:
+    """Return how long a dead process's lock may stay."""
+    return SOON if place.frees_at_death else ttl + SOON
+
+
+def test_a_killed_holder_frees_the_lock_for_those_who_come(place: Place, locks: interlock.Locks, remote: Start) -> None:
+    holder = remote()
+    fence = holder.do(acquire())
+    assert locks.lock("book").acquire(timeout=0) is None
+    holder.kill()
+    started = time.monotonic()
+    grant = locks.lock("book").acquire(timeout=TTL * 2)
+    assert grant is not None
+    assert time.monotonic() - started < patience(place, TTL)
+    assert grant.fence > fence
+
+
+def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: World, remote: Start) -> None:
+    holder, waiter = remote(), remote()
+    holder.do(acquire())
+    waiter.start(acquire())
+    world.until_waiting(1, "book")
+    job = world.actor().start(world.connect().lock("book").acquire)
+    world.until_waiting(2, "book")
+    holder.kill()
+    waiter.answer(patience(place, TTL))
+    waiter.kill()
+    assert job.result(patience(place, TTL)) is not None
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_killed_holder_of_each_kind_frees_it(place: Place, locks: interlock.Locks, remote: Start, kind: Kind) -> None:
+    holder = remote()
+    holder.do(
+        "from interlock.testing.world import KINDS\n"
+        f"kind = next(kind for kind in KINDS if kind.name == {kind.name!r})\n"
+        f"grant = kind.make(locks, 'book', ttl={TTL}).acquire()"
+    )
+    assert kind.rival(locks, "book").acquire(timeout=0) is None
+    holder.kill()
+    assert kind.rival(locks, "book").acquire(timeout=patience(place, TTL)) is not None
+
+
+def test_a_killed_reader_lets_the_writer_in_beside_living_ones_only(place: Place, world: World, remote: Start) -> None:
+    first, second = remote(), remote()
+    for each in (first, second):
+        each.do("grant = locks.rwlock('book').read().acquire()")
+    writer = world.actor().start(world.connect().rwlock("book").write().acquire)
+    world.until_waiting(1, "book")
+    first.kill()
+    throughout(0.3, lambda: not writer.done())
+    second.kill()
+    assert writer.result(patience(place, TTL)) is not None
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_a_killed_waiter_does_not_block_the_line(world: World, remote: Start, position: int) -> None:
+    lock = world.connect().lock("book")
+    holder = lock.acquire()
+    waiters = [remote() for _ in range(4)]
+    for number, waiter in enumerate(waiters):
+        waiter.start("with locks.lock('book') as grant: result = grant.fence")
+        world.until_waiting(number + 1, "book")
+    waiters[position].kill()
+    started = time.monotonic()
+    holder.release()
+    fences = [waiter.answer() for waiter in waiters if waiter is not waiters[position]]
+    assert time.monotonic() - started < SOON
+    assert fences == sorted(fences)
+    assert len(set(fences)) == 3
+
+
+def test_all_waiters_but_the_last_are_killed(world: World, remote: Start) -> None:
+    holder = world.connect().lock("book").acquire()
+    waiters = [remote() for _ in range(4)]
+    for number, waiter in enumerate(waiters):
+        waiter.start(acquire())
+        world.until_waiting(number + 1, "book")
+    for waiter in waiters[:3]:
+        waiter.kill()
+    started = time.monotonic()
+    holder.release()
+    assert waiters[3].answer() > holder.fence
+    assert time.monotonic() - started < SOON
+
+
+def test_a_holder_and_the_head_of_the_line_are_killed_together(place: Place, world: World, remote: Start) -> None:
+    holder, head = remote(), remote()
+    holder.do(acquire())
+    head.start(acquire())
+    world.until_waiting(1, "book")
+    job = world.actor().start(world.connect().lock("book").acquire)
+    world.until_waiting(2, "book")
+    head.kill()
+    holder.kill()
+    assert job.result(patience(place, TTL)) is not None
+
+
+def test_fences_increase_over_killed_holders(locks: interlock.Locks, remote: Start) -> None:
+    fences = []
+    for _ in range(3):
+        holder = remote()
+        fences.append(holder.do(acquire()))
+        holder.kill()
+        with locks.lock("book", timeout=TTL + SOON) as grant:
+            fences.append(grant.fence)
+    assert fences == sorted(set(fences))
+
+
+def test_a_holder_stopped_past_its_lease_learns_that_it_lost(locks: interlock.Locks, remote: Start, log: str) -> None:
+    holder = remote()
+    fence = holder.do(acquire(ttl=0.8))
+    holder.signal(signal.SIGSTOP)
+    grant = locks.lock("book").acquire(timeout=20)
+    assert grant is not None
+    assert grant.fence > fence
+    log_next(log, grant.fence)
+    holder.signal(signal.SIGCONT)
+    with pytest.raises(RemoteError) as caught:
+        holder.do("grant.check()")
+    assert caught.value.kind == "LockLost"
+    assert holder.do("result = [grant.lost, grant.held, grant.expires_in, grant.fence]") == [True, False, 0, fence]
+    assert holder.do("result = grant.release()") is False
+    assert grant.held is True
+    assert max(logged(log)[1]) > fence  # the resource can refuse what comes with the old fence
+
+
+def test_a_body_stopped_past_its_lease_ends_in_lock_lost(locks: interlock.Locks, remote: Start) -> None:
+    holder = remote()
+    holder.start(
+        "import os, signal\n"
+        "with locks.lock('book', ttl=0.8): os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    eventually(lambda: locks.claims("book"))
+    grant = locks.lock("book").acquire(timeout=20)
+    assert grant is not None
+    holder.signal(signal.SIGCONT)
+    with pytest.raises(RemoteError) as caught:
+        holder.answer()
+    assert caught.value.kind == "LockLost"
+
+
+def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remote: Start) -> None:
+    holder = world.connect().lock("book").acquire()
+    waiter = remote()
+    waiter.start(acquire(ttl=1))
+    world.until_waiting(1, "book")
+    job = world.actor().start(world.connect().lock("book").acquire)
+    world.until_waiting(2, "book")
+    waiter.signal(signal.SIGSTOP)
+    started = time.monotonic()
+    holder.release()
+    grant = job.result(20)
+    assert time.monotonic() - started < 1 + SOON
+    waiter.signal(signal.SIGCONT)
+    world.until_waiting(1, "book")  # it begins again
+    grant.release()
+    assert waiter.answer() > grant.fence
+
+
+def test_a_program_that_ends_releases_what_it_holds(world: World, locks: interlock.Locks, remote: Start) -> None:
+    holder = remote()
+    holder.do(acquire())
+    job = world.actor().start(world.connect().lock("book").acquire)
+    world.until_waiting(1, "book")
+    assert holder.end() == 0
+    job.result(SOON).release()
+    assert locks.claims() == []
+
+
+def test_a_program_that_ends_with_an_asyncio_lock_held_frees_it(
+    place: Place, locks: interlock.Locks, remote: Start
+) -> None:
+    holder = remote()
+    holder.do(
+        "import asyncio\n"
+        "async def main():\n"
+        "    alocks = interlock.aconnect(url)\n"
+        "    return (await alocks.lock('book').acquire()).fence\n"
+        "result = asyncio.run(main())"
+    )
+    holder.end()
+    assert locks.lock("book").acquire(timeout=patience(place, TTL)) is not None
+
+
+def test_claims_tell_the_process(locks: interlock.Locks, remote: Start) -> None:
+    holder = remote()
+    holder.do(acquire())
+    view, = locks.claims("book")
+    assert view.pid == holder.process.pid
+    assert locks.evict("book", view.id) == 1
+    with pytest.raises(RemoteError) as caught:
+        holder.do("grant.renew(); grant.check()")
+    assert caught.value.kind == "LockLost"

@@ -1,0 +1,183 @@
+"""Fork and other children: a child owns nothing of its parent's locks, and keeps none of them."""
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+import interlock
+from interlock.testing.remote import Remote, logged
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import Place
+
+Start = Callable[[], Remote]
+
+HOLD = "lock = locks.lock('book', ttl={ttl}); grant = lock.acquire(); rlock = locks.rlock('shelf'); again = rlock.acquire()"
+
+IN_CHILD = """
+import os, json, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+def in_child(work):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            told = json.dumps(work())
+        except BaseException as error:
+            told = json.dumps(f"{type(error).__name__}: {error}")
+        os.write(writer, told.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        told = json.loads(answer.read())
+    os.waitpid(child, 0)
+    return told
+"""
+
+
+def holder_of(remote: Start, ttl: float = 30) -> Remote:
+    """Return a process that holds two locks and can fork."""
+    holder = remote()
+    holder.do(HOLD.format(ttl=ttl))
+    holder.do(IN_CHILD)
+    return holder
+
+
+def is_held(holder: Remote, locks: interlock.Locks) -> bool:
+    """Tell whether the holder still has its lock, by its own word and seen from outside."""
+    return holder.do("result = grant.held") is True and locks.lock("book").acquire(timeout=0) is None
+
+
+def test_a_child_owns_nothing(locks: interlock.Locks, remote: Start) -> None:
+    holder = holder_of(remote)
+    told = holder.do(
+        "result = in_child(lambda: [grant.lost, grant.held, grant.inherited, lock.owned(), rlock.owned(), grant.expires_in])"
+    )
+    assert told == [True, False, True, False, False, 0]
+    assert is_held(holder, locks)
+
+
+def test_what_a_child_releases_is_not_released(locks: interlock.Locks, remote: Start) -> None:
+    holder = holder_of(remote)
+    assert holder.do("result = in_child(lambda: [grant.release(), again.release(), grant.renew()])") == [False] * 3
+    assert holder.do("result = in_child(lock.release)").startswith("NotHeld")
+    assert holder.do("result = in_child(grant.check)").startswith("LockLost")
+    assert is_held(holder, locks)
+    assert holder.do("result = [grant.release(), again.release()]") == [True, True]
+
+
+def test_a_child_must_wait_like_any_other(locks: interlock.Locks, remote: Start) -> None:
+    holder = holder_of(remote)
+    tries = "[each.acquire(timeout=0) is None for each in (lock, rlock, locks.lock('book'), locks.rlock('shelf'))]"
+    assert holder.do(f"result = in_child(lambda: {tries})") == [True] * 4
+    assert is_held(holder, locks)
+
+
+def test_a_child_can_lock_for_itself(locks: interlock.Locks, remote: Start) -> None:
+    holder = holder_of(remote)
+    told = holder.do(
+        "def work():\n"
+        "    with locks.lock('other') as own: return [own.fence > 0, own.held, own.inherited]\n"
+        "result = in_child(work)"
+    )
+    assert told == [True, True, False]
+    assert is_held(holder, locks)
+
+
+@pytest.mark.parametrize(
+    "end", ["None", "gc.collect()", "atexit._run_exitfuncs()", "locks.close()", "drop()"]
+)
+def test_the_end_of_a_child_releases_nothing(locks: interlock.Locks, remote: Start, end: str) -> None:
+    holder = holder_of(remote)
+    holder.do(
+        "import atexit, gc\n"
+        "def drop():\n"
+        "    global grant, lock, locks, again, rlock\n"
+        "    del grant, lock, locks, again, rlock\n"
+        "    gc.collect()"
+    )
+    holder.do(f"in_child(lambda: {end})")
+    assert is_held(holder, locks)
+    assert holder.do("result = grant.release()") is True
+
+
+def test_a_body_that_forks_keeps_its_lock_when_the_child_leaves_it(locks: interlock.Locks, remote: Start) -> None:
+    holder = remote()
+    holder.do(IN_CHILD)
+    told = holder.do(
+        "def leave():\n"
+        "    lock.__exit__(None, None, None)\n"
+        "lock = locks.lock('book')\n"
+        "with lock as grant:\n"
+        "    in_child(leave)\n"
+        "    result = [grant.held, interlock.connect(url).lock('book').acquire(timeout=0) is None]"
+    )
+    assert told == [True, True]
+    assert locks.claims("book") == []
+
+
+def test_the_lease_is_renewed_by_the_parent_after_a_fork(locks: interlock.Locks, remote: Start) -> None:
+    holder = holder_of(remote, ttl=0.6)
+    holder.do("in_child(lambda: None)")
+    throughout(1.5, lambda: locks.lock("book").acquire(timeout=0) is None)
+    assert holder.do("result = grant.held") is True
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        "child = os.fork()\nif child == 0: time.sleep(60); os._exit(0)",
+        "child = subprocess.Popen(['sleep', '60'], close_fds=False).pid",
+        "child = subprocess.Popen(['sleep', '60'], close_fds=False, start_new_session=True).pid",
+    ],
+    ids=["fork", "subprocess", "subprocess in a session of its own"],
+)
+def test_a_child_that_lives_on_does_not_keep_its_dead_parents_lock(
+    place: Place, locks: interlock.Locks, remote: Start, child: str
+) -> None:
+    holder = holder_of(remote, ttl=30 if place.frees_at_death else 2)
+    pid = holder.do(f"import os, subprocess, time, warnings\nwarnings.simplefilter('ignore')\n{child}\nresult = child")
+    try:
+        holder.process.kill()
+        holder.process.wait(20)
+        os.kill(pid, 0)  # it lives
+        assert locks.lock("book").acquire(timeout=8) is not None
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_waiter_that_forks_still_gets_its_turn(locks: interlock.Locks, remote: Start) -> None:
+    waiter = remote()
+    waiter.do(IN_CHILD)
+    held = locks.lock("book").acquire()
+    assert held is not None
+    waiter.do(
+        "import threading\n"
+        "got = []\n"
+        "thread = threading.Thread(target=lambda: got.append(locks.lock('book').acquire()))\n"
+        "thread.start()"
+    )
+    eventually(lambda: len(locks.claims("book")) == 2)
+    waiter.do("in_child(lambda: None)")
+    held.release()
+    assert waiter.do("thread.join(20); result = got[0].held") is True
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_of_multiprocessing_lose_no_update(url: str, remote: Start, log: str, method: str) -> None:
+    program = remote()
+    program.do(
+        "import multiprocessing, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "from interlock.testing.remote import count\n"
+        f"context = multiprocessing.get_context({method!r})\n"
+        f"held = locks.lock('of the parent').acquire()\n"
+        f"workers = [context.Process(target=count, args=(url, 'book', {log!r}, 20)) for _ in range(3)]\n"
+        "for worker in workers: worker.start()\n"
+        "for worker in workers: worker.join()\n"
+        "result = held.release()"
+    )
+    numbers, fences = logged(log)
+    assert numbers == list(range(1, 61))
+    assert fences == sorted(set(fences))
