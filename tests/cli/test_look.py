@@ -98,8 +98,8 @@ def test_show_shows_the_line_in_its_order(house: House) -> None:
         house.wait_for({"second": 1, "third": 2}[label], "pending")
     _, printed, _ = house.run("show", "book")
     header, *line = rows(printed)
-    assert header == ["State", "Kind", "Process", "Thread", "Label", "Since", "Lease ends", "Fence", "ID"]
-    assert [(row[0], row[1], row[4]) for row in line] == [
+    assert header == ["State", "Kind", "Process", "Label", "Since", "Lease ends", "Thread", "Fence", "ID"]
+    assert [(row[0], row[1], row[3]) for row in line] == [
         ("holder", "exclusive", "first"),
         ("waiter", "reader", "second"),
         ("waiter", "reader", "third"),
@@ -107,6 +107,14 @@ def test_show_shows_the_line_in_its_order(house: House) -> None:
     told = json.loads(house.run("show", "book", "--json")[1])
     assert [view["label"] for view in told["holders"]] == ["first"]
     assert [view["label"] for view in told["waiters"]] == ["second", "third"]
+
+
+def test_show_fits_a_narrow_terminal(house: House) -> None:
+    house.hold("book", "--label", "nightly")
+    (view,) = house.locks.claims("book")
+    with terminal(house, "show", "book") as person:
+        person.see(rf"holder  exclusive  {view.pid}@{view.host}  nightly\n +since just now, lease ends in \d+ s\n")
+        person.see(rf" +fence {view.fence}, thread MainThread, id {view.id}\n")
 
 
 def test_json_has_the_documented_keys(seen: Seen, locks: interlock.Locks) -> None:

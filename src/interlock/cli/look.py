@@ -49,7 +49,7 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
     if as_json:
         output.print_json(output.line_json(line))
     elif line.holders or line.waiters:
-        output.console().print(output.claims_table([line], full=True))
+        output.print_line(line)
     else:
         click.echo(f"Nobody holds {one_line(repr(name))} or waits for it.")
 
@@ -103,7 +103,7 @@ def _watch_tables(locks: Locks, namespace: str, interval: float) -> None:
 
     def picture() -> Any:
         lines = output.lines_of(locks.claims())
-        return output.claims_table(lines, full=False) if lines else nobody(namespace)
+        return output.claims_table(lines) if lines else nobody(namespace)
 
     if not console.is_terminal:
         _repeat(interval, lambda: click.echo(_plain(console, picture())))

@@ -44,7 +44,7 @@ def _confirmed(locks: Locks, name: str, id: str | None) -> bool:
     views = [view for view in locks.claims(name) if id in (None, view.id)]
     if not views:
         return False
-    output.console(stderr=True).print(output.claims_table([output.line_of(name, views)], full=True))
+    output.console(stderr=True).print(output.claims_table([output.line_of(name, views)]))
     return click.confirm(f"Remove {_claims(len(views))} of {one_line(repr(name))}?", err=True)
 
 

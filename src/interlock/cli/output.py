@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDE = 10_000  # columns where there is no terminal: nothing is cut or wrapped
+FOLDED = frozenset(("Lock", "Process", "First", "Label", "Finding"))  # columns that are folded when space is short
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -73,11 +74,6 @@ def iso(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def who(view: ClaimView) -> str:
-    """Return the process of a claim."""
-    return f"{view.pid}@{view.host}"
-
-
 def claim_json(view: ClaimView) -> dict[str, Any]:
     """Return a claim with the documented keys."""
     return {
@@ -126,7 +122,7 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]], styles: Iter
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column not in FOLDED)
     style = iter(styles)
     for row in rows:
         table.add_row(*(Text(one_line(cell)) for cell in row), style=next(style, None))
@@ -139,48 +135,56 @@ def locks_table(lines: Iterable[Line]) -> "Table":
     for line in lines:
         first = (*line.holders, *line.waiters)[0]
         counts = (str(len(line.holders)), str(len(line.waiters)))
-        rows.append((line.name, line.kinds, *counts, who(first), first.label, ago(first.since)))
+        rows.append((line.name, line.kinds, *counts, f"{first.pid}@{first.host}", first.label, ago(first.since)))
     return table_of(("Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"), rows)
 
 
-def claims_table(lines: Iterable[Line], *, full: bool) -> "Table":
-    """Return a table with a row for each claim.
-
-    Args:
-        lines: whose claims.
-        full: True for all that is known of one lock; False for the name and the main facts.
-    """
+def claims_table(lines: Iterable[Line]) -> "Table":
+    """Return a table with a row for each claim."""
     claims = [(line.name, view) for line in lines for view in (*line.holders, *line.waiters)]
-    styles = ["bold" if view.state == "using" else "" for _, view in claims]
-    if full:
-        columns: tuple[str, ...] = (
-            "State",
-            "Kind",
-            "Process",
-            "Thread",
-            "Label",
-            "Since",
-            "Lease ends",
-            "Fence",
-            "ID",
-        )
-        return table_of(columns, (_all_of(view) for _, view in claims), styles)
-    columns = ("Lock", "State", "Kind", "Process", "Label", "Since", "Lease ends")
-    return table_of(columns, ((name, *_main_of(view)) for name, view in claims), styles)
+    return table_of(
+        ("Lock", "State", "Kind", "Process", "Label", "Since", "Lease ends"),
+        ((name, *_main_facts(view)) for name, view in claims),
+        ("bold" if view.state == "using" else "" for _, view in claims),
+    )
 
 
-def _main_of(view: ClaimView) -> tuple[str, ...]:
-    return (_state(view), view.kind, who(view), view.label, ago(view.since), _lease(view))
+def line_table(line: Line) -> "Table":
+    """Return a table with all that is known of the claims of one lock."""
+    claims = (*line.holders, *line.waiters)
+    return table_of(
+        ("State", "Kind", "Process", "Label", "Since", "Lease ends", "Thread", "Fence", "ID"),
+        ((*_main_facts(view), view.thread, str(view.fence or ""), view.id) for view in claims),
+        ("bold" if view.state == "using" else "" for view in claims),
+    )
 
 
-def _all_of(view: ClaimView) -> tuple[str, ...]:
-    head = (_state(view), view.kind, who(view), view.thread, view.label, ago(view.since), _lease(view))
-    return (*head, str(view.fence or ""), view.id)
+def line_text(line: Line) -> str:
+    """Return what `line_table` shows, three rows for each claim, for a narrow terminal."""
+    return "\n\n".join(_record(view) for view in (*line.holders, *line.waiters))
 
 
-def _state(view: ClaimView) -> str:
-    return "holder" if view.state == "using" else "waiter"
+def _record(view: ClaimView) -> str:
+    state, kind, process, label, since, lease = _main_facts(view)
+    fence = "" if view.fence is None else f"fence {view.fence}, "
+    rows = (
+        f"{state}  {kind}  {process}" + (f"  {label}" if label else ""),
+        f"since {since}, lease ends {lease}",
+        f"{fence}thread {view.thread}, id {view.id}",
+    )
+    return "\n        ".join(one_line(row) for row in rows)
 
 
-def _lease(view: ClaimView) -> str:
-    return f"in {duration(view.expires_in)}"
+def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
+    state = "holder" if view.state == "using" else "waiter"
+    return state, view.kind, f"{view.pid}@{view.host}", view.label, ago(view.since), f"in {duration(view.expires_in)}"
+
+
+def print_line(line: Line) -> None:
+    """Print all that is known of one lock."""
+    out = console()
+    table = line_table(line)
+    if out.measure(table, options=out.options.update(width=WIDE)).maximum <= out.width:
+        out.print(table)
+    else:
+        click.echo(line_text(line))

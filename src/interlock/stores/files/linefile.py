@@ -145,6 +145,9 @@ class LineFile:
             self.span *= 2
             data = pread(self.fd, self.span, 0)
         if not self._is_sound(data):
+            if data[: self.head] == self._heads[0][:WAITING_AT] + REMOVED + self._heads[0][WAITING_AT + 1 :]:
+                self._unlink()  # whoever was removing it died; others may hold a pending/NAME that is gone already
+                return b""
             self._put_right(data)
             data = pread(self.fd, self.span, 0)
         self._trusted = monotonic() + TRUST
@@ -158,9 +161,8 @@ class LineFile:
         if not found:
             pwrite(self.fd, self._heads[0], 0)
             return
-        if found[: self.head] != self._heads[0][:WAITING_AT] + REMOVED + self._heads[0][WAITING_AT + 1 :]:
-            self._folder.broken.mkdir(exist_ok=True)
-            (self._folder.broken / f"{self._name}.{time.time_ns()}").write_bytes(found)
+        self._folder.broken.mkdir(exist_ok=True)
+        (self._folder.broken / f"{self._name}.{time.time_ns()}").write_bytes(found)
         pwrite(self.fd, self._heads[1], 0)  # somebody may wait: the next step looks
         os.ftruncate(self.fd, self.head + max(0, len(found) - self.head) // SLOT * SLOT)
 
@@ -259,6 +261,9 @@ class LineFile:
         """Unlink both files of a name that nobody uses; its fences go on from the folder's floor; under the guard."""
         self._folder.raise_floor(top)
         pwrite(self.fd, REMOVED, WAITING_AT)
+        self._unlink()
+
+    def _unlink(self) -> None:
         for folder in (self._folder.pending, self._folder.using):
             try:
                 os.unlink(folder / self._name)

@@ -226,6 +226,8 @@ class Wakeup:
                 fd = self._presence.open_beacon(token)
                 if fd is not None:
                     self._watched[token] = fd
+                elif not self._presence.is_alive(token):
+                    os.write(self.bell.fd, b"\n")  # it died since the line was looked at: look again at once
 
     def _unwatch(self, token: str) -> None:
         os.close(self._watched.pop(token))

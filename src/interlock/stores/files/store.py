@@ -108,7 +108,7 @@ class FileStore:
                     if data[WAITING_AT] != NOBODY_WAITS:
                         if wait:
                             return OCCUPIED  # nobody overtakes: stand in line, with a bell
-                    elif data.find(b"\nusing ", line.head - 1) < 0:
+                    elif data.find(b"using   number=", line.head) < 0:
                         return self._use(line, data, claim)
                 turn, bells = self._enter_line(line, data, claim, wakeup, wait, again)
                 return turn
@@ -252,7 +252,10 @@ class FileStore:
     # -- one step ---------------------------------------------------------------------------------------
 
     def _step(self, line: LineFile, data: bytes) -> Step:
-        return Step(line.image(data), monotonic(), self.presence().is_alive, self._new_fence)
+        image = line.image(data)
+        if not image.top:
+            image = image._replace(top=self.folder.floor())
+        return Step(image, monotonic(), self.presence().is_alive, self._new_fence)
 
     def _perform(self, line: LineFile, step: Step, me: str) -> Bells:
         """Do the writes of a step; return the bells to ring when the guard is free again.

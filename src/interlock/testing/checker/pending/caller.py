@@ -55,7 +55,6 @@ class Finished(NamedTuple):
     """The call is over and nothing of it may be left in the store."""
 
 
-Local: TypeAlias = Acquiring | Withdrawing | Enter | Renewing | Answered | Leave | Finished
 Acquire: TypeAlias = Callable[[Any, Any], Op[Any]]
 
 
