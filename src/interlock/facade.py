@@ -58,6 +58,8 @@ def manner_of(timeout: float | None, renew: bool, on_lost: Callable[[Any], objec
 
 def patience(manner: Manner, blocking: bool, timeout: float | None | Unset) -> float | None:
     """Return how many seconds an acquire may wait: 0 for one try, None for no limit."""
+    if blocking is True and timeout is UNSET:
+        return manner.timeout
     if isinstance(timeout, Unset):
         checked_timeout(blocking, None)
         return manner.timeout if blocking else 0.0

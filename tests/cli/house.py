@@ -99,6 +99,12 @@ class House:
         path.chmod(0o755)
         return str(path)
 
+    def python_with(self, text: str, module: str = "sitecustomize") -> dict[str, str]:
+        """Write a module that every Python of the test imports at its start; return the environment for that."""
+        (self.folder / f"{module}.py").write_text(text)
+        path = os.environ.get("PYTHONPATH")
+        return {"PYTHONPATH": f"{self.folder}{os.pathsep}{path}" if path else str(self.folder)}
+
     def close(self) -> None:
         """End what still runs."""
         for process in self._started:

@@ -174,10 +174,8 @@ def test_a_store_that_can_not_be_used_is_75(house: House) -> None:
 
 
 def test_an_error_of_ours_does_not_look_like_a_conflict(house: House) -> None:
-    (house.folder / "sitecustomize.py").write_text(
-        "import interlock.cli.options as options\noptions.parse = lambda words: 1 / 0\n"
-    )
-    status, _, errors = house.run("run", "book", "--", "true", extra={"PYTHONPATH": str(house.folder)})
+    broken = house.python_with("import interlock.cli.options as options\noptions.parse = lambda words: 1 / 0\n")
+    status, _, errors = house.run("run", "book", "--", "true", extra=broken)
     assert status == 70
     assert "ZeroDivisionError" in errors
 

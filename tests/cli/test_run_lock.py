@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from house import COMMAND, House
@@ -232,11 +231,22 @@ def test_a_command_that_writes_to_a_closed_pipe_dies_quietly(house: House) -> No
     assert run.ended()[2] == ""
 
 
-def test_run_needs_neither_click_nor_rich(house: House, tmp_path: Path) -> None:
+def test_run_needs_neither_click_nor_rich(house: House) -> None:
     for name in ("click", "rich", "asyncio"):
-        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name={name!r})\n")
-    without = {"PYTHONPATH": str(tmp_path)}
+        without = house.python_with(f"raise ModuleNotFoundError('no {name}', name={name!r})\n", name)
     assert house.run("run", "book", "--", "echo", "ran", extra=without) == (0, "ran\n", "")
     status, _, errors = house.run("ls", extra=without)
     assert status == 69
     assert "pip install 'interlock[cli]'" in errors
+
+
+def test_run_imports_nothing_that_is_slow(house: House) -> None:
+    status, _, errors = house.run(
+        "run", "book", "--", "true", command=[sys.executable, "-X", "importtime", *COMMAND[1:]]
+    )
+    imported = {line.rpartition("|")[2].strip() for line in errors.splitlines()}
+    assert status == 0
+    assert "interlock.cli.run" in imported
+    slow = {"asyncio", "click", "dataclasses", "email", "importlib.metadata", "inspect", "logging", "rich", "socket",
+            "sqlite3", "subprocess", "tempfile"}  # fmt: skip
+    assert imported & slow == set()

@@ -148,6 +148,19 @@ def test_a_command_that_was_killed_releases(house: House) -> None:
     assert house.locks.claims() == []
 
 
+@LINUX
+def test_a_command_that_was_killed_before_it_could_start_releases(house: House) -> None:
+    holder = house.hold()
+    waiter = house.start("run", "book", "--", "touch", "ran")
+    house.wait_for(1, "pending")
+    (command,) = Path(f"/proc/{waiter.pid}/task/{waiter.pid}/children").read_text().split()
+    os.kill(int(command), signal.SIGKILL)
+    assert holder.ended() == (0, "out\n", "")
+    assert waiter.ended() == (128 + signal.SIGKILL, "", "")
+    assert house.locks.claims() == []
+    assert not (house.folder / "ran").exists()
+
+
 # What the command leaves running
 
 LEAVE = "(read _; echo late) < fifo & echo $!"
@@ -276,15 +289,15 @@ def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
 
 
 def test_a_release_that_fails_is_told_and_the_status_is_the_commands(house: House) -> None:
-    (house.folder / "sitecustomize.py").write_text(
+    failing = house.python_with(
         "import interlock\n"
         "def release(grant):\n"
         "    raise interlock.StoreError('the disk is on fire')\n"
         "interlock.Grant.release = release\n"
     )
-    run = house.run("run", "book", "--", "sh", "-c", "exit 3", extra={"PYTHONPATH": str(house.folder)})
-    assert run[:2] == (3, "")
-    assert run[2] == "interlock: the lock 'book' could not be released, its lease will end: the disk is on fire\n"
+    status, output, errors = house.run("run", "book", "--", "sh", "-c", "exit 3", extra=failing)
+    assert (status, output) == (3, "")
+    assert errors == "interlock: the lock 'book' could not be released, its lease will end: the disk is on fire\n"
 
 
 def test_what_the_library_logs_is_told_with_v_only(house: House, tmp_path: Path) -> None:

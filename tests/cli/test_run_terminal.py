@@ -123,6 +123,23 @@ def test_a_key_reaches_the_command_once(house: House, key: str, name: str, shell
             person.see("ended 0")
 
 
+def test_a_key_reaches_the_command_once_where_the_system_does_not_tell_who_sent_a_signal(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in house.python_with("import signal\ndel signal.sigwaitinfo\n").items():
+        monkeypatch.setenv(name, value)
+    with reporter(house) as (person, job, _):
+        for key, name in ((CTRL_C, "SIGINT"), (CTRL_BACKSLASH, "SIGQUIT"), (CTRL_C, "SIGINT")):
+            person.press(key)
+            person.see(f"got {name}\n")
+            os.kill(job, signal.SIGUSR1)
+            assert person.see(r"got (\w+)")[1] == "SIGUSR1"
+    run = house.start("run", "book", "--", "sh", "-c", "echo in; exec cat", start_new_session=True)
+    assert run.hear() == "in"
+    run.send_signal(signal.SIGINT)  # no terminal: it can't be a key's
+    assert run.wait(timeout=PATIENCE) == 130
+
+
 def test_a_signal_to_interlock_alone_reaches_a_command_in_the_foreground(house: House) -> None:
     with reporter(house) as (person, job, _):
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):

@@ -6,7 +6,6 @@ from types import FunctionType
 from typing import Any
 
 import pytest
-from stores import ROWS
 
 import interlock
 from interlock.aio.connection import AsyncLocks
@@ -18,6 +17,7 @@ from interlock.threads.connection import Locks
 from interlock.threads.grants import Grant, Grants
 from interlock.threads.locks import AllLock, Lock, RLock
 from interlock.urls import BUILT_IN
+from stores import ROWS
 
 NOT_KINDS = {"claims", "evict", "doctor", "close", "store"}
 COLOURS = [

@@ -34,7 +34,9 @@ def test_an_unknown_scheme_is_refused_with_those_that_are_known(connect: Connect
     assert all(word in str(caught.value) for word in ("carrier-pigeon", "memory", "file"))
 
 
-@pytest.mark.parametrize("url", ["file://", "file://locks", "file://./locks", "file:///a?b", "file:///a#b", "file://host/a"])
+@pytest.mark.parametrize(
+    "url", ["file://", "file://locks", "file://./locks", "file:///a?b", "file:///a#b", "file://host/a"]
+)
 def test_a_folder_that_is_not_absolute_is_refused(connect: Connect, url: str) -> None:
     with pytest.raises(InvalidArgument, match="file:///"):
         connect(url)
@@ -120,7 +122,7 @@ def test_without_a_runtime_folder_it_is_one_of_the_user_in_the_temporary_one(
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with interlock.connect() as locks, locks.lock("x"):
-        made, = tmp_path.iterdir()
+        (made,) = tmp_path.iterdir()
         assert made.stat().st_mode & 0o777 == 0o700
     made.chmod(0o777)
     with pytest.raises(StoreError, match="INTERLOCK_URL"):

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from stores import ROWS, Row
 
 import interlock
 from interlock.testing.remote import Remote
 from interlock.testing.world import THREADS, Place, World
+from stores import ROWS, Row
 
 
 @pytest.fixture(params=[row for row in ROWS if row.reaches_processes], ids=lambda row: row.name)

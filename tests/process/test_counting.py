@@ -108,7 +108,9 @@ def test_no_process_waits_much_longer_than_the_mean(remote: Start, log: str) -> 
         worker.start(
             "for _ in range(60):\n"
             "    started = time.perf_counter()\n"
-            f"    with lock as grant: waits.append(time.perf_counter() - started); log_next({log!r}, grant.fence, 0.001)\n"
+            "    with lock as grant:\n"
+            "        waits.append(time.perf_counter() - started)\n"
+            f"        log_next({log!r}, grant.fence, 0.001)\n"
             "result = waits[5:-5]"
         )
     waits = [worker.answer(60) for worker in workers]

@@ -28,7 +28,9 @@ def patience(place: Place, ttl: float) -> float:
     return SOON if place.frees_at_death else ttl + SOON
 
 
-def test_a_killed_holder_frees_the_lock_for_those_who_come(place: Place, locks: interlock.Locks, remote: Start) -> None:
+def test_a_killed_holder_frees_the_lock_for_those_who_come(
+    place: Place, locks: interlock.Locks, remote: Start
+) -> None:
     holder = remote()
     fence = holder.do(acquire())
     assert locks.lock("book").acquire(timeout=0) is None
@@ -54,7 +56,9 @@ def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_killed_holder_of_each_kind_frees_it(place: Place, locks: interlock.Locks, remote: Start, kind: Kind) -> None:
+def test_a_killed_holder_of_each_kind_frees_it(
+    place: Place, locks: interlock.Locks, remote: Start, kind: Kind
+) -> None:
     holder = remote()
     holder.do(
         "from interlock.testing.world import KINDS\n"
@@ -66,7 +70,9 @@ def test_a_killed_holder_of_each_kind_frees_it(place: Place, locks: interlock.Lo
     assert kind.rival(locks, "book").acquire(timeout=patience(place, TTL)) is not None
 
 
-def test_a_killed_reader_lets_the_writer_in_beside_living_ones_only(place: Place, world: World, remote: Start) -> None:
+def test_a_killed_reader_lets_the_writer_in_beside_living_ones_only(
+    place: Place, world: World, remote: Start
+) -> None:
     first, second = remote(), remote()
     for each in (first, second):
         each.do("grant = locks.rwlock('book').read().acquire()")
@@ -152,10 +158,7 @@ def test_a_holder_stopped_past_its_lease_learns_that_it_lost(locks: interlock.Lo
 
 def test_a_body_stopped_past_its_lease_ends_in_lock_lost(locks: interlock.Locks, remote: Start) -> None:
     holder = remote()
-    holder.start(
-        "import os, signal\n"
-        "with locks.lock('book', ttl=0.8): os.kill(os.getpid(), signal.SIGSTOP)"
-    )
+    holder.start("import os, signal\nwith locks.lock('book', ttl=0.8): os.kill(os.getpid(), signal.SIGSTOP)")
     eventually(lambda: locks.claims("book"))
     grant = locks.lock("book").acquire(timeout=20)
     assert grant is not None
@@ -211,7 +214,7 @@ def test_a_program_that_ends_with_an_asyncio_lock_held_frees_it(
 def test_claims_tell_the_process(locks: interlock.Locks, remote: Start) -> None:
     holder = remote()
     holder.do(acquire())
-    view, = locks.claims("book")
+    (view,) = locks.claims("book")
     assert view.pid == holder.process.pid
     assert locks.evict("book", view.id) == 1
     with pytest.raises(RemoteError) as caught:

@@ -13,7 +13,12 @@ from interlock.testing.world import Place
 
 Start = Callable[[], Remote]
 
-HOLD = "lock = locks.lock('book', ttl={ttl}); grant = lock.acquire(); rlock = locks.rlock('shelf'); again = rlock.acquire()"
+HOLD = """
+lock = locks.lock('book', ttl={ttl})
+grant = lock.acquire()
+rlock = locks.rlock('shelf')
+again = rlock.acquire()
+"""
 
 IN_CHILD = """
 import os, json, warnings
@@ -52,7 +57,8 @@ def is_held(holder: Remote, locks: interlock.Locks) -> bool:
 def test_a_child_owns_nothing(locks: interlock.Locks, remote: Start) -> None:
     holder = holder_of(remote)
     told = holder.do(
-        "result = in_child(lambda: [grant.lost, grant.held, grant.inherited, lock.owned(), rlock.owned(), grant.expires_in])"
+        "result = in_child(lambda: [grant.lost, grant.held, grant.inherited, lock.owned(), rlock.owned(), "
+        "grant.expires_in])"
     )
     assert told == [True, False, True, False, False, 0]
     assert is_held(holder, locks)
@@ -85,9 +91,7 @@ def test_a_child_can_lock_for_itself(locks: interlock.Locks, remote: Start) -> N
     assert is_held(holder, locks)
 
 
-@pytest.mark.parametrize(
-    "end", ["None", "gc.collect()", "atexit._run_exitfuncs()", "locks.close()", "drop()"]
-)
+@pytest.mark.parametrize("end", ["None", "gc.collect()", "atexit._run_exitfuncs()", "locks.close()", "drop()"])
 def test_the_end_of_a_child_releases_nothing(locks: interlock.Locks, remote: Start, end: str) -> None:
     holder = holder_of(remote)
     holder.do(
@@ -137,7 +141,8 @@ def test_a_child_that_lives_on_does_not_keep_its_dead_parents_lock(
     place: Place, locks: interlock.Locks, remote: Start, child: str
 ) -> None:
     holder = holder_of(remote, ttl=30 if place.frees_at_death else 2)
-    pid = holder.do(f"import os, subprocess, time, warnings\nwarnings.simplefilter('ignore')\n{child}\nresult = child")
+    holder.do("import os, subprocess, time, warnings\nwarnings.simplefilter('ignore')")
+    pid = holder.do(f"{child}\nresult = child")
     try:
         holder.process.kill()
         holder.process.wait(20)

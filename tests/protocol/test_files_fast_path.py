@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from interlock.claims import SEPARATOR, Claim, Terms
 from interlock.protocols.queue import OCCUPIED, Told, Turn
-from interlock.stores.files import FileStore, linefile, store
+from interlock.stores.files import FileStore, linefile, quick, store
 from interlock.stores.files.linefile import WAITING_AT, header
 from interlock.stores.files.plan import Flag, Image, Write
 from interlock.stores.files.presence import Presence
@@ -44,8 +45,9 @@ class Bench:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(store, "monotonic", lambda: NOW)
+        monkeypatch.setattr(quick, "monotonic", lambda: NOW)
         self.store = FileStore(str(folder))
-        monkeypatch.setattr(self.store, "_new_fence", lambda top: top + 1)
+        monkeypatch.setattr(self.store._quick, "new_fence", lambda top: top + 1)
         self.other = Presence(self.store.folder.alive)
         self.claim = Claim(ME, TERMS, "")
         self.line = self.store._line(KEY)
@@ -131,6 +133,45 @@ def test_entering_without_a_bell_does_to_the_files_what_the_plan_does(
     assert (turn, after) == (planned, bench.image())
 
 
+class Ear:
+    """A wake-up that notes what it is to watch."""
+
+    def __init__(self) -> None:
+        self.bell = SimpleNamespace(number=7)
+        self.watched: list[str] = []
+
+    def stand_in(self, waiters: set[object]) -> None:
+        """Be counted; of no account here."""
+
+    def watch(self, tokens: Iterable[str]) -> None:
+        self.watched = sorted(tokens)
+
+
+@many
+@given(
+    using=st.one_of(rows, st.lists(one_row, min_size=1, max_size=1)),
+    pending=waiters,
+    flag=st.booleans(),
+    mine=st.one_of(st.none(), st.integers(0, 5)),
+)
+def test_standing_in_line_does_to_the_files_what_the_plan_does(
+    bench: Bench, using: list[tuple[str, int, str]], pending: list[str], flag: bool, mine: int | None
+) -> None:
+    pending = lawful(flag, pending)
+    bench.store._ring = lambda bells: None  # type: ignore[method-assign]
+    ears = Ear(), Ear()
+    bench.put(using, pending, flag, mine)
+    turn = bench.store._enter(bench.claim, ears[0], True, False)
+    after = bench.image()
+    bench.put(using, pending, flag, mine)
+    data = bench.line.guard()
+    assert data is not None
+    planned = bench.store._enter_line(bench.line, data, bench.claim, ears[1], True, False)[0]
+    bench.line.unguard()
+    assert (turn[:2], after) == (planned[:2], bench.image())
+    assert ears[0].watched == ears[1].watched
+
+
 @many
 @given(
     using=rows,
@@ -151,9 +192,9 @@ def test_leaving_does_to_the_files_what_the_plan_does(
     news: list[Told] = []
     bench.store._ring = lambda bells: news.extend(bell[2] for bell in bells if bell[2])  # type: ignore[method-assign]
     bench.put(using, pending, flag, mine)
-    bench.store._at.clear()
+    bench.store._quick._at.clear()
     if remembered is not None:
-        bench.store._at[ME] = bench.line.head + remembered * SLOT
+        bench.store._quick._at[ME] = bench.line.head + remembered * SLOT
     removed = bench.store._leave(bench.claim)
     after, told = bench.image(), news.copy()
     bench.put(using, pending, flag, mine)

@@ -165,6 +165,7 @@ class Guard:
     def _attend(self) -> None:
         """Pass signals on until the command has ended; stop it if the lock is lost."""
         kill_at: float | None = None
+        self._child.look()  # what told of a death during the wait was dropped there
         while self._child.status is None:
             event = self._signals.next(None if kill_at is None else max(0.0, kill_at - time.monotonic()))
             if event is None:

@@ -40,9 +40,7 @@ class MemoryRegister:
         clock: the store's clock, in seconds.
     """
 
-    def __init__(
-        self, folds: bool = False, poll: float = 0.5, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, folds: bool = False, poll: float = 0.5, clock: Callable[[], float] = time.monotonic) -> None:
         self.folds = folds
         self.poll = poll
         self._clock = clock
@@ -228,9 +226,7 @@ class RegisterStore(Pending):
 
 def _record(row: _Row, now: float) -> Record:
     terms = row.claim.terms
-    return Record(
-        row.claim.id, row.order, terms.units, terms.capacity, row.state, row.fence, row.until <= now
-    )
+    return Record(row.claim.id, row.order, terms.units, terms.capacity, row.state, row.fence, row.until <= now)
 
 
 def _view(row: _Row, now: float) -> ClaimView:

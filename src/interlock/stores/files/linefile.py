@@ -197,6 +197,11 @@ class LineFile:
             data = pread(self.pending_fd, self._pending_span, 0)
         return data
 
+    def slot(self, data: bytes) -> Slot | None:
+        """Return the first slot of using/NAME; `data` is what `guard` returned."""
+        slots = _slots(data, self.head, self._known_using)
+        return slots[0] if slots else None
+
     def image(self, data: bytes) -> Image:
         """Return what both files say; `data` is what `guard` returned."""
         top = 0

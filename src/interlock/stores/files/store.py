@@ -15,28 +15,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, unquote
 
 from interlock.claims import SEPARATOR, Check, Claim, ClaimView
 from interlock.effects import Call, Op, Sleep
 from interlock.errors import InvalidArgument, StoreError
-from interlock.protocols.queue import BUSY, OCCUPIED, Told, Turn
+from interlock.protocols.queue import BUSY, OCCUPIED, Turn
 from interlock.stores.files import checks, views
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile
 from interlock.stores.files.plan import Step
 from interlock.stores.files.presence import Presence, ThreadWakeup
+from interlock.stores.files.quick import Bells, QuickWays, jitter
 from interlock.stores.files.record import (
-    FREE,
-    ID_AT,
-    ID_WIDTH,
-    MOST_NUMBER,
     SLOT,
-    STATE_WIDTH,
     Slot,
-    parse,
-    tail,
     write_slot,
 )
 
@@ -44,11 +38,7 @@ if TYPE_CHECKING:
     from interlock.stores.files.tasks import TaskWakeup
 
 T = TypeVar("T")
-Bells: TypeAlias = list[tuple[str, int, Told | None]]
-NUMBER_AT = STATE_WIDTH + len("number=")
-NUMBER_END = NUMBER_AT + 16
 MOST_OPEN = 256
-MOST_TAILS = 1024
 GUARD_PATIENCE = 5.0  # seconds; the guard is held for microseconds, except by a process that was stopped in it
 SWEEP = 50
 
@@ -74,9 +64,8 @@ class FileStore:
     def _start_afresh(self) -> None:
         self._mutex = threading.Lock()
         self._lines: dict[str, LineFile] = {}
-        self._tails: dict[tuple[Any, ...], bytes] = {}
-        self._at: dict[str, int] = {}
         self._presence: Presence | None = None
+        self._quick = QuickWays(self.folder, self.presence)
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "FileStore":
@@ -108,8 +97,12 @@ class FileStore:
                     if data[WAITING_AT] != NOBODY_WAITS:
                         if wait:
                             return OCCUPIED  # nobody overtakes: stand in line, with a bell
-                    elif data.find(b"using   number=", line.head) < 0:
-                        return self._use(line, data, claim)
+                    elif self._quick.nobody_uses(line, data):
+                        return self._quick.use(line, data, claim)
+                elif not again and claim.terms.capacity == 1 and len(data) == line.head + SLOT:
+                    turn = self._quick.join(line, data, claim, wakeup)
+                    if turn is not None:
+                        return turn
                 turn, bells = self._enter_line(line, data, claim, wakeup, wait, again)
                 return turn
             except OSError as error:
@@ -118,25 +111,13 @@ class FileStore:
                 line.unguard()
                 self._ring(bells)
 
-    def _use(self, line: LineFile, data: bytes, claim: Claim) -> Turn:
-        """The uncontended path: nobody is in line; one write makes the claim a holder."""
-        head = line.head
-        top = _number(data, head)
-        for at in range(head + SLOT, len(data), SLOT):
-            top = max(top, _number(data, at))
-        fence = self._new_fence(top or self.folder.floor())
-        until = monotonic() + claim.terms.ttl
-        os.pwrite(line.fd, write_slot(b"using   ", fence, until, claim.id, 0, self._tail(line, claim)), head)
-        self._at[claim.id] = head
-        return Turn("using", fence)
-
     def _enter_line(
         self, line: LineFile, data: bytes, claim: Claim, wakeup: Any, wait: bool, again: bool
     ) -> tuple[Turn, Bells]:
         terms = claim.terms
         until = monotonic() + terms.ttl
         bell = 0 if wakeup is None else wakeup.bell.number
-        raw = write_slot(b"pending ", 0, until, claim.id, bell, self._tail(line, claim))
+        raw = write_slot(b"pending ", 0, until, claim.id, bell, self._quick.tail(line, claim))
         token = self.presence().token
         me = Slot(-1, "pending", 0, until, claim.id, terms.units, terms.capacity, token, bell, raw)
         step = self._step(line, data)
@@ -145,7 +126,7 @@ class FileStore:
         if turn.state == "pending" and wakeup is not None:
             wakeup.stand_in(line.waiters)
             wakeup.watch(step.watch(claim.id))
-            turn = Turn("pending", 0, turn.look_again * (0.9 + time.time_ns() % 1000 / 5000))  # jitter
+            turn = Turn("pending", 0, jitter(turn.look_again))
         return turn, bells
 
     # -- leave, renew, evict, look ----------------------------------------------------------------------
@@ -165,15 +146,10 @@ class FileStore:
                 data = line.guard()
                 if data is None:
                     return None
-                at = self._at.pop(claim.id, line.head)
-                if at and _is_using(data, at, claim.id):
-                    if data[WAITING_AT] == NOBODY_WAITS:
-                        os.pwrite(line.fd, FREE, at)
-                        return True
-                    if claim.terms.capacity == 1 and len(data) == line.head + SLOT:
-                        bells = self._hand_over(line, data, claim.id)
-                        if bells:
-                            return True
+                quick = self._quick.leave(line, data, claim)
+                if quick is not None:
+                    bells = quick
+                    return True
                 step = self._step(line, data)
                 removed = step.leave(claim.id)
                 bells = self._perform(line, step, claim.id)
@@ -183,35 +159,6 @@ class FileStore:
             finally:
                 line.unguard()
                 self._ring(bells)
-
-    def _hand_over(self, line: LineFile, data: bytes, id: str) -> Bells:
-        """The common way to leave a line in which others wait: the only holder's place goes to the first of them.
-
-        What it writes is what the plan would have written, in one write less.  The bell is rung when the guard is
-        free again: should this process die before, the next holder is woken by that, since it watches the holder.
-
-        Returns:
-            The bell to ring; none if the line is less simple than that, and the plan is to be made.
-        """
-        waits = line.read_pending()
-        first, lowest, waiters = -1, b"", 0
-        for at in range(0, len(waits), SLOT):
-            if waits.startswith(b"pending ", at):
-                waiters += 1
-                number = waits[at + NUMBER_AT : at + NUMBER_END]
-                if first < 0 or number < lowest:
-                    first, lowest = at, number
-        slot = parse(waits[first : first + SLOT], first // SLOT) if first >= 0 else None
-        if slot is None or slot.capacity != 1 or slot.id == id:
-            return []
-        if slot.until <= monotonic() or not self.presence().is_alive(slot.alive):
-            return []
-        fence = self._new_fence(_number(data, line.head))
-        os.pwrite(line.fd, b"using   number=%016d" % fence + slot.raw[NUMBER_END:], line.head)
-        os.pwrite(line.pending_fd, FREE, first)
-        if waiters == 1:
-            os.pwrite(line.fd, b"0", WAITING_AT)
-        return [(slot.alive, slot.bell, Told(slot.id, fence))]
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
         """As `Queue.renew`."""
@@ -255,7 +202,7 @@ class FileStore:
         image = line.image(data)
         if not image.top:
             image = image._replace(top=self.folder.floor())
-        return Step(image, monotonic(), self.presence().is_alive, self._new_fence)
+        return Step(image, monotonic(), self.presence().is_alive, self._quick.new_fence)
 
     def _perform(self, line: LineFile, step: Step, me: str) -> Bells:
         """Do the writes of a step; return the bells to ring when the guard is free again.
@@ -278,9 +225,6 @@ class FileStore:
         for token, number, told in bells:
             self.presence().ring(token, number, told)
 
-    def _new_fence(self, top: int) -> int:
-        return max(top + 1, time.time_ns() // 1000)
-
     def _patiently(self, function: Callable[..., T | None], *args: Any) -> Op[T]:
         pause, waited = 0.0005, 0.0
         while True:
@@ -295,19 +239,6 @@ class FileStore:
             yield Sleep(pause)
             waited += pause
             pause = min(0.05, pause * 1.5)
-
-    def _tail(self, line: LineFile, claim: Claim) -> bytes:
-        """Return the constant end of the claim's slot; most claims on a line come from one lock in one thread."""
-        _, terms, who = claim
-        if line.last_tail[0] is terms and line.last_tail[1] == who:
-            return line.last_tail[2]
-        end = self._tails.get((terms, who))
-        if end is None:
-            if len(self._tails) >= MOST_TAILS:
-                self._tails.clear()
-            end = self._tails[terms, who] = tail(claim, self.presence().token)
-        line.last_tail = (terms, who, end)
-        return end
 
     # -- what is open -----------------------------------------------------------------------------------
 
@@ -411,24 +342,12 @@ class FileStore:
         self._start_afresh()
 
 
-def _is_using(data: bytes, at: int, id: str) -> bool:
-    id_at = at + ID_AT
-    return data[at : at + 6] == b"using " and data[id_at : id_at + ID_WIDTH].rstrip() == id.encode()
-
-
 def _renew_one(claim: Claim, step: Step) -> bool:
     return step.renew(claim.id, monotonic() + claim.terms.ttl)
 
 
 def _evict_one(id: str | None, step: Step) -> int:
     return step.evict(id)
-
-
-def _number(data: bytes, at: int) -> int:
-    """Return the number in the slot at `at`; 0 if there is none that can be read."""
-    text = data[at + NUMBER_AT : at + NUMBER_END]
-    number = int(text) if text.isdigit() else 0
-    return number if number <= MOST_NUMBER else 0
 
 
 def _failed(line: LineFile, error: OSError) -> StoreError:

@@ -21,6 +21,12 @@ async def cancelled_at(moment: int, work: Any) -> Any:
     return None if task.cancelled() else task.result()
 
 
+async def until_waiting(world: World, number: int) -> None:
+    """Let the loop go round until so many stand in line."""
+    while len(world.waiters()) < number:  # noqa: ASYNC110 - no event of ours: it is looked at from outside
+        await asyncio.sleep(0)
+
+
 def test_an_acquire_cancelled_at_any_moment_leaves_nothing(world_of_tasks: World, kind: Kind) -> None:
     world = world_of_tasks
     lock = kind.make(world.connect(Stepwise), world.name)
@@ -55,8 +61,7 @@ def test_a_wait_cancelled_at_any_moment_of_the_hand_over_leaves_nothing(world_of
     async def story(moment: int) -> None:
         holder = await other.acquire()
         waiter = asyncio.ensure_future(lock.acquire())
-        while not world.waiters():
-            await asyncio.sleep(0)
+        await until_waiting(world, 1)
         await holder.release()
         for _ in range(moment):
             await asyncio.sleep(0)
@@ -78,11 +83,9 @@ def test_a_cancelled_waiter_hands_on_to_those_behind_it(world_of_tasks: World) -
     async def story(moment: int) -> bool:
         holder = await plain.acquire()
         first = asyncio.ensure_future(lock.acquire())
-        while len(world.waiters()) < 1:
-            await asyncio.sleep(0)
+        await until_waiting(world, 1)
         second = asyncio.ensure_future(plain.acquire())
-        while len(world.waiters()) < 2:
-            await asyncio.sleep(0)
+        await until_waiting(world, 2)
         await holder.release()
         for _ in range(moment):
             await asyncio.sleep(0)
@@ -121,8 +124,7 @@ def test_a_failing_neighbour_in_a_task_group_takes_the_waiter_out_of_the_line(wo
     locks = world.connect()
 
     async def fails() -> None:
-        while not world.waiters():
-            await asyncio.sleep(0)
+        await until_waiting(world, 1)
         raise KeyError("of the neighbour")
 
     async def story() -> Any:
@@ -218,5 +220,3 @@ def test_a_crowd_of_tasks_half_of_them_cancelled_loses_no_update(world_of_tasks:
 
 async def _owned(lock: Any) -> bool:
     return bool(lock.owned())
-
-

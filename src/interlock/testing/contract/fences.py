@@ -1,6 +1,7 @@
 """Fences: strictly increasing per name, whatever happens between two holders; fixed in the handle."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from interlock.testing.world import KINDS, Kind, World
 
 def increasing(fences: list[int]) -> bool:
     """Tell whether each is greater than the one before."""
-    return all(one < other for one, other in zip(fences, fences[1:], strict=False))
+    return all(one < other for one, other in itertools.pairwise(fences))
 
 
 def test_a_fence_is_greater_than_all_before_it(world: World, kind: Kind) -> None:
@@ -60,9 +61,8 @@ def test_a_fence_given_at_a_hand_over_is_the_one_that_others_see(world: World) -
 def test_fences_increase_when_leases_end(world: World) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
-    fences = []
-    for actor in (ann, bob) * 3:
-        fences.append(actor.do(locks.lock(world.name, ttl=0.15, renew=False).acquire).fence)
+    lock = locks.lock(world.name, ttl=0.15, renew=False)
+    fences = [actor.do(lock.acquire).fence for actor in (ann, bob) * 3]
     assert increasing(fences)
 
 
@@ -155,7 +155,9 @@ def test_fences_increase_in_the_order_in_which_locks_were_held(world: World) -> 
     lock = world.connect(lambda store: Slow(store, 0.002)).lock(world.name)
     fences: list[int] = []
     jobs = [
-        actor.start_within(lock, lambda grant: fences.append(grant.fence)) for actor in world.actors(5) for _ in range(8)
+        actor.start_within(lock, lambda grant: fences.append(grant.fence))
+        for actor in world.actors(5)
+        for _ in range(8)
     ]
     for job in jobs:
         job.result(60)

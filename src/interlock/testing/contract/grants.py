@@ -20,7 +20,7 @@ def test_a_grant_tells_what_is_held(world: World, kind: Kind) -> None:
     assert grant.lost is False
     assert grant.held is True
     grant.check()
-    view, = world.holders()
+    (view,) = world.holders()
     assert (view.id, view.fence) == (grant.id, grant.fence)
 
 

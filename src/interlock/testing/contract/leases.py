@@ -27,8 +27,8 @@ def test_a_short_lease_is_renewed_for_as_long_as_it_is_held(world: World, kind: 
 def test_many_leases_are_renewed_in_few_requests(world: World) -> None:
     locks, counting = world.connect_with(Counting)
     ann = world.actor()
-    grants = [ann.do(locks.lock(world.fresh_name(), ttl=1.5).acquire) for _ in range(40)]
-    deadline = time.monotonic() + 2.2
+    grants = [ann.do(locks.lock(world.fresh_name(), ttl=0.9).acquire) for _ in range(40)]
+    deadline = time.monotonic() + 1.3
     eventually(lambda: time.monotonic() > deadline)
     assert not any(grant.lost for grant in grants)
     assert 1 <= counting.steps["renew"] <= 40

@@ -7,15 +7,16 @@ import pytest
 from interlock.testing.world import World
 
 ODD = [
-    " ", ".", "..", "/", "../../etc/passwd", "a/b", "a\\b", "C:\\x", "~", "-rf", "con", "a\nb", "a\tb", "\x01", "\x7f",
-    "%00", "%2F", "{tag}", "a{b}c", "*", "?", "[a]", "'; drop table locks; --", '"', "$HOME", "`id`", "<b>", "&", "a:b:c",
-    "ä", "a\u0308", "\u00e4", "日本語", "🔒", "\u202e", "\ufeff", "ß", "SS", "ı", "İ", "x" * 1000, "🔒" * 1000, "/" * 1000,
-    "interlock", "using", "pending", "None", "0", "a" * 255, "a" * 256, "book:1",
+    " ", ".", "..", "/", "../../etc/passwd", "a/b", "a\\b", "C:\\x", "~", "-rf", "con", "a\nb", "a\tb", "\x01",
+    "\x7f", "%00", "%2F", "{tag}", "a{b}c", "*", "?", "[a]", "'; drop table locks; --", '"', "$HOME", "`id`",
+    "<b>", "&", "a:b:c", "ä", "a\u0308", "\u00e4", "日本語", "🔒", "\u202e", "\ufeff", "ß", "SS", "\u0131",
+    "\u0130", "x" * 1000, "🔒" * 1000, "/" * 1000, "interlock", "using", "pending", "None", "0", "a" * 255,
+    "a" * 256, "book:1",
 ]  # fmt: skip
 
 SIMILAR = [
     ("book", "Book"), ("book", "BOOK"), ("book", "book "), ("book", " book"), ("a/b", "a_b"), ("a/b", "a-b"),
-    ("a b", "a-b"), ("a-b", "a.b"), ("\u00e4", "a\u0308"), ("a", "а"), ("x" * 999 + "a", "x" * 999 + "b"),
+    ("a b", "a-b"), ("a-b", "a.b"), ("\u00e4", "a\u0308"), ("a", "\u0430"), ("x" * 999 + "a", "x" * 999 + "b"),
     ("x" * 999, "x" * 1000), ("1", "01"), ("1", "1.0"), ("a", "a\n"), ("%2F", "/"), ("ss", "ß"), ("", "\u200b"),
     ("a~b", "a-b"), ("a:b", "a::b"),
 ]  # fmt: skip

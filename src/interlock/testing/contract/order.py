@@ -1,5 +1,6 @@
 """Order: strictly first come, first served; nobody barges, nobody starves."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ def test_the_line_shows_the_order(world: World) -> None:
     ann = world.actor()
     grant = ann.do(locks.lock(world.name).acquire)
     jobs = line_up(world, [locks.lock(world.name, label=f"number {i}") for i in range(5)], [])
-    assert [view.id for view in world.eye.claims(world.name)][0] == grant.id
+    assert world.eye.claims(world.name)[0].id == grant.id
     assert [view.label for view in world.waiters()] == [f"number {i}" for i in range(5)]
     ann.do(grant.release)
     for job in jobs:
@@ -111,9 +112,7 @@ def test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order(world
     first = line_up(world, [locks.lock(world.name)] * 2, order)
     short = bob.start(locks.lock(world.name).acquire, timeout=0.3)
     world.until_waiting(3)
-    last = [
-        world.actor().start_within(locks.lock(world.name), lambda grant: order.append(2))
-    ]
+    last = [world.actor().start_within(locks.lock(world.name), lambda grant: order.append(2))]
     world.until_waiting(4)
     assert short.result(20) is None
     world.until_waiting(3)
@@ -166,4 +165,4 @@ def test_nobody_waits_much_longer_than_the_others(world: World) -> None:
         job.result(60)
     for number in range(4):
         gaps = [at for at, turn in enumerate(turns) if turn == number]
-        assert max(later - earlier for earlier, later in zip(gaps, gaps[1:], strict=False)) <= 8
+        assert max(later - earlier for earlier, later in itertools.pairwise(gaps)) <= 8

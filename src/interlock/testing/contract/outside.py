@@ -17,7 +17,7 @@ def test_a_claim_tells_who_it_is(world: World) -> None:
     before = time.time()
     grant = ann.do(locks.lock(world.name, ttl=12, label="shelf 3: ünïcode").acquire)
     after = time.time()
-    view, = ann.do(locks.claims, world.name)
+    (view,) = ann.do(locks.claims, world.name)
     assert isinstance(view, ClaimView)
     assert (view.name, view.id, view.state, view.fence) == (world.name, grant.id, "using", grant.fence)
     assert (view.units, view.capacity, view.kind) == (1, 1, "exclusive")
@@ -45,7 +45,7 @@ def test_a_claim_tells_its_kind(world: World, name: str, units: int, capacity: i
     rw = locks.rwlock(world.name)
     made = {"reader": rw.read(), "writer": rw.write(), "semaphore 2/3": locks.semaphore(world.name, 3, units=2)}
     world.actor().do(made[name].acquire)
-    view, = world.holders()
+    (view,) = world.holders()
     assert (view.kind, view.units, view.capacity) == (name, units, capacity)
 
 

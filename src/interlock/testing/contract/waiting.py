@@ -1,6 +1,7 @@
 """Waiting: woken by an event, one at a time, with no hot loop; no wake-up is missed."""
 
 import asyncio
+import itertools
 import statistics
 import time
 
@@ -143,5 +144,5 @@ def test_each_of_a_crowd_gets_in_promptly(world: World) -> None:
     ]
     for job in jobs:
         job.result(30)
-    gaps = [later - earlier for earlier, later in zip(entered, entered[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(entered)]
     assert statistics.median(gaps) < 0.05

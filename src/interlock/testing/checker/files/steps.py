@@ -94,7 +94,7 @@ class Steps:
         return self.enter_line(files, me, request, is_alive)
 
     def use(self, files: Files, me: Slot) -> Stepped:
-        """As `FileStore._use`."""
+        """As `QuickWays.use`."""
         fence = 1 + (_top(files) or files.floor)
         holder = me._replace(row=0, state="using", number=fence, bell=0)
         return Stepped((self.plan.Write("using", 0, holder),), Turn("using", fence), (), "nobody is in line")
@@ -118,7 +118,7 @@ class Steps:
         return self.change(files, is_alive, lambda step: step.leave(id), id)
 
     def hand_over(self, files: Files, id: str, is_alive: Callable[[str], bool]) -> Stepped | None:
-        """As `FileStore._hand_over`."""
+        """As `QuickWays.leave`, its hand-over."""
         waiters = files.waiters()
         if not waiters or waiters[0].capacity != 1 or waiters[0].id == id:
             return None

@@ -1,0 +1,117 @@
+"""The pending protocol on a register whose replies are lost, one after the other: no orphan, no second holder."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from interlock.effects import Call
+from interlock.errors import StoreError, UnknownOutcome
+from interlock.testing.register import MemoryRegister, RegisterStore
+from interlock.testing.world import Place, World
+
+REQUESTS = 12  # an acquire with its release has fewer
+METHODS = ["create", "list", "update", "promote", "promote_if_free", "delete", "reap", "renew"]
+
+
+class Flaky(MemoryRegister):
+    """A register that does what it is asked, and loses the replies to some of the requests.
+
+    Args:
+        folds: as in `MemoryRegister`.
+    """
+
+    def __init__(self, folds: bool) -> None:
+        super().__init__(folds)
+        self.lose: Callable[[int], bool] = lambda number: False
+        self.asked = 0
+        for method in METHODS:
+            setattr(self, method, self._flaky(getattr(self, method)))
+
+    def _flaky(self, request: Callable[..., Call]) -> Callable[..., Call]:
+        def ask(*args: Any) -> Call:
+            return Call(self._perform, (request(*args),))
+
+        return ask
+
+    def _perform(self, request: Call) -> Any:
+        answer = request.function(*request.args)
+        self.asked += 1
+        if self.lose(self.asked):
+            raise UnknownOutcome("a reply was lost, by order of the test")
+        return answer
+
+    def lose_from_now(self, *numbers: int) -> None:
+        """Lose the replies to the so-many-th requests from now, from 1."""
+        self.asked = 0
+        self.lose = lambda number: number in numbers
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "folds"])
+def register(request: pytest.FixtureRequest) -> Flaky:
+    """Both kinds of register."""
+    return Flaky(request.param)
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def world(request: pytest.FixtureRequest, register: Flaky) -> Iterator[World]:
+    """A world on the register."""
+    world = World(Place(open=lambda: RegisterStore(register)), request.param)
+    yield world
+    register.lose_from_now()
+    world.close()
+
+
+@pytest.mark.parametrize("number", range(1, REQUESTS))
+@pytest.mark.parametrize("row", [1, 2], ids=["one", "two in a row"])
+def test_any_lost_reply_while_acquiring_strands_no_orphan(
+    world: World, register: Flaky, number: int, row: int
+) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    register.lose_from_now(*range(number, number + row))
+    grant = ann.do(lock.acquire, timeout=10)
+    assert grant is not None
+    register.lose_from_now()
+    assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
+    assert ann.do(grant.release) is True
+    assert world.nothing_left()
+
+
+@pytest.mark.parametrize("number", range(1, REQUESTS))
+def test_any_lost_reply_while_waiting_strands_no_orphan(world: World, register: Flaky, number: int) -> None:
+    ann, bob = world.actors(2)
+    holder = ann.do(world.connect().lock(world.name).acquire)
+    register.lose_from_now(number)
+    waiting = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(1)
+    ann_released = ann.start(holder.release)
+    try:
+        ann_released.result(20)
+    except StoreError:
+        ann.do(holder.release)
+    grant = waiting.result(20)
+    register.lose_from_now()
+    assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
+    assert bob.do(grant.release) is True
+
+
+def test_every_third_reply_lost_loses_no_update(world: World, register: Flaky) -> None:
+    lock = world.connect().lock(world.name)
+    register.asked = 0
+    register.lose = lambda number: number % 7 == 3
+    box, entered = [0], [0]
+
+    def body(grant: Any) -> Any:
+        entered[0] += 1
+        return world.careless_increment(box)
+
+    for job in [actor.start_within(lock, body) for actor in world.actors(4) for _ in range(10)]:
+        try:
+            job.result(60)
+        except StoreError:
+            pass  # on leaving; the lease ends, or the next renewal finds it gone
+        except TimeoutError:
+            raise AssertionError("somebody waits for an orphan") from None
+    register.lose_from_now()
+    assert box == entered
