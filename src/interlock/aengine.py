@@ -1,8 +1,8 @@
 """The trampoline for asyncio tasks: performs the requests of a protocol on the running event loop."""
 
 import asyncio
-import time
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, TypeVar
 
 from interlock.effects import Before, Call, FreshId, Now, Op, Sleep, Subscribe, Wait
@@ -39,9 +39,9 @@ async def arun(op: Op[T], pending: Any = None) -> T:
                 if kind is Call:
                     value = request.function(*request.args)
                 elif kind is Before:
-                    value = time.monotonic() < request.moment
+                    value = monotonic() < request.moment
                 elif kind is Now:
-                    value = time.monotonic()
+                    value = monotonic()
                 elif kind is Wait:
                     value = await request.wakeup.wait(seconds_of(request))
                 elif kind is Subscribe:
@@ -61,11 +61,44 @@ async def arun(op: Op[T], pending: Any = None) -> T:
             wakeup.close()
 
 
-async def afinish(op: Op[T]) -> tuple[T, asyncio.CancelledError | None]:
+def start(op: Op[T]) -> tuple[bool, Any]:
+    """Perform the requests of a protocol that need no waiting, which are all of them when nobody contends.
+
+    Args:
+        op: the protocol, not yet started.
+
+    Returns:
+        (True, what the protocol returns), or (False, the request that it waits for, to go on with by `arun`).
+
+    Raises:
+        Whatever the protocol raises.
+    """
+    try:
+        request = op.send(None)
+        while True:
+            kind = type(request)
+            try:
+                if kind is Call:
+                    function, args = request
+                    value = function(*args)
+                elif kind is Before:
+                    value = monotonic() < request[0]
+                else:
+                    return False, request
+            except BaseException as error:
+                request = op.throw(error)
+            else:
+                request = op.send(value)
+    except StopIteration as stop:
+        return True, stop.value
+
+
+async def afinish(op: Op[T], pending: Any = None) -> tuple[T, asyncio.CancelledError | None]:
     """Perform a protocol to its end, even if the calling task is cancelled meanwhile.
 
     Args:
         op: the protocol, not yet started.
+        pending: if it was started, the request that it waits for.
 
     Returns:
         What the protocol returns, and the cancellation, which the caller has to raise when it has noted the result.
@@ -73,18 +106,12 @@ async def afinish(op: Op[T]) -> tuple[T, asyncio.CancelledError | None]:
     Raises:
         Whatever the protocol raises; the cancellation, from it, if there was one too.
     """
-    try:
-        request = op.send(None)
-        while type(request) is Call:
-            try:
-                value = request.function(*request.args)
-            except BaseException as error:
-                request = op.throw(error)
-            else:
-                request = op.send(value)
-    except StopIteration as stop:
-        return stop.value, None
-    task = asyncio.ensure_future(arun(op, request))
+    if pending is None:
+        done, value = start(op)
+        if done:
+            return value, None
+        pending = value
+    task = asyncio.ensure_future(arun(op, pending))
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock import log
-from interlock.aengine import afinish, arun
+from interlock.aengine import afinish, arun, start
 from interlock.aio.grants import AsyncGrant, release_all
 from interlock.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock, Owner
 from interlock.aio.watchdog import LoopWatchdog
@@ -41,6 +41,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         self._watchdogs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWatchdog[AsyncGrant]] = (
             weakref.WeakKeyDictionary()
         )
+        self._last_watchdog: LoopWatchdog[AsyncGrant] | None = None
         self._holds: dict[tuple[str, Owner], Hold[AsyncGrant]] = {}
 
     def _make(self, terms: Terms, manner: Manner) -> AsyncLock:
@@ -134,9 +135,12 @@ class AsyncLocks(BaseLocks[AsyncLock]):
 
     def _watchdog(self) -> LoopWatchdog[AsyncGrant]:
         loop = asyncio.get_running_loop()
-        watchdog = self._watchdogs.get(loop)
-        if watchdog is None:
-            watchdog = self._watchdogs[loop] = LoopWatchdog(self._store, _tell_lost)
+        watchdog = self._last_watchdog
+        if watchdog is None or watchdog.loop is not loop:
+            watchdog = self._watchdogs.get(loop)
+            if watchdog is None:
+                watchdog = self._watchdogs[loop] = LoopWatchdog(self._store, _tell_lost)
+            self._last_watchdog = watchdog
         return watchdog
 
     async def _acquire(self, terms: Terms, manner: Manner, seconds: float | None, who: str) -> AsyncGrant | None:
@@ -147,15 +151,18 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         store = self._ready()
         grant = None
         try:
-            held = await arun(acquire(store, attempt))
+            op = acquire(store, attempt)
+            done, held = start(op)
+            if not done:
+                held = await arun(op, held)
             if held is None:
                 return None
             grant = AsyncGrant(held, manner.renew, manner.on_lost)
             grant._locks = self
             grant._body = None
             grant._struck = False
-            grant._watchdog = self._watchdog()
-            grant._watchdog.add(grant)
+            watchdog = grant._watchdog = self._watchdog()
+            watchdog.add(grant)
             return grant
         except BaseException:
             # A cancellation or KeyboardInterrupt may come at any line: nothing may stay behind.

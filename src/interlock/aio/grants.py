@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from interlock.aengine import afinish, arun
+from interlock.aengine import afinish, arun, start
 from interlock.errors import LockLost, StoreError
 from interlock.grants import HELD, LEASE_ENDED, LOST, RELEASED, BaseGrant, Hold
 from interlock.process import pid
@@ -70,7 +70,10 @@ class AsyncGrant(BaseGrant):
             self._lose(LEASE_ENDED)
         again, self._leaving = self._leaving, True
         try:
-            removed, cancelled = await afinish(self._locks._store.leave(self._claim))
+            op, cancelled = self._locks._store.leave(self._claim), None
+            done, removed = start(op)
+            if not done:
+                removed, cancelled = await afinish(op, removed)
         except StoreError:
             if self._state == LOST:
                 return False  # the store sees by itself that the lease ended

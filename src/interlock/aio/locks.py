@@ -51,7 +51,7 @@ class AsyncLockable(Generic[G]):
         """The name that is locked."""
         raise TypeError  # pragma: no cover
 
-    async def _take(self, seconds: float | None, owner: Owner) -> G | None:
+    def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, G | None]:
         raise TypeError  # pragma: no cover
 
     async def acquire(self, blocking: bool = True, timeout: float | None | Unset = UNSET) -> G | None:
@@ -180,8 +180,8 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
         """The name that is locked."""
         return name_of(self._terms.key)
 
-    async def _take(self, seconds: float | None, owner: Owner) -> AsyncGrant | None:
-        return await self._locks._acquire(self._terms, self._manner, seconds, owner.get_name())
+    def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, AsyncGrant | None]:
+        return self._locks._acquire(self._terms, self._manner, seconds, owner.get_name())
 
     async def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""

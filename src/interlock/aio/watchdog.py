@@ -27,7 +27,7 @@ class LoopWatchdog(Generic[G]):
     def __init__(self, queue: Queue, tell_lost: Callable[[G], None]) -> None:
         self._queue = queue
         self._roster = Roster(tell_lost)
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = math.inf
         self._task: asyncio.Task[Any] | None = None
@@ -64,7 +64,7 @@ class LoopWatchdog(Generic[G]):
             self._timer.cancel()
         self._wakes_at = moment
         delay = min(LONGEST_SLEEP, max(0.0, moment - time.monotonic()))
-        self._timer = self._loop.call_later(delay, self._fire)
+        self._timer = self.loop.call_later(delay, self._fire)
 
     def _fire(self) -> None:
         self._timer = None
@@ -72,7 +72,7 @@ class LoopWatchdog(Generic[G]):
         now = time.monotonic()
         due = self._roster.split(self._roster.due(now), now)
         if due:
-            self._task = self._loop.create_task(self._renew(due), name="interlock-watchdog")
+            self._task = self.loop.create_task(self._renew(due), name="interlock-watchdog")
         else:
             self._rest()
 
