@@ -11,12 +11,11 @@ from interlock.engine import fresh_id, seconds_of
 T = TypeVar("T")
 
 
-async def arun(op: Op[T], pending: Any = None) -> T:
+async def arun(op: Op[T]) -> T:
     """Perform a protocol on the running event loop; as `run`, without ever blocking the loop.
 
     Args:
         op: the protocol, not yet started.
-        pending: if it was started, the request that it waits for.
 
     Returns:
         What the protocol returns.
@@ -30,7 +29,7 @@ async def arun(op: Op[T], pending: Any = None) -> T:
     try:
         while True:
             try:
-                request, pending = (step(value), None) if pending is None else (pending, None)
+                request = step(value)
             except StopIteration as stop:
                 result: T = stop.value
                 return result
@@ -61,44 +60,11 @@ async def arun(op: Op[T], pending: Any = None) -> T:
             wakeup.close()
 
 
-def start(op: Op[T]) -> tuple[bool, Any]:
-    """Perform the requests of a protocol that need no waiting, which are all of them when nobody contends.
-
-    Args:
-        op: the protocol, not yet started.
-
-    Returns:
-        (True, what the protocol returns), or (False, the request that it waits for, to go on with by `arun`).
-
-    Raises:
-        Whatever the protocol raises.
-    """
-    try:
-        request = op.send(None)
-        while True:
-            kind = type(request)
-            try:
-                if kind is Call:
-                    function, args = request
-                    value = function(*args)
-                elif kind is Before:
-                    value = monotonic() < request[0]
-                else:
-                    return False, request
-            except BaseException as error:
-                request = op.throw(error)
-            else:
-                request = op.send(value)
-    except StopIteration as stop:
-        return True, stop.value
-
-
-async def afinish(op: Op[T], pending: Any = None) -> tuple[T, asyncio.CancelledError | None]:
+async def afinish(op: Op[T]) -> tuple[T, asyncio.CancelledError | None]:
     """Perform a protocol to its end, even if the calling task is cancelled meanwhile.
 
     Args:
         op: the protocol, not yet started.
-        pending: if it was started, the request that it waits for.
 
     Returns:
         What the protocol returns, and the cancellation, which the caller has to raise when it has noted the result.
@@ -106,12 +72,7 @@ async def afinish(op: Op[T], pending: Any = None) -> tuple[T, asyncio.CancelledE
     Raises:
         Whatever the protocol raises; the cancellation, from it, if there was one too.
     """
-    if pending is None:
-        done, value = start(op)
-        if done:
-            return value, None
-        pending = value
-    task = asyncio.ensure_future(arun(op, pending))
+    task = asyncio.ensure_future(arun(op))
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

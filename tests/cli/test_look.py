@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -354,6 +355,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_run_can_be_called_through_the_group(house: House) -> None:
-    from interlock.cli.group import main as group
-
-    assert group(["run", "--store", house.url, "book", "--", "sh", "-c", "exit 3"]) == 3
+    script = "import sys; from interlock.cli.group import main; sys.exit(main(['run', *sys.argv[1:]]))"
+    through = [sys.executable, "-c", script]
+    assert house.run("-w", "5", "book", "--", "sh", "-c", "exit 3", command=through) == (3, "", "")
+    assert house.run("--help", command=through)[1] == house.run("run", "--help")[1]

@@ -161,6 +161,15 @@ def test_a_command_that_was_killed_before_it_could_start_releases(house: House) 
     assert not (house.folder / "ran").exists()
 
 
+def test_a_death_is_noticed_although_another_thread_takes_its_signal(house: House) -> None:
+    threaded = house.python_with(
+        "import sys, threading, time\n"
+        "if 'book' in sys.argv:\n"
+        "    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()\n"
+    )
+    assert house.run("run", "book", "--", "sh", "-c", "exit 3", extra=threaded) == (3, "", "")
+
+
 # What the command leaves running
 
 LEAVE = "(read _; echo late) < fifo & echo $!"

@@ -120,7 +120,7 @@ def test_entering_without_a_bell_does_to_the_files_what_the_plan_does(
     pending = lawful(flag, pending)
     bench.put(using, pending, flag, None)
     before = bench.bytes()
-    turn = bench.store._enter(bench.claim, None, wait, False)
+    turn = bench.store.enter_now(bench.claim, None, wait, False)
     if turn == OCCUPIED and flag:
         assert bench.bytes() == before
         return
@@ -161,7 +161,7 @@ def test_standing_in_line_does_to_the_files_what_the_plan_does(
     bench.store._ring = lambda bells: None  # type: ignore[method-assign]
     ears = Ear(), Ear()
     bench.put(using, pending, flag, mine)
-    turn = bench.store._enter(bench.claim, ears[0], True, False)
+    turn = bench.store.enter_now(bench.claim, ears[0], True, False)
     after = bench.image()
     bench.put(using, pending, flag, mine)
     data = bench.line.guard()
@@ -195,7 +195,7 @@ def test_leaving_does_to_the_files_what_the_plan_does(
     bench.store._quick._at.clear()
     if remembered is not None:
         bench.store._quick._at[ME] = bench.line.head + remembered * SLOT
-    removed = bench.store._leave(bench.claim)
+    removed = bench.store.leave_now(bench.claim)
     after, told = bench.image(), news.copy()
     bench.put(using, pending, flag, mine)
     news.clear()
@@ -210,7 +210,7 @@ def test_the_fast_path_is_taken_only_where_nobody_holds_or_waits(
 ) -> None:
     bench.put(using, [], False, None)
     before = bench.bytes()
-    turn = bench.store._enter(bench.claim, None, True, False)
+    turn = bench.store.enter_now(bench.claim, None, True, False)
     if any(state == "using" and whose != "dead" for state, _, whose in using):
         assert turn == OCCUPIED
         assert bench.image()[0]
@@ -234,7 +234,7 @@ def test_a_promoted_waiter_of_another_process_is_told_before_its_place_is_freed(
 
     monkeypatch.setattr(linefile.LineFile, "perform", performed)
     monkeypatch.setattr(Presence, "ring", lambda self, token, number, told: done.append(told))
-    assert bench.store._leave(bench.claim) is True
+    assert bench.store.leave_now(bench.claim) is True
     told = Told("waiter1", 2)
     assert done.index(told) == len(done) - 3
     assert isinstance(done[0], Write)

@@ -3,13 +3,13 @@
 import asyncio
 import atexit
 import os
-import time
 import weakref
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from interlock import log
-from interlock.aengine import afinish, arun, start
+from interlock.aengine import afinish, arun
 from interlock.aio.grants import AsyncGrant, release_all
 from interlock.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock, Owner
 from interlock.aio.watchdog import LoopWatchdog
@@ -18,8 +18,8 @@ from interlock.engine import fresh_id
 from interlock.errors import LockError
 from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, in_global_order, manner_of
 from interlock.grants import Hold
-from interlock.protocols.claiming import Attempt, acquire
-from interlock.stores.base import Store
+from interlock.protocols.claiming import Attempt, Held, acquire
+from interlock.stores.base import Store, shortcuts
 from interlock.threads.connection import Locks
 
 
@@ -38,6 +38,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         _open.add(self)
 
     def _start_afresh(self) -> None:
+        self._enter_now, self._leave_now = shortcuts(self._store)
         self._watchdogs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWatchdog[AsyncGrant]] = (
             weakref.WeakKeyDictionary()
         )
@@ -144,17 +145,20 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         return watchdog
 
     async def _acquire(self, terms: Terms, manner: Manner, seconds: float | None, who: str) -> AsyncGrant | None:
-        started = time.monotonic()
-        wait = seconds != 0
-        deadline = None if seconds is None else started + (seconds or TRY_PATIENCE)
-        attempt = Attempt(Claim(fresh_id(), terms, who), started, deadline, wait)
+        started = monotonic()
+        claim = Claim(fresh_id(), terms, who)
         store = self._ready()
-        grant = None
+        attempt = grant = turn = None
         try:
-            op = acquire(store, attempt)
-            done, held = start(op)
-            if not done:
-                held = await arun(op, held)
+            if self._enter_now is not None:
+                turn = self._enter_now(claim, None, seconds != 0, False)
+            held: Held | None
+            if turn is not None and turn.state == "using" and monotonic() < started + terms.ttl:
+                held = Held(claim, turn.fence, started + terms.ttl)
+            else:
+                deadline = None if seconds is None else started + (seconds or TRY_PATIENCE)
+                attempt = Attempt(claim, started, deadline, seconds != 0, turn)
+                held = await arun(acquire(store, attempt))
             if held is None:
                 return None
             grant = AsyncGrant(held, manner.renew, manner.on_lost)
@@ -169,7 +173,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             if grant is not None:
                 grant._watchdog.remove(grant)
             try:
-                await afinish(self._store.leave(attempt.claim))
+                await afinish(self._store.leave(attempt.claim if attempt is not None else claim))
             except LockError as error:
                 log.warn("could not take a claim out of the line, its lease will end: %s", error)
             raise

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from interlock.aengine import afinish, arun, start
+from interlock.aengine import afinish, arun
 from interlock.errors import LockLost, StoreError
 from interlock.grants import HELD, LEASE_ENDED, LOST, RELEASED, BaseGrant, Hold
 from interlock.process import pid
@@ -69,11 +69,13 @@ class AsyncGrant(BaseGrant):
         if time.monotonic() >= self._deadline:
             self._lose(LEASE_ENDED)
         again, self._leaving = self._leaving, True
+        leave_now = self._locks._leave_now
+        removed = cancelled = None
         try:
-            op, cancelled = self._locks._store.leave(self._claim), None
-            done, removed = start(op)
-            if not done:
-                removed, cancelled = await afinish(op, removed)
+            if leave_now is not None:
+                removed = leave_now(self._claim)
+            if removed is None:
+                removed, cancelled = await afinish(self._locks._store.leave(self._claim))
         except StoreError:
             if self._state == LOST:
                 return False  # the store sees by itself that the lease ended
@@ -82,7 +84,7 @@ class AsyncGrant(BaseGrant):
         except BaseException:
             watchdog.add(self)
             raise
-        released = self._left(removed, again)
+        released = self._left(bool(removed), again)
         if cancelled is not None:
             raise cancelled
         return released

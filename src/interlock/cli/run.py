@@ -1,5 +1,6 @@
 """`interlock run`: hold a lock while a command runs."""
 
+import math
 import os
 import signal
 import threading
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from interlock import Grant, Lock, Locks
 
 LONGEST_LABEL = 200
+LOOK_AGAIN = 20.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
 SEE_HELP = "(see interlock run --help)"
 
 
@@ -164,24 +166,26 @@ class Guard:
 
     def _attend(self) -> None:
         """Pass signals on until the command has ended; stop it if the lock is lost."""
-        kill_at: float | None = None
-        self._child.look()  # what told of a death during the wait was dropped there
-        while self._child.status is None:
-            event = self._signals.next(None if kill_at is None else max(0.0, kill_at - time.monotonic()))
+        kill_at = math.inf
+        while True:
+            self._child.look()  # a death during the wait for the lock has told nobody
+            if self._child.status is not None:
+                return
+            event = self._signals.next(max(0.0, min(LOOK_AGAIN, kill_at - time.monotonic())))
             if event is None:
-                kill_at = None
-                self._child.send(signal.SIGKILL)
+                if time.monotonic() >= kill_at:
+                    kill_at = math.inf
+                    self._child.send(signal.SIGKILL)
             elif event.kind == "signal":
-                self._attend_to_signal(event)
+                self._pass_on(event)
             elif not self._lost:
                 self._say_lost("; stopping the command")
                 self._child.send(signal.SIGTERM)
                 self._child.send(signal.SIGCONT)  # a stopped process does not take TERM
                 kill_at = time.monotonic() + self._order.grace
 
-    def _attend_to_signal(self, event: Event) -> None:
+    def _pass_on(self, event: Event) -> None:
         if event.number == signal.SIGCHLD:
-            self._child.look()
             return
         if not event.by_terminal and event.sender != self._child.pid:
             self._child.send(event.number)

@@ -30,15 +30,21 @@ class Held(NamedTuple):
 
 
 class Attempt:
-    """One call of acquire; `claim` is always the one to take out of the line if the call is broken off."""
+    """One call of acquire; `claim` is always the one to take out of the line if the call is broken off.
 
-    __slots__ = ("claim", "deadline", "started", "wait")
+    `first` is the store's answer if the claim has entered already.
+    """
 
-    def __init__(self, claim: Claim, started: float, deadline: float | None, wait: bool) -> None:
+    __slots__ = ("claim", "deadline", "first", "started", "wait")
+
+    def __init__(
+        self, claim: Claim, started: float, deadline: float | None, wait: bool, first: Turn | None = None
+    ) -> None:
         self.claim = claim
         self.started = started
         self.deadline = deadline
         self.wait = wait
+        self.first = first
 
 
 def acquire(queue: Queue, attempt: Attempt) -> Op[Held | None]:
@@ -56,12 +62,16 @@ def acquire(queue: Queue, attempt: Attempt) -> Op[Held | None]:
     """
     claim = attempt.claim
     sent = attempt.started
+    first = attempt.first
     wakeup = told = None
     again = False
     lost_replies = 0
     while True:
         if told is not None:
             turn = Turn("using", told.fence)
+        elif first is not None:
+            turn = first
+            first = None
         else:
             try:
                 turn = yield from queue.enter(claim, wakeup, attempt.wait, again)

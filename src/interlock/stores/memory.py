@@ -110,10 +110,11 @@ class MemoryStore:
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
         """As `Queue.enter`."""
-        turn: Turn = yield Call(self._enter, (claim, wakeup, wait, again))
+        turn: Turn = yield Call(self.enter_now, (claim, wakeup, wait, again))
         return turn
 
-    def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+    def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+        """As `enter`, without a generator around it."""
         terms = claim.terms
         key = terms.key
         mine = self._space
@@ -144,10 +145,11 @@ class MemoryStore:
 
     def leave(self, claim: Claim) -> Op[bool]:
         """As `Queue.leave`."""
-        removed: bool = yield Call(self._leave, (claim,))
+        removed: bool = yield Call(self.leave_now, (claim,))
         return removed
 
-    def _leave(self, claim: Claim) -> bool:
+    def leave_now(self, claim: Claim) -> bool:
+        """As `leave`, without a generator around it."""
         key = claim.terms.key
         mine = self._space
         with mine.mutex:

@@ -2,9 +2,9 @@
 
 import atexit
 import os
-import time
 import weakref
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from interlock import log
@@ -13,8 +13,8 @@ from interlock.engine import fresh_id, run
 from interlock.errors import LockError
 from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, in_global_order, manner_of
 from interlock.grants import Hold
-from interlock.protocols.claiming import Attempt, acquire
-from interlock.stores.base import Store
+from interlock.protocols.claiming import Attempt, Held, acquire
+from interlock.stores.base import Store, shortcuts
 from interlock.threads.doctor import round_trip
 from interlock.threads.grants import Grant, release_all
 from interlock.threads.locks import AllLock, Lock, Owner, RLock
@@ -36,6 +36,7 @@ class Locks(BaseLocks[Lock]):
         _open.add(self)
 
     def _start_afresh(self) -> None:
+        self._enter_now, self._leave_now = shortcuts(self._store)
         self._watchdog: Watchdog[Grant] = Watchdog(self._store, _tell_lost)
         self._holds: dict[tuple[str, Owner], Hold[Grant]] = {}
 
@@ -126,15 +127,22 @@ class Locks(BaseLocks[Lock]):
         self.close()
 
     def _acquire(self, terms: Terms, manner: Manner, seconds: float | None, who: str) -> Grant | None:
-        started = time.monotonic()
-        deadline = None if seconds is None else started + (seconds or TRY_PATIENCE)
-        attempt = Attempt(Claim(fresh_id(), terms, who), started, deadline, seconds != 0)
+        started = monotonic()
+        claim = Claim(fresh_id(), terms, who)
         store = self._ready()
-        grant = None
+        attempt = grant = turn = None
         try:
-            held = run(acquire(store, attempt))
-            if held is None:
-                return None
+            if self._enter_now is not None:
+                turn = self._enter_now(claim, None, seconds != 0, False)
+            if turn is not None and turn.state == "using" and monotonic() < started + terms.ttl:
+                held = Held(claim, turn.fence, started + terms.ttl)
+            else:
+                deadline = None if seconds is None else started + (seconds or TRY_PATIENCE)
+                attempt = Attempt(claim, started, deadline, seconds != 0, turn)
+                waited = run(acquire(store, attempt))
+                if waited is None:
+                    return None
+                held = waited
             grant = Grant(held, manner.renew, manner.on_lost)
             grant._locks = self
             self._watchdog.add(grant)
@@ -144,7 +152,7 @@ class Locks(BaseLocks[Lock]):
             if grant is not None:
                 self._watchdog.remove(grant)
             try:
-                run(self._store.leave(attempt.claim))
+                run(self._store.leave(attempt.claim if attempt is not None else claim))
             except LockError as error:
                 log.warn("could not take a claim out of the line, its lease will end: %s", error)
             raise

@@ -36,8 +36,13 @@ class Grant(BaseGrant):
         if time.monotonic() >= self._deadline:
             self._lose(LEASE_ENDED)
         again, self._leaving = self._leaving, True
+        leave_now = self._locks._leave_now
+        removed = None
         try:
-            removed = run(self._locks._store.leave(self._claim))
+            if leave_now is not None:
+                removed = leave_now(self._claim)
+            if removed is None:
+                removed = run(self._locks._store.leave(self._claim))
         except StoreError:
             if self._state == LOST:
                 return False  # the store sees by itself that the lease ended

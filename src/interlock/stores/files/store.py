@@ -80,10 +80,11 @@ class FileStore:
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
         """As `Queue.enter`."""
-        turn: Turn = yield Call(self._enter, (claim, wakeup, wait, again))
+        turn: Turn = yield Call(self.enter_now, (claim, wakeup, wait, again))
         return turn
 
-    def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+    def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+        """As `enter`, without a generator around it."""
         line = self._line(claim.terms.key)
         if wait and wakeup is None and line.waiters:
             return OCCUPIED  # threads of this process wait: stand in line behind them, with a bell
@@ -133,12 +134,13 @@ class FileStore:
 
     def leave(self, claim: Claim) -> Op[bool]:
         """As `Queue.leave`."""
-        removed: bool | None = yield Call(self._leave, (claim,))
+        removed: bool | None = yield Call(self.leave_now, (claim,))
         if removed is None:
-            removed = yield from self._patiently(self._leave, claim)
+            removed = yield from self._patiently(self.leave_now, claim)
         return removed
 
-    def _leave(self, claim: Claim) -> bool | None:
+    def leave_now(self, claim: Claim) -> bool | None:
+        """As `leave`, without a generator around it; None if the guard is taken."""
         line = self._line(claim.terms.key)
         bells: Bells = []
         with line.mutex:

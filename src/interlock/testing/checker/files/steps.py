@@ -84,7 +84,7 @@ class Steps:
         self._shrinks = shrinks
 
     def enter(self, files: Files, me: Slot, request: Enter, is_alive: Callable[[str], bool]) -> Stepped:
-        """As `FileStore._enter`."""
+        """As `FileStore.enter_now`."""
         if not request.subscribed and not request.again:
             if files.flag:
                 if request.wait:
@@ -107,7 +107,7 @@ class Steps:
         return Stepped(self._actions(step, me.id), turn, watch)
 
     def leave(self, files: Files, id: str, is_alive: Callable[[str], bool]) -> Stepped:
-        """As `FileStore._leave`; the uncontended path and the short hand-over where they may be taken."""
+        """As `FileStore.leave_now`; the uncontended path and the short hand-over where they may be taken."""
         own = next((slot for slot in files.holders() if slot.id == id), None)
         if own is not None and not files.flag:
             return Stepped((self.plan.Write("using", own.row, None),), True)

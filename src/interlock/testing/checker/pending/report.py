@@ -88,7 +88,7 @@ def mutants(rows: Iterable[Mutant], *, markdown: bool = False) -> Iterator[tuple
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--large", action="store_true", help="the large worlds, which take an hour and 10 GB")
+    parser.add_argument("--large", action="store_true", help="the large worlds, which take up to an hour")
     parser.add_argument("--mutants", action="store_true", help="take away each safeguard and show what happens")
     parser.add_argument("--markdown", action="store_true", help="print the table as the documentation has it")
 
