@@ -166,7 +166,6 @@ CONTRACT = {
         "test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order",
         "test_when_the_head_gives_up_those_behind_who_fit_get_in",
         "test_when_the_head_is_evicted_those_behind_who_fit_get_in",
-        "test_nobody_waits_much_longer_than_the_others",
         "test_no_process_waits_much_longer_than_the_mean",
     ],
     "grant: name, id, fence, expires_in, lost, check": [

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from interlock import Grant, Lock, Locks
 
 LONGEST_LABEL = 200
-LOOK_AGAIN = 20.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
+LOOK_AGAIN = 1.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
 SEE_HELP = "(see interlock run --help)"
 
 

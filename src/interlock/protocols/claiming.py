@@ -10,7 +10,7 @@ from typing import NamedTuple
 from interlock.claims import Claim
 from interlock.effects import FRESH_ID, NOW, Before, Op, Sleep, Subscribe, Wait
 from interlock.errors import UnknownOutcome
-from interlock.protocols.queue import BUSY, Queue, Turn
+from interlock.protocols.queue import BUSY, GIVEN_UP, Queue, Turn
 
 LOST_REPLIES = 3  # ask again so many times in a row; then the caller must know
 
@@ -75,7 +75,8 @@ def acquire(queue: Queue, attempt: Attempt) -> Op[Held | None]:
         else:
             try:
                 turn = yield from queue.enter(claim, wakeup, attempt.wait, again)
-                lost_replies = 0
+                if turn is not GIVEN_UP:
+                    lost_replies = 0
             except UnknownOutcome:
                 lost_replies += 1
                 if lost_replies > LOST_REPLIES:
@@ -96,6 +97,11 @@ def acquire(queue: Queue, attempt: Attempt) -> Op[Held | None]:
                 in_time = yield Before(attempt.deadline)
                 if not in_time:
                     return None
+            if turn is GIVEN_UP:
+                lost_replies += 1
+                if lost_replies > LOST_REPLIES:
+                    raise UnknownOutcome(f"no answer to {lost_replies} claims in a row: is the store there?")
+                yield Sleep(turn.look_again * 2**lost_replies)
         elif turn.state == "refused":
             return None
         elif turn.state == "occupied" and wakeup is None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from interlock.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, ClaimView, State, fits
 from interlock.effects import Op
 from interlock.errors import UnknownOutcome
-from interlock.protocols.queue import GONE, REFUSED, Turn
+from interlock.protocols.queue import GIVEN_UP, GONE, REFUSED, Turn
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 
@@ -157,8 +157,8 @@ class Pending:
         try:
             turn = yield from self._enter(claim, wakeup, wait, again)
         except UnknownOutcome:
-            turn = GONE
-        if turn is GONE:
+            turn = GIVEN_UP
+        if turn.state == "gone":
             yield from self._forget(claim)
         return turn
 

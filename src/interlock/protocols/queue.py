@@ -15,7 +15,8 @@ class Turn(NamedTuple):
             "pending": it stands in line; look again after `look_again` seconds unless told before.
             "occupied": it does not stand in line yet; subscribe, and enter again with the wake-up.
             "refused": the try did not succeed and nothing of it is left.
-            "gone": it expired or was evicted; start again with a fresh id.
+            "gone": it expired or was evicted, or (with a `look_again`) was given up because a request of it had no
+            answer; start again with a fresh id, after `look_again` seconds.
             "busy": the store could not be asked now; ask again after `look_again` seconds.
         fence: the fencing token, when using.
         look_again: seconds.
@@ -28,7 +29,8 @@ class Turn(NamedTuple):
 
 OCCUPIED = Turn("occupied")
 REFUSED = Turn("refused")
-GONE = Turn("gone")
+GONE = Turn("gone", look_again=0.0)
+GIVEN_UP = Turn("gone", look_again=0.01)
 BUSY = Turn("busy", look_again=0.0005)
 
 

@@ -15,7 +15,6 @@ from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, in_global_order, m
 from interlock.grants import Hold
 from interlock.protocols.claiming import Attempt, Held, acquire
 from interlock.stores.base import Store, shortcuts
-from interlock.threads.doctor import round_trip
 from interlock.threads.grants import Grant, release_all
 from interlock.threads.locks import AllLock, Lock, Owner, RLock
 from interlock.watchdog import Watchdog
@@ -102,6 +101,8 @@ class Locks(BaseLocks[Lock]):
         Returns:
             The findings; one with status "fail" means: do not use this store.
         """
+        from interlock.threads.doctor import round_trip  # programs that lock start faster without it
+
         return [*self._ready().doctor(), *round_trip(self.lock, self.claims)]
 
     def close(self) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from interlock.claims import Check
 from interlock.stores.files.folder import NETWORK, VERSION, Folder, boot_id, file_name, file_system
-from interlock.stores.files.linefile import key_in
+from interlock.stores.files.linefile import HEAD_MOST, key_in
 from interlock.stores.files.record import SLOT, parse
-from interlock.stores.files.views import HEAD_MOST
 
 OURS = {"interlock", "fences", "using", "pending", "alive", "broken"}
 MOST_SHOWN = 5

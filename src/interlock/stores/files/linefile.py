@@ -27,6 +27,7 @@ MAGIC = b"interlock line 1 head="
 WAITING_AT = len(MAGIC) + 5 + len(" waiting=")
 SPINS = 60
 MOST_IDLE = 8
+HEAD_MOST = 16 * SLOT
 TRY = LOCK_EX | LOCK_NB
 TRUST = 0.02  # seconds for which a file is taken to be still in its folder
 REMOVED = b"X"
@@ -49,6 +50,15 @@ def key_in(head: bytes) -> str | None:
         told = json.loads(head[WAITING_AT + 2 :].partition(b"\n")[0])
         return str(told["namespace"]) + SEPARATOR + str(told["name"])
     except (ValueError, KeyError, TypeError):
+        return None
+
+
+def key_of(folder: Folder, name: str) -> str | None:
+    """Return the key of a line file, or None if it is none."""
+    try:
+        with open(folder.using / name, "rb") as file:
+            return key_in(file.read(HEAD_MOST))
+    except OSError:
         return None
 
 

@@ -22,9 +22,8 @@ from interlock.claims import SEPARATOR, Check, Claim, ClaimView
 from interlock.effects import Call, Op, Sleep
 from interlock.errors import InvalidArgument, StoreError
 from interlock.protocols.queue import BUSY, OCCUPIED, Turn
-from interlock.stores.files import checks, views
 from interlock.stores.files.folder import Folder
-from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile
+from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile, key_of
 from interlock.stores.files.plan import Step
 from interlock.stores.files.presence import Presence, ThreadWakeup
 from interlock.stores.files.quick import Bells, QuickWays, jitter
@@ -195,6 +194,8 @@ class FileStore:
 
     def look(self, key: str) -> Op[list[ClaimView]]:
         """As `Queue.look`."""
+        from interlock.stores.files import views  # programs that lock do not look: they start faster
+
         found: list[ClaimView] = yield Call(views.look, (self.folder, self.presence().is_alive, key))
         return found
 
@@ -301,7 +302,7 @@ class FileStore:
         old = time.time() - 60
         with os.scandir(self.folder.using) as entries:
             for entry in islice(entries, most):
-                key = views.key_of(self.folder, entry.name) if entry.stat().st_mtime < old else None
+                key = key_of(self.folder, entry.name) if entry.stat().st_mtime < old else None
                 if key is not None and key not in self._lines:
                     line = LineFile(self.folder, key)
                     line.open()
@@ -322,6 +323,8 @@ class FileStore:
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
+        from interlock.stores.files import checks  # programs that lock do not look: they start faster
+
         return checks.examine(self.folder, self.presence().is_alive)
 
     def close(self) -> None:

@@ -7,19 +7,8 @@ from datetime import datetime
 
 from interlock.claims import SEPARATOR, ClaimView
 from interlock.stores.files.folder import Folder, file_name
-from interlock.stores.files.linefile import header, key_in
+from interlock.stores.files.linefile import header, key_of
 from interlock.stores.files.record import FREE, SLOT, Slot, details, parse
-
-HEAD_MOST = 16 * SLOT
-
-
-def key_of(folder: Folder, name: str) -> str | None:
-    """Return the key of a line file, or None if it is none."""
-    try:
-        with open(folder.using / name, "rb") as file:
-            return key_in(file.read(HEAD_MOST))
-    except OSError:
-        return None
 
 
 def look(folder: Folder, is_alive: Callable[[str], bool], key: str) -> list[ClaimView]:

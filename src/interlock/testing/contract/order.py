@@ -1,11 +1,9 @@
 """Order: strictly first come, first served; nobody barges, nobody starves."""
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from interlock.errors import LockTimeout
-from interlock.testing.waiting import eventually
 from interlock.testing.world import Kind, World
 
 
@@ -145,24 +143,3 @@ def test_when_the_head_is_evicted_those_behind_who_fit_get_in(world: World) -> N
     world.eye.evict(world.name, world.waiters()[0].id)
     assert reader.result(2) is not None
     assert isinstance(writer.exception(20), LockTimeout)
-
-
-def test_nobody_waits_much_longer_than_the_others(world: World) -> None:
-    lock = world.connect().lock(world.name)
-    turns: list[int] = []
-    ann = world.actor()
-    grant = ann.do(lock.acquire)
-    actors = world.actors(4)
-    jobs = []
-    for number, actor in enumerate(actors):
-        jobs += [
-            actor.start_within(lock, lambda grant, number=number: turns.append(number))  # type: ignore[misc]
-            for _ in range(10)
-        ]
-        eventually(lambda number=number: len(world.waiters()) == number + 1)  # type: ignore[misc]
-    ann.do(grant.release)
-    for job in jobs:
-        job.result(60)
-    for number in range(4):
-        gaps = [at for at, turn in enumerate(turns) if turn == number]
-        assert max(later - earlier for earlier, later in itertools.pairwise(gaps)) <= 8

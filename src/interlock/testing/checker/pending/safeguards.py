@@ -48,7 +48,7 @@ FIRST = "first = not before or (together and fits(mine.units, mine.capacity, usi
 TOGETHER = "together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_UNITS for _, capacity in before)"
 JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
 
-UNKNOWN = "        except UnknownOutcome:\n            turn = GONE"
+UNKNOWN = "        except UnknownOutcome:\n            turn = GIVEN_UP"
 ANSWERED = "            yield Answered(answers[0])\n"
 NOT_IN_TIME = "            if not in_time:\n"
 GIVEN_UP = "            yield from queue.leave(claim)\n"
@@ -136,19 +136,19 @@ GRANTS = (
         "a promotion of unknown outcome is taken as granted",
         "two holders",
         LOSSY,
-        _pending(UNKNOWN, UNKNOWN.replace("GONE", 'Turn("using", 1)')),
+        _pending(UNKNOWN, UNKNOWN.replace("GIVEN_UP", 'Turn("using", 1)')),
     ),
     Mutant(
         "a claim with an unknown outcome is not given up",
         "two holders",
         LOSSY,
-        _pending(UNKNOWN, UNKNOWN.replace("turn = GONE", "raise")),
+        _pending(UNKNOWN, UNKNOWN.replace("turn = GIVEN_UP", "raise")),
     ),
     Mutant(
         "a claim that was given up is not deleted",
         "stuck",
         Options(lost=1),
-        _pending("        if turn is GONE:\n            yield from self._forget(claim)", "        pass"),
+        _pending('        if turn.state == "gone":\n            yield from self._forget(claim)', "        pass"),
     ),
     Mutant(
         "no look at the own deadline after the promotion",
