@@ -114,7 +114,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         try:
             return locks.doctor()
         finally:
-            locks.leave_store_open()
+            locks._leave_store_open()
 
     async def close(self) -> None:
         """Release what is still held, and close the store; safe to repeat."""

@@ -116,7 +116,7 @@ class Locks(BaseLocks[Lock]):
         finally:
             self._store.close()
 
-    def leave_store_open(self) -> None:
+    def _leave_store_open(self) -> None:
         """Give this connection up without closing its store, which somebody else goes on using."""
         self._closed = True
         self._watchdog.stop()
