@@ -1,8 +1,8 @@
 """Grants: what a holder has in its hand; the part that both colours share."""
 
 import time
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar, overload
 
 from interlock.claims import SEPARATOR, Claim
 from interlock.errors import LockLost, NotHeld
@@ -144,3 +144,52 @@ class Hold(Generic[G]):
         """The grant was released or lost: nobody may re-enter it."""
         self.entries.clear()
         self.forget()
+
+
+class BaseGrants(Sequence[G]):
+    """Several grants that were taken together, as a sequence in the order in which they were taken."""
+
+    def __init__(self, grants: Sequence[G]) -> None:
+        self._grants = tuple(grants)
+
+    @overload
+    def __getitem__(self, index: int) -> G: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[G]: ...
+    def __getitem__(self, index: int | slice) -> G | Sequence[G]:
+        return self._grants[index]
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    @property
+    def fences(self) -> dict[str, int]:
+        """The fencing token of each name."""
+        return {grant.name: grant.fence for grant in self._grants}
+
+    @property
+    def _state(self) -> str:
+        return RELEASED if all(grant._state == RELEASED for grant in self._grants) else HELD
+
+    @property
+    def held(self) -> bool:
+        """True while all of them are held."""
+        return all(grant.held for grant in self._grants)
+
+    @property
+    def lost(self) -> bool:
+        """True once any of them is lost."""
+        return any(grant.lost for grant in self._grants)
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's grants."""
+        return any(grant.inherited for grant in self._grants)
+
+    def check(self) -> None:
+        """Raise LockLost or NotHeld unless all of them are held now."""
+        for grant in self._grants:
+            grant.check()
+
+    def _loss(self) -> LockLost:
+        return next(grant for grant in self._grants if grant.lost)._loss()

@@ -3,11 +3,11 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from interlock.aengine import afinish, arun
 from interlock.errors import LockLost, StoreError
-from interlock.grants import HELD, LEASE_ENDED, LOST, RELEASED, BaseGrant, Hold
+from interlock.grants import HELD, LEASE_ENDED, LOST, RELEASED, BaseGrant, BaseGrants, Hold
 from interlock.process import pid
 
 if TYPE_CHECKING:
@@ -169,50 +169,8 @@ class AsyncReentry(AsyncGrant):
         return f"<AsyncReentry into {self._hold.grant!r}>"
 
 
-class AsyncGrants(Sequence[AsyncGrant]):
+class AsyncGrants(BaseGrants[AsyncGrant]):
     """Several grants that were taken together, as a sequence in the order in which they were taken."""
-
-    def __init__(self, grants: Sequence[AsyncGrant]) -> None:
-        self._grants = tuple(grants)
-
-    @overload
-    def __getitem__(self, index: int) -> AsyncGrant: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[AsyncGrant]: ...
-    def __getitem__(self, index: int | slice) -> AsyncGrant | Sequence[AsyncGrant]:
-        return self._grants[index]
-
-    def __len__(self) -> int:
-        return len(self._grants)
-
-    @property
-    def fences(self) -> dict[str, int]:
-        """The fencing token of each name."""
-        return {grant.name: grant.fence for grant in self._grants}
-
-    @property
-    def _state(self) -> str:
-        return RELEASED if all(grant._state == RELEASED for grant in self._grants) else HELD
-
-    @property
-    def held(self) -> bool:
-        """True while all of them are held."""
-        return all(grant.held for grant in self._grants)
-
-    @property
-    def lost(self) -> bool:
-        """True once any of them is lost."""
-        return any(grant.lost for grant in self._grants)
-
-    @property
-    def inherited(self) -> bool:
-        """True in a forked child, which owns nothing of its parent's grants."""
-        return any(grant.inherited for grant in self._grants)
-
-    def check(self) -> None:
-        """Raise LockLost or NotHeld unless all of them are held now."""
-        for grant in self._grants:
-            grant.check()
 
     def _enter_body(self) -> None:
         for grant in self._grants:
@@ -228,9 +186,6 @@ class AsyncGrants(Sequence[AsyncGrant]):
             StoreError: the store could not be asked for some; the others are released; call again.
         """
         return await release_all(self._grants)
-
-    def _loss(self) -> LockLost:
-        return next(grant for grant in self._grants if grant.lost)._loss()
 
 
 async def release_all(grants: Sequence[AsyncGrant]) -> bool:
