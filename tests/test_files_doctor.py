@@ -1,0 +1,199 @@
+"""What the file store refuses, what its doctor finds, and what the log says."""
+
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock import InvalidArgument, StoreError, log
+from interlock.claims import Check, ClaimView
+from interlock.stores.files import FileStore, checks, folder, runtime_folder
+from interlock.threads.doctor import round_trip
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FileStore]:
+    made = FileStore(str(tmp_path / "locks"))
+    yield made
+    made.close()
+
+
+def finding(store: FileStore, name: str) -> Check:
+    return next(check for check in store.doctor() if check.name == name)
+
+
+def test_a_sound_folder_is_ok_in_every_point(store: FileStore) -> None:
+    assert {check.status for check in store.doctor()} == {"ok"}
+
+
+def test_a_network_file_system_is_refused_and_found(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "file_system", lambda path: "nfs4")
+    monkeypatch.setattr(folder, "file_system", lambda path: "nfs4")
+    assert finding(store, "file system").status == "fail"
+    with pytest.raises(StoreError, match="local folder"):
+        FileStore(str(tmp_path / "other"))
+
+
+def test_missing_permissions_are_found(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert finding(store, "permissions").status == "fail"
+
+
+def test_a_folder_that_everybody_may_write_is_found(store: FileStore) -> None:
+    store.folder.path.chmod(0o777)
+    assert finding(store, "permissions").status == "warn"
+
+
+def refuse(number: int) -> Callable[..., Any]:
+    def call(*args: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("flock", "says"), [(lambda fd, how: None, "not exclude"), (refuse(errno.ENOLCK), "not work")]
+)
+def test_os_locks_that_do_not_work_are_found(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, flock: Any, says: str
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", flock)
+    found = finding(store, "OS locks")
+    assert found.status == "fail"
+    assert says in found.detail
+
+
+@pytest.mark.parametrize("flock", [lambda fd, how: None, refuse(errno.ENOLCK), refuse(errno.EIO)])
+def test_a_folder_without_os_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: Any) -> None:
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(StoreError, match="local disk"):
+        FileStore(str(tmp_path / "locks"))
+
+
+def test_named_pipes_that_do_not_work_are_found(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "mkfifo", refuse(errno.EPERM))
+    assert finding(store, "named pipes").status == "fail"
+
+
+def test_another_machine_is_found_and_refused(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "boot_id", lambda: "another")
+    monkeypatch.setattr(checks, "boot_id", lambda: "another")
+    assert finding(store, "machine").status == "fail"
+    with pytest.raises(StoreError, match="another machine"):
+        FileStore(str(store.folder.path))
+
+
+def test_a_marker_that_somebody_locks_for_ever_is_said(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.folder.leave()
+    monkeypatch.setattr(folder.time, "sleep", lambda seconds: None)
+    with open(store.folder.path / "interlock") as marker:
+        fcntl.flock(marker, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match="lslocks"):
+            FileStore(str(store.folder.path))
+
+
+def test_a_clock_that_was_set_back_is_found(store: FileStore) -> None:
+    store.folder.raise_floor(8 * 10**15)
+    store.folder.raise_floor(1)
+    assert store.folder.floor() == 8 * 10**15
+    assert finding(store, "clock").status == "warn"
+
+
+def test_what_does_not_belong_here_is_found(store: FileStore, tmp_path: Path) -> None:
+    for number in range(7):
+        (store.folder.using / f"foreign{number}").write_text("not a line of claims")
+    (store.folder.using / "folder").mkdir()
+    (store.folder.pending / "orphan").write_text("")
+    (store.folder.path / "notes.txt").write_text("")
+    found = finding(store, "contents")
+    assert found.status == "warn"
+    assert found.detail.startswith("10 foreign")
+
+
+def test_a_damaged_claim_a_dead_holder_and_what_was_put_aside_are_found(store: FileStore) -> None:
+    with interlock.connect(f"file://{store.folder.path}") as locks:
+        grant = locks.lock("book").acquire()
+        assert grant is not None
+        line = store.folder.using / "book"
+        text = line.read_bytes()
+        at = text.index(b" alive=") + len(b" alive=")
+        line.write_bytes(text[:at] + b"1-0" + b" " * 0 + text[at + 3 :] + b"#" * 512)
+        (store.folder.path / "broken").mkdir()
+        (store.folder.path / "broken" / "book.1").write_text("")
+        found = {check.name: check for check in store.doctor()}
+    assert "can't be read" in found["contents"].detail
+    assert found["dead holders"].status == "warn"
+    assert found["broken"].status == "warn"
+
+
+def test_the_runtime_folder_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert runtime_folder() == str(tmp_path / "interlock")
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    made = Path(runtime_folder())
+    assert made.stat().st_mode & 0o777 == 0o700
+    assert runtime_folder() == str(made)
+    made.chmod(0o777)
+    with pytest.raises(StoreError, match="INTERLOCK_URL"):
+        runtime_folder()
+
+
+def test_a_machine_without_proc_still_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_text", refuse(errno.ENOENT))
+    assert folder.boot_id() == f"host {os.uname().nodename}"
+    assert folder.file_system(Path("/")) == "unknown"
+
+
+def test_a_host_in_the_url_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="three slashes"):
+        interlock.connect("file://server/folder")
+
+
+def test_a_store_that_lets_two_in_is_found_by_the_round_trip() -> None:
+    one, two = interlock.connect("memory://doctor-1"), interlock.connect("memory://doctor-2")
+    turns = iter([one, two, one])
+    found = list(round_trip(lambda name, **how: next(turns).lock(name, **how), one.claims))
+    assert found[0].status == "fail"
+    assert "two in" in found[0].detail
+
+
+def test_a_claim_that_does_not_show_and_fences_that_go_back_are_found() -> None:
+    first, fresh = interlock.connect("memory://doctor-3"), interlock.connect("memory://doctor-4")
+    for _ in range(2):
+        with first.lock("warm"):
+            pass
+    turns = iter([first, first, fresh])
+    empty: list[ClaimView] = []
+    found = list(round_trip(lambda name, **how: next(turns).lock(name, **how), lambda name: empty))
+    assert [check.status for check in found] == ["fail", "fail"]
+
+
+def test_a_store_that_fails_is_found_by_the_round_trip() -> None:
+    def broken(name: str, **how: object) -> Any:
+        raise StoreError("no store")
+
+    assert [check.status for check in round_trip(broken, lambda name: [])] == ["fail"]
+
+
+def test_the_log_goes_to_logging_or_where_it_is_diverted(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "interlock"):
+        log.warn("%d leases", 2)
+        log.exception("on_lost of %s", "it")
+    assert caplog.messages == ["2 leases", "on_lost of it"]
+    lines: list[str] = []
+    log.divert(lines.append)
+    try:
+        log.warn("%d leases", 3)
+        log.exception("gone")
+    finally:
+        log.divert(None)
+    assert lines == ["3 leases", "gone"]
