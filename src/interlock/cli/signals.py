@@ -22,6 +22,7 @@ from interlock.cli.exits import BY_SIGNAL
 ENDING = frozenset((signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2))
 KEYBOARD = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP))
 POKE = signal.SIGURG
+AGAIN = 0.05  # seconds between two pokes
 PATIENCE = 1.0  # seconds after which another signal ends what the first one did not
 
 
@@ -139,6 +140,13 @@ class Signals:
                 else:
                     self._queue.put(event)
 
+    def _poke(self) -> None:
+        """Poke the main thread until it heeds: a signal that comes just before a system call does not break it."""
+        signal.pthread_kill(self._main, POKE)
+        while self._breakable and not self._closed:
+            time.sleep(AGAIN)
+            signal.pthread_kill(self._main, POKE)
+
     def _while_waiting(self, number: int) -> None:
         if number == signal.SIGTSTP:
             stop_here()
@@ -146,7 +154,7 @@ class Signals:
             now = time.monotonic()
             if not self._broken_by:
                 self._broken_by, self._broken_at = number, now
-                signal.pthread_kill(self._main, POKE)
+                threading.Thread(target=self._poke, name="interlock-poke", daemon=True).start()
             elif now > self._broken_at + PATIENCE:
                 # The store does not answer, so that the claim can't be taken back: its lease will end.
                 os._exit(BY_SIGNAL + number)
