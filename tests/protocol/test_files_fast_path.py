@@ -178,7 +178,6 @@ def test_standing_in_line_does_to_the_files_what_the_plan_does(
     pending=waiters,
     flag=st.booleans(),
     mine=st.integers(0, 5),
-    remembered=st.one_of(st.none(), st.integers(0, 7)),
 )
 def test_leaving_does_to_the_files_what_the_plan_does(
     bench: Bench,
@@ -186,15 +185,11 @@ def test_leaving_does_to_the_files_what_the_plan_does(
     pending: list[str],
     flag: bool,
     mine: int,
-    remembered: int | None,
 ) -> None:
     pending = lawful(flag, pending)
     news: list[Told] = []
     bench.store._ring = lambda bells: news.extend(bell[2] for bell in bells if bell[2])  # type: ignore[method-assign]
     bench.put(using, pending, flag, mine)
-    bench.store._quick._at.clear()
-    if remembered is not None:
-        bench.store._quick._at[ME] = bench.line.head + remembered * SLOT
     removed = bench.store.leave_now(bench.claim)
     after, told = bench.image(), news.copy()
     bench.put(using, pending, flag, mine)

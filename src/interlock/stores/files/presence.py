@@ -110,9 +110,6 @@ class Presence:
             with self._mutex:
                 # Opened for both, so that no reader's absence can raise SIGPIPE.
                 os.write(self._open(f"{token}.{number}", os.O_RDWR), message)
-            # The kernel takes who writes into a pipe for about to sleep, and keeps the woken one waiting for this
-            # processor; so let it run.
-            os.sched_yield()
         except OSError:
             pass  # it is gone, or its pipe is full of news: it looks again by itself
 

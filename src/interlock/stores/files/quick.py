@@ -47,7 +47,6 @@ class QuickWays:
         self._folder = folder
         self._presence = presence
         self._tails: dict[tuple[Any, ...], bytes] = {}
-        self._at: dict[str, int] = {}
 
     def nobody_uses(self, line: LineFile, data: bytes) -> bool:
         """Tell whether nobody waits and nobody holds."""
@@ -62,7 +61,6 @@ class QuickWays:
         fence = self.new_fence(top or self._folder.floor())
         until = monotonic() + claim.terms.ttl
         os.pwrite(line.fd, write_slot(b"using   ", fence, until, claim.id, 0, self.tail(line, claim)), head)
-        self._at[claim.id] = head
         return Turn("using", fence)
 
     def join(self, line: LineFile, data: bytes, claim: Claim, wakeup: Any) -> Turn | None:
@@ -108,7 +106,7 @@ class QuickWays:
         Returns:
             The bells to ring when the guard is free again; None if the plan is to be made.
         """
-        at = self._at.pop(claim.id, line.head)
+        at = line.head  # where `use` and the hand-over write
         if not _is_using(data, at, claim.id):
             return None
         if data[WAITING_AT] == NOBODY_WAITS:

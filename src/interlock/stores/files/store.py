@@ -109,7 +109,8 @@ class FileStore:
                 raise _failed(line, error) from error
             finally:
                 line.unguard()
-                self._ring(bells)
+                if bells:
+                    self._ring_freely(bells)
 
     def _enter_line(
         self, line: LineFile, data: bytes, claim: Claim, wakeup: Any, wait: bool, again: bool
@@ -159,7 +160,8 @@ class FileStore:
                 raise _failed(line, error) from error
             finally:
                 line.unguard()
-                self._ring(bells)
+                if bells:
+                    self._ring_freely(bells)
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
         """As `Queue.renew`."""
@@ -190,7 +192,8 @@ class FileStore:
                 raise _failed(line, error) from error
             finally:
                 line.unguard()
-                self._ring(bells)
+                if bells:
+                    self._ring_freely(bells)
 
     def look(self, key: str) -> Op[list[ClaimView]]:
         """As `Queue.look`."""
@@ -227,6 +230,16 @@ class FileStore:
     def _ring(self, bells: Bells) -> None:
         for token, number, told in bells:
             self.presence().ring(token, number, told)
+
+    def _ring_freely(self, bells: Bells) -> None:
+        """Ring when the guard is free, and let whom it wakes run.
+
+        The kernel takes who writes into a pipe for about to sleep, and may keep the woken one waiting for this
+        processor.
+        """
+        self._ring(bells)
+        if any(bell[0] != self.presence().token for bell in bells):
+            os.sched_yield()
 
     def _patiently(self, function: Callable[..., T | None], *args: Any) -> Op[T]:
         pause, waited = 0.0005, 0.0
