@@ -1,11 +1,14 @@
 """The one table of stores, over which all tests of the contract run: a new store is one more row."""
 
+import atexit
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
 from interlock.testing.register import MemoryRegister, RegisterStore
+from interlock.testing.servers import RedisCluster, RedisServer, need
 from interlock.testing.world import Place
 from interlock.urls import open_store
 
@@ -16,13 +19,13 @@ class Row:
 
     Attributes:
         name: what it is called in the names of tests.
-        scheme: its URL scheme; None for a store that exists for tests only.
+        schemes: its URL schemes; none for a store that exists for tests only.
         place: makes an empty place for locks, with an empty folder at its disposal.
         reaches_processes: True if other processes can see its locks.
     """
 
     name: str
-    scheme: str | None
+    schemes: tuple[str, ...]
     place: Callable[[Path], Place]
     reaches_processes: bool = False
 
@@ -45,9 +48,38 @@ def _register(folds: bool) -> Callable[[Path], Place]:
     return place
 
 
+@cache
+def _server(kind: str) -> RedisServer | RedisCluster:
+    """Return the private server of this process; it ends with it."""
+    need("valkey" if kind == "cluster" else kind)
+    server = RedisCluster() if kind == "cluster" else RedisServer(kind)
+    server.start()
+    atexit.register(server.close)
+    return server
+
+
+def _redis(kind: str) -> Callable[[Path], Place]:
+    def place(folder: Path) -> Place:
+        server = _server(kind)
+        for node in getattr(server, "nodes", [server]):
+            node.command("FLUSHALL")
+        url = server.url
+        return Place(
+            open=lambda: open_store(url),
+            url=url,
+            open_for_tasks=lambda: open_store(url, tasks=True),
+        )
+
+    return place
+
+
+_VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkey+cluster")
+_REDIS = ("redis", "rediss", "redis+sentinel", "redis+cluster", "unix")
 ROWS = [
-    Row("memory", "memory", _memory),
-    Row("file", "file", _file, reaches_processes=True),
-    Row("register", None, _register(folds=False)),
-    Row("register that folds", None, _register(folds=True)),
+    Row("memory", ("memory",), _memory),
+    Row("file", ("file",), _file, reaches_processes=True),
+    Row("register", (), _register(folds=False)),
+    Row("register that folds", (), _register(folds=True)),
+    Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),
+    Row("redis", _REDIS, _redis("redis"), reaches_processes=True),
 ]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeVar
 
-from interlock.effects import Before, Call, FreshId, Now, Op, Sleep, Subscribe, Wait
+from interlock.effects import Ask, Before, Call, FreshId, Now, Op, Sleep, Subscribe, Wait
 from interlock.engine import fresh_id, seconds_of
 
 T = TypeVar("T")
@@ -37,6 +37,8 @@ async def arun(op: Op[T]) -> T:
                 kind = type(request)
                 if kind is Call:
                     value = request.function(*request.args)
+                elif kind is Ask:
+                    value = await request.server.aask(request.message)
                 elif kind is Before:
                     value = monotonic() < request.moment
                 elif kind is Now:

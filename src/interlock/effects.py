@@ -1,6 +1,6 @@
 """The requests that a protocol may yield, and nothing that performs them.
 
-A protocol is a generator.  It yields one of these, a driver (`engine.run`, `engine.arun`, the model checker)
+A protocol is a generator.  It yields one of these, a driver (`engine.run`, `aengine.arun`, the model checker)
 performs it and sends the result back.  Protocols therefore know no clock, thread, socket or event loop.
 """
 
@@ -15,6 +15,13 @@ class Call(NamedTuple):
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
+
+
+class Ask(NamedTuple):
+    """Send `message` to `server`, and wait for the reply in the caller's colour."""
+
+    server: "Server"
+    message: Any
 
 
 class Sleep(NamedTuple):
@@ -76,6 +83,16 @@ class TaskWakeup(Protocol):
 
     def close(self) -> None:
         """Give it back; nobody waits on it any more."""
+
+
+class Server(Protocol):
+    """What answers messages; a store that is used by one colour only has just its method."""
+
+    def ask(self, message: Any) -> Any:
+        """Send the message and block until the reply is there."""
+
+    async def aask(self, message: Any) -> Any:
+        """As `ask`, without blocking the loop."""
 
 
 class WakeupSource(Protocol):

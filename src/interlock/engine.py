@@ -6,7 +6,7 @@ from itertools import count
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from interlock.effects import Before, Call, FreshId, Now, Op, Sleep, Subscribe, Wait
+from interlock.effects import Ask, Before, Call, FreshId, Now, Op, Sleep, Subscribe, Wait
 
 T = TypeVar("T")
 
@@ -64,6 +64,8 @@ def run(op: Op[T]) -> T:
                 if kind is Call:
                     function, args = request
                     value = function(*args)
+                elif kind is Ask:
+                    value = request[0].ask(request[1])
                 elif kind is Before:
                     value = monotonic() < request[0]
                 elif kind is Wait:

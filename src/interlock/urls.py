@@ -12,7 +12,22 @@ from interlock.threads.connection import Locks
 if TYPE_CHECKING:
     from interlock.aio.connection import AsyncLocks
 
-BUILT_IN = {"memory": "interlock.stores.memory:MemoryStore", "file": "interlock.stores.files:FileStore"}
+_REDIS = "interlock.stores.redis:RedisStores"
+BUILT_IN = {
+    "memory": "interlock.stores.memory:MemoryStore",
+    "file": "interlock.stores.files:FileStore",
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "redis+sentinel": _REDIS,
+    "redis+cluster": _REDIS,
+    "unix": _REDIS,
+    "valkey": _REDIS,
+    "valkeys": _REDIS,
+    "valkey+sentinel": _REDIS,
+    "valkey+cluster": _REDIS,
+}
+CLIENTS = {"redis": "interlock.stores.redis:from_client", "valkey": "interlock.stores.redis:from_client"}
+"""The top-level module of a client's class, and what makes a store of it."""
 
 
 def default_url() -> str:
@@ -25,23 +40,41 @@ def default_url() -> str:
     return "file://" + runtime_folder()
 
 
-def open_store(url: str | None) -> Store:
+def open_store(url: Any, tasks: bool = False) -> Store:
     """Return the store that `url` names.
 
     Args:
-        url: scheme://…; None for `default_url()`.
+        url: scheme://…, or the client of a database that the program has already; None for `default_url()`.
+        tasks: True if asyncio tasks will use it, False for threads.
 
     Raises:
-        InvalidArgument: not a URL, or a scheme that no installed store has.
+        InvalidArgument: not a URL, or a scheme or client that no installed store knows.
         StoreError: the store can't be used.
     """
     if url is None:
         url = default_url()
-    if not isinstance(url, str) or "://" not in url:
+    if not isinstance(url, str):
+        return _store_of_client(url, tasks)
+    if "://" not in url:
         raise InvalidArgument(f"{url!r} is no store URL; give one like 'file:///var/lib/app/locks' or 'memory://'")
     parts = urlsplit(url)
-    store: Store = _factory(parts.scheme).from_url(parts)
+    factory = _factory(parts.scheme)
+    # A store whose client library has two colours makes one for each.
+    for_tasks = getattr(factory, "from_url_for_tasks", None) if tasks else None
+    store: Store = (for_tasks or factory.from_url)(parts)
     return store
+
+
+def _store_of_client(client: object, tasks: bool) -> Store:
+    for base in type(client).__mro__:
+        maker = CLIENTS.get(base.__module__.partition(".")[0])
+        if maker is not None:
+            store: Store = _load(maker)(client, tasks)
+            return store
+    raise InvalidArgument(
+        f"{client!r} is neither a store URL nor a client that interlock knows; give a URL like "
+        f"'file:///var/lib/app/locks', or a client of {', '.join(sorted(CLIENTS))}"
+    )
 
 
 def check_arguments(namespace: str, ttl: float) -> None:
@@ -53,10 +86,7 @@ def check_arguments(namespace: str, ttl: float) -> None:
 def _factory(scheme: str) -> Any:
     built_in = BUILT_IN.get(scheme)
     if built_in is not None:
-        from importlib import import_module
-
-        module, _, name = built_in.partition(":")
-        return getattr(import_module(module), name)
+        return _load(built_in)
     from importlib.metadata import entry_points
 
     points = {point.name: point for point in entry_points(group="interlock.stores")}
@@ -69,12 +99,19 @@ def _factory(scheme: str) -> Any:
         raise StoreError(f"the store of {scheme}:// can't be imported; install what it needs: {error}") from error
 
 
-def connect(url: str | None = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> Locks:
+def _load(where: str) -> Any:
+    from importlib import import_module
+
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name)
+
+
+def connect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> Locks:
     """Return the locks of a store, for threads.
 
     Args:
-        url: file:///folder, memory://, or the scheme of an installed store; None for $INTERLOCK_URL, else files in
-            the user's runtime folder.
+        url: file:///folder, memory://, redis://host, or the scheme of an installed store; or a client that the
+            program has already, like redis.Redis(); None for $INTERLOCK_URL, else files in the user's runtime folder.
         namespace: separates applications that share a store.
         ttl: seconds of lease of the locks made here, unless they say otherwise.
 
@@ -86,7 +123,7 @@ def connect(url: str | None = None, *, namespace: str = "", ttl: float = DEFAULT
     return Locks(open_store(url), namespace=namespace, ttl=ttl)
 
 
-def aconnect(url: str | None = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> "AsyncLocks":
+def aconnect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> "AsyncLocks":
     """Return the locks of a store, for asyncio tasks; a plain function, as `connect`.
 
     Args:
@@ -100,4 +137,4 @@ def aconnect(url: str | None = None, *, namespace: str = "", ttl: float = DEFAUL
     from interlock.aio.connection import AsyncLocks
 
     check_arguments(namespace, ttl)
-    return AsyncLocks(open_store(url), namespace=namespace, ttl=ttl)
+    return AsyncLocks(open_store(url, tasks=True), namespace=namespace, ttl=ttl)

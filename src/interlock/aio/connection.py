@@ -20,7 +20,6 @@ from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, in_global_order, m
 from interlock.grants import Hold
 from interlock.protocols.claiming import Attempt, Held, acquire
 from interlock.stores.base import Store, shortcuts
-from interlock.threads.connection import Locks
 
 
 class AsyncLocks(BaseLocks[AsyncLock]):
@@ -107,14 +106,13 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         Returns:
             The findings; one with status "fail" means: do not use this store.
         """
-        return await asyncio.to_thread(self._examine)  # a doctor waits, and the loop must not
+        from interlock.doctor import round_trip  # programs that lock start faster without it
 
-    def _examine(self) -> list[Check]:
-        locks = Locks(self._ready(), namespace=self._namespace)
-        try:
-            return locks.doctor()
-        finally:
-            locks._leave_store_open()
+        store = self._ready()
+        examine = getattr(store, "adoctor", None)
+        # A doctor of files waits, and the loop must not.
+        found = await (examine() if examine is not None else asyncio.to_thread(store.doctor))
+        return [*found, *await arun(round_trip(store, self._namespace))]
 
     async def close(self) -> None:
         """Release what is still held, and close the store; safe to repeat."""
@@ -126,7 +124,11 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         try:
             await release_all(watchdog.grants)
         finally:
-            self._store.close()
+            closing = getattr(self._store, "aclose", None)
+            if closing is not None:
+                await closing()
+            else:
+                self._store.close()
 
     async def __aenter__(self) -> "AsyncLocks":
         return self

@@ -61,7 +61,7 @@ def acquire(queue: Queue, attempt: Attempt) -> Op[Held | None]:
         StoreError: the store failed; the caller then leaves with `attempt.claim`.
     """
     claim = attempt.claim
-    sent = attempt.started
+    sent = now = attempt.started
     first = attempt.first
     wakeup = told = None
     again = False
@@ -82,6 +82,8 @@ def acquire(queue: Queue, attempt: Attempt) -> Op[Held | None]:
                 if lost_replies > LOST_REPLIES:
                     raise
                 turn = BUSY
+            if turn.asked:
+                sent = now
         if turn.state == "using":
             alive = yield Before(sent + claim.terms.ttl)
             if alive:
@@ -125,4 +127,4 @@ def acquire(queue: Queue, attempt: Attempt) -> Op[Held | None]:
                     continue
             else:
                 yield Sleep(turn.look_again)
-        sent = yield NOW
+        now = yield NOW

@@ -20,18 +20,20 @@ class Turn(NamedTuple):
             "busy": the store could not be asked now; ask again after `look_again` seconds.
         fence: the fencing token, when using.
         look_again: seconds.
+        asked: False if the store did not take part in this answer, so that the claim's lease is where it was.
     """
 
     state: Literal["using", "pending", "occupied", "refused", "gone", "busy"]
     fence: int = 0
     look_again: float = 1.0
+    asked: bool = True
 
 
 OCCUPIED = Turn("occupied")
 REFUSED = Turn("refused")
 GONE = Turn("gone", look_again=0.0)
 GIVEN_UP = Turn("gone", look_again=0.01)
-BUSY = Turn("busy", look_again=0.0005)
+BUSY = Turn("busy", look_again=0.0005, asked=False)
 
 
 class Told(NamedTuple):

@@ -27,11 +27,13 @@ class Place:
         open: connects to it; every call returns a new store that sees the same lines.
         url: how other processes connect to it; None if they can't.
         frees_at_death: True if the locks of a killed process are free at once, False if when their leases end.
+        open_for_tasks: as `open`, for asyncio tasks; None if one store serves both colours.
     """
 
     open: Callable[[], Store]
     url: str | None = None
     frees_at_death: bool = False
+    open_for_tasks: Callable[[], Store] | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ class World:
             around: wraps the store, e.g. into one that loses replies.
             how: namespace and ttl, as for `connect`.
         """
-        store = self.place.open()
+        opener = self.place.open if self._background is None else self.place.open_for_tasks or self.place.open
+        store = opener()
         if around is not None:
             store = around(store)
         locks = Locks(store, **how) if self._background is None else AsyncLocks(store, **how)

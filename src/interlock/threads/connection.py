@@ -101,9 +101,10 @@ class Locks(BaseLocks[Lock]):
         Returns:
             The findings; one with status "fail" means: do not use this store.
         """
-        from interlock.threads.doctor import round_trip  # programs that lock start faster without it
+        from interlock.doctor import round_trip  # programs that lock start faster without it
 
-        return [*self._ready().doctor(), *round_trip(self.lock, self.claims)]
+        store = self._ready()
+        return [*store.doctor(), *run(round_trip(store, self._namespace))]
 
     def close(self) -> None:
         """Release what is still held, and close the store; safe to repeat."""
@@ -115,11 +116,6 @@ class Locks(BaseLocks[Lock]):
             release_all(self._watchdog.grants)
         finally:
             self._store.close()
-
-    def _leave_store_open(self) -> None:
-        """Give this connection up without closing its store, which somebody else goes on using."""
-        self._closed = True
-        self._watchdog.stop()
 
     def __enter__(self) -> "Locks":
         return self

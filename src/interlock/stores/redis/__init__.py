@@ -1,0 +1,69 @@
+"""redis://, rediss://, valkey://, unix://, redis+sentinel://, redis+cluster://: locks on a Redis or Valkey server."""
+
+from typing import Any
+from urllib.parse import SplitResult
+
+from interlock.stores.base import Store
+from interlock.stores.redis.clients import checked_client, client_of, is_cluster, recipe_of
+
+__all__ = ["RedisStores", "from_client"]
+
+
+class RedisStores:
+    """What makes stores of URLs."""
+
+    @classmethod
+    def from_url(cls, url: SplitResult) -> Store:
+        """Connect threads to a server."""
+        client = client_of(url, tasks=False)
+        return _for_threads(client, client.close)
+
+    @classmethod
+    def from_url_for_tasks(cls, url: SplitResult) -> Store:
+        """Connect asyncio tasks to a server."""
+        client = client_of(url, tasks=True)
+        return _for_tasks(client, getattr(client, "aclose", None) or client.close)
+
+
+def from_client(client: Any, tasks: bool) -> Store:
+    """Return the store on the server of a client that the program has already.
+
+    Args:
+        client: of redis-py or valkey-py; it stays the program's, and open.
+        tasks: True if asyncio tasks will use the store.
+    """
+    checked_client(client, tasks)
+    return _for_tasks(client, None) if tasks else _for_threads(client, None)
+
+
+def _for_threads(client: Any, release: Any) -> Store:
+    from interlock.stores.redis.ears import Ears
+    from interlock.stores.redis.store import RedisStore
+
+    if is_cluster(client):
+        from interlock.stores.redis.cluster import AnyNode, ClusterWire, Map
+
+        map = Map(client, tasks=False)
+        node = AnyNode(map)
+        return RedisStore(ClusterWire(map), lambda channel, bells: Ears(node, channel, bells), release)
+    from interlock.stores.redis.wire import Wire
+
+    recipe = recipe_of(client, tasks=False)
+    return RedisStore(Wire(recipe), lambda channel, bells: Ears(recipe, channel, bells), release)
+
+
+def _for_tasks(client: Any, release: Any) -> Store:
+    from interlock.stores.redis.aears import AsyncEars
+    from interlock.stores.redis.astore import AsyncRedisStore
+
+    if is_cluster(client):
+        from interlock.stores.redis.acluster import AsyncClusterWire
+        from interlock.stores.redis.cluster import AnyNode, Map
+
+        map = Map(client, tasks=True)
+        node = AnyNode(map)
+        return AsyncRedisStore(AsyncClusterWire(map), lambda channel, bells: AsyncEars(node, channel, bells), release)
+    from interlock.stores.redis.awire import AsyncWire
+
+    recipe = recipe_of(client, tasks=True)
+    return AsyncRedisStore(AsyncWire(recipe), lambda channel, bells: AsyncEars(recipe, channel, bells), release)

@@ -1,0 +1,126 @@
+"""How waiting asyncio tasks hear that they were promoted: one subscription for each loop."""
+
+import asyncio
+from typing import Any
+
+from interlock.errors import StoreError
+from interlock.stores.redis.awire import PerLoop, TaskLink
+from interlock.stores.redis.bells import Bells
+from interlock.stores.redis.clients import Dialer
+from interlock.stores.redis.problems import refuse
+from interlock.stores.redis.resp import ReplyError, pack
+
+RETRY = 0.25  # seconds between two attempts to subscribe again
+
+
+class _Listening(TaskLink):
+    """A connection that is subscribed."""
+
+    def __init__(self, recipe: Dialer, ears: "AsyncEars") -> None:
+        super().__init__(recipe)
+        self._ears = ears
+        self.subscribed = False
+
+    def data_received(self, data: bytes) -> None:
+        """Tell those whom the messages are for."""
+        if not self.subscribed:
+            super().data_received(data)
+            return
+        self.parser.feed(data)
+        self._ears.bells.tell_all(self.parser)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Subscribe again, if anybody waits."""
+        super().connection_lost(error)
+        if self.subscribed:
+            self._ears.lost(self)
+
+
+class AsyncEars:
+    """The subscriptions of one store, for asyncio tasks.
+
+    Args:
+        recipe: how to connect.
+        channel: what to subscribe to.
+        bells: whom to tell.
+    """
+
+    def __init__(self, recipe: Dialer, channel: str, bells: Bells) -> None:
+        self._recipe = recipe
+        self.patience = recipe.patience
+        self._channel = channel
+        self.bells = bells
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._links: PerLoop[_Listening] = PerLoop(self._open)
+        self._again: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def live(self) -> bool:
+        """True while the running loop is subscribed."""
+        link = self._links.ready.get(asyncio.get_running_loop())
+        return link is not None and not link.ended
+
+    async def aask(self, _: Any) -> None:
+        """Subscribe, unless that is done already.
+
+        Raises:
+            StoreError: the server can't be reached, or refuses.
+        """
+        if not self.live:
+            await self._links.get()
+
+    async def _open(self) -> _Listening:
+        if self._closed:
+            raise StoreError("this connection was closed: connect again")
+        link = _Listening(self._recipe, self)
+        await link.open()
+        try:
+            reply = await link.ask(pack("SUBSCRIBE", self._channel))
+        except BaseException:
+            link.close()
+            raise
+        if isinstance(reply, ReplyError):
+            link.close()
+            refuse(reply, self._recipe.where)
+        link.subscribed = True
+        return link
+
+    def lost(self, link: _Listening) -> None:
+        """A subscription ended: make a new one while somebody waits."""
+        if self._closed or not self.bells.ids:
+            return
+        task = asyncio.get_running_loop().create_task(self._subscribe_again(), name="interlock-ears")
+        self._again.add(task)
+        task.add_done_callback(self._again.discard)
+
+    async def _subscribe_again(self) -> None:
+        while self.bells.ids and not self._closed:
+            try:
+                await self.aask(None)
+            except StoreError:
+                await asyncio.sleep(RETRY)
+            else:
+                self.bells.ring_all()  # what was said meanwhile was not heard: look
+                return
+
+    def close(self) -> None:
+        """End the subscriptions."""
+        self._closed = True
+        for task in self._again:
+            task.cancel()
+        self._links.cancel()
+        for loop, link in list(self._links.ready.items()):
+            if not loop.is_closed():
+                link.close()
+        self._links.ready.clear()
+
+    def reset(self, channel: str) -> str:
+        """In a forked child: forget the parent's subscription, and take another channel."""
+        for link in self._links.ready.values():
+            link.forget()
+        self._channel = channel
+        self._start_afresh()
+        return channel

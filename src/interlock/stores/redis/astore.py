@@ -1,0 +1,36 @@
+"""redis:// - locks on a Redis or Valkey server, for asyncio tasks."""
+
+from typing import Any
+
+from interlock.aengine import arun
+from interlock.claims import Check
+from interlock.errors import StoreError
+from interlock.stores.redis.checks import examine
+from interlock.stores.redis.queue import RedisQueue
+from interlock.taskbell import TaskBell
+
+
+class AsyncRedisStore(RedisQueue):
+    """A store on a Redis server, for asyncio tasks."""
+
+    def thread_wakeup(self) -> Any:
+        """There is none: this store's connections belong to event loops."""
+        raise StoreError("this store is for asyncio tasks: use interlock.connect()")
+
+    def task_wakeup(self) -> TaskBell:
+        """Return a wake-up for the calling task."""
+        return TaskBell()
+
+    def doctor(self) -> list[Check]:
+        """There is none: `adoctor` examines."""
+        raise StoreError("this store is for asyncio tasks: await adoctor()")
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        self.close()
+        if self._release is not None:
+            await self._release()
+
+    async def adoctor(self) -> list[Check]:
+        """As `Store.doctor`."""
+        return await arun(examine(self._wire, self._ears))

@@ -1,0 +1,257 @@
+"""Connections of asyncio tasks: one for all tasks of a loop, on which commands follow each other without waiting."""
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeVar
+
+from interlock.claims import Claim
+from interlock.errors import StoreError
+from interlock.stores.redis.clients import Dialer
+from interlock.stores.redis.message import Message, NoAnswer, broken, no_answer, unreachable
+from interlock.stores.redis.problems import code_of, refuse
+from interlock.stores.redis.resp import MISSING, Push, ReplyError, pack, parser
+from interlock.stores.redis.scripts import with_source
+
+ASKING = pack("ASKING")
+T = TypeVar("T")
+
+
+class TaskLink(asyncio.Protocol):
+    """One connection; the library has connected it and logged in.
+
+    Attributes:
+        ended: True when nothing more can be asked on it.
+    """
+
+    def __init__(self, recipe: Dialer) -> None:
+        self.recipe = recipe
+        self.ended = False
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self.parser = parser()
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            Unreachable: it could not be done.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._connection = connection = self.recipe.connection()
+        try:
+            async with asyncio.timeout(2 * self.recipe.patience):
+                await connection.connect()
+        except Exception as error:
+            await connection.disconnect()
+            raise unreachable(self.recipe.where, error) from error
+        except BaseException:
+            await connection.disconnect()
+            raise
+        self._transport = connection._writer.transport
+        self._transport.set_protocol(self)
+
+    async def ask(self, command: bytes, asking: bool = False, patience: float | None = None) -> Any:
+        """Send a command and return the reply, which may be a ReplyError.
+
+        Raises:
+            Broken: the connection ended before the reply came.
+            NoAnswer: the reply did not come in time.
+        """
+        if self.ended:
+            raise broken(self.recipe.where, None)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if asking:
+            self._waiting.append(self._loop.create_future())  # nobody waits for its reply
+            command = ASKING + command
+        self._waiting.append(future)
+        self._transport.write(command)
+        seconds = patience or self.recipe.patience
+        timer = self._loop.call_later(seconds, self._late, future, seconds)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    def _late(self, future: "asyncio.Future[Any]", seconds: float) -> None:
+        self.ended = True
+        if not future.done():
+            future.set_exception(no_answer(self.recipe.where, seconds))
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the server sent, and give each reply to whom it belongs."""
+        if data[:1] == b":" and data[-2:] == b"\r\n" and len(self._waiting) == 1 and data.count(b"\n") == 1:
+            self._answer(int(data[1:-2]))
+            return
+        self.parser.feed(data)
+        while (reply := self.parser.next()) is not MISSING:
+            if type(reply) is not Push:
+                self._answer(reply)
+
+    def _answer(self, reply: Any) -> None:
+        if self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(reply)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell all who wait that no reply will come."""
+        self.forget()
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(broken(self.recipe.where, error))
+
+    def call_after(self, command: bytes) -> None:
+        """Send a command without waiting for the reply, and close."""
+        self._transport.write(command)
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection when what was written is sent."""
+        self.ended = True
+        self._transport.close()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close nothing, because it is closed already, or, in a forked child, because it is the parent's."""
+        self.ended = True
+        self._connection._writer = self._connection._reader = None
+
+
+class PerLoop(Generic[T]):
+    """What is opened once for each event loop, by a task of its own.
+
+    A caller that is cancelled meanwhile takes nothing from the others; and client libraries do not bear it well to be
+    cancelled while they connect.
+
+    Args:
+        open: makes one for the running loop.
+    """
+
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._open = open
+        self.ready: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, T] = weakref.WeakKeyDictionary()
+        self._tasks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[T]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    async def get(self) -> T:
+        """Return the one of the running loop, which is opened if there is none."""
+        loop = asyncio.get_running_loop()
+        task = self._tasks.get(loop)
+        if task is None:
+            task = self._tasks[loop] = loop.create_task(self._open(), name="interlock-connects")
+            task.add_done_callback(self._opened)
+        return await asyncio.shield(task)
+
+    def _opened(self, task: "asyncio.Task[T]") -> None:
+        loop = task.get_loop()
+        self._tasks.pop(loop, None)
+        if not task.cancelled() and task.exception() is None:
+            self.ready[loop] = task.result()
+
+    def cancel(self) -> None:
+        """Give up what is being opened."""
+        for loop, task in list(self._tasks.items()):
+            if not loop.is_closed():
+                task.cancel()
+
+
+class AsyncWire:
+    """The connections to one server, for asyncio tasks: one for each loop.
+
+    Args:
+        recipe: how to make them.
+    """
+
+    def __init__(self, recipe: Dialer) -> None:
+        self.recipe = recipe
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._links: PerLoop[TaskLink] = PerLoop(self._open)
+        self._late: dict[str, TaskLink] = {}
+        self._closed = False
+
+    async def _open(self) -> TaskLink:
+        if self._closed:
+            raise StoreError("this connection was closed: connect again")
+        link = TaskLink(self.recipe)
+        await link.open()
+        return link
+
+    async def _link(self) -> TaskLink:
+        link = self._links.ready.get(asyncio.get_running_loop())
+        return link if link is not None and not link.ended else await self._links.get()
+
+    async def aask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
+        """Send a command and return the reply.
+
+        Raises:
+            Unreachable: nothing was sent.
+            UnknownOutcome: it was sent, and no reply came.
+            Refused: the server's answer is no.
+        """
+        if self._late and message.owner is not None:
+            late = self._late.pop(message.owner, None)
+            if late is not None:
+                # If the server ever gets the first command, it gets this one right after it.
+                late.call_after(message.command)
+                raise NoAnswer(
+                    f"{self.recipe.where} does not answer; the claim will go when its lease ends, if not before"
+                )
+        link = await self._link()
+        try:
+            reply = await link.ask(message.command, asking, message.patience)
+        except NoAnswer:
+            if message.owner is not None:
+                self._late[message.owner] = link
+            else:
+                link.close()
+            raise
+        if type(reply) is not int and isinstance(reply, ReplyError):
+            return await self._refused(message, reply, once_more)
+        return reply
+
+    async def _refused(self, message: Message, error: ReplyError, once_more: bool) -> Any:
+        code = code_of(error)
+        if code == "NOSCRIPT":
+            return await self.aask(message._replace(command=with_source(message.command)))
+        if code == "READONLY":
+            self.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
+            if once_more:
+                return await self.aask(message, once_more=False)
+        return refuse(error, self.recipe.where)
+
+    def nodes(self) -> list[str]:
+        """Return a key of each server that has some."""
+        return [""]
+
+    def batches(self, claims: Sequence[Claim], most: int) -> list[Sequence[Claim]]:
+        """Return which claims may be renewed by one call."""
+        return [claims[start : start + most] for start in range(0, len(claims), most)]
+
+    def drop(self) -> None:
+        """Close the calling loop's connection."""
+        link = self._links.ready.pop(asyncio.get_running_loop(), None)
+        if link is not None:
+            link.close()
+
+    def close(self) -> None:
+        """Close all connections whose loops still run."""
+        self._closed = True
+        self._links.cancel()
+        for loop, link in list(self._links.ready.items()):
+            if not loop.is_closed():
+                link.close()
+        for link in self._late.values():
+            link.close()
+        self._links.ready.clear()
+        self._late.clear()
+
+    def reset(self) -> None:
+        """In a forked child: forget the parent's connections."""
+        for link in [*self._links.ready.values(), *self._late.values()]:
+            link.forget()
+        self._start_afresh()

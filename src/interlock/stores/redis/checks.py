@@ -1,0 +1,80 @@
+"""doctor: is this server fit to keep locks?"""
+
+import time
+from typing import Any
+
+from interlock.claims import Check
+from interlock.effects import Ask, Op
+from interlock.errors import LockError
+from interlock.stores.redis.message import Message
+from interlock.stores.redis.resp import pack
+from interlock.stores.redis.views import nodes_of
+
+SKEW = 1.0  # seconds that two clocks may differ without a word
+ROUNDS = 5
+
+
+def examine(wire: Any, ears: Any) -> Op[list[Check]]:
+    """Look at a server's version, round trip, clock, memory policy, persistence, replicas and messages."""
+    checks = []
+    try:
+        for node in (yield from nodes_of(wire)):
+            checks += yield from _server(wire, node)
+        yield Ask(ears, None)
+        checks.append(Check("messages", "ok", "subscribed: waiters will be told"))
+    except LockError as error:
+        checks.append(Check("server", "fail", str(error)))
+    return checks
+
+
+def _server(wire: Any, node: str) -> Op[list[Check]]:
+    times = []
+    for _ in range(ROUNDS):
+        sent = time.perf_counter()
+        seconds, micros = yield Ask(wire, Message(pack("TIME"), node))
+        times.append(time.perf_counter() - sent)
+    skew = time.time() - int(seconds) - int(micros) / 1e6
+    try:
+        about = _parsed((yield Ask(wire, Message(pack("INFO"), node))))
+    except LockError:
+        about = {}  # the access list may forbid it; nothing depends on it
+    return [*_about(about), _clock(skew), Check("server", "ok", f"answers in {min(times) * 1e6:.0f} us")]
+
+
+def _parsed(text: bytes) -> dict[str, str]:
+    pairs = (line.partition(":") for line in text.decode(errors="replace").splitlines() if ":" in line)
+    return {name: value for name, _, value in pairs}
+
+
+def _clock(skew: float) -> Check:
+    if abs(skew) <= SKEW:
+        return Check("clock", "ok", f"differs from this machine's by {skew * 1000:.0f} ms")
+    return Check(
+        "clock", "warn",
+        f"differs from this machine's by {skew:.1f} s; leases are safe (the server's clock alone judges them), but "
+        f"look why",
+    )  # fmt: skip
+
+
+def _about(about: dict[str, str]) -> list[Check]:
+    if not about:
+        return [Check("version", "warn", "the access list forbids INFO: nothing is known about the server")]
+    name = about.get("server_name", "redis")
+    version = about.get("valkey_version") or about.get("redis_version", "?")
+    checks = [Check("version", "ok", f"{name} {version}")]
+    if about.get("role", "master") != "master":
+        checks.append(Check("role", "fail", "this is a replica: connect to the primary"))
+    policy = about.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and about.get("maxmemory", "0") != "0":
+        checks.append(
+            Check("memory", "fail", f"maxmemory-policy is {policy}: the server may evict held locks; set noeviction")
+        )
+    if about.get("aof_enabled", "0") == "0":
+        checks.append(
+            Check(
+                "persistence", "warn",
+                "appendonly is off: a restart of the server forgets held locks, whose holders learn it at their next "
+                "renewal; give the resource the fence",
+            )
+        )  # fmt: skip
+    return checks

@@ -1,0 +1,240 @@
+"""The queue on a Redis server: every step of the line is one script, hence one round trip."""
+
+import os
+import random
+import weakref
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from time import monotonic, time
+from typing import Any
+from uuid import uuid4
+
+from interlock.claims import SEPARATOR, Claim, ClaimView, Terms
+from interlock.effects import Ask, Op
+from interlock.errors import StoreError, UnknownOutcome
+from interlock.process import HOST, pid
+from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Turn
+from interlock.stores.redis.bells import Bells
+from interlock.stores.redis.keys import keys_of_line, line_of
+from interlock.stores.redis.message import Broken, Message, Unreachable
+from interlock.stores.redis.problems import Passing
+from interlock.stores.redis.scripts import ENTER, EVICT, LEAVE, LOOK, RENEW, call, prefix
+from interlock.stores.redis.views import lines_in, views_of
+
+LOOK_AGAIN = 10.0  # seconds; a look at the latest after so long, in case that a message was missed
+AT_ONCE = 100  # claims renewed by one call
+GONE_THERE, REFUSED_THERE, PENDING_THERE = -1, 0, -10
+_ONE_LINE = {10: " "}
+TRY, LOOK_FIRST, WAIT, AGAIN = b"t", b"o", b"w", b"a"
+
+
+def fresh_channel() -> str:
+    """Return the name of a channel that nobody else listens to."""
+    return f"interlock:wake:{uuid4().hex}"
+
+
+class RedisQueue:
+    """The part of the store that both colours share; the wire and the ears give it its colour.
+
+    Args:
+        wire: what sends a message and returns its reply.
+        ears: (channel, bells) -> what hears who was promoted, and subscribes when it is asked.
+        release: closes the client that was made for the store; None if the client is the program's own.
+    """
+
+    def __init__(self, wire: Any, ears: Callable[[str, Bells], Any], release: Callable[[], Any] | None) -> None:
+        self._wire = wire
+        self._bells = Bells()
+        self._channel = fresh_channel()
+        self._ears = ears(self._channel, self._bells)
+        self._release = release
+        self._unsent: set[str] = set()
+        self._unclear: set[str] = set()
+        self._down: dict[str, float] = {}
+        self._call_of = lru_cache(4096)(self._prefixes)
+        _open.add(self)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._wire.close()
+        self._ears.close()
+        self._bells.ring_all()
+
+    def _start_afresh(self) -> None:
+        """In a forked child: share nothing with the parent."""
+        self._wire.reset()
+        self._bells.start_afresh()
+        self._channel = self._ears.reset(fresh_channel())
+        self._call_of.cache_clear()
+
+    def _prefixes(self, terms: Terms) -> tuple[str, bytes, bytes]:
+        """Return what stays the same in all calls with the same terms: the line's key, enter and leave."""
+        line = line_of(terms.key)
+        keys = keys_of_line(line)
+        ttl = str(int(terms.ttl * 1000 + 0.999))
+        fixed = (ttl, str(terms.units), str(terms.capacity), self._channel)
+        return line, prefix(ENTER, keys, fixed, 3), prefix(LEAVE, keys, (self._channel,), 1)
+
+    def _enter_message(self, claim: Claim, mode: bytes) -> Message:
+        terms = claim.terms
+        line, start, _ = self._call_of(terms)
+        id = claim.id.encode()
+        who = f"{HOST}\n{pid()}\n{time():.3f}\n{claim.who.translate(_ONE_LINE)}\n{terms.label}".encode()
+        command = b"%s$%d\r\n%s\r\n$1\r\n%s\r\n$%d\r\n%s\r\n" % (start, len(id), id, mode, len(who), who)
+        return Message(command, line, claim.id)
+
+    def _leave_message(self, claim: Claim) -> Message:
+        line, _, start = self._call_of(claim.terms)
+        id = claim.id.encode()
+        return Message(b"%s$%d\r\n%s\r\n" % (start, len(id), id), line, claim.id)
+
+    def _mode(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> bytes:
+        if again:
+            return AGAIN
+        if not wait:
+            return TRY
+        if wakeup is None:
+            if not self._ears.live:
+                return LOOK_FIRST  # who does not hear yet does not stand in line yet
+            self._bells.expect(claim.id)
+        return WAIT
+
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+        """As `Queue.enter`."""
+        if wakeup is not None:
+            patience, told = self._bells.hang(claim.id, wakeup)
+            if told is not None:
+                return Turn("using", told.fence, asked=False)
+            if not self._ears.live:
+                try:
+                    yield Ask(self._ears, None)
+                except StoreError as error:
+                    return self._later(claim, error, again)
+            elif patience:
+                return Turn("pending", 0, patience, asked=False)  # it stands in line since a moment ago
+        try:
+            reply = yield Ask(self._wire, self._enter_message(claim, self._mode(claim, wakeup, wait, again)))
+        except StoreError as error:
+            return self._later(claim, error, again)
+        return self._turn(claim, reply, wait)
+
+    def _turn(self, claim: Claim, reply: int, wait: bool) -> Turn:
+        """Translate the answer of the script."""
+        if self._unclear or self._down:
+            self._unclear.discard(claim.id)
+            self._down.pop(claim.id, None)
+        if reply > 0:
+            self._bells.forget(claim.id)
+            return Turn("using", reply)
+        if reply <= PENDING_THERE:
+            patience = min(LOOK_AGAIN, (PENDING_THERE - reply) / 1000) * random.uniform(1.0, 1.1)
+            self._bells.wait_so_long(claim.id, patience)
+            return Turn("pending", 0, patience)
+        self._bells.forget(claim.id)
+        if reply == GONE_THERE:
+            return GONE
+        return OCCUPIED if wait else REFUSED
+
+    def _later(self, claim: Claim, error: StoreError, again: bool) -> Turn:
+        """Decide about a claim whose request failed: who stands in line already waits for the server to come back.
+
+        Raises:
+            StoreError: it does not stand in line, or its lease has ended meanwhile.
+        """
+        self._note(claim, error, again)
+        if not again or not isinstance(error, (UnknownOutcome, Unreachable, Passing)):
+            raise error
+        now = monotonic()
+        if now - self._down.setdefault(claim.id, now) > claim.terms.ttl:
+            raise error
+        return Turn("busy", 0, random.uniform(0.2, 0.4), asked=False)
+
+    def _note(self, claim: Claim, error: StoreError, again: bool) -> None:
+        """Keep whether the server may have heard of a claim."""
+        if isinstance(error, UnknownOutcome):
+            self._unclear.add(claim.id)
+        elif isinstance(error, Unreachable) and not again and claim.id not in self._unclear:
+            self._unsent.add(claim.id)
+
+    def leave(self, claim: Claim) -> Op[bool]:
+        """As `Queue.leave`."""
+        if self._forget(claim):
+            return False
+        message = self._leave_message(claim)
+        try:
+            reply = yield Ask(self._wire, message)
+        except Broken:
+            # The first request may have done it: then the second finds nothing, and the answer is still yes.
+            self._left((yield Ask(self._wire, message)))
+            return True
+        return self._left(reply)
+
+    def _ask(self, message: Message) -> Op[Any]:
+        """Ask what may be asked twice."""
+        try:
+            return (yield Ask(self._wire, message))
+        except Broken:
+            return (yield Ask(self._wire, message))
+
+    def _forget(self, claim: Claim) -> bool:
+        """Forget a claim that leaves; True if the server never heard of it."""
+        id = claim.id
+        self._bells.forget(id)
+        if self._down or self._unclear or self._unsent:
+            self._down.pop(id, None)
+            self._unclear.discard(id)
+            if id in self._unsent:
+                self._unsent.discard(id)
+                return True
+        return False
+
+    def _left(self, reply: Any) -> bool:
+        """Take the answer to leave; tell those of this process who were promoted by it."""
+        if type(reply) is int:
+            return reply == 1
+        for place in range(1, len(reply), 2):
+            self._bells.tell(reply[place].decode(), reply[place + 1])
+        return bool(reply[0])
+
+    def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
+        """As `Queue.renew`."""
+        answers: dict[str, bool] = {}
+        for batch in self._wire.batches(claims, AT_ONCE):
+            # Whoever loses the lock because no answer comes must be told at its deadline, not later.
+            patience = min(self._ears.patience, *(claim.terms.ttl / 3 for claim in batch))
+            keys: list[str] = []
+            words: list[str] = []
+            for claim in batch:
+                keys += keys_of_line(line_of(claim.terms.key))
+                words += (claim.id, str(int(claim.terms.ttl * 1000 + 0.999)))
+            reply = yield from self._ask(Message(call(RENEW, tuple(keys), *words), keys[0], None, patience))
+            answers |= {claim.id: bool(alive) for claim, alive in zip(batch, reply, strict=True)}
+        return [answers[claim.id] for claim in claims]
+
+    def look(self, key: str) -> Op[list[ClaimView]]:
+        """As `Queue.look`."""
+        lines = [line_of(key)]
+        if key.endswith(SEPARATOR):
+            lines = yield from lines_in(self._wire, key[:-1])
+        views: list[ClaimView] = []
+        for line in lines:
+            reply = yield from self._ask(Message(call(LOOK, keys_of_line(line)), line))
+            views += views_of(line, reply)
+        return views
+
+    def evict(self, key: str, id: str | None) -> Op[int]:
+        """As `Queue.evict`."""
+        line = line_of(key)
+        count: int = yield from self._ask(Message(call(EVICT, keys_of_line(line), id or ""), line))
+        return count
+
+
+_open: "weakref.WeakSet[RedisQueue]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in list(_open):
+        store._start_afresh()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,116 @@
+local fence, used, limit, ends, last, mixed, told
+
+local function parse(record)
+  local stop, u, c, f, where, who = string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%S*) (.*)$')
+  return tonumber(stop), tonumber(u), tonumber(c), tonumber(f), where, who
+end
+
+local function text(stop, u, c, f, where, who)
+  return string.format('%.0f %d %d %.0f ', stop, u, c, f) .. where .. ' ' .. who
+end
+
+-- Count one more holder.
+local function count(stop, u, c)
+  used = used + u
+  if limit and limit ~= c then mixed = '1' end
+  limit = math.min(limit or c, c)
+  ends = math.min(ends or stop, stop)
+  last = math.max(last, stop)
+end
+
+-- Read a line, in its general form; return the record of one holder.
+local function open(id)
+  local sole = redis.call('HGET', line, 'sole')
+  told, last = {}, 0
+  if sole then
+    local holder, record = string.match(sole, '^(%S+) (.*)$')
+    redis.call('HSET', line, holder, record)
+    redis.call('HDEL', line, 'sole')
+    fence = tonumber(redis.call('HGET', line, 'fence')) or 0
+    used, limit, ends, mixed = 0, nil, nil, false
+    local stop, u, c = parse(record)
+    count(stop, u, c)
+    return holder == id and record
+  end
+  local found = redis.call('HMGET', line, id, 'fence', 'units', 'capacity', 'ends', 'last', 'mixed')
+  fence, used = tonumber(found[2]) or 0, tonumber(found[3]) or 0
+  limit, ends, last, mixed = tonumber(found[4]), tonumber(found[5]), tonumber(found[6]) or 0, found[7]
+  return found[1]
+end
+
+-- Drop the holders whose leases have ended, and count the others afresh.
+local function sweep()
+  used, limit, ends, mixed = 0, nil, nil, false
+  local all = redis.call('HGETALL', line)
+  for i = 1, #all, 2 do
+    local stop, u, c = string.match(all[i + 1], '^(%d+) (%d+) (%d+) ')
+    if stop then
+      if tonumber(stop) > now then
+        count(tonumber(stop), tonumber(u), tonumber(c))
+      else
+        redis.call('HDEL', line, all[i])
+      end
+    end
+  end
+end
+
+local function drop_waiter(id)
+  redis.call('ZREM', order, id)
+  redis.call('HDEL', waiters, id)
+end
+
+-- Write a holder's record, with a new fence.
+local function promote(id, stop, u, c, where, who)
+  fence = math.max(fence + 1, micros)
+  redis.call('HSET', line, id, text(stop, u, c, fence, where, who))
+  count(stop, u, c)
+  return fence
+end
+
+-- Promote the waiters whose turn has come, from the head; nobody overtakes one that does not fit.
+local function hand_over()
+  while true do
+    local head = redis.call('ZRANGE', order, 0, 0)[1]
+    if not head then return end
+    local record = redis.call('HGET', waiters, head)
+    local stop, u, c, _, where, who
+    if record then stop, u, c, _, where, who = parse(record) end
+    if not stop or stop <= now then
+      drop_waiter(head)
+    elseif used + u > math.min(limit or c, c) then
+      return
+    else
+      drop_waiter(head)
+      told[#told + 1] = {head, promote(head, stop, u, c, where, who), where}
+    end
+  end
+end
+
+-- Write the totals, and let the keys live as long as the line may matter.
+local function save()
+  if used == 0 then
+    redis.call('HDEL', line, 'units', 'capacity', 'ends', 'last', 'mixed')
+    redis.call('PEXPIRE', line, KEEP)
+    return
+  end
+  redis.call('HSET', line, 'fence', fence, 'units', used, 'capacity', limit, 'ends', ends, 'last', last)
+  if mixed then redis.call('HSET', line, 'mixed', '1') else redis.call('HDEL', line, 'mixed') end
+  redis.call('PEXPIREAT', line, last + KEEP)
+  if redis.call('EXISTS', order) == 1 then
+    redis.call('PEXPIREAT', order, last + KEEP)
+    redis.call('PEXPIREAT', waiters, last + KEEP)
+  end
+end
+
+-- Tell those who were promoted: by message, or by the reply if the caller's process is theirs.
+local function tell(channel, reply)
+  for _, one in ipairs(told) do
+    if one[3] == channel then
+      reply[#reply + 1] = one[1]
+      reply[#reply + 1] = one[2]
+    else
+      redis.call('PUBLISH', one[3], one[1] .. string.format(' %.0f', one[2]))
+    end
+  end
+  return reply
+end

@@ -1,0 +1,30 @@
+local wanted = ARGV[1]
+open(wanted)
+sweep()
+local evicted = 0
+local all = redis.call('HGETALL', line)
+for i = 1, #all, 2 do
+  if string.match(all[i + 1], '^%d+ %d+ %d+ ') and (wanted == '' or wanted == all[i]) then
+    redis.call('HDEL', line, all[i])
+    evicted = evicted + 1
+  end
+end
+local ids = wanted == '' and redis.call('ZRANGE', order, 0, -1) or {wanted}
+local woken = {}
+for _, id in ipairs(ids) do
+  local record = redis.call('HGET', waiters, id)
+  if record then
+    local stop, _, _, _, where = parse(record)
+    drop_waiter(id)
+    if stop > now then
+      evicted = evicted + 1
+      woken[#woken + 1] = {id, 0, where}
+    end
+  end
+end
+sweep()
+hand_over()
+save()
+for _, one in ipairs(woken) do told[#told + 1] = one end
+tell('', {})
+return evicted

@@ -1,0 +1,23 @@
+local mine = open(id)
+if ends and ends <= now then sweep() end
+local removed = 0
+if mine then
+  local stop, u = parse(mine)
+  if stop > now then
+    redis.call('HDEL', line, id)
+    removed = 1
+    used = used - u
+    if used == 0 then limit, ends, mixed = nil, nil, false elseif mixed then sweep() end
+  end
+else
+  local record = redis.call('HGET', waiters, id)
+  if record then
+    if parse(record) > now then removed = 1 end
+    drop_waiter(id)
+  end
+end
+hand_over()
+save()
+local reply = tell(channel, {removed})
+if #reply > 1 then return reply end
+return removed

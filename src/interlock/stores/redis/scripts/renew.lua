@@ -1,0 +1,26 @@
+local answers = {}
+for i = 1, #KEYS, 3 do
+  line, order, waiters = KEYS[i], KEYS[i + 1], KEYS[i + 2]
+  local at = (i - 1) / 3 * 2
+  local id, ttl = ARGV[at + 1], tonumber(ARGV[at + 2])
+  local mine = open(id)
+  local alive = 0
+  if mine then
+    local stop, u, c, f, where, who = parse(mine)
+    if stop > now then
+      alive = 1
+      stop = math.max(stop, now + 1 + ttl)
+      last = math.max(last, stop)
+      redis.call('HSET', line, id, text(stop, u, c, f, where, who))
+      if used == u then ends = stop end
+    end
+  end
+  if ends and ends <= now then
+    sweep()
+    hand_over()
+  end
+  save()
+  tell('', {})
+  answers[#answers + 1] = alive
+end
+return answers

@@ -1,0 +1,58 @@
+"""redis:// - locks on a Redis or Valkey server, for threads."""
+
+from typing import Any
+
+from interlock.claims import Check, Claim
+from interlock.errors import StoreError, UnknownOutcome
+from interlock.protocols.queue import BUSY, Turn
+from interlock.stores.redis.checks import examine
+from interlock.stores.redis.ears import ThreadEar
+from interlock.stores.redis.message import Broken
+from interlock.stores.redis.queue import RedisQueue
+
+
+class RedisStore(RedisQueue):
+    """A store on a Redis server, for threads."""
+
+    def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+        """As `enter`, without a generator around it."""
+        try:
+            reply = self._wire.ask(self._enter_message(claim, self._mode(claim, wakeup, wait, again)))
+        except StoreError as error:
+            self._note(claim, error, again)
+            if isinstance(error, UnknownOutcome):
+                return BUSY  # whoever acquires asks again
+            raise
+        return self._turn(claim, reply, wait)
+
+    def leave_now(self, claim: Claim) -> bool:
+        """As `leave`, without a generator around it."""
+        if self._forget(claim):
+            return False
+        message = self._leave_message(claim)
+        try:
+            reply = self._wire.ask(message)
+        except Broken:
+            self._left(self._wire.ask(message))
+            return True
+        return reply == 1 if type(reply) is int else self._left(reply)
+
+    def thread_wakeup(self) -> ThreadEar:
+        """Return a wake-up for the calling thread."""
+        return ThreadEar(self._ears)
+
+    def task_wakeup(self) -> Any:
+        """There is none: a store for threads would block the loop."""
+        raise StoreError("this store is for threads: use interlock.aconnect()")
+
+    def close(self) -> None:
+        """Close all connections."""
+        super().close()
+        if self._release is not None:
+            self._release()
+
+    def doctor(self) -> list[Check]:
+        """As `Store.doctor`."""
+        from interlock.engine import run
+
+        return run(examine(self._wire, self._ears))

@@ -1,0 +1,73 @@
+"""The line as people see it."""
+
+from typing import Any
+
+from interlock.claims import SEPARATOR, ClaimView
+from interlock.effects import Ask, Op
+from interlock.stores.redis.keys import key_of, pattern_of
+from interlock.stores.redis.message import Message
+from interlock.stores.redis.resp import pack
+
+TOTALS = frozenset((b"fence", b"sole", b"units", b"capacity", b"ends", b"last", b"mixed"))
+
+
+def nodes_of(wire: Any) -> Op[list[str]]:
+    """Return what stands for each server that has keys, in the place of a line."""
+    yield Ask(wire, Message(pack("PING"), ""))  # a cluster's map is fetched with the first command
+    nodes: list[str] = wire.nodes()
+    return nodes
+
+
+def lines_in(wire: Any, namespace: str) -> Op[list[str]]:
+    """Return the lines of a namespace, by SCAN: it looks at every key of the database, in small steps."""
+    found: set[str] = set()
+    for node in (yield from nodes_of(wire)):
+        cursor = b"0"
+        while True:
+            command = pack("SCAN", cursor, "MATCH", pattern_of(namespace), "COUNT", "1000")
+            cursor, names = yield Ask(wire, Message(command, node))
+            found.update(name.decode() for name in names)
+            if cursor in (b"0", 0):
+                break
+    return sorted(found, key=key_of)
+
+
+def views_of(line: str, reply: Any) -> list[ClaimView]:
+    """Return the live claims of a line, holders first, from the answer to look."""
+    now = int(reply[0])
+    held, waiting = _pairs(reply[1]), _pairs(reply[3])
+    if b"sole" in held:
+        id, _, held[id] = held[b"sole"].partition(b" ")
+    name = key_of(line).partition(SEPARATOR)[2]
+    holders = [(int(_fence(record)), id, record) for id, record in held.items() if id not in TOTALS]
+    found = [(id, record) for _, id, record in sorted(holders)]
+    found += [(id, waiting[id]) for id in reply[2] if id in waiting]
+    views = (_view(name, id.decode(), record, now) for id, record in found)
+    return [view for view in views if view.expires_in > 0]
+
+
+def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _fence(record: bytes) -> bytes:
+    return record.split(b" ", 4)[3]
+
+
+def _view(name: str, id: str, record: bytes, now: int) -> ClaimView:
+    ends, units, capacity, fence, _, rest = record.decode(errors="replace").split(" ", 5)
+    host, pid, since, who, label = rest.split("\n", 4)
+    return ClaimView(
+        name=name,
+        id=id,
+        state="using" if int(fence) else "pending",
+        units=int(units),
+        capacity=int(capacity),
+        fence=int(fence) or None,
+        host=host,
+        pid=int(pid),
+        thread=who,
+        label=label,
+        since=float(since),
+        expires_in=(int(ends) - now) / 1000,
+    )

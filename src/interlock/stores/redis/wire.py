@@ -1,0 +1,219 @@
+"""Connections of threads: one command out, one reply in, with as little as possible in between."""
+
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from interlock.claims import Claim
+from interlock.errors import StoreError
+from interlock.stores.redis.clients import Dialer
+from interlock.stores.redis.message import Message, NoAnswer, broken, no_answer, unreachable
+from interlock.stores.redis.problems import code_of, refuse
+from interlock.stores.redis.resp import MISSING, Push, ReplyError, pack, parser
+from interlock.stores.redis.scripts import with_source
+
+ASKING = pack("ASKING")
+MOST = 65536  # bytes taken at a time
+
+
+class Link:
+    """One connection.
+
+    Attributes:
+        sock: the socket; the library has connected it and logged in.
+        unsure: True if an interrupt left open how many replies are still to come.
+        late: True if a reply did not come in time.
+    """
+
+    __slots__ = ("_connection", "late", "parser", "sock", "unsure", "where")
+
+    def __init__(self, recipe: Dialer, patience: float | None = None) -> None:
+        self.where = recipe.where
+        self._connection = recipe.connection(patience)
+        try:
+            self._connection.connect()
+        except Exception as error:
+            self._connection.disconnect()
+            raise unreachable(recipe.where, error) from error
+        self.sock: socket.socket = self._connection._sock
+        self.parser = parser()
+        self.unsure = False
+        self.late = False
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.be_patient(recipe.patience)
+
+    def be_patient(self, seconds: float) -> None:
+        """Set how long to wait for a reply."""
+        sock = self.sock
+        if type(sock) is not socket.socket:
+            sock.settimeout(seconds)  # TLS
+            return
+        # The kernel keeps the time: Python's own time-outs cost a system call more for each send and each receive.
+        whole = int(seconds)
+        limit = struct.pack("@ll", whole, int((seconds - whole) * 1e6))
+        sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def ask(self, command: bytes) -> Any:
+        """Send a command and return the reply, which may be a ReplyError."""
+        if self.unsure:
+            return self._ask_anew(command)
+        sock = self.sock
+        sock.sendall(command)
+        data = sock.recv(MOST)
+        if data[:1] == b":" and data[-1:] == b"\n":
+            return int(data[1:-2])
+        return self._slow(data)
+
+    def _slow(self, data: bytes) -> Any:
+        while True:
+            if not data:
+                raise ConnectionResetError("closed by the server")
+            self.parser.feed(data)
+            while True:
+                reply = self.parser.next()
+                if reply is MISSING:
+                    break
+                if type(reply) is not Push:
+                    return reply
+            data = self.sock.recv(MOST)
+
+    def _ask_anew(self, command: bytes) -> Any:
+        """As `ask`, when there may be older replies: a mark after the command tells which one is its own."""
+        mark = uuid4().hex.encode()
+        self.sock.sendall(command + pack("ECHO", mark))
+        last = None
+        reply = self._slow(self.sock.recv(MOST))
+        while reply != mark:
+            last, reply = reply, self.parser.next()
+            if reply is MISSING:
+                reply = self._slow(self.sock.recv(MOST))
+        self.unsure = False
+        return last
+
+    def close(self) -> None:
+        """Close the socket; a forked child closes its copy only."""
+        try:
+            self.sock.close()
+        except OSError:
+            pass
+        self._connection._sock = None
+
+
+class Wire:
+    """The connections to one server, for threads.
+
+    Args:
+        recipe: how to make them.
+    """
+
+    def __init__(self, recipe: Dialer) -> None:
+        self.recipe = recipe
+        self._idle: list[Link] = []
+        self._left: dict[str, Link] = {}
+        self._closed = False
+
+    def ask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
+        """Send a command and return the reply.
+
+        Raises:
+            Unreachable: nothing was sent.
+            UnknownOutcome: it was sent, and no reply came.
+            Refused: the server's answer is no.
+        """
+        link = self._left.pop(message.owner, None) if self._left and message.owner is not None else None
+        if link is not None and link.late:
+            self._call_after(link, message.command)
+        patience = message.patience
+        try:
+            if link is None:
+                link = self._idle.pop()
+        except IndexError:
+            link = self._connect(patience)
+        try:
+            if patience is not None:
+                link.be_patient(patience)
+            if asking:
+                link.unsure = True
+                reply = link.ask(ASKING + message.command)
+            else:
+                reply = link.ask(message.command)
+            if patience is not None:
+                link.be_patient(self.recipe.patience)
+        except (BlockingIOError, TimeoutError):
+            link.late = True
+            self._leave(link, message.owner)
+            raise no_answer(self.recipe.where, patience or self.recipe.patience) from None
+        except OSError as error:
+            link.close()
+            self.drop()  # the others have probably ended too
+            raise broken(self.recipe.where, error) from error
+        except BaseException:
+            link.unsure = True
+            self._leave(link, message.owner)
+            raise
+        self._idle.append(link)
+        if type(reply) is not int and isinstance(reply, ReplyError):
+            return self._refused(message, reply, once_more)
+        return reply
+
+    def _connect(self, patience: float | None) -> Link:
+        if self._closed:
+            raise StoreError("this connection was closed: connect again")
+        return Link(self.recipe, patience)
+
+    def _refused(self, message: Message, error: ReplyError, once_more: bool) -> Any:
+        code = code_of(error)
+        if code == "NOSCRIPT":
+            return self.ask(message._replace(command=with_source(message.command)))
+        if code == "READONLY":
+            self.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
+            if once_more:
+                return self.ask(message, once_more=False)
+        return refuse(error, self.recipe.where)
+
+    def _leave(self, link: Link, owner: str | None) -> None:
+        if owner is None:
+            link.close()
+        else:
+            self._left[owner] = link
+
+    def _call_after(self, link: Link, command: bytes) -> None:
+        """Send a command after one that had no answer, without waiting for it.
+
+        If the server ever gets the first one, it gets this one right after it.
+        """
+        try:
+            link.sock.sendall(command)
+        except OSError:
+            pass
+        link.close()
+        raise NoAnswer(f"{self.recipe.where} does not answer; the claim will go when its lease ends, if not before")
+
+    def drop(self) -> None:
+        """Close the connections that nobody uses now."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        self.drop()
+        while self._left:
+            self._left.popitem()[1].close()
+
+    def reset(self) -> None:
+        """In a forked child: forget the parent's connections."""
+        self.close()
+        self._closed = False
+
+    def nodes(self) -> list[str]:
+        """Return a key of each server that has some."""
+        return [""]
+
+    def batches(self, claims: Sequence[Claim], most: int) -> list[Sequence[Claim]]:
+        """Return which claims may be renewed by one call."""
+        return [claims[start : start + most] for start in range(0, len(claims), most)]

@@ -1,0 +1,175 @@
+"""A TCP proxy that cuts, delays and swallows what goes through it, on command."""
+
+import asyncio
+
+from interlock.testing.actors import Background
+
+CHUNK = 65_536
+
+
+class Proxy:
+    """A proxy on a free port of 127.0.0.1, before a server; use it as a context manager.
+
+    A request is what a client sent at once, and its reply is what the server sends next on that connection. Every
+    method has taken effect when it returns.
+
+    Args:
+        host, port: the server.
+
+    Attributes:
+        host, port: where clients connect.
+        requests: how many requests came, also those that were swallowed.
+        cuts: how many replies were cut off.
+        sent: all that clients sent, in the order of its coming.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self.host = "127.0.0.1"
+        self.port = 0
+        self.requests = 0
+        self.cuts = 0
+        self.sent = b""
+        self._links: set[_Link] = set()
+        self._patterns: list[bytes] = []
+        self._delay = 0.0
+        self._swallows_requests = False
+        self._swallows_replies = False
+        self._listener: asyncio.Server | None = None
+        self._background = Background()
+        self._background.run(self._listen())
+
+    @property
+    def url(self) -> str:
+        """How clients of Redis connect through it."""
+        return f"redis://{self.host}:{self.port}"
+
+    def cut(self) -> None:
+        """Close all connections; new ones are accepted."""
+        self._background.run(self._cut())
+
+    def cut_after_request(self, pattern: bytes, times: int = 1) -> None:
+        """Pass the next request that contains `pattern`, wait for its reply, keep that, and close the connection.
+
+        Args:
+            pattern: a part of the request, as it goes over the wire; empty for any request.
+            times: for how many requests.
+        """
+        self._patterns = [pattern] * times
+
+    def drop_next_reply(self) -> None:
+        """Pass the next request, wait for its reply, keep that, and close the connection."""
+        self.cut_after_request(b"")
+
+    def delay(self, seconds: float) -> None:
+        """Pass each reply so many seconds late."""
+        self._delay = seconds
+
+    def black_hole(self, passes_requests: bool = False) -> None:
+        """Keep all connections and accept new ones, but swallow what goes through.
+
+        Args:
+            passes_requests: True to swallow the replies only.
+        """
+        self._swallows_requests = not passes_requests
+        self._swallows_replies = True
+
+    def refuse(self) -> None:
+        """Close all connections and refuse new ones."""
+        self._background.run(self._refuse())
+
+    def restore(self) -> None:
+        """Behave; what was swallowed stays so, and the connections that were kept are of use again."""
+        self._patterns = []
+        self._delay = 0.0
+        self._swallows_requests = self._swallows_replies = False
+        self._background.run(self._listen())
+
+    def close(self) -> None:
+        """Close everything."""
+        self._background.run(self._refuse())
+        self._background.close()
+
+    def __enter__(self) -> "Proxy":
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self.close()
+
+    async def _listen(self) -> None:
+        if self._listener is None:
+            self._listener = await asyncio.start_server(self._serve, self.host, self.port)
+            self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def _refuse(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        await self._cut()
+
+    async def _cut(self) -> None:
+        links = list(self._links)
+        for link in links:
+            link.abort()
+        await asyncio.gather(*(link.closed.wait() for link in links))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = _Link(writer)
+        self._links.add(link)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._server)
+            link.writers.append(far_writer)
+            pumps = [
+                asyncio.create_task(self._requests(link, reader, far_writer)),
+                asyncio.create_task(self._replies(link, far_reader, writer)),
+            ]
+            try:
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                link.abort()
+                for pump in pumps:
+                    pump.cancel()
+                await asyncio.gather(*pumps, return_exceptions=True)
+        except OSError:
+            pass  # the server is down: the client sees its connection closed
+        finally:
+            link.abort()
+            self._links.discard(link)
+            link.closed.set()
+
+    async def _requests(self, link: "_Link", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(CHUNK):
+            self.requests += 1
+            self.sent += data
+            if self._swallows_requests:
+                continue
+            if self._patterns and self._patterns[0] in data:
+                del self._patterns[0]
+                link.cutting = True
+            writer.write(data)
+            await writer.drain()
+
+    async def _replies(self, link: "_Link", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(CHUNK):
+            if link.cutting:
+                self.cuts += 1
+                return
+            if self._swallows_replies:
+                continue
+            if self._delay:
+                await asyncio.sleep(self._delay)
+            writer.write(data)
+            await writer.drain()
+
+
+class _Link:
+    """One connection through the proxy."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writers = [writer]
+        self.cutting = False
+        self.closed = asyncio.Event()
+
+    def abort(self) -> None:
+        for writer in self.writers:
+            writer.transport.abort()

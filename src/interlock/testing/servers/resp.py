@@ -1,0 +1,101 @@
+"""A tiny client of Redis and Valkey (RESP2), so that starting a server needs no client library."""
+
+import socket
+import ssl
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+
+class Refused(Exception):
+    """The server answered with an error; the message is the server's."""
+
+
+class Wire:
+    """One connection to a server.
+
+    Args:
+        address: (host, port), or the path of a UNIX socket.
+        password: sent first, if given.
+        authority: the certificate of the authority that the server's must be signed by; no TLS unless given.
+        timeout: seconds for each reply.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int] | str,
+        password: str | None = None,
+        authority: Path | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        if isinstance(address, str):
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.settimeout(timeout)
+            self._socket.connect(address)
+        else:
+            self._socket = socket.create_connection(address, timeout)
+        try:
+            if authority is not None:
+                context = ssl.create_default_context(cafile=str(authority))
+                self._socket = context.wrap_socket(self._socket, server_hostname="127.0.0.1")
+            self._reader: BufferedReader = self._socket.makefile("rb")
+            if password is not None:
+                self.ask("AUTH", password)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, *words: object) -> Any:
+        """Send one command; return the reply: `str`, `int`, None or a list of them, bytes if they are no UTF-8.
+
+        Raises:
+            Refused: the server answered with an error.
+            OSError: the connection failed.
+        """
+        self._socket.sendall(packed(words))
+        reply = self._reply()
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    def _reply(self) -> Any:
+        line = self._reader.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionResetError("the server closed the connection")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"+":
+            return rest.decode()
+        if kind == b"-":
+            return Refused(rest.decode(errors="replace"))
+        if kind == b":":
+            return int(rest)
+        size = int(rest)
+        if size < 0:
+            return None
+        if kind == b"*":
+            return [self._reply() for _ in range(size)]
+        body = self._reader.read(size + 2)
+        if len(body) < size + 2:
+            raise ConnectionResetError("the server closed the connection")
+        try:
+            return body[:-2].decode()
+        except UnicodeDecodeError:
+            return body[:-2]
+
+    def close(self) -> None:
+        """Close the connection."""
+        if hasattr(self, "_reader"):
+            self._reader.close()
+        self._socket.close()
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self.close()
+
+
+def packed(words: tuple[object, ...]) -> bytes:
+    """Return a command as it goes over the wire."""
+    parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)

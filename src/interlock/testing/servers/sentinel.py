@@ -1,0 +1,142 @@
+"""A private master with a replica, watched by Sentinels, for tests and benchmarks."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from interlock.testing.servers.home import Home, eventually
+from interlock.testing.servers.redis_server import Kind, RedisServer
+
+MASTER = "mymaster"
+SENTINELS = 3
+
+FAST = {"info-period": 100, "ask-period": 50, "publish-period": 500, "election-timeout": 1000}
+"""How often the Sentinels look, in ms; theirs are seconds.
+
+During a fail-over they look at a replica once in 1,000 ms, whatever is set. They promote none that they saw more than
+five ping-periods ago, so that stays as it is; and they undo a promotion that was not published for four
+publish-periods.
+"""
+
+
+class Sentinel(RedisServer):
+    """One Sentinel; it takes the place of a server's program and configuration."""
+
+    def _command(self) -> Sequence[str | Path]:
+        return [*super()._command(), "--sentinel"]
+
+
+class RedisSentinel:
+    """A master, a replica and three Sentinels on free ports of 127.0.0.1; use it as a context manager.
+
+    Args:
+        kind: "valkey" or "redis".
+        down_after: milliseconds without an answer after which a server counts as down.
+
+    Attributes:
+        servers: the two servers, whichever is the master.
+        sentinels: those who watch them.
+
+    Raises:
+        Missing, NotStarted: as for `RedisServer`.
+    """
+
+    name = MASTER
+
+    def __init__(self, kind: Kind = "valkey", down_after: int = 300) -> None:
+        self._home = Home("sentinel")
+        self.servers: list[RedisServer] = []
+        self.sentinels: list[Sentinel] = []
+        try:
+            first = self._add_server(kind)
+            self._add_server(kind, {"replicaof": f"{first.host} {first.port}"})
+            for _ in range(SENTINELS):
+                self._add_sentinel(kind, first, down_after)
+            eventually(self._is_settled, self._failure, "Sentinels with a master and a replica")
+        except BaseException:
+            self.close()
+            raise
+
+    def _add_server(self, kind: Kind, config: dict[str, str] | None = None) -> RedisServer:
+        fast = {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"}
+        self.servers.append(RedisServer(kind, config=fast | (config or {}), home=self._home))
+        return self.servers[-1]
+
+    def _add_sentinel(self, kind: Kind, master: RedisServer, down_after: int) -> None:
+        # Only the first one may begin a fail-over, the others vote: two who begin at once split the votes.
+        quorum = SENTINELS + 1 if self.sentinels else SENTINELS - 1
+        config = {
+            f"sentinel monitor {MASTER}": f"{master.host} {master.port} {quorum}",
+            f"sentinel down-after-milliseconds {MASTER}": str(down_after),
+            f"sentinel failover-timeout {MASTER}": "3000",
+        }
+        self.sentinels.append(Sentinel(kind, config=config, home=self._home))
+        self.sentinels[-1].command("SENTINEL", "DEBUG", *(word for pair in FAST.items() for word in pair))
+
+    def _is_settled(self) -> bool:
+        """Do all agree on who is the master, and does the other one follow it, as far as it runs?"""
+        master = self.master
+        replicas = [server for server in self.servers if server is not master and server.running]
+        return (
+            master.info("replication")["role"] == "master"
+            and all(server.info("replication").get("master_link_status") == "up" for server in replicas)
+            and all(_agrees(sentinel, master, replicas) for sentinel in self.sentinels)
+        )
+
+    def _failure(self) -> str | None:
+        return next((f"{each.what} {each.port} ended" for each in self.sentinels if not each.running), None)
+
+    @property
+    def url(self) -> str:
+        """How clients connect: `redis+sentinel://host:port,host:port/mymaster`."""
+        return f"redis+sentinel://{','.join(f'{each.host}:{each.port}' for each in self.sentinels)}/{MASTER}"
+
+    @property
+    def master(self) -> RedisServer:
+        """The server that the Sentinels name as the master."""
+        _, port = self.sentinels[0].command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
+        return next(server for server in self.servers if server.port == int(port))
+
+    def fail_over(self, by_kill: bool = False) -> RedisServer:
+        """Have the replica promoted, and return it when all Sentinels name it and it takes writes.
+
+        Args:
+            by_kill: True to kill the master and leave it down, False to let it become the replica.
+        """
+        old = self.master
+        if by_kill:
+            old.kill()
+        else:
+            self.sentinels[0].command("SENTINEL", "FAILOVER", MASTER)
+        eventually(lambda: self.master is not old and self._is_settled(), self._failure, "a fail-over")
+        return self.master
+
+    def close(self) -> None:
+        """End all and remove their folder; safe to repeat."""
+        for server in (*self.sentinels, *self.servers):
+            server.close()
+        self._home.close()
+
+    def __enter__(self) -> "RedisSentinel":
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self.close()
+
+
+def _agrees(sentinel: Sentinel, master: RedisServer, replicas: Sequence[RedisServer]) -> bool:
+    """Does this Sentinel know the master, the other Sentinels, and replicas that it could promote?"""
+    seen = _facts(sentinel.command("SENTINEL", "MASTER", MASTER))
+    good = set()
+    for flat in sentinel.command("SENTINEL", "REPLICAS", MASTER):
+        replica = _facts(flat)
+        if replica["flags"] == "slave" and (replica["master-link-status"], replica["master-port"]) == (
+            "ok", str(master.port),
+        ):  # fmt: skip
+            good.add(int(replica["port"]))
+    known = (seen["port"], seen["flags"], seen["num-other-sentinels"])
+    return known == (str(master.port), "master", str(SENTINELS - 1)) and good == {each.port for each in replicas}
+
+
+def _facts(flat: list[Any]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
