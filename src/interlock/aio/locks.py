@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+MANY = 8  # entries among which some may be old
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 Owner: TypeAlias = asyncio.Task[Any]
 
@@ -76,6 +77,8 @@ class AsyncLockable(Generic[G]):
         try:
             grant = await self._take(seconds, task)
             if grant is not None:
+                if len(self._held) >= MANY:
+                    self._tidy()
                 self._held.append((task, grant))
             return grant
         except BaseException:  # an interrupt between the two lines
@@ -114,6 +117,11 @@ class AsyncLockable(Generic[G]):
                     return entry
                 self._forget(entry)
         return None
+
+    def _tidy(self) -> None:
+        """Forget the grants that were released by themselves, not through this lock."""
+        for entry in [entry for entry in self._held if entry[1]._state == RELEASED]:
+            self._forget(entry)
 
     def _forget(self, entry: tuple[Owner, G]) -> None:
         try:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+MANY = 8  # entries among which some may be old
 G = TypeVar("G", bound=Grant | Grants)
 Owner: TypeAlias = threading.Thread
 
@@ -63,6 +64,8 @@ class Lockable(Generic[G]):
         try:
             grant = self._take(seconds, thread)
             if grant is not None:
+                if len(self._held) >= MANY:
+                    self._tidy()
                 self._held.append((thread, grant))
             return grant
         except BaseException:  # an interrupt at any of these lines
@@ -107,6 +110,11 @@ class Lockable(Generic[G]):
                     return entry
                 self._forget(entry)
         return None
+
+    def _tidy(self) -> None:
+        """Forget the grants that were released by themselves, not through this lock."""
+        for entry in [entry for entry in self._held if entry[1]._state == RELEASED]:
+            self._forget(entry)
 
     def _forget(self, entry: tuple[Owner, G]) -> None:
         try:

@@ -195,7 +195,9 @@ class AsyncWire:
         """
         if self._late and message.owner is not None:
             late = self._late.pop(message.owner, None)
-            if late is not None:
+            if late is not None and not message.last:
+                late.close()
+            elif late is not None:
                 # If the server ever gets the first command, it gets this one right after it.
                 late.call_after(message.command)
                 raise NoAnswer(
@@ -216,13 +218,15 @@ class AsyncWire:
 
     async def _refused(self, message: Message, error: ReplyError, once_more: bool) -> Any:
         code = code_of(error)
-        if code == "NOSCRIPT":
-            return await self.aask(message._replace(command=with_source(message.command)))
+        if code == "NOSCRIPT" or code == "OOM":
+            sourced = with_source(message.command, full=code == "OOM")
+            if sourced:
+                return await self.aask(message._replace(command=sourced))
         if code == "READONLY":
             self.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
             if once_more:
                 return await self.aask(message, once_more=False)
-        return refuse(error, self.recipe.where)
+        return refuse(error, self.recipe.where, message.line)
 
     def nodes(self) -> list[str]:
         """Return a key of each server that has some."""

@@ -149,6 +149,8 @@ def client_of(url: SplitResult, tasks: bool) -> Any:
     root = import_module(f"{library}.asyncio" if tasks else library)
     base, _, kind = url.scheme.partition("+")
     plain = urlunsplit(url._replace(scheme=_scheme(base, library)))
+    if "://" not in plain:
+        plain = plain.replace(":", "://", 1)  # a path without a host
     try:
         if kind == "sentinel":
             return _of_sentinel(url, library, tasks)

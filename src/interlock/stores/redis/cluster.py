@@ -118,6 +118,10 @@ class ClusterWire:
             wire = self._wires.setdefault(address, Wire(self._map.recipe_for(address)))
         return wire
 
+    def exchange(self, command: bytes, line: str, owner: str) -> Any:
+        """As `Wire.exchange`."""
+        return self.ask(Message(command, line, owner))
+
     def ask(self, message: Message) -> Any:
         """As `Wire.ask`, on the node that the message's line lives on."""
         address, asking = None, False

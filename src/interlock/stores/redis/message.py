@@ -13,12 +13,15 @@ class Message(NamedTuple):
         line: the key that says which node of a cluster it goes to.
         owner: the claim that it is about: if no answer comes, what is said next about this claim goes the same way,
             so that it can't overtake.
+        last: True if nothing will be said about this claim after it; if it has a connection on which no answer came,
+            the command goes there, and nobody waits for its reply.
         patience: seconds to wait for the reply; None for the connection's own.
     """
 
     command: bytes
     line: str
     owner: str | None = None
+    last: bool = False
     patience: float | None = None
 
 
@@ -40,7 +43,7 @@ def unreachable(where: str, error: BaseException) -> StoreError:
     text = str(error) or type(error).__name__
     if "closed" in text.lower() or "reset" in text.lower():
         return broken(where, error)  # it was there a moment ago: worth another try
-    if "AuthenticationError" in names or "WRONGPASS" in text or "NOAUTH" in text or "invalid password" in text:
+    if "AuthenticationError" in names or "WRONGPASS" in text or "NOAUTH" in text or "unauthenticated" in text:
         advice = "user name or password is wrong: give them in the URL (redis://user:password@host) or to the client"
     elif "SSL" in text or "certificate" in text.lower():
         advice = "look at the TLS settings (rediss://…?ssl_ca_certs=FILE)"

@@ -7,7 +7,7 @@ from interlock.stores.redis.resp import ReplyError
 
 _ADVICE = {
     "WRONGTYPE": "a key of this lock holds something that is no lock: rename the lock, give connect() a namespace=, "
-    "or remove the key (its name begins with 'interlock:{')",
+    "or remove the key",
     "NOPERM": "the server's access list forbids a command, key or channel that locks need; allow the user "
     "'~interlock:* &interlock:* +evalsha +eval +subscribe +publish +time +hmget +hget +hset +hdel +hgetall +exists "
     "+pexpire +pexpireat +zadd +zrem +zrange +zrank +zscore +scan +ping'",
@@ -62,12 +62,14 @@ def code_of(error: ReplyError) -> str:
     lower = text.lower()
     if "permission" in lower or "acl failure" in lower or "can't run this command" in lower:
         return "NOPERM"
+    if "unauthenticated" in lower:
+        return "NOAUTH"
     if "unknown command" in lower or "unknown redis command" in lower:
         return "UNKNOWN"
     return next((each for each in _ADVICE if each in text), code)
 
 
-def refuse(error: ReplyError, where: str) -> NoReturn:
+def refuse(error: ReplyError, where: str, line: str = "") -> NoReturn:
     """Raise what a refusal means.
 
     Raises:
@@ -79,5 +81,7 @@ def refuse(error: ReplyError, where: str) -> NoReturn:
     if code in ("MOVED", "ASK"):
         raise Redirected(str(error), where) from error
     advice = _ADVICE.get(code, "look at the server's log")
+    if code == "WRONGTYPE" and line:
+        advice = f"{advice}: {line}"
     kind = Passing if code in _PASSING else Refused
     raise kind(f"{where} refused: {error}; {advice}") from error

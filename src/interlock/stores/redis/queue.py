@@ -21,10 +21,9 @@ from interlock.stores.redis.problems import Passing
 from interlock.stores.redis.scripts import ENTER, EVICT, LEAVE, LOOK, RENEW, call, prefix
 from interlock.stores.redis.views import lines_in, views_of
 
-LOOK_AGAIN = 10.0  # seconds; a look at the latest after so long, in case that a message was missed
+LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 AT_ONCE = 100  # claims renewed by one call
 GONE_THERE, REFUSED_THERE, PENDING_THERE = -1, 0, -10
-_ONE_LINE = {10: " "}
 TRY, LOOK_FIRST, WAIT, AGAIN = b"t", b"o", b"w", b"a"
 
 
@@ -75,18 +74,20 @@ class RedisQueue:
         fixed = (ttl, str(terms.units), str(terms.capacity), self._channel)
         return line, prefix(ENTER, keys, fixed, 3), prefix(LEAVE, keys, (self._channel,), 1)
 
-    def _enter_message(self, claim: Claim, mode: bytes) -> Message:
-        terms = claim.terms
+    def _enter_command(self, claim: Claim, mode: bytes) -> tuple[bytes, str]:
+        """Return the command, and the line that it is about."""
+        id, terms, who = claim
         line, start, _ = self._call_of(terms)
-        id = claim.id.encode()
-        who = f"{HOST}\n{pid()}\n{time():.3f}\n{claim.who.translate(_ONE_LINE)}\n{terms.label}".encode()
-        command = b"%s$%d\r\n%s\r\n$1\r\n%s\r\n$%d\r\n%s\r\n" % (start, len(id), id, mode, len(who), who)
-        return Message(command, line, claim.id)
+        if "\n" in who:
+            who = who.replace("\n", " ")
+        about = f"{HOST}\n{pid()}\n{int(time() * 1000)}\n{who}\n{terms.label}".encode()
+        key = id.encode()
+        return b"%s$%d\r\n%s\r\n$1\r\n%s\r\n$%d\r\n%s\r\n" % (start, len(key), key, mode, len(about), about), line
 
-    def _leave_message(self, claim: Claim) -> Message:
+    def _leave_command(self, claim: Claim) -> tuple[bytes, str]:
         line, _, start = self._call_of(claim.terms)
         id = claim.id.encode()
-        return Message(b"%s$%d\r\n%s\r\n" % (start, len(id), id), line, claim.id)
+        return b"%s$%d\r\n%s\r\n" % (start, len(id), id), line
 
     def _mode(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> bytes:
         if again:
@@ -113,7 +114,8 @@ class RedisQueue:
             elif patience:
                 return Turn("pending", 0, patience, asked=False)  # it stands in line since a moment ago
         try:
-            reply = yield Ask(self._wire, self._enter_message(claim, self._mode(claim, wakeup, wait, again)))
+            command, line = self._enter_command(claim, self._mode(claim, wakeup, wait, again))
+            reply = yield Ask(self._wire, Message(command, line, claim.id))
         except StoreError as error:
             return self._later(claim, error, again)
         return self._turn(claim, reply, wait)
@@ -158,9 +160,12 @@ class RedisQueue:
 
     def leave(self, claim: Claim) -> Op[bool]:
         """As `Queue.leave`."""
+        unclear = claim.id in self._unclear
         if self._forget(claim):
             return False
-        message = self._leave_message(claim)
+        message = Message(*self._leave_command(claim), claim.id, unclear)
+        if unclear:
+            self._unsent.add(claim.id)  # all has been said then
         try:
             reply = yield Ask(self._wire, message)
         except Broken:
@@ -207,7 +212,7 @@ class RedisQueue:
             for claim in batch:
                 keys += keys_of_line(line_of(claim.terms.key))
                 words += (claim.id, str(int(claim.terms.ttl * 1000 + 0.999)))
-            reply = yield from self._ask(Message(call(RENEW, tuple(keys), *words), keys[0], None, patience))
+            reply = yield from self._ask(Message(call(RENEW, tuple(keys), *words), keys[0], patience=patience))
             answers |= {claim.id: bool(alive) for claim, alive in zip(batch, reply, strict=True)}
         return [answers[claim.id] for claim in claims]
 

@@ -47,8 +47,21 @@ def prefix(script: Script, keys: tuple[str, ...], arguments: tuple[bytes | str, 
     return b"*%d\r\n" % (len(words) + more) + rest
 
 
-def with_source(command: bytes) -> bytes:
-    """Return the call of a script by its sha as one that brings the source, for a server that forgot it."""
+FREEING = (LEAVE, RENEW, EVICT)
+"""What must be possible when the server has no memory left; it frees some, or takes next to none."""
+
+
+def with_source(command: bytes, full: bool = False) -> bytes:
+    """Return the call of a script by its sha as one that brings the source, for a server that forgot it.
+
+    Args:
+        command: the call.
+        full: the server has refused it because it has no memory; return it as a call that is excepted from that,
+            or nothing if it should not be.
+    """
     head, _, rest = command.partition(b"$7\r\nEVALSHA\r\n$40\r\n")
-    text = BY_SHA[rest[:40]].text
+    script = BY_SHA.get(rest[:40])
+    if script is None or (full and script not in FREEING):
+        return b""
+    text = b"#!lua flags=allow-oom\n" + script.text if full else script.text
     return head + b"$4\r\nEVAL\r\n$%d\r\n%s" % (len(text), text) + rest[40:]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from interlock.claims import Check, Claim
+from interlock.engine import run
 from interlock.errors import StoreError, UnknownOutcome
 from interlock.protocols.queue import BUSY, Turn
 from interlock.stores.redis.checks import examine
@@ -17,7 +18,8 @@ class RedisStore(RedisQueue):
     def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
         """As `enter`, without a generator around it."""
         try:
-            reply = self._wire.ask(self._enter_message(claim, self._mode(claim, wakeup, wait, again)))
+            command, line = self._enter_command(claim, self._mode(claim, wakeup, wait, again))
+            reply = self._wire.exchange(command, line, claim.id)
         except StoreError as error:
             self._note(claim, error, again)
             if isinstance(error, UnknownOutcome):
@@ -27,13 +29,16 @@ class RedisStore(RedisQueue):
 
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, without a generator around it."""
+        if claim.id in self._unclear:
+            return run(self.leave(claim))
         if self._forget(claim):
             return False
-        message = self._leave_message(claim)
+        command, line = self._leave_command(claim)
         try:
-            reply = self._wire.ask(message)
+            reply = self._wire.exchange(command, line, claim.id)
         except Broken:
-            self._left(self._wire.ask(message))
+            # The first request may have done it: then the second finds nothing, and the answer is still yes.
+            self._left(self._wire.exchange(command, line, claim.id))
             return True
         return reply == 1 if type(reply) is int else self._left(reply)
 
@@ -53,6 +58,4 @@ class RedisStore(RedisQueue):
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
-        from interlock.engine import run
-
         return run(examine(self._wire, self._ears))

@@ -8,7 +8,7 @@ from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.message import Message
 from interlock.stores.redis.resp import pack
 
-TOTALS = frozenset((b"fence", b"sole", b"units", b"capacity", b"ends", b"last", b"mixed"))
+TOTALS = frozenset((b"fence", b"kept", b"sole", b"units", b"capacity", b"ends", b"last", b"mixed", b"quick"))
 
 
 def nodes_of(wire: Any) -> Op[list[str]]:
@@ -56,6 +56,7 @@ def _fence(record: bytes) -> bytes:
 
 def _view(name: str, id: str, record: bytes, now: int) -> ClaimView:
     ends, units, capacity, fence, _, rest = record.decode(errors="replace").split(" ", 5)
+    left = int(ends) - now
     host, pid, since, who, label = rest.split("\n", 4)
     return ClaimView(
         name=name,
@@ -68,6 +69,6 @@ def _view(name: str, id: str, record: bytes, now: int) -> ClaimView:
         pid=int(pid),
         thread=who,
         label=label,
-        since=float(since),
-        expires_in=(int(ends) - now) / 1000,
+        since=int(since) / 1000,
+        expires_in=min(left, max(1, left - 1)) / 1000,  # the server rounds up
     )

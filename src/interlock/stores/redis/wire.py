@@ -3,7 +3,7 @@
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from interlock.claims import Claim
@@ -61,14 +61,11 @@ class Link:
         """Send a command and return the reply, which may be a ReplyError."""
         if self.unsure:
             return self._ask_anew(command)
-        sock = self.sock
-        sock.sendall(command)
-        data = sock.recv(MOST)
-        if data[:1] == b":" and data[-1:] == b"\n":
-            return int(data[1:-2])
-        return self._slow(data)
+        self.sock.sendall(command)
+        return self.rest(self.sock.recv(MOST))
 
-    def _slow(self, data: bytes) -> Any:
+    def rest(self, data: bytes) -> Any:
+        """Return the reply that begins with `data`."""
         while True:
             if not data:
                 raise ConnectionResetError("closed by the server")
@@ -86,11 +83,11 @@ class Link:
         mark = uuid4().hex.encode()
         self.sock.sendall(command + pack("ECHO", mark))
         last = None
-        reply = self._slow(self.sock.recv(MOST))
+        reply = self.rest(self.sock.recv(MOST))
         while reply != mark:
             last, reply = reply, self.parser.next()
             if reply is MISSING:
-                reply = self._slow(self.sock.recv(MOST))
+                reply = self.rest(self.sock.recv(MOST))
         self.unsure = False
         return last
 
@@ -116,6 +113,27 @@ class Wire:
         self._left: dict[str, Link] = {}
         self._closed = False
 
+    def exchange(self, command: bytes, line: str, owner: str) -> Any:
+        """As `ask`, on the shortest way: most replies are one number, on a connection that is open already."""
+        try:
+            link = self._idle.pop()
+        except IndexError:
+            return self.ask(Message(command, line, owner))
+        if self._left or link.unsure:
+            self._idle.append(link)
+            return self.ask(Message(command, line, owner))
+        try:
+            sock = link.sock
+            sock.sendall(command)
+            data = sock.recv(MOST)
+            if data[:1] == b":" and data[-1:] == b"\n":
+                self._idle.append(link)
+                return int(data[1:-2])
+            reply = link.rest(data)
+        except BaseException as error:
+            self._ended(link, owner, None, error)
+        return self._answer(link, Message(command, line, owner), reply)
+
     def ask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
         """Send a command and return the reply.
 
@@ -124,10 +142,13 @@ class Wire:
             UnknownOutcome: it was sent, and no reply came.
             Refused: the server's answer is no.
         """
-        link = self._left.pop(message.owner, None) if self._left and message.owner is not None else None
+        command, _, owner, last, patience = message
+        link = self._left.pop(owner, None) if self._left and owner is not None else None
         if link is not None and link.late:
-            self._call_after(link, message.command)
-        patience = message.patience
+            if last:
+                self._call_after(link, command)
+            link.close()
+            link = None
         try:
             if link is None:
                 link = self._idle.pop()
@@ -138,23 +159,30 @@ class Wire:
                 link.be_patient(patience)
             if asking:
                 link.unsure = True
-                reply = link.ask(ASKING + message.command)
+                reply = link.ask(ASKING + command)
             else:
-                reply = link.ask(message.command)
+                reply = link.ask(command)
             if patience is not None:
                 link.be_patient(self.recipe.patience)
-        except (BlockingIOError, TimeoutError):
+        except BaseException as error:
+            self._ended(link, owner, patience, error)
+        return self._answer(link, message, reply, once_more)
+
+    def _ended(self, link: Link, owner: str | None, patience: float | None, error: BaseException) -> NoReturn:
+        """Decide what becomes of a connection on which no reply came, and raise why."""
+        if isinstance(error, (BlockingIOError, TimeoutError)):
             link.late = True
-            self._leave(link, message.owner)
+            self._leave(link, owner)
             raise no_answer(self.recipe.where, patience or self.recipe.patience) from None
-        except OSError as error:
+        if isinstance(error, OSError):
             link.close()
             self.drop()  # the others have probably ended too
             raise broken(self.recipe.where, error) from error
-        except BaseException:
-            link.unsure = True
-            self._leave(link, message.owner)
-            raise
+        link.unsure = True
+        self._leave(link, owner)
+        raise error
+
+    def _answer(self, link: Link, message: Message, reply: Any, once_more: bool = True) -> Any:
         self._idle.append(link)
         if type(reply) is not int and isinstance(reply, ReplyError):
             return self._refused(message, reply, once_more)
@@ -167,13 +195,15 @@ class Wire:
 
     def _refused(self, message: Message, error: ReplyError, once_more: bool) -> Any:
         code = code_of(error)
-        if code == "NOSCRIPT":
-            return self.ask(message._replace(command=with_source(message.command)))
+        if code == "NOSCRIPT" or code == "OOM":
+            sourced = with_source(message.command, full=code == "OOM")
+            if sourced:
+                return self.ask(message._replace(command=sourced))
         if code == "READONLY":
             self.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
             if once_more:
                 return self.ask(message, once_more=False)
-        return refuse(error, self.recipe.where)
+        return refuse(error, self.recipe.where, message.line)
 
     def _leave(self, link: Link, owner: str | None) -> None:
         if owner is None:

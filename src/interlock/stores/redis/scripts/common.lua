@@ -1,4 +1,4 @@
-local fence, used, limit, ends, last, mixed, told
+local fence, kept, used, limit, ends, last, mixed, quick, told
 
 local function parse(record)
   local stop, u, c, f, where, who = string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%S*) (.*)$')
@@ -26,15 +26,17 @@ local function open(id)
     local holder, record = string.match(sole, '^(%S+) (.*)$')
     redis.call('HSET', line, holder, record)
     redis.call('HDEL', line, 'sole')
-    fence = tonumber(redis.call('HGET', line, 'fence')) or 0
-    used, limit, ends, mixed = 0, nil, nil, false
+    local found = redis.call('HMGET', line, 'fence', 'kept')
+    fence, kept = tonumber(found[1]) or 0, tonumber(found[2]) or 0
+    used, limit, ends, mixed, quick = 0, nil, nil, false, nil
     local stop, u, c = parse(record)
     count(stop, u, c)
     return holder == id and record
   end
-  local found = redis.call('HMGET', line, id, 'fence', 'units', 'capacity', 'ends', 'last', 'mixed')
+  local found = redis.call('HMGET', line, id, 'fence', 'units', 'capacity', 'ends', 'last', 'mixed', 'kept', 'quick')
   fence, used = tonumber(found[2]) or 0, tonumber(found[3]) or 0
   limit, ends, last, mixed = tonumber(found[4]), tonumber(found[5]), tonumber(found[6]) or 0, found[7]
+  kept, quick = tonumber(found[8]) or 0, tonumber(found[9])
   return found[1]
 end
 
@@ -89,16 +91,16 @@ end
 -- Write the totals, and let the keys live as long as the line may matter.
 local function save()
   if used == 0 then
-    redis.call('HDEL', line, 'units', 'capacity', 'ends', 'last', 'mixed')
-    redis.call('PEXPIRE', line, KEEP)
+    redis.call('HDEL', line, 'units', 'capacity', 'ends', 'last', 'mixed', 'quick')
     return
   end
   redis.call('HSET', line, 'fence', fence, 'units', used, 'capacity', limit, 'ends', ends, 'last', last)
+  if quick then redis.call('HSET', line, 'quick', quick) end
   if mixed then redis.call('HSET', line, 'mixed', '1') else redis.call('HDEL', line, 'mixed') end
-  redis.call('PEXPIREAT', line, last + KEEP)
+  if kept < last + KEEP then kept = kept_until(last) end
   if redis.call('EXISTS', order) == 1 then
-    redis.call('PEXPIREAT', order, last + KEEP)
-    redis.call('PEXPIREAT', waiters, last + KEEP)
+    redis.call('PEXPIREAT', order, kept)
+    redis.call('PEXPIREAT', waiters, kept)
   end
 end
 

@@ -48,12 +48,14 @@ if not answer and not waits then
     redis.call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
     redis.call('HSET', waiters, id, text(now + 1 + ttl, units, capacity, 0, channel, who))
     last = math.max(last, now + 1 + ttl)
+    quick = math.min(quick or ttl, ttl)
   end
 end
 save()
 tell('', {})
 if answer then return answer end
--- The head looks when the first lease of a holder ends; the others a little later, in case the head is dead too.
+-- The head looks when the first lease of a holder ends.  The others look a little later, in case the head is dead too,
+-- and as often as the shortest lease before them could end: whoever is dead delays them by its own lease at most.
 local patience = math.max(1, ends - now + 1)
-if redis.call('ZRANK', order, id) > 0 then patience = patience + 1000 end
+if redis.call('ZRANK', order, id) > 0 then patience = math.min(patience + 1000, math.max(1000, quick or 1000)) end
 return -10 - patience
