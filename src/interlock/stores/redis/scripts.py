@@ -51,17 +51,28 @@ FREEING = (LEAVE, RENEW, EVICT)
 """What must be possible when the server has no memory left; it frees some, or takes next to none."""
 
 
-def with_source(command: bytes, full: bool = False) -> bytes:
-    """Return the call of a script by its sha as one that brings the source, for a server that forgot it.
+def with_source(command: bytes) -> bytes:
+    """Return the call of a script by its sha as one that brings the source, for a server that forgot it."""
+    head, _, rest = command.partition(b"$7\r\nEVALSHA\r\n$40\r\n")
+    return head + _evaluated(BY_SHA[rest[:40]].text) + rest[40:]
+
+
+def without_memory(command: bytes) -> bytes | None:
+    """Return the call of a script as one that is excepted from the server's limit of memory.
 
     Args:
-        command: the call.
-        full: the server has refused it because it has no memory; return it as a call that is excepted from that,
-            or nothing if it should not be.
+        command: the call, by sha or with the source, that the server refused because it has no memory left.
+
+    Returns:
+        The call; None if it is none of those that should be excepted.
     """
-    head, _, rest = command.partition(b"$7\r\nEVALSHA\r\n$40\r\n")
-    script = BY_SHA.get(rest[:40])
-    if script is None or (full and script not in FREEING):
-        return b""
-    text = b"#!lua flags=allow-oom\n" + script.text if full else script.text
-    return head + b"$4\r\nEVAL\r\n$%d\r\n%s" % (len(text), text) + rest[40:]
+    for script in FREEING:
+        text = b"#!lua flags=allow-oom\n" + script.text
+        for known in (b"$7\r\nEVALSHA\r\n$40\r\n" + script.sha, _evaluated(script.text)):
+            if known in command:
+                return command.replace(known, _evaluated(text), 1)
+    return None
+
+
+def _evaluated(text: bytes) -> bytes:
+    return b"$4\r\nEVAL\r\n$%d\r\n%s" % (len(text), text)

@@ -12,7 +12,7 @@ from interlock.stores.redis.clients import Dialer
 from interlock.stores.redis.message import Message, NoAnswer, broken, no_answer, unreachable
 from interlock.stores.redis.problems import code_of, refuse
 from interlock.stores.redis.resp import MISSING, Push, ReplyError, pack, parser
-from interlock.stores.redis.scripts import with_source
+from interlock.stores.redis.scripts import with_source, without_memory
 
 ASKING = pack("ASKING")
 MOST = 65536  # bytes taken at a time
@@ -195,10 +195,10 @@ class Wire:
 
     def _refused(self, message: Message, error: ReplyError, once_more: bool) -> Any:
         code = code_of(error)
-        if code == "NOSCRIPT" or code == "OOM":
-            sourced = with_source(message.command, full=code == "OOM")
-            if sourced:
-                return self.ask(message._replace(command=sourced))
+        if code == "NOSCRIPT":
+            return self.ask(message._replace(command=with_source(message.command)))
+        if code == "OOM" and (excepted := without_memory(message.command)) is not None:
+            return self.ask(message._replace(command=excepted))
         if code == "READONLY":
             self.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
             if once_more:

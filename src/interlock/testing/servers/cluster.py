@@ -53,6 +53,10 @@ class RedisCluster:
             node.command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for node, bus in zip(self.nodes[1:], self._buses[1:], strict=True):
             self.nodes[0].command("CLUSTER", "MEET", node.host, node.port, bus.number)
+        self.until_whole()
+
+    def until_whole(self) -> None:
+        """Wait until all nodes agree that all slots are served, e.g. after one was restarted."""
         eventually(self._is_whole, lambda: None, "a cluster")
 
     def _is_whole(self) -> bool:

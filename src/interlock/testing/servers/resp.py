@@ -53,6 +53,10 @@ class Wire:
             OSError: the connection failed.
         """
         self._socket.sendall(packed(words))
+        return self.read()
+
+    def read(self) -> Any:
+        """Read what the server sends next, as `ask` does."""
         reply = self._reply()
         if isinstance(reply, Refused):
             raise reply
