@@ -1,4 +1,4 @@
-local fence, kept, used, limit, ends, last, mixed, quick, told
+local fence, kept, used, limit, ends, mixed, quick, told, changed
 
 local function parse(record)
   local stop, u, c, f, where, who = string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%S*) (.*)$')
@@ -15,13 +15,12 @@ local function count(stop, u, c)
   if limit and limit ~= c then mixed = '1' end
   limit = math.min(limit or c, c)
   ends = math.min(ends or stop, stop)
-  last = math.max(last, stop)
+  changed = true
 end
 
 -- Read a line, in its general form; return the record of one holder.
-local function open(id)
-  local sole = redis.call('HGET', line, 'sole')
-  told, last = {}, 0
+local function open(id, sole)
+  told, changed = {}, false
   if sole then
     local holder, record = string.match(sole, '^(%S+) (.*)$')
     redis.call('HSET', line, holder, record)
@@ -33,16 +32,15 @@ local function open(id)
     count(stop, u, c)
     return holder == id and record
   end
-  local found = redis.call('HMGET', line, id, 'fence', 'units', 'capacity', 'ends', 'last', 'mixed', 'kept', 'quick')
-  fence, used = tonumber(found[2]) or 0, tonumber(found[3]) or 0
-  limit, ends, last, mixed = tonumber(found[4]), tonumber(found[5]), tonumber(found[6]) or 0, found[7]
-  kept, quick = tonumber(found[8]) or 0, tonumber(found[9])
+  local found = redis.call('HMGET', line, id, 'fence', 'kept', 'units', 'capacity', 'ends', 'mixed', 'quick')
+  fence, kept, used = tonumber(found[2]) or 0, tonumber(found[3]) or 0, tonumber(found[4]) or 0
+  limit, ends, mixed, quick = tonumber(found[5]), tonumber(found[6]), found[7], tonumber(found[8])
   return found[1]
 end
 
 -- Drop the holders whose leases have ended, and count the others afresh.
 local function sweep()
-  used, limit, ends, mixed = 0, nil, nil, false
+  used, limit, ends, mixed, changed = 0, nil, nil, false, true
   local all = redis.call('HGETALL', line)
   for i = 1, #all, 2 do
     local stop, u, c = string.match(all[i + 1], '^(%d+) (%d+) (%d+) ')
@@ -71,7 +69,7 @@ end
 
 -- Promote the waiters whose turn has come, from the head; nobody overtakes one that does not fit.
 local function hand_over()
-  while true do
+  while not limit or used < limit do
     local head = redis.call('ZRANGE', order, 0, 0)[1]
     if not head then return end
     local record = redis.call('HGET', waiters, head)
@@ -88,20 +86,15 @@ local function hand_over()
   end
 end
 
--- Write the totals, and let the keys live as long as the line may matter.
+-- Write what was changed.
 local function save()
+  if not changed then return end
   if used == 0 then
-    redis.call('HDEL', line, 'units', 'capacity', 'ends', 'last', 'mixed', 'quick')
+    redis.call('HDEL', line, 'units', 'capacity', 'ends', 'mixed', 'quick')
     return
   end
-  redis.call('HSET', line, 'fence', fence, 'units', used, 'capacity', limit, 'ends', ends, 'last', last)
-  if quick then redis.call('HSET', line, 'quick', quick) end
+  redis.call('HSET', line, 'fence', fence, 'units', used, 'capacity', limit, 'ends', ends)
   if mixed then redis.call('HSET', line, 'mixed', '1') else redis.call('HDEL', line, 'mixed') end
-  if kept < last + KEEP then kept = kept_until(last) end
-  if redis.call('EXISTS', order) == 1 then
-    redis.call('PEXPIREAT', order, kept)
-    redis.call('PEXPIREAT', waiters, kept)
-  end
 end
 
 -- Tell those who were promoted: by message, or by the reply if the caller's process is theirs.

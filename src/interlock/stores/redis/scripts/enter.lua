@@ -1,34 +1,33 @@
-local mine = open(id)
+local stop = now + 1 + ttl
+local mine = open(id, found[1])
+if kept < stop + KEEP then kept = keep(stop) end
 if mine then
-  local stop, u, c, f, where, by = parse(mine)
-  if stop > now then  -- the holder itself asks again: its lease goes on, its fence stays
-    stop = math.max(stop, now + 1 + ttl)
-    last = math.max(last, stop)
+  local ended, u, c, f, where, by = parse(mine)
+  if ended > now then  -- the holder itself asks again: its lease goes on, its fence stays
+    stop = math.max(stop, ended)
     redis.call('HSET', line, id, text(stop, u, c, f, where, by))
-    if used == u then ends = stop end
+    if used == u then
+      ends, changed = stop, true
+    end
     save()
     return f
   end
 end
 if ends and ends <= now then sweep() end
 
-local waits = redis.call('ZSCORE', order, id)
+local waits = redis.call('HGET', waiters, id)
 if waits then
-  local record = redis.call('HGET', waiters, id)
-  local stop, by, _ = 0, nil, nil
-  if record then stop, _, _, _, _, by = parse(record) end
-  if stop <= now then  -- what has expired is never revived
+  local ended, _, _, _, _, by = parse(waits)
+  if ended > now then
+    redis.call('HSET', waiters, id, text(math.max(stop, ended), units, capacity, 0, channel, by))
+  else  -- what has expired is never revived
     drop_waiter(id)
     waits = false
-  else
-    stop = math.max(stop, now + 1 + ttl)
-    last = math.max(last, stop)
-    redis.call('HSET', waiters, id, text(stop, units, capacity, 0, channel, by))
   end
 end
-hand_over()
+if changed or used == 0 then hand_over() end
 
-local answer
+local answer, head
 for place, one in ipairs(told) do
   if one[1] == id then
     answer = one[2]
@@ -36,19 +35,28 @@ for place, one in ipairs(told) do
     break
   end
 end
-if not answer and not waits then
+if waits and not answer then
+  head = redis.call('ZRANK', order, id) == 0
+elseif not answer then
+  local behind = redis.call('ZRANGE', order, -1, -1, 'WITHSCORES')
   if mode == 'a' then
     answer = -1
-  elseif used + units <= math.min(limit or capacity, capacity) and redis.call('EXISTS', order) == 0 then
-    answer = promote(id, now + 1 + ttl, units, capacity, channel, who)
+  elseif not behind[1] and used + units <= math.min(limit or capacity, capacity) then
+    answer = promote(id, stop, units, capacity, channel, who)
   elseif mode ~= 'w' then
     answer = 0
   else
-    local behind = redis.call('ZRANGE', order, -1, -1, 'WITHSCORES')
+    head = not behind[1]
     redis.call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
-    redis.call('HSET', waiters, id, text(now + 1 + ttl, units, capacity, 0, channel, who))
-    last = math.max(last, now + 1 + ttl)
-    quick = math.min(quick or ttl, ttl)
+    redis.call('HSET', waiters, id, text(stop, units, capacity, 0, channel, who))
+    if head then
+      redis.call('PEXPIREAT', order, kept)
+      redis.call('PEXPIREAT', waiters, kept)
+    end
+    if not quick or ttl < quick then
+      quick = ttl
+      redis.call('HSET', line, 'quick', quick)
+    end
   end
 end
 save()
@@ -57,5 +65,5 @@ if answer then return answer end
 -- The head looks when the first lease of a holder ends.  The others look a little later, in case the head is dead too,
 -- and as often as the shortest lease before them could end: whoever is dead delays them by its own lease at most.
 local patience = math.max(1, ends - now + 1)
-if redis.call('ZRANK', order, id) > 0 then patience = math.min(patience + 1000, math.max(1000, quick or 1000)) end
+if not head then patience = math.min(patience + 1000, math.max(1000, quick or 1000)) end
 return -10 - patience

@@ -9,7 +9,7 @@ if not found[1] and not found[2] and mode ~= 'a' then
   local stop = now + 1 + ttl
   redis.call('HSET', line, 'fence', fence, 'sole',
     id .. ' ' .. stop .. ' ' .. units .. ' ' .. capacity .. ' ' .. fence .. ' ' .. channel .. ' ' .. who)
-  if not found[4] or tonumber(found[4]) < stop + KEEP then kept_until(stop) end
+  if not found[4] or tonumber(found[4]) < stop + KEEP then keep(stop) end
   return tonumber(fence)
 end
 units, capacity = tonumber(units), tonumber(capacity)

@@ -1,5 +1,5 @@
 local wanted = ARGV[1]
-open(wanted)
+open(wanted, redis.call('HGET', line, 'sole'))
 sweep()
 local evicted = 0
 local all = redis.call('HGETALL', line)

@@ -1,11 +1,12 @@
 -- The line of one name, in three keys of one hash slot:
---   line     hash: fence, the last one issued; kept, when the key expires; sole, id and record of the holder while there is one and nobody waits;
---            else each holder's record by its id, and their totals: units, capacity (the smallest), ends (no lease
---            ends before), last (no lease of the line ends after), mixed (capacities differ), quick (no lease of a
---            waiter is shorter, in milliseconds)
+--   line     hash: fence, the last one issued; kept, when the key expires; sole, id and record of the holder while
+--            there is one and nobody waits; else each holder's record by its id, and their totals: units, capacity
+--            (the smallest), ends (no lease ends before), mixed (capacities differ); quick (no waiter's lease is shorter)
 --   order    sorted set: the waiters' ids by arrival
 --   waiters  hash: each waiter's record by its id
 -- A record is "ends units capacity fence channel who"; times are milliseconds of the server's clock.
+-- After every step this holds: the first waiter does not fit beside the holders; nobody waits where nobody holds.
+
 -- An idle name keeps its fence for this time at least; after it the clock is far beyond the fence.
 local KEEP = 3600000
 local line, order, waiters = KEYS[1], KEYS[2], KEYS[3]

@@ -1,4 +1,4 @@
-local mine = open(id)
+local mine = open(id, sole)
 if ends and ends <= now then sweep() end
 local removed = 0
 if mine then
@@ -6,7 +6,7 @@ if mine then
   if stop > now then
     redis.call('HDEL', line, id)
     removed = 1
-    used = used - u
+    used, changed = used - u, true
     if used == 0 then limit, ends, mixed = nil, nil, false elseif mixed then sweep() end
   end
 else
@@ -14,9 +14,10 @@ else
   if record then
     if parse(record) > now then removed = 1 end
     drop_waiter(id)
+    changed = true
   end
 end
-hand_over()
+if changed then hand_over() end
 save()
 local reply = tell(channel, {removed})
 if #reply > 1 then return reply end

@@ -3,16 +3,18 @@ for i = 1, #KEYS, 3 do
   line, order, waiters = KEYS[i], KEYS[i + 1], KEYS[i + 2]
   local at = (i - 1) / 3 * 2
   local id, ttl = ARGV[at + 1], tonumber(ARGV[at + 2])
-  local mine = open(id)
+  local mine = open(id, redis.call('HGET', line, 'sole'))
   local alive = 0
   if mine then
     local stop, u, c, f, where, who = parse(mine)
     if stop > now then
       alive = 1
       stop = math.max(stop, now + 1 + ttl)
-      last = math.max(last, stop)
+      if kept < stop + KEEP then kept = keep(stop) end
       redis.call('HSET', line, id, text(stop, u, c, f, where, who))
-      if used == u then ends = stop end
+      if used == u then
+        ends, changed = stop, true
+      end
     end
   end
   if ends and ends <= now then
