@@ -65,7 +65,7 @@ class ClaimView(NamedTuple):
         units, capacity: what it asks for.
         fence: the fencing token of a holder; None for a waiter.
         host, pid, thread, label: who it is.
-        since: when it was made, seconds since the epoch, by the clock of its host.
+        since: when it was made, seconds since the epoch, by the clock of its host or of the store.
         expires_in: seconds until the lease ends unless it is renewed.
     """
 

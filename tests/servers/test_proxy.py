@@ -107,7 +107,7 @@ def test_who_subscribed_before_a_black_hole_hears_again_after_it(proxy: Proxy, s
             other.ask("PING")
         proxy.restore()
         heard: list[object] = []
-        reader = threading.Thread(target=lambda: heard.append(wire._reply()))
+        reader = threading.Thread(target=lambda: heard.append(wire.read()))
         reader.start()
         server.command("PUBLISH", "news", "passed")
         reader.join(10)

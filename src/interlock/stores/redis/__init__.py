@@ -16,13 +16,24 @@ class RedisStores:
     def from_url(cls, url: SplitResult) -> Store:
         """Connect threads to a server."""
         client = client_of(url, tasks=False)
-        return _for_threads(client, client.close)
+        return _for_threads(client, lambda: [each.close() for each in _all_of(client)])
 
     @classmethod
     def from_url_for_tasks(cls, url: SplitResult) -> Store:
         """Connect asyncio tasks to a server."""
         client = client_of(url, tasks=True)
-        return _for_tasks(client, getattr(client, "aclose", None) or client.close)
+
+        async def release() -> None:
+            for each in _all_of(client):
+                await (getattr(each, "aclose", None) or each.close)()
+
+        return _for_tasks(client, release)
+
+
+def _all_of(client: Any) -> list[Any]:
+    """Return a client, and those with which it asks the Sentinels."""
+    manager = None if is_cluster(client) else getattr(client.connection_pool, "sentinel_manager", None)
+    return [client, *(manager.sentinels if manager is not None else ())]
 
 
 def from_client(client: Any, tasks: bool) -> Store:

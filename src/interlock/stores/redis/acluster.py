@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from interlock.errors import StoreError
-from interlock.stores.redis.awire import AsyncWire
+from interlock.stores.redis.awire import AsyncWire, TaskLink
 from interlock.stores.redis.cluster import PAUSE, Address, Map, tries
 from interlock.stores.redis.message import Message, Unreachable, unreachable
 from interlock.stores.redis.problems import Passing, Redirected
@@ -65,6 +65,10 @@ class AsyncClusterWire:
             await self._map.client.nodes_manager.initialize()
         except Exception as error:
             raise unreachable("the Redis cluster", error) from error
+
+    def links(self) -> list[TaskLink]:
+        """Return the connections of the running loop."""
+        return [link for wire in self._wires.values() for link in wire.links()]
 
     def close(self) -> None:
         """Close all connections."""

@@ -106,6 +106,11 @@ class AsyncEars:
                 self.bells.ring_all()  # what was said meanwhile was not heard: look
                 return
 
+    def links(self) -> list[TaskLink]:
+        """Return the connections of the running loop."""
+        loop = asyncio.get_running_loop()
+        return [link for each, link in self._links.ready.items() if each is loop]
+
     def close(self) -> None:
         """End the subscriptions."""
         self._closed = True

@@ -1,5 +1,6 @@
 """redis:// - locks on a Redis or Valkey server, for asyncio tasks."""
 
+import asyncio
 from typing import Any
 
 from interlock.aengine import arun
@@ -8,6 +9,8 @@ from interlock.errors import StoreError
 from interlock.stores.redis.checks import examine
 from interlock.stores.redis.queue import RedisQueue
 from interlock.taskbell import TaskBell
+
+GOODBYE = 1.0  # seconds
 
 
 class AsyncRedisStore(RedisQueue):
@@ -26,8 +29,11 @@ class AsyncRedisStore(RedisQueue):
         raise StoreError("this store is for asyncio tasks: await adoctor()")
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections, and wait a moment until they are closed: TLS says good-bye."""
+        links = [*self._wire.links(), *self._ears.links()]
         self.close()
+        if links:
+            await asyncio.wait([link.gone for link in links], timeout=GOODBYE)
         if self._release is not None:
             await self._release()
 

@@ -38,6 +38,7 @@ class TaskLink(asyncio.Protocol):
             Unreachable: it could not be done.
         """
         self._loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
         self._connection = connection = self.recipe.connection()
         try:
             async with asyncio.timeout(2 * self.recipe.patience):
@@ -97,6 +98,8 @@ class TaskLink(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Tell all who wait that no reply will come."""
         self.forget()
+        if not self.gone.done():
+            self.gone.set_result(None)
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
@@ -241,6 +244,11 @@ class AsyncWire:
         link = self._links.ready.pop(asyncio.get_running_loop(), None)
         if link is not None:
             link.close()
+
+    def links(self) -> list[TaskLink]:
+        """Return the connections of the running loop."""
+        loop = asyncio.get_running_loop()
+        return [link for each, link in self._links.ready.items() if each is loop]
 
     def close(self) -> None:
         """Close all connections whose loops still run."""

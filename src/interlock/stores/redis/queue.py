@@ -5,7 +5,7 @@ import random
 import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from time import monotonic, time
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -50,7 +50,8 @@ class RedisQueue:
         self._unsent: set[str] = set()
         self._unclear: set[str] = set()
         self._down: dict[str, float] = {}
-        self._call_of = lru_cache(4096)(self._prefixes)
+        self._enter_of = lru_cache(4096)(self._start_of_enter)
+        self._leave_of = lru_cache(4096)(self._start_of_leave)
         _open.add(self)
 
     def close(self) -> None:
@@ -64,28 +65,30 @@ class RedisQueue:
         self._wire.reset()
         self._bells.start_afresh()
         self._channel = self._ears.reset(fresh_channel())
-        self._call_of.cache_clear()
+        self._enter_of.cache_clear()
+        self._leave_of.cache_clear()
 
-    def _prefixes(self, terms: Terms) -> tuple[str, bytes, bytes]:
-        """Return what stays the same in all calls with the same terms: the line's key, enter and leave."""
+    def _start_of_enter(self, terms: Terms, who: str, mode: bytes) -> tuple[bytes, str]:
+        """Return what stays the same when a thread enters with the same terms again and again, and the line."""
         line = line_of(terms.key)
-        keys = keys_of_line(line)
         ttl = str(int(terms.ttl * 1000 + 0.999))
-        fixed = (ttl, str(terms.units), str(terms.capacity), self._channel)
-        return line, prefix(ENTER, keys, fixed, 3), prefix(LEAVE, keys, (self._channel,), 1)
+        thread = who.replace("\n", " ")
+        about = f"{HOST}\n{pid()}\n{thread}\n{terms.label}"
+        fixed = (ttl, str(terms.units), str(terms.capacity), self._channel, mode, about)
+        return prefix(ENTER, keys_of_line(line), fixed, 1), line
+
+    def _start_of_leave(self, terms: Terms) -> tuple[bytes, str]:
+        line = line_of(terms.key)
+        return prefix(LEAVE, keys_of_line(line), (self._channel,), 1), line
 
     def _enter_command(self, claim: Claim, mode: bytes) -> tuple[bytes, str]:
         """Return the command, and the line that it is about."""
-        id, terms, who = claim
-        line, start, _ = self._call_of(terms)
-        if "\n" in who:
-            who = who.replace("\n", " ")
-        about = f"{HOST}\n{pid()}\n{int(time() * 1000)}\n{who}\n{terms.label}".encode()
-        key = id.encode()
-        return b"%s$%d\r\n%s\r\n$1\r\n%s\r\n$%d\r\n%s\r\n" % (start, len(key), key, mode, len(about), about), line
+        start, line = self._enter_of(claim.terms, claim.who, mode)
+        id = claim.id.encode()
+        return b"%s$%d\r\n%s\r\n" % (start, len(id), id), line
 
     def _leave_command(self, claim: Claim) -> tuple[bytes, str]:
-        line, _, start = self._call_of(claim.terms)
+        start, line = self._leave_of(claim.terms)
         id = claim.id.encode()
         return b"%s$%d\r\n%s\r\n" % (start, len(id), id), line
 

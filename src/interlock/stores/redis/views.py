@@ -55,9 +55,9 @@ def _fence(record: bytes) -> bytes:
 
 
 def _view(name: str, id: str, record: bytes, now: int) -> ClaimView:
-    ends, units, capacity, fence, _, rest = record.decode(errors="replace").split(" ", 5)
+    ends, units, capacity, fence, since, _, rest = record.decode(errors="replace").split(" ", 6)
     left = int(ends) - now
-    host, pid, since, who, label = rest.split("\n", 4)
+    host, pid, who, label = rest.split("\n", 3)
     return ClaimView(
         name=name,
         id=id,

@@ -1,12 +1,17 @@
 local fence, kept, used, limit, ends, mixed, quick, told, changed
 
 local function parse(record)
-  local stop, u, c, f, where, who = string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%S*) (.*)$')
-  return tonumber(stop), tonumber(u), tonumber(c), tonumber(f), where, who
+  local stop, u, c, f, rest = string.match(record, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
+  return tonumber(stop), tonumber(u), tonumber(c), tonumber(f), rest
 end
 
-local function text(stop, u, c, f, where, who)
-  return string.format('%.0f %d %d %.0f ', stop, u, c, f) .. where .. ' ' .. who
+local function text(stop, u, c, f, rest)
+  return string.format('%.0f %d %d %.0f ', stop, u, c, f) .. rest
+end
+
+-- Where to tell somebody, from the rest of the record.
+local function channel_in(rest)
+  return string.match(rest, '^%d+ (%S*) ')
 end
 
 -- Count one more holder.
@@ -60,9 +65,9 @@ local function drop_waiter(id)
 end
 
 -- Write a holder's record, with a new fence.
-local function promote(id, stop, u, c, where, who)
+local function promote(id, stop, u, c, rest)
   fence = math.max(fence + 1, micros)
-  redis.call('HSET', line, id, text(stop, u, c, fence, where, who))
+  redis.call('HSET', line, id, text(stop, u, c, fence, rest))
   count(stop, u, c)
   return fence
 end
@@ -73,15 +78,15 @@ local function hand_over()
     local head = redis.call('ZRANGE', order, 0, 0)[1]
     if not head then return end
     local record = redis.call('HGET', waiters, head)
-    local stop, u, c, _, where, who
-    if record then stop, u, c, _, where, who = parse(record) end
+    local stop, u, c, _, rest
+    if record then stop, u, c, _, rest = parse(record) end
     if not stop or stop <= now then
       drop_waiter(head)
     elseif used + u > math.min(limit or c, c) then
       return
     else
       drop_waiter(head)
-      told[#told + 1] = {head, promote(head, stop, u, c, where, who), where}
+      told[#told + 1] = {head, promote(head, stop, u, c, rest), channel_in(rest)}
     end
   end
 end

@@ -2,10 +2,10 @@ local stop = now + 1 + ttl
 local mine = open(id, found[1])
 if kept < stop + KEEP then kept = keep(stop) end
 if mine then
-  local ended, u, c, f, where, by = parse(mine)
+  local ended, u, c, f, rest = parse(mine)
   if ended > now then  -- the holder itself asks again: its lease goes on, its fence stays
     stop = math.max(stop, ended)
-    redis.call('HSET', line, id, text(stop, u, c, f, where, by))
+    redis.call('HSET', line, id, text(stop, u, c, f, rest))
     if used == u then
       ends, changed = stop, true
     end
@@ -17,9 +17,9 @@ if ends and ends <= now then sweep() end
 
 local waits = redis.call('HGET', waiters, id)
 if waits then
-  local ended, _, _, _, _, by = parse(waits)
+  local ended, _, _, _, rest = parse(waits)
   if ended > now then
-    redis.call('HSET', waiters, id, text(math.max(stop, ended), units, capacity, 0, channel, by))
+    redis.call('HSET', waiters, id, text(math.max(stop, ended), units, capacity, 0, rest))
   else  -- what has expired is never revived
     drop_waiter(id)
     waits = false
@@ -28,6 +28,7 @@ end
 if changed or used == 0 then hand_over() end
 
 local answer, head
+local about = string.format('%.0f ', now) .. channel .. ' ' .. who
 for place, one in ipairs(told) do
   if one[1] == id then
     answer = one[2]
@@ -42,13 +43,13 @@ elseif not answer then
   if mode == 'a' then
     answer = -1
   elseif not behind[1] and used + units <= math.min(limit or capacity, capacity) then
-    answer = promote(id, stop, units, capacity, channel, who)
+    answer = promote(id, stop, units, capacity, about)
   elseif mode ~= 'w' then
     answer = 0
   else
     head = not behind[1]
     redis.call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
-    redis.call('HSET', waiters, id, text(stop, units, capacity, 0, channel, who))
+    redis.call('HSET', waiters, id, text(stop, units, capacity, 0, about))
     if head then
       redis.call('PEXPIREAT', order, kept)
       redis.call('PEXPIREAT', waiters, kept)

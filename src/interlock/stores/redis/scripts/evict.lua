@@ -14,11 +14,11 @@ local woken = {}
 for _, id in ipairs(ids) do
   local record = redis.call('HGET', waiters, id)
   if record then
-    local stop, _, _, _, where = parse(record)
+    local stop, _, _, _, rest = parse(record)
     drop_waiter(id)
     if stop > now then
       evicted = evicted + 1
-      woken[#woken + 1] = {id, 0, where}
+      woken[#woken + 1] = {id, 0, channel_in(rest)}
     end
   end
 end

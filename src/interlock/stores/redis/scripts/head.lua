@@ -4,7 +4,7 @@
 --            (the smallest), ends (no lease ends before), mixed (capacities differ); quick (no waiter's lease is shorter)
 --   order    sorted set: the waiters' ids by arrival
 --   waiters  hash: each waiter's record by its id
--- A record is "ends units capacity fence channel who"; times are milliseconds of the server's clock.
+-- A record is "ends units capacity fence since channel who"; times are milliseconds of the server's clock.
 -- After every step this holds: the first waiter does not fit beside the holders; nobody waits where nobody holds.
 
 -- An idle name keeps its fence for this time at least; after it the clock is far beyond the fence.

@@ -6,12 +6,12 @@ for i = 1, #KEYS, 3 do
   local mine = open(id, redis.call('HGET', line, 'sole'))
   local alive = 0
   if mine then
-    local stop, u, c, f, where, who = parse(mine)
+    local stop, u, c, f, rest = parse(mine)
     if stop > now then
       alive = 1
       stop = math.max(stop, now + 1 + ttl)
       if kept < stop + KEEP then kept = keep(stop) end
-      redis.call('HSET', line, id, text(stop, u, c, f, where, who))
+      redis.call('HSET', line, id, text(stop, u, c, f, rest))
       if used == u then
         ends, changed = stop, true
       end
