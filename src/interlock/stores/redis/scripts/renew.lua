@@ -4,15 +4,16 @@ for i = 1, #KEYS, 3 do
   local at = (i - 1) / 3 * 2
   local id, ttl = ARGV[at + 1], tonumber(ARGV[at + 2])
   local mine = open(id, redis.call('HGET', line, 'sole'))
+  local record = mine or redis.call('HGET', waiters, id)
   local alive = 0
-  if mine then
-    local stop, u, c, f, rest = parse(mine)
+  if record then
+    local stop, u, c, f, rest = parse(record)
     if stop > now then
       alive = 1
       stop = math.max(stop, now + 1 + ttl)
       if kept < stop + KEEP then kept = keep(stop) end
-      redis.call('HSET', line, id, text(stop, u, c, f, rest))
-      if used == u then
+      redis.call('HSET', mine and line or waiters, id, text(stop, u, c, f, rest))
+      if mine and used == u then
         ends, changed = stop, true
       end
     end
