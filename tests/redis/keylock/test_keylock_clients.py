@@ -1,0 +1,218 @@
+"""Every client that a program may already have: both libraries and protocols, decoding or not, Clusters."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import valkey
+import valkey.asyncio
+
+from interlock import InvalidArgument, StoreError
+from interlock.redis import (
+    AsyncClientLock,
+    AsyncIdentityLock,
+    AsyncKeyLock,
+    AsyncReentrantKeyLock,
+    ClientLock,
+    IdentityLock,
+    KeyLock,
+    ReentrantKeyLock,
+)
+from interlock.testing.servers import RedisCluster, RedisServer, need
+
+
+@pytest.mark.parametrize("decode_responses", [False, True], ids=["bytes", "str"])
+@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize("library", ["redis", "valkey"])
+def test_a_lock_works_with_each_client(house: Any, library: str, protocol: int, decode_responses: bool) -> None:
+    client = house.client(library, protocol=protocol, decode_responses=decode_responses)
+    lock, again = house.lock(client=client), house.lock("ReentrantKeyLock", client=client)
+    for acquired, token in ((lock, lambda: lock.token), (again, lambda: again.token)):
+        assert house.do(acquired.acquire)
+        assert house.do(acquired.owned)
+        assert house.do(acquired.locked)
+        assert house.do(acquired.renew)
+        assert house.eye.get(house.key) == house.do(token)
+        assert house.do(acquired.release)
+        assert not house.do(acquired.locked)
+    identity = house.lock("IdentityLock", client=client)
+    assert house.do(identity.acquire, "mine")
+    assert house.do(identity.owned, "mine")
+    assert not house.do(identity.release, "other")
+    assert house.do(identity.release, "mine")
+    plug = house.lock("ClientLock", client=client, timeout=10)
+    assert house.do(plug.acquire)
+    assert house.do(plug.extend, 10)
+    assert house.do(plug.extend, 10, replace_ttl=True)
+    assert house.do(plug.reacquire)
+    assert house.do(plug.owned)
+    house.do(plug.release)
+    assert not house.eye.exists(house.key)
+
+
+@pytest.mark.parametrize("decode_responses", [False, True], ids=["bytes", "str"])
+def test_a_value_that_is_no_text_is_somebody_else_s(house: Any, decode_responses: bool) -> None:
+    house.eye.set(house.key, b"\xff\xfe\x00")
+    client = house.client(decode_responses=decode_responses)
+    lock, identity = house.lock(client=client), house.lock("IdentityLock", client=client)
+    assert house.do(lock.acquire) is False
+    assert house.do(lock.locked) is True
+    assert house.do(identity.owned, "me") is False
+    assert house.do(identity.release, "me") is False
+
+
+def test_a_key_of_bytes_is_the_same_as_its_text(house: Any) -> None:
+    one, other = house.lock(key="schlüssel"), house.lock(key="schlüssel".encode())
+    assert house.do(one.acquire)
+    assert house.do(other.acquire) is False
+    assert house.eye.exists("schlüssel")
+
+
+def test_a_client_of_a_unix_socket_serves(server: RedisServer) -> None:
+    with valkey.Valkey(unix_socket_path=server.socket) as client:
+        client.flushall()
+        with KeyLock(client, "lock:1") as lock:
+            assert lock.owned()
+
+
+def test_a_client_that_can_not_be_referred_to_weakly_serves(server: RedisServer) -> None:
+    class Client:
+        """Asks another one."""
+
+        __slots__ = ("inner",)
+
+        def __init__(self, inner: redis.Redis) -> None:
+            self.inner = inner
+
+        def execute_command(self, *words: Any, **options: Any) -> Any:
+            return self.inner.execute_command(*words, **options)
+
+        def pipeline(self) -> None:
+            """Only to look like a client."""
+
+    with redis.Redis(host=server.host, port=server.port) as inner:
+        inner.flushall()
+        with KeyLock(Client(inner), "lock:1") as lock:
+            assert lock.owned()
+
+
+def test_a_client_with_one_connection_serves(server: RedisServer) -> None:
+    with redis.Redis(host=server.host, port=server.port, single_connection_client=True) as client:
+        client.flushall()
+        with KeyLock(client, "lock:1") as lock:
+            assert lock.owned()
+
+
+@pytest.fixture(scope="module", params=["valkey", "redis"])
+def cluster(request: pytest.FixtureRequest) -> Any:
+    """Three nodes."""
+    need(request.param)
+    with RedisCluster(3, request.param) as running:
+        yield running
+
+
+@pytest.mark.parametrize("kind", [redis.RedisCluster, valkey.ValkeyCluster])
+def test_a_cluster_serves(cluster: RedisCluster, kind: Any) -> None:
+    client = kind(host="127.0.0.1", port=cluster.nodes[0].port)
+    for number in range(6):  # on several nodes
+        key = f"lock:{kind.__name__}:{number}"
+        lock = KeyLock(client, key)
+        assert [lock.acquire(), lock.acquire(), lock.renew(), lock.release(), lock.locked()] == [1, 0, 1, 1, 0]
+        again = ReentrantKeyLock(client, key)
+        assert [again.acquire(), ReentrantKeyLock(client, key).acquire()] == [True, True]
+        assert [again.release(), again.locked(), again.release(), again.locked()] == [True, True, True, False]
+        with client.lock(key, timeout=10, lock_class=ClientLock) as plug:
+            assert plug.extend(5)
+            assert plug.owned()
+    client.close()
+
+
+@pytest.mark.parametrize("kind", [redis.asyncio.RedisCluster, valkey.asyncio.ValkeyCluster])
+def test_a_cluster_serves_tasks(cluster: RedisCluster, kind: Any) -> None:
+    async def session() -> None:
+        client = kind(host="127.0.0.1", port=cluster.nodes[0].port)
+        for number in range(6):
+            key = f"lock:tasks:{kind.__module__}:{number}"
+            lock = AsyncKeyLock(client, key)
+            assert await lock.acquire()
+            assert not await lock.acquire()
+            assert await lock.renew()
+            assert await lock.release()
+            again = AsyncReentrantKeyLock(client, key)
+            assert await again.acquire()
+            assert await AsyncReentrantKeyLock(client, key).acquire()
+            assert await again.release()
+            assert await again.locked()
+            assert await again.release()
+            async with client.lock(key, timeout=10, lock_class=AsyncClientLock) as plug:
+                assert await plug.extend(5)
+        await client.aclose()
+
+    asyncio.run(session())
+
+
+def test_an_identity_lock_works_on_a_cluster(cluster: RedisCluster) -> None:
+    client = redis.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
+    lock = IdentityLock(client, "lock:identity")
+    assert [lock.acquire("a"), lock.acquire("b"), lock.release("b"), lock.release("a")] == [1, 0, 0, 1]
+    assert lock.release("a") is True
+    client.close()
+
+
+def test_a_cluster_s_client_without_transactions_is_a_clear_error(cluster: RedisCluster) -> None:
+    client = valkey.ValkeyCluster(host="127.0.0.1", port=cluster.nodes[0].port)
+    lock = IdentityLock(client, "lock:identity:valkey")
+    try:
+        assert lock.acquire("a")
+        with pytest.raises(StoreError, match="use a KeyLock"):
+            lock.release("a")
+    finally:
+        client.close()
+
+
+def test_an_identity_lock_works_on_a_cluster_for_tasks(cluster: RedisCluster) -> None:
+    async def session() -> None:
+        client = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
+        lock = AsyncIdentityLock(client, "lock:identity:tasks")
+        assert await lock.acquire("a")
+        assert not await lock.release("b")
+        assert await lock.release("a")
+        assert await lock.release("a")
+        await client.aclose()
+
+    asyncio.run(session())
+
+
+def test_a_plain_client_of_a_cluster_is_told_to_take_another(cluster: RedisCluster) -> None:
+    wrong = next(node for node in cluster.nodes if node is not cluster.node_of("lock:1"))
+    with redis.Redis(host="127.0.0.1", port=wrong.port) as client:
+        with pytest.raises(StoreError, match="a client for Clusters"):
+            KeyLock(client, "lock:1").acquire()
+
+
+@pytest.mark.parametrize("library", [redis, valkey])
+@pytest.mark.parametrize("kind", [KeyLock, ReentrantKeyLock, IdentityLock, ClientLock])
+def test_a_client_of_the_wrong_colour_is_refused(library: Any, kind: Any) -> None:
+    client = library.asyncio.client.StrictRedis() if library is redis else valkey.asyncio.Valkey()
+    with pytest.raises(InvalidArgument, match="this lock needs a blocking client"):
+        kind(client, "lock:1")
+
+
+@pytest.mark.parametrize("kind", [AsyncKeyLock, AsyncReentrantKeyLock, AsyncIdentityLock, AsyncClientLock])
+def test_a_blocking_client_is_refused_for_tasks(kind: Any) -> None:
+    with redis.Redis() as client:
+        with pytest.raises(InvalidArgument, match=r"redis\.asyncio"):
+            kind(client, "lock:1")
+
+
+def test_a_pipeline_and_other_things_are_refused() -> None:
+    with redis.Redis() as client:
+        with pytest.raises(InvalidArgument, match="a pipeline answers too late"):
+            KeyLock(client.pipeline(), "lock:1")
+        with pytest.raises(InvalidArgument, match=r"give a client like redis\.Redis\(\)"):
+            KeyLock(client.pubsub(), "lock:1")
+        for thing in ("redis://localhost", None, client.connection_pool):
+            with pytest.raises(InvalidArgument, match="give a client"):
+                KeyLock(thing, "lock:1")

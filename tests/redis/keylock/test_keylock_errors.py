@@ -1,0 +1,182 @@
+"""Bad arguments and bad servers: what is said, and that nothing hangs."""
+
+import socket
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from interlock import InvalidArgument, StoreError
+from interlock.redis import KeyLock
+from interlock.testing.servers import RedisServer
+
+NEVER = Retry(NoBackoff(), 0)
+
+
+@pytest.mark.parametrize("ttl", [0, -1, 0.01, float("nan"), float("inf"), True, "30", 10**12])
+def test_a_time_limit_out_of_range_is_refused(house: Any, ttl: Any) -> None:
+    with pytest.raises(InvalidArgument, match="ttl"):
+        house.lock(ttl=ttl)
+    with pytest.raises(InvalidArgument, match="ttl"):
+        house.do(house.lock("IdentityLock").acquire, "me", ttl)
+
+
+@pytest.mark.parametrize("key", ["", b"", None, 7, "\ud800"])
+def test_a_key_that_is_none_is_refused(house: Any, key: Any) -> None:
+    for name in ("KeyLock", "ReentrantKeyLock", "IdentityLock", "ClientLock"):
+        kind = type(house.lock(name))
+        with pytest.raises(InvalidArgument, match="key"):
+            house.call(kind, house.client(), key)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"blocking": 5}, "did you mean timeout=5"),
+        ({"blocking": None}, "blocking is True or False"),
+        ({"blocking": False, "timeout": 5}, "can't have a timeout"),
+        ({"timeout": -2}, "must not be negative"),
+        ({"timeout": "5"}, "number of seconds"),
+        ({"timeout": float("nan")}, "number of seconds"),
+    ],
+)
+def test_contradictions_and_other_types_are_refused(house: Any, arguments: dict[str, Any], said: str) -> None:
+    for name in ("KeyLock", "ReentrantKeyLock"):
+        with pytest.raises(InvalidArgument, match=said):
+            house.do(house.lock(name).acquire, **arguments)
+    assert house.calls("set") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"poll": 0}, "poll"),
+        ({"poll": "1"}, "poll"),
+        ({"timeout": -2}, "timeout"),
+        ({"shared": 1}, "shared"),
+        ({"token": 7}, "token"),
+        ({"token": ""}, "token"),
+    ],
+)
+def test_other_bad_arguments_are_refused(house: Any, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        house.lock(**arguments)
+
+
+@pytest.mark.parametrize("identity", ["", b"", None, 7, "\ud800"])
+def test_an_identity_that_is_none_is_refused(house: Any, identity: Any) -> None:
+    lock = house.lock("IdentityLock")
+    for method in (lock.acquire, lock.release, lock.owned):
+        with pytest.raises(InvalidArgument, match="identity"):
+            house.do(method, identity)
+
+
+def test_a_key_of_another_type_is_a_clear_error(house: Any) -> None:
+    house.eye.rpush(house.key, "something else")
+    lock, identity = house.lock(), house.lock("IdentityLock")
+    for method in (lock.acquire, lock.locked, identity.locked):
+        with pytest.raises(StoreError, match="another program uses it") as caught:
+            house.do(method)
+        assert isinstance(caught.value.__cause__, redis.ResponseError)
+        assert house.key in str(caught.value)
+    with pytest.raises(StoreError, match="another program uses it"):
+        house.do(identity.release, "me")
+    assert house.eye.lrange(house.key, 0, -1) == ["something else"]
+
+
+def test_a_key_that_changed_its_type_while_it_was_held_is_a_clear_error(house: Any) -> None:
+    lock = house.lock()
+    house.do(lock.acquire)
+    house.eye.delete(house.key)
+    house.eye.rpush(house.key, "something else")
+    for method in (lock.release, lock.renew):
+        with pytest.raises(StoreError, match="another program uses it"):
+            house.do(method)
+
+
+def test_a_server_that_is_not_there_is_a_clear_error(house: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        client = house.client(port=taken.getsockname()[1], retry=retry_of(house))
+        for method in (house.lock(client=client).acquire, house.lock(client=client).locked):
+            with pytest.raises(StoreError, match="can't be reached"):
+                house.do(method)
+        for method in ("acquire", "release"):
+            with pytest.raises(StoreError, match="can't be reached"):
+                house.do(getattr(house.lock("IdentityLock", client=client), method), "me")
+
+
+def retry_of(house: Any) -> Any:
+    """Return what makes a client not try again, in the house's colour."""
+    from redis.asyncio.retry import Retry as AsyncRetry
+
+    return NEVER if house.colour == "threads" else AsyncRetry(NoBackoff(), 0)
+
+
+def test_a_wrong_password_is_a_clear_error(house: Any) -> None:
+    client = house.client(username="nobody", password="wrong", retry=retry_of(house))
+    with pytest.raises(StoreError, match="wrong user or password") as caught:
+        house.do(house.lock(client=client).acquire)
+    assert isinstance(caught.value.__cause__, redis.AuthenticationError)
+    assert "wrong:" not in str(caught.value)
+
+
+def test_a_missing_password_is_a_clear_error(own_server: RedisServer) -> None:
+    own_server.command("CONFIG", "SET", "requirepass", "secret")
+    with redis.Redis(host=own_server.host, port=own_server.port, retry=NEVER) as client:
+        with pytest.raises(StoreError, match="wrong user or password, or none"):
+            KeyLock(client, "lock:1").acquire()
+
+
+def test_a_read_only_replica_is_a_clear_error(own_server: RedisServer) -> None:
+    with RedisServer(own_server.kind) as primary:
+        with redis.Redis(host=own_server.host, port=own_server.port) as client:
+            lock = KeyLock(client, "lock:1")
+            lock.acquire()
+            client.execute_command("REPLICAOF", primary.host, primary.port)
+            for method in (KeyLock(client, "lock:2").acquire, lock.release):
+                with pytest.raises(StoreError, match="connect to the primary"):
+                    method()
+
+
+def test_an_empty_pool_is_a_clear_error(server: RedisServer) -> None:
+    pool = redis.ConnectionPool(host=server.host, port=server.port, max_connections=1)
+    with redis.Redis(connection_pool=pool) as client:
+        taken = pool.get_connection()
+        with pytest.raises(StoreError, match="max_connections"):
+            KeyLock(client, "lock:1").acquire()
+        pool.release(taken)
+    pool.disconnect()
+
+
+def test_what_is_no_fault_of_the_server_is_not_dressed_up(server: RedisServer) -> None:
+    class Broken(redis.Redis):
+        def execute_command(self, *args: Any, **options: Any) -> Any:
+            raise ZeroDivisionError
+
+    with Broken(host=server.host, port=server.port) as client:
+        lock = KeyLock(client, "lock:1")
+        for method in (lock.acquire, lock.release, lock.locked):
+            with pytest.raises(ZeroDivisionError):
+                method()
+
+
+def test_a_server_that_has_just_been_started_is_a_clear_error(server: RedisServer) -> None:
+    class Loading(redis.Redis):
+        def execute_command(self, *args: Any, **options: Any) -> Any:
+            raise redis.BusyLoadingError("Redis is loading the dataset in memory")
+
+    with Loading(host=server.host, port=server.port) as client:
+        with pytest.raises(StoreError, match="try again in a moment"):
+            KeyLock(client, "lock:1").acquire()
+
+
+def test_locks_say_what_they_are(house: Any) -> None:
+    lock = house.lock(key="lock:1")
+    assert repr(lock) == f"<{type(lock).__name__} 'lock:1'>"
+    assert lock.key == house.lock("IdentityLock", key="lock:1").key == "lock:1"
+    assert "'lock:1'" in repr(house.lock("IdentityLock", key="lock:1"))
+    assert house.do(lambda: lock.expires_in) == 0.0

@@ -1,0 +1,173 @@
+"""Whose lock it is: of one thread or task, unless the program says otherwise."""
+
+import asyncio
+import os
+import threading
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from interlock.redis import AsyncKeyLock, KeyLock
+from interlock.testing.waiting import eventually
+
+
+def test_another_thread_or_task_can_not_release_by_the_same_object(house: Any) -> None:
+    lock, other = house.lock(), house.new_actor()
+    assert house.do(lock.acquire)
+    assert other.do(lock.acquire) is False
+    assert other.do(lock.release) is False
+    assert other.do(lock.owned) is False
+    assert house.do(lock.owned)
+    assert house.do(lock.release)
+
+
+def test_who_lost_the_lock_to_another_user_of_the_same_object_can_not_release_that_ones(house: Any) -> None:
+    lock, other = house.lock(), house.new_actor()
+    assert house.do(lock.acquire)
+    house.eye.delete(house.key)
+    assert other.do(lock.acquire)
+    assert house.do(lock.release) is False
+    assert other.do(lock.owned)
+    assert other.do(lock.release)
+
+
+def test_a_shared_lock_may_be_released_by_any_thread_or_task(house: Any) -> None:
+    lock, other = house.lock(shared=True), house.new_actor()
+    assert house.do(lock.acquire)
+    assert other.do(lock.owned)
+    assert other.do(lock.renew)
+    assert other.do(lock.release) is True
+    assert house.do(lock.release) is False
+
+
+def test_a_token_is_handed_over_to_another_program(house: Any) -> None:
+    first = house.lock(ttl=5)
+    assert house.do(first.acquire)
+    second = house.lock(token=house.do(lambda: first.token), ttl=20)
+    other = house.new_actor()
+    assert other.do(second.owned)
+    assert other.do(second.renew)
+    assert house.eye.pttl(house.key) > 10_000
+    assert other.do(second.release) is True
+    assert house.do(first.release) is False
+
+
+def test_a_body_may_end_in_another_thread_or_task_than_it_began(house: Any) -> None:
+    lock, other = house.lock(), house.new_actor()
+    begin, end = ("__enter__", "__exit__") if house.colour == "threads" else ("__aenter__", "__aexit__")
+    house.do(getattr(lock, begin))
+    other.do(getattr(lock, end), None, None, None)
+    assert not house.eye.exists(house.key)
+
+
+def test_many_that_lapsed_are_not_remembered_for_ever(house: Any) -> None:
+    lock = house.lock(ttl=1)
+    for _ in range(100):
+        actor = house.new_actor()
+        assert actor.do(lock.acquire)
+        house.eye.delete(house.key)
+        actor.end()
+    eventually(lambda: house.do(lock.acquire) and house.do(lock.release) and len(lock._holdings._held) < 100)
+
+
+@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
+@pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock"])
+def test_it_counts_which_task_calls_not_which_one_awaits(house: Any, name: str) -> None:
+    lock = house.lock(name)
+
+    async def session() -> None:
+        assert await asyncio.create_task(lock.acquire())
+        assert await asyncio.create_task(lock.owned())
+        assert await asyncio.create_task(lock.renew())
+        assert await asyncio.shield(lock.release())
+        assert await asyncio.wait_for(lock.acquire(), 10)
+        assert await asyncio.wait_for(lock.release(), 10)
+
+    house.call(session)
+    assert not house.eye.exists(house.key)
+
+
+@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
+def test_what_a_task_that_has_ended_still_holds_any_other_may_release(house: Any) -> None:
+    lock, other = house.lock(), house.new_actor()
+    assert house.do(lock.acquire)
+    house.actor.end()
+    assert other.do(lock.acquire) is False
+    assert other.do(lock.release) is True
+
+
+@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
+def test_what_is_acquired_outside_of_tasks_any_may_release(server: Any, house: Any) -> None:
+    async def session() -> None:
+        assert await release
+        await client.aclose()
+
+    client = redis.asyncio.Redis(host=server.host, port=server.port)
+    lock = AsyncKeyLock(client, house.key)
+    acquire = lock.acquire()
+
+    async def begin() -> None:
+        assert await acquire
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    release = lock.release()
+    loop.run_until_complete(session())
+    loop.close()
+
+
+@pytest.mark.parametrize("colour", ["threads"], indirect=True)
+def test_a_forked_child_owns_nothing_of_its_parents(house: Any) -> None:
+    client = house.client()
+    lock = KeyLock(client, house.key)
+    with lock:
+        child = os.fork()
+        if child == 0:
+            fine = not lock.owned() and not lock.release() and lock.token is None
+            lock.__exit__(None, None, None)
+            os._exit(0 if fine else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert lock.owned()
+
+
+@pytest.mark.parametrize("colour", ["threads"], indirect=True)
+def test_threads_exclude_each_other_by_one_object(house: Any) -> None:
+    lock = KeyLock(house.client(), house.key, poll=0.01)
+    inside, most = [0], [0]
+
+    def work() -> None:
+        for _ in range(5):
+            with lock:
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                inside[0] -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+
+
+@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
+def test_tasks_exclude_each_other_by_one_object(house: Any) -> None:
+    client = house.client()
+    inside, most = [0], [0]
+
+    async def session() -> None:
+        lock = AsyncKeyLock(client, house.key, poll=0.01)
+
+        async def work() -> None:
+            for _ in range(5):
+                async with lock:
+                    inside[0] += 1
+                    most[0] = max(most[0], inside[0])
+                    await asyncio.sleep(0)
+                    inside[0] -= 1
+
+        await asyncio.gather(*(work() for _ in range(4)))
+
+    house.call(session)
+    assert most == [1]

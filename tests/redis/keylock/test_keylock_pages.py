@@ -1,0 +1,183 @@
+"""The pages about these locks are true: their code runs, and the seeds' scheme does what its page says."""
+
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+import interlock
+from interlock.testing.servers import RedisServer
+from interlock.testing.waiting import eventually
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "explanation/seeds-redis.md"
+REFERENCE = DOCS / "stores/redis-keylock.md"
+
+
+class Stuck(Exception):
+    """Somebody steps back again and again."""
+
+
+def blocks(page: Path) -> list[str]:
+    """Return the code of a page."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+
+
+def patience(rounds: int = 25) -> Any:
+    """Return a pause that does not sleep, and gives up after so many rounds."""
+    left = iter(range(rounds))
+
+    def pause() -> None:
+        if next(left, None) is None:
+            raise Stuck
+
+    return pause
+
+
+@pytest.fixture
+def client(server: RedisServer) -> Iterator[redis.Redis]:
+    """A client that decodes, of an empty server."""
+    with redis.Redis(host=server.host, port=server.port, decode_responses=True) as found:
+        found.flushall()
+        yield found
+
+
+@pytest.fixture
+def seeds() -> dict[str, Any]:
+    """The code of the page: `acquire` and `release`."""
+    names: dict[str, Any] = {}
+    exec(blocks(PAGE)[0], names)
+    return names
+
+
+def test_the_seeds_lock_excludes(client: redis.Redis, seeds: dict[str, Any]) -> None:
+    assert seeds["acquire"](client, "book:1", "A", patience()) is True
+    assert seeds["acquire"](client, "book:1", "B", patience()) is None
+    assert client.get("using:book:1") == "A"
+
+
+def test_who_finds_it_used_leaves_its_id_and_nobody_ever_gets_in(client: redis.Redis, seeds: dict[str, Any]) -> None:
+    seeds["acquire"](client, "book:1", "A", patience())
+    assert seeds["acquire"](client, "book:1", "B", patience()) is None
+    seeds["release"](client, "book:1")
+    assert not client.exists("using:book:1")  # nobody holds it
+    assert client.smembers("pending:book:1") == {"B"}  # the stuck id
+    for who in ("C", "A", "D"):
+        with pytest.raises(Stuck):
+            seeds["acquire"](client, "book:1", who, patience())
+    assert client.ttl("pending:book:1") == -1  # and it will never go away
+    assert seeds["acquire"](client, "book:1", "B", patience()) is True  # only B itself could mend it
+
+
+def test_who_dies_pending_blocks_all_others(client: redis.Redis, seeds: dict[str, Any]) -> None:
+    client.sadd("pending:book:1", "A")  # and here A dies
+    with pytest.raises(Stuck):
+        seeds["acquire"](client, "book:1", "B", patience())
+
+
+def test_who_dies_using_blocks_all_others(client: redis.Redis, seeds: dict[str, Any]) -> None:
+    seeds["acquire"](client, "book:1", "A", patience())  # and here A dies
+    assert seeds["acquire"](client, "book:1", "B", patience()) is None
+    assert client.ttl("using:book:1") == -1
+
+
+def test_two_that_come_in_step_go_in_step(client: redis.Redis) -> None:
+    for _ in range(25):
+        client.sadd("pending:book:1", "A")
+        client.sadd("pending:book:1", "B")
+        assert client.scard("pending:book:1") == 2  # so sees A, and so does B
+        client.srem("pending:book:1", "A")
+        client.srem("pending:book:1", "B")
+    assert not client.exists("using:book:1")
+
+
+def test_to_remove_the_id_on_the_way_out_mends_the_stuck_id_and_nothing_else(
+    client: redis.Redis, seeds: dict[str, Any]
+) -> None:
+    text = blocks(PAGE)[0].replace("return None", "return client.srem(f'pending:{book}', me) and None")
+    exec(text, seeds)
+    seeds["acquire"](client, "book:1", "A", patience())
+    assert seeds["acquire"](client, "book:1", "B", patience()) is None
+    seeds["release"](client, "book:1")
+    assert seeds["acquire"](client, "book:1", "C", patience()) is True
+    client.sadd("pending:book:1", "D")  # and here D dies
+    seeds["release"](client, "book:1")
+    with pytest.raises(Stuck):
+        seeds["acquire"](client, "book:1", "E", patience())
+
+
+def test_the_repaired_one_leaves_no_id_behind(client: redis.Redis, server: RedisServer) -> None:
+    exec(blocks(PAGE)[1], {"url": server.url})
+
+
+CLAIM = """
+import sys, interlock
+lock = interlock.connect(sys.argv[1]).lock("book:1", ttl=1)
+print("asks", flush=True)
+lock.acquire()
+print("holds", flush=True)
+sys.stdin.read()
+"""
+
+
+def claim(url: str) -> "subprocess.Popen[str]":
+    """Start a process that asks for the repaired lock."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLAIM, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "asks\n"
+    return process
+
+
+def kill(process: "subprocess.Popen[str]") -> None:
+    """End it in the middle of whatever it does."""
+    process.kill()
+    process.communicate()
+
+
+def test_who_dies_using_or_pending_does_not_block_the_repaired_one(client: redis.Redis, server: RedisServer) -> None:
+    with interlock.connect(server.url, ttl=10) as locks:
+        dead = []
+        try:
+            for number in (1, 2, 3):  # one that holds it and two that wait
+                dead.append(claim(server.url))
+                eventually(lambda: len(locks.claims("book:1")) == number)  # noqa: B023
+        finally:
+            for process in dead:
+                kill(process)
+        grant = locks.lock("book:1").acquire(timeout=20)
+        assert grant is not None
+        grant.release()
+
+
+def test_the_examples_of_the_reference_say_what_they_answer(client: redis.Redis, server: RedisServer) -> None:
+    checked = 0
+    names: dict[str, Any] = {"client": client}
+    for block in blocks(REFERENCE):
+        if "async def" in block:
+            exec(block, names)
+            assert asyncio.run(awaited(names["report"], server)) is True
+            continue
+        exec(re.sub(r"(?m)^( *)(\w[\w.]+\(.*\))\s+# (True|False)\b.*", r"\1assert (\2) is \3", block), names)
+        checked += block.count("# True") + block.count("# False")
+    assert checked >= 20
+
+
+async def awaited(report: Any, server: RedisServer) -> Any:
+    """Run a coroutine function of the page with a client of its colour."""
+    client = redis.asyncio.Redis(host=server.host, port=server.port)
+    try:
+        result = report(client)
+        assert inspect.iscoroutine(result)
+        return await result
+    finally:
+        await client.aclose()
