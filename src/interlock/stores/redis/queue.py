@@ -54,6 +54,11 @@ class RedisQueue:
         self._leave_of = lru_cache(4096)(self._start_of_leave)
         _open.add(self)
 
+    @property
+    def _waits(self) -> bool:
+        """False while no claim waits, nor failed to: then nothing is kept about any."""
+        return bool(self._bells.bells or self._unsent or self._unclear or self._down)
+
     def close(self) -> None:
         """Close all connections."""
         self._wire.close()

@@ -25,14 +25,17 @@ class RedisStore(RedisQueue):
             if isinstance(error, UnknownOutcome):
                 return BUSY  # whoever acquires asks again
             raise
+        if reply > 0 and not self._waits:
+            return Turn("using", reply)
         return self._turn(claim, reply, wait)
 
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, without a generator around it."""
-        if claim.id in self._unclear:
-            return run(self.leave(claim))
-        if self._forget(claim):
-            return False
+        if self._waits:
+            if claim.id in self._unclear:
+                return run(self.leave(claim))
+            if self._forget(claim):
+                return False
         command, line = self._leave_command(claim)
         try:
             reply = self._wire.exchange(command, line, claim.id)
