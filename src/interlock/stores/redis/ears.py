@@ -4,6 +4,7 @@ The waiting threads read it themselves: one of them reads, and passes on what is
 message, the next one reads.  So a lone waiter is woken by the kernel, not by another thread.
 """
 
+import math
 import os
 import select
 import threading
@@ -19,6 +20,7 @@ from interlock.stores.redis.problems import refuse
 from interlock.stores.redis.resp import ReplyError, pack
 from interlock.stores.redis.wire import MOST, Link
 
+GOODBYE = 1.0  # seconds to wait for whoever reads
 RETRY = 0.25  # seconds between two attempts to subscribe again
 
 
@@ -97,6 +99,8 @@ class Ears:
                 poll.register(link.sock, select.POLLIN)
             else:
                 left = min(left, max(0.01, self._retry_at - monotonic()))
+            if self._retry_at == math.inf:
+                return  # closed
             ready = {fd for fd, _ in poll.poll(left * 1000 + 0.5)}
             if self._poke_in in ready:
                 os.read(self._poke_in, 512)
@@ -171,9 +175,16 @@ class Ears:
                 pass  # poked often enough
 
     def close(self) -> None:
-        """End the subscription."""
+        """End the subscription; whoever reads it has been rung."""
         self.live = False
+        self._retry_at = math.inf
+        quiet = self._reading.acquire(timeout=GOODBYE)
         self._close_link()
+        self._close_pipe()
+        if quiet:
+            self._reading.release()
+
+    def _close_pipe(self) -> None:
         for fd in (self._poke_in, self._poke_out):
             try:
                 os.close(fd)
@@ -183,7 +194,8 @@ class Ears:
 
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
-        self.close()
+        self._close_link()
+        self._close_pipe()
         self._channel = channel
         self._start_afresh()
         return channel

@@ -16,12 +16,13 @@ from interlock.process import HOST, pid
 from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Turn
 from interlock.stores.redis.bells import Bells
 from interlock.stores.redis.keys import keys_of_line, line_of
-from interlock.stores.redis.message import Broken, Message, Unreachable
+from interlock.stores.redis.message import Broken, Message, NoAnswer, Unreachable
 from interlock.stores.redis.problems import Passing
 from interlock.stores.redis.scripts import ENTER, EVICT, LEAVE, LOOK, RENEW, call, prefix
 from interlock.stores.redis.views import lines_in, views_of
 
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
+FORGET_AFTER = 60.0  # seconds
 AT_ONCE = 100  # claims renewed by one call
 GONE_THERE, REFUSED_THERE, PENDING_THERE = -1, 0, -10
 TRY, LOOK_FIRST, WAIT, AGAIN = b"t", b"o", b"w", b"a"
@@ -47,7 +48,7 @@ class RedisQueue:
         self._channel = fresh_channel()
         self._ears = ears(self._channel, self._bells)
         self._release = release
-        self._unsent: set[str] = set()
+        self._unsent: dict[str, float] = {}
         self._unclear: set[str] = set()
         self._down: dict[str, float] = {}
         self._enter_of = lru_cache(4096)(self._start_of_enter)
@@ -62,8 +63,8 @@ class RedisQueue:
     def close(self) -> None:
         """Close all connections."""
         self._wire.close()
+        self._bells.ring_all()  # who waits here still finds it closed
         self._ears.close()
-        self._bells.ring_all()
 
     def _start_afresh(self) -> None:
         """In a forked child: share nothing with the parent."""
@@ -164,7 +165,15 @@ class RedisQueue:
         if isinstance(error, UnknownOutcome):
             self._unclear.add(claim.id)
         elif isinstance(error, Unreachable) and not again and claim.id not in self._unclear:
-            self._unsent.add(claim.id)
+            self._nothing_to_say(claim)
+
+    def _nothing_to_say(self, claim: Claim) -> None:
+        """Keep that the server need not be told that a claim leaves, as long as somebody may try."""
+        now = monotonic()
+        for id, moment in list(self._unsent.items()):
+            if now - moment > FORGET_AFTER:
+                self._unsent.pop(id, None)
+        self._unsent[claim.id] = now
 
     def leave(self, claim: Claim) -> Op[bool]:
         """As `Queue.leave`."""
@@ -172,10 +181,12 @@ class RedisQueue:
         if self._forget(claim):
             return False
         message = Message(*self._leave_command(claim), claim.id, unclear)
-        if unclear:
-            self._unsent.add(claim.id)  # all has been said then
         try:
             reply = yield Ask(self._wire, message)
+        except NoAnswer:
+            if unclear:
+                self._nothing_to_say(claim)  # it has been said after the request that had no answer
+            raise
         except Broken:
             # The first request may have done it: then the second finds nothing, and the answer is still yes.
             self._left((yield Ask(self._wire, message)))
@@ -196,9 +207,7 @@ class RedisQueue:
         if self._down or self._unclear or self._unsent:
             self._down.pop(id, None)
             self._unclear.discard(id)
-            if id in self._unsent:
-                self._unsent.discard(id)
-                return True
+            return self._unsent.pop(id, None) is not None
         return False
 
     def _left(self, reply: Any) -> bool:
