@@ -38,6 +38,8 @@ class AsyncLocks(BaseLocks[AsyncLock]):
 
     def _start_afresh(self) -> None:
         self._enter_now, self._leave_now = shortcuts(self._store)
+        self._aenter_now = getattr(self._store, "aenter_now", None)
+        self._aleave_now = getattr(self._store, "aleave_now", None)
         self._watchdogs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWatchdog[AsyncGrant]] = (
             weakref.WeakKeyDictionary()
         )
@@ -154,6 +156,8 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         try:
             if self._enter_now is not None:
                 turn = self._enter_now(claim, None, seconds != 0, False)
+            elif self._aenter_now is not None:
+                turn = await self._aenter_now(claim, seconds != 0)
             held: Held | None
             if turn is not None and turn.state == "using" and monotonic() < started + terms.ttl:
                 held = Held(claim, turn.fence, started + terms.ttl)

@@ -74,8 +74,14 @@ class AsyncGrant(BaseGrant):
         try:
             if leave_now is not None:
                 removed = leave_now(self._claim)
+            elif self._locks._aleave_now is not None:
+                try:
+                    removed = await self._locks._aleave_now(self._claim)
+                except asyncio.CancelledError as error:
+                    cancelled, again = error, True  # it was sent: it may have been done
             if removed is None:
-                removed, cancelled = await afinish(self._locks._store.leave(self._claim))
+                removed, later = await afinish(self._locks._store.leave(self._claim))
+                cancelled = cancelled or later
         except StoreError:
             if self._state == LOST:
                 return False  # the store sees by itself that the lease ended

@@ -53,6 +53,10 @@ class AsyncClusterWire:
                 await self._look_again()
         raise failure
 
+    async def exchange(self, command: bytes, line: str, owner: str) -> Any:
+        """As `AsyncWire.exchange`."""
+        return await self.aask(Message(command, line, owner))
+
     async def initialize(self) -> None:
         """Let the client fetch the map of the cluster, unless it has it."""
         try:

@@ -4,9 +4,11 @@ import asyncio
 from typing import Any
 
 from interlock.aengine import arun
-from interlock.claims import Check
-from interlock.errors import StoreError
+from interlock.claims import Check, Claim
+from interlock.errors import StoreError, UnknownOutcome
+from interlock.protocols.queue import BUSY, Turn
 from interlock.stores.redis.checks import examine
+from interlock.stores.redis.message import Broken
 from interlock.stores.redis.queue import RedisQueue
 from interlock.taskbell import TaskBell
 
@@ -15,6 +17,40 @@ GOODBYE = 1.0  # seconds
 
 class AsyncRedisStore(RedisQueue):
     """A store on a Redis server, for asyncio tasks."""
+
+    async def aenter_now(self, claim: Claim, wait: bool) -> Turn:
+        """As `enter`, the first time, without a generator around it."""
+        try:
+            command, line = self._enter_command(claim, self._mode(claim, None, wait, False))
+            reply = await self._wire.exchange(command, line, claim.id)
+        except StoreError as error:
+            self._note(claim, error, False)
+            if isinstance(error, UnknownOutcome):
+                return BUSY  # whoever acquires asks again
+            raise
+        if reply > 0 and not self._waits:
+            return Turn("using", reply)
+        return self._turn(claim, reply, wait)
+
+    async def aleave_now(self, claim: Claim) -> bool:
+        """As `leave`, without a generator around it; if it is cancelled, leave again to know what became of it."""
+        if self._waits:
+            if claim.id in self._unclear:
+                return await arun(self.leave(claim))
+            if self._forget(claim):
+                return False
+        command, line = self._leave_command(claim)
+        try:
+            reply = await self._wire.exchange(command, line, claim.id)
+        except Broken:
+            # The first request may have done it: then the second finds nothing, and the answer is still yes.
+            self._left(await self._wire.exchange(command, line, claim.id))
+            self._bells.ring_all()
+            return True
+        except asyncio.CancelledError:
+            self._bells.ring_all()  # the reply says who was promoted, and nobody will read it
+            raise
+        return reply == 1 if type(reply) is int else self._left(reply)
 
     def thread_wakeup(self) -> Any:
         """There is none: this store's connections belong to event loops."""

@@ -1,6 +1,7 @@
 """Connections of asyncio tasks: one for all tasks of a loop, on which commands follow each other without waiting."""
 
 import asyncio
+import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -29,6 +30,8 @@ class TaskLink(asyncio.Protocol):
         self.recipe = recipe
         self.ended = False
         self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._deadlines: deque[float] = deque()
+        self._timer: asyncio.TimerHandle | None = None
         self.parser = parser()
 
     async def open(self) -> None:
@@ -52,6 +55,23 @@ class TaskLink(asyncio.Protocol):
         self._transport = connection._writer.transport
         self._transport.set_protocol(self)
 
+    def post(self, command: bytes, patience: float | None = None) -> "asyncio.Future[Any]":
+        """Send a command and return what will have the reply."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.ended:
+            future.set_exception(broken(self.recipe.where, None))
+            return future
+        self._waiting.append(future)
+        self._transport.write(command)
+        # One timer for all: most replies come long before it, and a timer for each would cost more than the reply.
+        moment = self._loop.time() + (patience or self.recipe.patience)
+        self._deadlines.append(moment)
+        if self._timer is None or (patience is not None and moment < self._timer.when()):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(moment, self._look_for_late)
+        return future
+
     async def ask(self, command: bytes, asking: bool = False, patience: float | None = None) -> Any:
         """Send a command and return the reply, which may be a ReplyError.
 
@@ -59,25 +79,24 @@ class TaskLink(asyncio.Protocol):
             Broken: the connection ended before the reply came.
             NoAnswer: the reply did not come in time.
         """
-        if self.ended:
-            raise broken(self.recipe.where, None)
-        future: asyncio.Future[Any] = self._loop.create_future()
         if asking:
             self._waiting.append(self._loop.create_future())  # nobody waits for its reply
+            self._deadlines.append(math.inf)
             command = ASKING + command
-        self._waiting.append(future)
-        self._transport.write(command)
-        seconds = patience or self.recipe.patience
-        timer = self._loop.call_later(seconds, self._late, future, seconds)
-        try:
-            return await future
-        finally:
-            timer.cancel()
+        return await self.post(command, patience)
 
-    def _late(self, future: "asyncio.Future[Any]", seconds: float) -> None:
-        self.ended = True
-        if not future.done():
-            future.set_exception(no_answer(self.recipe.where, seconds))
+    def _look_for_late(self) -> None:
+        """Give up the replies that are late; look again when the next one would be."""
+        self._timer = None
+        now = self._loop.time()
+        for future, moment in zip(self._waiting, self._deadlines, strict=True):
+            if moment <= now:
+                self.ended = True
+                if not future.done():
+                    future.set_exception(no_answer(self.recipe.where, self.recipe.patience))
+        upcoming = min((moment for moment in self._deadlines if moment > now), default=math.inf)
+        if upcoming < math.inf:
+            self._timer = self._loop.call_at(upcoming, self._look_for_late)
 
     def data_received(self, data: bytes) -> None:
         """Take what the server sent, and give each reply to whom it belongs."""
@@ -91,6 +110,7 @@ class TaskLink(asyncio.Protocol):
 
     def _answer(self, reply: Any) -> None:
         if self._waiting:
+            self._deadlines.popleft()
             future = self._waiting.popleft()
             if not future.done():
                 future.set_result(reply)
@@ -98,6 +118,9 @@ class TaskLink(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Tell all who wait that no reply will come."""
         self.forget()
+        self._deadlines.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         if not self.gone.done():
             self.gone.set_result(None)
         while self._waiting:
@@ -218,6 +241,20 @@ class AsyncWire:
         if type(reply) is not int and isinstance(reply, ReplyError):
             return await self._refused(message, reply, once_more)
         return reply
+
+    async def exchange(self, command: bytes, line: str, owner: str) -> Any:
+        """As `aask`, on the shortest way: most replies are one number, on a connection that is open already."""
+        link = self._links.ready.get(asyncio.get_running_loop())
+        if link is None or link.ended or self._late:
+            return await self.aask(Message(command, line, owner))
+        try:
+            reply = await link.post(command)
+        except NoAnswer:
+            self._late[owner] = link
+            raise
+        if type(reply) is int or not isinstance(reply, ReplyError):
+            return reply
+        return await self._refused(Message(command, line, owner), reply, True)
 
     async def _refused(self, message: Message, error: ReplyError, once_more: bool) -> Any:
         code = code_of(error)

@@ -190,6 +190,7 @@ class RedisQueue:
         except Broken:
             # The first request may have done it: then the second finds nothing, and the answer is still yes.
             self._left((yield Ask(self._wire, message)))
+            self._bells.ring_all()  # the reply that was lost said who was promoted
             return True
         return self._left(reply)
 

@@ -42,7 +42,13 @@ class RedisStore(RedisQueue):
         except Broken:
             # The first request may have done it: then the second finds nothing, and the answer is still yes.
             self._left(self._wire.exchange(command, line, claim.id))
+            self._bells.ring_all()  # its reply said who was promoted
             return True
+        except StoreError:
+            raise
+        except BaseException:
+            self._bells.ring_all()
+            raise
         return reply == 1 if type(reply) is int else self._left(reply)
 
     def thread_wakeup(self) -> ThreadEar:
