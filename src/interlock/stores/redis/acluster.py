@@ -36,7 +36,7 @@ class AsyncClusterWire:
         """As `AsyncWire.aask`, on the node that the message's line lives on."""
         await self.initialize()
         address, asking = None, False
-        for again in tries():
+        for again in tries(self._map.patience):
             try:
                 if address is None:
                     address = self._map.address_of(message.line)

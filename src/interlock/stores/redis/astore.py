@@ -35,10 +35,9 @@ class AsyncRedisStore(RedisQueue):
     async def aleave_now(self, claim: Claim) -> bool:
         """As `leave`, without a generator around it; if it is cancelled, leave again to know what became of it."""
         if self._waits:
-            if claim.id in self._unclear:
+            if self._troubles or self._unsent:
                 return await arun(self.leave(claim))
-            if self._forget(claim):
-                return False
+            self._bells.forget(claim.id)
         command, line = self._leave_command(claim)
         try:
             reply = await self._wire.exchange(command, line, claim.id)

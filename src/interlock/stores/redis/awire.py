@@ -239,7 +239,7 @@ class AsyncWire:
                 link.close()
             raise
         if type(reply) is not int and isinstance(reply, ReplyError):
-            return await self._refused(message, reply, once_more)
+            return await self._refused(message, reply, once_more, asking)
         return reply
 
     async def exchange(self, command: bytes, line: str, owner: str) -> Any:
@@ -254,14 +254,14 @@ class AsyncWire:
             raise
         if type(reply) is int or not isinstance(reply, ReplyError):
             return reply
-        return await self._refused(Message(command, line, owner), reply, True)
+        return await self._refused(Message(command, line, owner), reply, True, False)
 
-    async def _refused(self, message: Message, error: ReplyError, once_more: bool) -> Any:
+    async def _refused(self, message: Message, error: ReplyError, once_more: bool, asking: bool) -> Any:
         code = code_of(error)
         if code == "NOSCRIPT":
-            return await self.aask(message._replace(command=with_source(message.command)))
+            return await self.aask(message._replace(command=with_source(message.command)), asking=asking)
         if code == "OOM" and (excepted := without_memory(message.command)) is not None:
-            return await self.aask(message._replace(command=excepted))
+            return await self.aask(message._replace(command=excepted), asking=asking)
         if code == "READONLY":
             self.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
             if once_more:

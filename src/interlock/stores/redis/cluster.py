@@ -6,7 +6,7 @@ Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spe
 
 import random
 from collections.abc import Iterator, Sequence
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 from interlock.claims import Claim
@@ -16,7 +16,6 @@ from interlock.stores.redis.message import Message, Unreachable, unreachable
 from interlock.stores.redis.problems import Passing, Redirected
 from interlock.stores.redis.wire import Wire
 
-REDIRECTIONS = 8
 PAUSE = 0.05  # seconds between two looks while the cluster changes
 Address = tuple[str, int]
 
@@ -32,6 +31,8 @@ class Map:
     def __init__(self, client: Any, tasks: bool) -> None:
         self.client = client
         self._tasks = tasks
+        settings = getattr(client, "connection_kwargs", None) or {}
+        self.patience: float = settings.get("socket_timeout") or IO_TIMEOUT
 
     def address_of(self, line: str) -> Address:
         """Return the address of the node that a line lives on; of any node for no line.
@@ -71,10 +72,14 @@ class Map:
         return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
 
 
-def tries() -> Iterator[bool]:
-    """Yield while another try makes sense; True after the first one."""
+def tries(seconds: float) -> Iterator[bool]:
+    """Yield while another try makes sense, for so many seconds; True after the first one.
+
+    While a slot moves, its nodes refuse what needs all keys of a name at once: that is waited out.
+    """
+    started = monotonic()
     yield False
-    for _ in range(REDIRECTIONS):
+    while monotonic() - started < seconds:
         yield True
 
 
@@ -87,8 +92,7 @@ class AnyNode:
 
     def __init__(self, map: Map) -> None:
         self._map = map
-        settings = getattr(map.client, "connection_kwargs", None) or {}
-        self.patience: float = settings.get("socket_timeout") or IO_TIMEOUT
+        self.patience = map.patience
         self.where = "the Redis cluster"
 
     def connection(self, patience: float | None = None) -> Any:
@@ -125,7 +129,7 @@ class ClusterWire:
     def ask(self, message: Message) -> Any:
         """As `Wire.ask`, on the node that the message's line lives on."""
         address, asking = None, False
-        for again in tries():
+        for again in tries(self._map.patience):
             try:
                 if address is None:
                     address = self._map.address_of(message.line)

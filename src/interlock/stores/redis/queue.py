@@ -33,6 +33,23 @@ def fresh_channel() -> str:
     return f"interlock:wake:{uuid4().hex}"
 
 
+class _Trouble:
+    """What is known of a claim whose last request failed.
+
+    Attributes:
+        since: when the first of them failed, monotonic.
+        unclear: True if the server may have the claim.
+        cut: True if the server could not be reached the last time.
+    """
+
+    __slots__ = ("cut", "since", "unclear")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.unclear = False
+        self.cut = False
+
+
 class RedisQueue:
     """The part of the store that both colours share; the wire and the ears give it its colour.
 
@@ -49,8 +66,7 @@ class RedisQueue:
         self._ears = ears(self._channel, self._bells)
         self._release = release
         self._unsent: dict[str, float] = {}
-        self._unclear: set[str] = set()
-        self._down: dict[str, float] = {}
+        self._troubles: dict[str, _Trouble] = {}
         self._enter_of = lru_cache(4096)(self._start_of_enter)
         self._leave_of = lru_cache(4096)(self._start_of_leave)
         _open.add(self)
@@ -58,7 +74,7 @@ class RedisQueue:
     @property
     def _waits(self) -> bool:
         """False while no claim waits, nor failed to: then nothing is kept about any."""
-        return bool(self._bells.bells or self._unsent or self._unclear or self._down)
+        return bool(self._bells.bells or self._unsent or self._troubles)
 
     def close(self) -> None:
         """Close all connections."""
@@ -131,9 +147,8 @@ class RedisQueue:
 
     def _turn(self, claim: Claim, reply: int, wait: bool) -> Turn:
         """Translate the answer of the script."""
-        if self._unclear or self._down:
-            self._unclear.discard(claim.id)
-            self._down.pop(claim.id, None)
+        if self._troubles:
+            self._troubles.pop(claim.id, None)
         if reply > 0:
             self._bells.forget(claim.id)
             return Turn("using", reply)
@@ -152,20 +167,21 @@ class RedisQueue:
         Raises:
             StoreError: it does not stand in line, or its lease has ended meanwhile.
         """
-        self._note(claim, error, again)
+        trouble = self._note(claim, error, again)
         if not again or not isinstance(error, (UnknownOutcome, Unreachable, Passing)):
             raise error
-        now = monotonic()
-        if now - self._down.setdefault(claim.id, now) > claim.terms.ttl:
+        if monotonic() - trouble.since > claim.terms.ttl:
             raise error
         return Turn("busy", 0, random.uniform(0.2, 0.4), asked=False)
 
-    def _note(self, claim: Claim, error: StoreError, again: bool) -> None:
-        """Keep whether the server may have heard of a claim."""
-        if isinstance(error, UnknownOutcome):
-            self._unclear.add(claim.id)
-        elif isinstance(error, Unreachable) and not again and claim.id not in self._unclear:
-            self._nothing_to_say(claim)
+    def _note(self, claim: Claim, error: StoreError, again: bool) -> "_Trouble":
+        """Keep what is known of a claim whose request failed."""
+        trouble = self._troubles.get(claim.id)
+        if trouble is None:
+            trouble = self._troubles[claim.id] = _Trouble(monotonic())
+        trouble.unclear = trouble.unclear or again or isinstance(error, UnknownOutcome)
+        trouble.cut = isinstance(error, Unreachable)
+        return trouble
 
     def _nothing_to_say(self, claim: Claim) -> None:
         """Keep that the server need not be told that a claim leaves, as long as somebody may try."""
@@ -177,15 +193,20 @@ class RedisQueue:
 
     def leave(self, claim: Claim) -> Op[bool]:
         """As `Queue.leave`."""
-        unclear = claim.id in self._unclear
-        if self._forget(claim):
+        trouble = self._forget(claim)
+        if trouble is not None and trouble.cut:
+            self._nothing_to_say(claim)
+            if trouble.unclear:
+                raise Unreachable("the server can't be reached; the claim will go when its lease ends, if not before")
             return False
-        message = Message(*self._leave_command(claim), claim.id, unclear)
+        if self._unsent.pop(claim.id, None) is not None:
+            return False
+        message = Message(*self._leave_command(claim), claim.id, last=trouble is not None)
         try:
             reply = yield Ask(self._wire, message)
-        except NoAnswer:
-            if unclear:
-                self._nothing_to_say(claim)  # it has been said after the request that had no answer
+        except (NoAnswer, Unreachable):
+            if trouble is not None:
+                self._nothing_to_say(claim)
             raise
         except Broken:
             # The first request may have done it: then the second finds nothing, and the answer is still yes.
@@ -201,15 +222,10 @@ class RedisQueue:
         except Broken:
             return (yield Ask(self._wire, message))
 
-    def _forget(self, claim: Claim) -> bool:
-        """Forget a claim that leaves; True if the server never heard of it."""
-        id = claim.id
-        self._bells.forget(id)
-        if self._down or self._unclear or self._unsent:
-            self._down.pop(id, None)
-            self._unclear.discard(id)
-            return self._unsent.pop(id, None) is not None
-        return False
+    def _forget(self, claim: Claim) -> "_Trouble | None":
+        """Forget a claim that leaves; return what was the matter with it."""
+        self._bells.forget(claim.id)
+        return self._troubles.pop(claim.id, None)
 
     def _left(self, reply: Any) -> bool:
         """Take the answer to leave; tell those of this process who were promoted by it."""

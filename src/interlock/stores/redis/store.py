@@ -32,10 +32,9 @@ class RedisStore(RedisQueue):
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, without a generator around it."""
         if self._waits:
-            if claim.id in self._unclear:
+            if self._troubles or self._unsent:
                 return run(self.leave(claim))
-            if self._forget(claim):
-                return False
+            self._bells.forget(claim.id)
         command, line = self._leave_command(claim)
         try:
             reply = self._wire.exchange(command, line, claim.id)

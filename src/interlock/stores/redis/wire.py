@@ -166,7 +166,7 @@ class Wire:
                 link.be_patient(self.recipe.patience)
         except BaseException as error:
             self._ended(link, owner, patience, error)
-        return self._answer(link, message, reply, once_more)
+        return self._answer(link, message, reply, once_more, asking)
 
     def _ended(self, link: Link, owner: str | None, patience: float | None, error: BaseException) -> NoReturn:
         """Decide what becomes of a connection on which no reply came, and raise why."""
@@ -182,10 +182,10 @@ class Wire:
         self._leave(link, owner)
         raise error
 
-    def _answer(self, link: Link, message: Message, reply: Any, once_more: bool = True) -> Any:
+    def _answer(self, link: Link, message: Message, reply: Any, once_more: bool = True, asking: bool = False) -> Any:
         self._idle.append(link)
         if type(reply) is not int and isinstance(reply, ReplyError):
-            return self._refused(message, reply, once_more)
+            return self._refused(message, reply, once_more, asking)
         return reply
 
     def _connect(self, patience: float | None) -> Link:
@@ -193,12 +193,12 @@ class Wire:
             raise StoreError("this connection was closed: connect again")
         return Link(self.recipe, patience)
 
-    def _refused(self, message: Message, error: ReplyError, once_more: bool) -> Any:
+    def _refused(self, message: Message, error: ReplyError, once_more: bool, asking: bool) -> Any:
         code = code_of(error)
         if code == "NOSCRIPT":
-            return self.ask(message._replace(command=with_source(message.command)))
+            return self.ask(message._replace(command=with_source(message.command)), asking=asking)
         if code == "OOM" and (excepted := without_memory(message.command)) is not None:
-            return self.ask(message._replace(command=excepted))
+            return self.ask(message._replace(command=excepted), asking=asking)
         if code == "READONLY":
             self.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
             if once_more:
