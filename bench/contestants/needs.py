@@ -48,3 +48,14 @@ def interlock_command() -> None:
     """Ask for the `interlock` command."""
     interlock()
     module("interlock.cli", "main", "-e .[cli]")()
+
+
+def redis() -> None:
+    """Ask for redis-py."""
+    module("redis", "Redis")()
+
+
+def interlock_redis() -> None:
+    """Ask for interlock with its store on Redis."""
+    module("interlock.stores.redis", "RedisStores", "-e .[redis]")()
+    redis()

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from bench.model import Scenario
-from bench.scenarios import command, handover, memory, processes, threads, uncontended
+from bench.scenarios import (
+    command,
+    handover,
+    memory,
+    processes,
+    redis_crash,
+    redis_handover,
+    redis_processes,
+    redis_threads,
+    redis_uncontended,
+    threads,
+    uncontended,
+)
 
 SCENARIOS: tuple[Scenario[Any], ...] = (
     uncontended.SCENARIO,
@@ -13,6 +25,11 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     threads.SCENARIO,
     memory.SCENARIO,
     processes.SCENARIO,
+    redis_uncontended.SCENARIO,
+    redis_handover.SCENARIO,
+    redis_processes.SCENARIO,
+    redis_threads.SCENARIO,
+    redis_crash.SCENARIO,
     command.SCENARIO,
 )
 

@@ -1,0 +1,30 @@
+"""A server of the benchmark's own: on a free port, its data in a temporary folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from bench.model import Facts, Unavailable
+
+
+def stage(**facts: str) -> Callable[[], AbstractContextManager[Facts]]:
+    """A stage with a Valkey server, on which nothing is written to disk.
+
+    Args:
+        facts: more facts for the workers, for example the lease: ttl="1".
+    """
+
+    @contextmanager
+    def stand() -> Iterator[Facts]:
+        # Imported here, since the command's help needs no server.
+        from interlock.testing.servers import Missing, RedisServer
+
+        try:
+            server = RedisServer("valkey")
+        except Missing as missing:
+            raise Unavailable(str(missing)) from missing
+        with server:
+            yield {"url": server.url, **facts}
+
+    return stand

@@ -1,0 +1,1 @@
+"""Optimistic transactions on Redis and Valkey, by WATCH, MULTI and EXEC."""

@@ -1,0 +1,171 @@
+"""The client libraries, redis-py and valkey-py: what is needed to know about a client."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from importlib import import_module
+from inspect import Parameter, signature
+from typing import Any, NamedTuple
+
+from interlock.errors import InvalidArgument
+from interlock.optimistic.redis.reads import NOT_IN_A_TRANSACTION, Words
+
+LIBRARIES = ("redis", "valkey")
+UNDECODED = "NEVER_DECODE"  # the libraries' own mark on commands whose reply is no text
+NOT_FOR_CALLBACKS = {"keys", "EMPTY_RESPONSE", UNDECODED}
+
+
+class Command(NamedTuple):
+    """One command.
+
+    Attributes:
+        words: as they go over the wire.
+        name: as the library calls it.
+        options: what the library needs to shape the reply.
+    """
+
+    words: Words
+    name: str
+    options: dict[str, Any] = {}
+
+    @property
+    def undecoded(self) -> bool:
+        """Must the reply stay bytes, whatever the client's settings?"""
+        return UNDECODED in self.options
+
+    def shaped(self, reply: Any, callbacks: Any) -> Any:
+        """Return the reply as the library's own client would."""
+        if isinstance(reply, Exception) or self.name not in callbacks:
+            return reply
+        options = {name: value for name, value in self.options.items() if name not in NOT_FOR_CALLBACKS}
+        return callbacks[self.name](reply, **options)
+
+
+@lru_cache
+def library(name: str, tasks: bool) -> "Library":
+    """Return one of the two libraries in one colour."""
+    return Library(name, tasks)
+
+
+class Library:
+    """One of the two libraries, in one colour.
+
+    Args:
+        name: "redis" or "valkey".
+        tasks: True for asyncio.
+    """
+
+    def __init__(self, name: str, tasks: bool) -> None:
+        errors = import_module(f"{name}.exceptions")
+        commands = import_module(f"{name}.commands")
+        title = name.capitalize()
+        self.name = name
+        self.failures: tuple[type[Exception], ...] = (
+            OSError,
+            getattr(errors, f"{title}Error"),
+            getattr(errors, f"{title}ClusterException"),
+        )
+        self.refusal: type[Exception] = errors.ResponseError
+        self._passing: tuple[type[Exception], ...] = (
+            errors.AskError,
+            errors.TryAgainError,
+        )  # MovedError is an AskError
+        self.time_is_over: tuple[type[Exception], ...] = (errors.TimeoutError, TimeoutError)
+        self._moved: type[Exception] = errors.MovedError
+        self._cross_slot: type[Exception] = errors.ClusterCrossSlotError
+        self.slot_of: Callable[[bytes], int] = import_module(f"{name}.crc").key_slot
+        colour = "Async" if tasks else ""
+        self._faces = (
+            getattr(commands, f"{colour}CoreCommands"),
+            getattr(commands, f"{colour}{title}ModuleCommands"),
+        )
+
+    # Not all of their parsers know all classes of errors: then the code is still in the text.
+
+    def is_passing(self, error: Exception) -> bool:
+        """Tell whether a refusal means that the slot is elsewhere, or on its way there."""
+        return isinstance(error, self._passing) or code_of(error) in ("MOVED", "ASK", "TRYAGAIN")
+
+    def is_cross_slot(self, error: Exception) -> bool:
+        """Tell whether a refusal means that keys are in different slots."""
+        return isinstance(error, self._cross_slot) or code_of(error) == "CROSSSLOT"
+
+    def moved_in(self, error: Exception) -> Exception | None:
+        """Return the library's own error for a slot that has moved; None if the refusal says something else."""
+        if isinstance(error, self._moved):
+            return error
+        return self._moved(str(error).partition(" ")[2]) if code_of(error) == "MOVED" else None
+
+    def slot_in(self, error: Exception) -> int | None:
+        """Return the slot that a refusal names; None if it names none."""
+        if hasattr(error, "slot_id"):
+            return int(error.slot_id)
+        return int(str(error).split()[1]) if code_of(error) in ("MOVED", "ASK") else None
+
+    def method(self, name: str) -> Any:
+        """Return the library's function for a command; None if it has none of that name."""
+        return next((getattr(face, name) for face in self._faces if hasattr(face, name)), None)
+
+
+def library_of(client: Any, tasks: bool) -> Library:
+    """Return the library that a client comes from.
+
+    Raises:
+        InvalidArgument: it is no client, or one of the other colour.
+    """
+    for base in type(client).__mro__:
+        name, _, rest = base.__module__.partition(".")
+        if name in LIBRARIES and hasattr(client, "execute_command"):
+            asynchronous = rest.partition(".")[0] == "asyncio"
+            if asynchronous and not tasks:
+                raise InvalidArgument(f"{client!r} is a client of asyncio: give it to atransact(), and await that")
+            if tasks and not asynchronous:
+                raise InvalidArgument(f"{client!r} would block the event loop: give it to transact(), or take "
+                                      f"{name}.asyncio's client")  # fmt: skip
+            return library(name, tasks)
+    raise InvalidArgument(
+        f"{client!r} is neither a client of redis-py or valkey-py nor a backend of optimistic transactions"
+    )
+
+
+def is_cluster(client: Any) -> bool:
+    """Tell whether a client speaks to a cluster."""
+    return hasattr(client, "nodes_manager")
+
+
+def follow(nodes_manager: Any, moved: Exception) -> Any:
+    """Tell a cluster's client where a slot has moved to; what is returned may have to be awaited."""
+    for told in ("move_slot", "update_moved_exception"):  # newer and older libraries
+        if hasattr(nodes_manager, told):
+            return getattr(nodes_manager, told)(moved)
+    nodes_manager._moved_exception = moved  # the older ones for asyncio
+    return None
+
+
+def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Command:
+    """Return a command as the library's methods give it to `execute_command`.
+
+    Raises:
+        InvalidArgument: it is none that a transaction can have.
+    """
+    if not arguments or not isinstance(arguments[0], (str, bytes)) or not arguments[0].strip():
+        raise InvalidArgument(f"a command begins with its name, e.g. 'INCR', not with {arguments[:1]!r}")
+    name = arguments[0] if isinstance(arguments[0], str) else arguments[0].decode(errors="replace")
+    words = [*name.encode().split(), *(bytes(encoder.encode(each)) for each in arguments[1:])]
+    if words[0].upper() in NOT_IN_A_TRANSACTION:
+        raise InvalidArgument(
+            f"{name} can't be part of the transaction, which watches and commits by itself; to watch more keys: "
+            f"tx.watch(key)"
+        )
+    return Command(words, name if isinstance(arguments[0], str) else name.upper(), options)
+
+
+def code_of(error: Exception) -> str:
+    """Return the first word of a refusal."""
+    return str(error).partition(" ")[0]
+
+
+@lru_cache
+def first_argument(get_connection: Callable[..., Any]) -> tuple[str, ...]:
+    """Return what a pool's class wants `get_connection` to be called with: older ones want a command, for nothing."""
+    parameter = signature(get_connection).parameters.get("command_name")
+    return ("MULTI",) if parameter is not None and parameter.default is Parameter.empty else ()

@@ -1,0 +1,254 @@
+"""Optimistic transactions on Redis for asyncio tasks."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from inspect import isawaitable
+from time import monotonic
+from types import TracebackType
+from typing import Any, TypeVar
+
+from interlock.errors import InvalidArgument, StoreError
+from interlock.optimistic.backend import Queued
+from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow, is_cluster, library_of
+from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, Steps, text
+from interlock.optimistic.redis.transaction import BaseTransaction
+from interlock.optimistic.tries import Tries
+
+T = TypeVar("T")
+
+_closing: set["asyncio.Task[None]"] = set()
+"""Connections that are being given back; the loop itself does not keep its tasks alive."""
+
+
+class Wire:
+    """One connection of the client's, for the time of one try; as `threads.Wire`.
+
+    Args:
+        library: the client's library.
+        home: the pool or the cluster's node that lent the connection.
+        lent: the connection, connected.
+        callbacks: shape replies as the library does.
+    """
+
+    def __init__(self, library: Library, home: Any, lent: Any, callbacks: Any) -> None:
+        self._library = library
+        self._home = home
+        self._connection = lent
+        self._writer = lent._writer
+        self.callbacks = callbacks
+        self.broken = False
+
+    async def exchange(self, packet: Packet, patience: float | None) -> list[Any]:
+        """As `threads.Wire.exchange`; `patience` is for all replies together."""
+        if self.broken:
+            raise Broken("the connection failed earlier in this try; nothing was changed")
+        try:
+            async with asyncio.timeout(patience):
+                self._writer.writelines(self._connection.pack_commands([command.words for command in packet]))
+                await self._writer.drain()
+                return [await self._reply(command) for command in packet]
+        except Exception as error:
+            self.broken = True
+            raise Broken(f"the connection failed: {error!r}; nothing was changed") from error
+        except BaseException:
+            self.broken = True
+            raise
+
+    async def _reply(self, command: Command) -> Any:
+        try:
+            return await self._connection.read_response(disable_decoding=command.undecoded)
+        except self._library.refusal as error:
+            return error
+
+    async def close(self) -> None:
+        """Give it back, whatever happens to the task meanwhile; a broken one will be connected anew."""
+        task = asyncio.ensure_future(self._close())
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)
+        await asyncio.shield(task)
+
+    async def _close(self) -> None:
+        try:
+            if self.broken:
+                await self._connection.disconnect(nowait=True)
+        finally:
+            await give_back(self._home, self._connection)
+
+
+async def give_back(home: Any, connection: Any) -> None:
+    """Give a connection back to its pool or its node of a cluster."""
+    if hasattr(home, "get_connection"):
+        await home.release(connection)
+    elif hasattr(home, "release"):
+        home.release(connection)
+    else:  # nodes of older libraries
+        home._free.append(connection)
+
+
+async def lent_by(node: Any) -> Any:
+    """Return a connection of a cluster's node; nodes, unlike pools, lend them as they are."""
+    connection = node.acquire_connection()
+    try:
+        reader = connection._reader
+        if reader is not None and reader.at_eof():
+            await connection.disconnect(nowait=True)
+        await connection.connect()
+    except BaseException:
+        await give_back(node, connection)
+        raise
+    return connection
+
+
+class AsyncRedisBackend:
+    """A client of redis.asyncio or valkey.asyncio as a backend.
+
+    Args:
+        client: a client, also of Sentinel or a cluster.
+
+    Raises:
+        InvalidArgument: it is none, or one for threads.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.library = library_of(client, tasks=True)
+        self.client = client
+        self.cluster = is_cluster(client)
+
+    def begin(self, tries: Tries) -> "AsyncRedisAttempt":
+        """As `Backend.begin`."""
+        return AsyncRedisAttempt(self, tries)
+
+    async def wire(self, slot: int | None) -> Wire:
+        """Return a connection.
+
+        Raises:
+            InvalidArgument: it is a cluster, and there is no slot.
+            StoreError: the server can't be reached.
+        """
+        if self.cluster and slot is None:
+            raise InvalidArgument(NO_KEY)
+        try:
+            if self.cluster:
+                await self.client.initialize()
+                manager = self.client.nodes_manager
+                node = manager.get_node_from_slot(slot)
+                # That one may be a double of the node that the client knows, and closes at its end.
+                node = manager.nodes_cache.get(node.name, node)
+                return Wire(self.library, node, await lent_by(node), node.response_callbacks)
+            pool = self.client.connection_pool
+            lent = await pool.get_connection(*first_argument(pool.get_connection.__func__))
+            return Wire(self.library, pool, lent, self.client.response_callbacks)
+        except self.library.failures as error:
+            if self.cluster:
+                await self._look_again()
+            raise StoreError(f"the server can't be reached: {error!r}; nothing was changed") from error
+
+    async def _look_again(self) -> None:
+        """Let the client ask the cluster anew, as it does itself: a node that is gone may have a successor."""
+        with suppress(*self.library.failures):
+            again = getattr(self.client, "_reset_for_reinitialize", self.client.aclose)  # valkey-py, redis-py
+            await again()
+
+
+class AsyncRedisAttempt:
+    """One try on Redis; see `AsyncAttempt`."""
+
+    def __init__(self, backend: AsyncRedisBackend, tries: Tries) -> None:
+        self._backend = backend
+        self._tries = tries
+        self._talk = Conversation(backend.library, backend.client, backend.cluster)
+        self._wire: Wire | None = None
+        self._turn = asyncio.Lock()  # a function may gather() its reads
+        self.transaction = AsyncTransaction(self, backend, tries.number, self._talk.writes)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """What is watched, for messages."""
+        return [text(key) for key in self._talk.watched]
+
+    async def watch(self, keys: Sequence[Any]) -> None:
+        """Watch keys."""
+        await self._perform(self._talk.watch(self.transaction.encoded(keys)))
+
+    async def read(self, request: Command, watch: bool = True) -> Any:
+        """As `RedisAttempt.read`."""
+        reply = await self._perform(self._talk.read(request, watch))
+        return request.shaped(reply, self._callbacks)
+
+    async def commit(self) -> bool:
+        """Do all that was queued, unless something that is watched has changed."""
+        self.transaction.end()
+        self._talk.check(self._wire is not None and self._wire.broken)
+        replies = await self._perform(self._talk.commit())
+        return replies is not None and self._talk.settle(replies, self._callbacks)
+
+    @property
+    def _callbacks(self) -> Any:
+        return {} if self._wire is None else self._wire.callbacks
+
+    async def _perform(self, steps: Steps[T]) -> T:
+        async with self._turn:
+            try:
+                packet = next(steps)
+                while True:
+                    if self._wire is None:
+                        self._wire = await self._backend.wire(self._talk.slot)
+                    try:
+                        replies = await self._wire.exchange(packet, self._tries.patience(monotonic()))
+                    except Broken as error:
+                        if self._talk.may_repeat(packet, error):
+                            await self._wire.close()
+                            self._wire = None
+                        else:
+                            packet = steps.throw(error)
+                    else:
+                        self._talk.heard = True
+                        packet = steps.send(replies)
+            except StopIteration as end:
+                answer: T = end.value
+                return answer
+
+    async def __aenter__(self) -> "AsyncRedisAttempt":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.transaction.end()
+        wire = self._wire
+        if wire is None:
+            return
+        try:
+            # Who was cancelled does not talk any more: to disconnect also forgets what is watched.
+            wire.broken = wire.broken or not (kind is None or issubclass(kind, Exception))
+            if not wire.broken:
+                with suppress(Broken):
+                    await self._perform(self._talk.forget())
+        finally:
+            await wire.close()
+        if self._talk.moved is not None:
+            following = follow(self._backend.client.nodes_manager, self._talk.moved)
+            if isawaitable(following):
+                await following
+
+
+class AsyncTransaction(BaseTransaction):
+    """What the function of `atransact` is given: as `Transaction`, but reads, `watch` and `ask` are awaited."""
+
+    def __init__(
+        self, attempt: AsyncRedisAttempt, backend: AsyncRedisBackend, number: int, writes: list[Queued]
+    ) -> None:
+        super().__init__(backend.library, backend.client.get_encoder(), number, writes)
+        self._attempt = attempt
+
+    async def watch(self, *keys: Any) -> None:
+        """Watch more keys: if one changes from now on, nothing is committed."""
+        await self._attempt.watch(keys)
+
+    async def ask(self, *words: Any) -> Any:
+        """Do any command now and return its reply, without watching what it reads; a write is done for good."""
+        return await self._now(self._command(words, {}), watch=False)
+
+    def _now(self, command: Command, watch: bool) -> Coroutine[Any, Any, Any]:
+        return self._attempt.read(command, watch)

@@ -1,0 +1,232 @@
+"""Optimistic transactions on Redis for threads."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic
+from types import TracebackType
+from typing import Any, TypeVar
+
+from interlock.errors import InvalidArgument, StoreError
+from interlock.optimistic.backend import Queued
+from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow, is_cluster, library_of
+from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, Steps, text
+from interlock.optimistic.redis.transaction import BaseTransaction
+from interlock.optimistic.tries import Tries
+
+T = TypeVar("T")
+
+
+class Wire:
+    """One connection of the client's pool, for the time of one try.
+
+    What is said goes to the very socket that was there at the beginning: the library's own way of sending connects
+    anew when the connection was lost, and on a new connection nothing is watched.
+
+    Args:
+        library: the client's library.
+        pool: lends the connection.
+        callbacks: shape replies as the library does.
+    """
+
+    def __init__(self, library: Library, pool: Any, callbacks: Any) -> None:
+        self._library = library
+        self._pool = pool
+        self._lent = pool.get_connection(*first_argument(pool.get_connection.__func__))
+        self._connection = getattr(self._lent, "_conn", self._lent)  # without the cache of redis-py
+        self._socket = self._connection._sock
+        self._patience = self._socket.gettimeout()
+        self.callbacks = callbacks
+        self.broken = False
+
+    def exchange(self, packet: Packet, patience: float | None) -> list[Any]:
+        """Send commands and wait for their replies; a refusal is a reply.
+
+        Args:
+            packet: the commands.
+            patience: seconds to wait for each reply, unless the client waits shorter.
+
+        Raises:
+            Broken: the connection failed.
+        """
+        if self.broken:
+            raise Broken("the connection failed earlier in this try; nothing was changed")
+        try:
+            self._wait(patience)
+            for part in self._connection.pack_commands([command.words for command in packet]):
+                self._socket.sendall(part)
+            return [self._reply(command) for command in packet]
+        except Exception as error:
+            self.broken = True
+            raise Broken(f"the connection failed: {error!r}; nothing was changed") from error
+        except BaseException:
+            self.broken = True
+            raise
+
+    def _wait(self, patience: float | None) -> None:
+        if patience is not None:
+            self._socket.settimeout(patience if self._patience is None else min(patience, self._patience))
+
+    def _reply(self, command: Command) -> Any:
+        try:
+            return self._connection.read_response(disable_decoding=command.undecoded)
+        except self._library.refusal as error:
+            return error
+
+    def close(self) -> None:
+        """Give it back; a broken one will be connected anew."""
+        try:
+            if self.broken:
+                self._lent.disconnect()
+            else:
+                self._socket.settimeout(self._patience)
+        finally:
+            self._pool.release(self._lent)
+
+
+class RedisBackend:
+    """A client of redis-py or valkey-py as a backend.
+
+    Args:
+        client: a client, also of Sentinel or a cluster.
+
+    Raises:
+        InvalidArgument: it is none, or one of asyncio.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.library = library_of(client, tasks=False)
+        self.client = client
+        self.cluster = is_cluster(client)
+
+    def begin(self, tries: Tries) -> "RedisAttempt":
+        """As `Backend.begin`."""
+        return RedisAttempt(self, tries)
+
+    def wire(self, slot: int | None) -> Wire:
+        """Return a connection.
+
+        Raises:
+            InvalidArgument: it is a cluster, and there is no slot.
+            StoreError: the server can't be reached.
+        """
+        if self.cluster and slot is None:
+            raise InvalidArgument(NO_KEY)
+        try:
+            client = self.client
+            if self.cluster:
+                client = self._client_of(client.nodes_manager.get_node_from_slot(slot))
+            return Wire(self.library, client.connection_pool, client.response_callbacks)
+        except self.library.failures as error:
+            if self.cluster:
+                self._look_again()
+            raise StoreError(f"the server can't be reached: {error!r}; nothing was changed") from error
+
+    def _client_of(self, node: Any) -> Any:
+        return getattr(self.client, f"get_{self.library.name}_connection")(node)
+
+    def _look_again(self) -> None:
+        """Ask the cluster where its slots are: a node that can't be reached may have a successor."""
+        with suppress(*self.library.failures):
+            self.client.nodes_manager.initialize()
+
+
+class RedisAttempt:
+    """One try on Redis; see `Attempt`."""
+
+    def __init__(self, backend: RedisBackend, tries: Tries) -> None:
+        self._backend = backend
+        self._tries = tries
+        self._talk = Conversation(backend.library, backend.client, backend.cluster)
+        self._wire: Wire | None = None
+        self.transaction = Transaction(self, backend, tries.number, self._talk.writes)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """What is watched, for messages."""
+        return [text(key) for key in self._talk.watched]
+
+    def watch(self, keys: Sequence[Any]) -> None:
+        """Watch keys."""
+        self._perform(self._talk.watch(self.transaction.encoded(keys)))
+
+    def read(self, request: Command, watch: bool = True) -> Any:
+        """Do a command now.
+
+        Args:
+            request: the command.
+            watch: first watch the keys that it reads.
+        """
+        reply = self._perform(self._talk.read(request, watch))
+        return request.shaped(reply, self._callbacks)
+
+    def commit(self) -> bool:
+        """Do all that was queued, unless something that is watched has changed."""
+        self.transaction.end()
+        self._talk.check(self._wire is not None and self._wire.broken)
+        replies = self._perform(self._talk.commit())
+        return replies is not None and self._talk.settle(replies, self._callbacks)
+
+    @property
+    def _callbacks(self) -> Any:
+        return {} if self._wire is None else self._wire.callbacks
+
+    def _perform(self, steps: Steps[T]) -> T:
+        try:
+            packet = next(steps)
+            while True:
+                if self._wire is None:
+                    self._wire = self._backend.wire(self._talk.slot)
+                try:
+                    replies = self._wire.exchange(packet, self._tries.patience(monotonic()))
+                except Broken as error:
+                    if self._talk.may_repeat(packet, error):
+                        self._wire.close()
+                        self._wire = None
+                    else:
+                        packet = steps.throw(error)
+                else:
+                    self._talk.heard = True
+                    packet = steps.send(replies)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+
+    def __enter__(self) -> "RedisAttempt":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.transaction.end()
+        wire = self._wire
+        if wire is None:
+            return
+        try:
+            # Who was interrupted does not talk any more: to disconnect also forgets what is watched.
+            wire.broken = wire.broken or not (kind is None or issubclass(kind, Exception))
+            if not wire.broken:
+                with suppress(Broken):
+                    self._perform(self._talk.forget())
+        finally:
+            wire.close()
+        if self._talk.moved is not None:
+            follow(self._backend.client.nodes_manager, self._talk.moved)
+
+
+class Transaction(BaseTransaction):
+    """What the function of `transact` is given."""
+
+    def __init__(self, attempt: RedisAttempt, backend: RedisBackend, number: int, writes: list[Queued]) -> None:
+        super().__init__(backend.library, backend.client.get_encoder(), number, writes)
+        self._attempt = attempt
+
+    def watch(self, *keys: Any) -> None:
+        """Watch more keys: if one changes from now on, nothing is committed."""
+        self._attempt.watch(keys)
+
+    def ask(self, *words: Any) -> Any:
+        """Do any command now and return its reply, without watching what it reads; a write is done for good."""
+        return self._now(self._command(words, {}), watch=False)
+
+    def _now(self, command: Command, watch: bool) -> Any:
+        return self._attempt.read(command, watch)

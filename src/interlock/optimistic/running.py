@@ -1,0 +1,162 @@
+"""`transact` and `atransact`: run a function until what it read is what it commits on."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from inspect import isawaitable, iscoroutine, iscoroutinefunction
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from interlock.errors import InvalidArgument
+from interlock.optimistic.backend import AsyncBackend, Backend, answer_of
+from interlock.optimistic.errors import TryAgain
+from interlock.optimistic.tries import BACKOFF, RETRIES, Tries, checked_limits
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def transact(
+    where: Any,
+    function: Callable[[Any], T],
+    *keys: Any,
+    retries: int | None = RETRIES,
+    timeout: float | None = None,
+    backoff: float = BACKOFF,
+) -> T:
+    """Run `function(tx)`, and commit what it queued only if nothing that it read has changed; else run it again.
+
+    Args:
+        where: a client of redis-py or valkey-py, or a `Backend`.
+        function: reads by `tx`, which watches what is read, and writes by `tx`, which queues; it may be run several
+            times, so it should do nothing else that matters. An exception in it commits nothing and is passed on.
+        keys: what to watch from the beginning, beside what the function reads.
+        retries: how often to run it again at most; None for any number.
+        timeout: seconds after which it is not run again; None for any time.
+        backoff: seconds that the first pause between two runs lasts at most; the bound doubles with each.
+
+    Returns:
+        What the function returned in the run that was committed; a queued command stands for its reply.
+
+    Raises:
+        Conflict: what it read was changed each time; nothing was done.
+        UnknownOutcome: the answer to the commit did not come; it is not tried again.
+        CommandRefused: the transaction was done, but the server refused some of its commands.
+        StoreError: the store can't be reached, or refused; nothing was done.
+        InvalidArgument: an argument is out of its range, or a command or its keys can't be in a transaction.
+    """
+    limits = checked_limits(retries, timeout, backoff)
+    if iscoroutinefunction(function):
+        raise InvalidArgument(f"{function!r} is a coroutine function: give it to atransact()")
+    backend = _backend(where)
+    tries = Tries(limits, time.monotonic())
+    while True:
+        trouble = None
+        try:
+            with backend.begin(tries) as attempt:
+                if keys:
+                    attempt.watch(keys)
+                value = function(attempt.transaction)
+                if iscoroutine(value):
+                    value.close()
+                    raise InvalidArgument(f"{function!r} returned a coroutine: give it to atransact()")
+                if attempt.commit():
+                    return cast(T, answer_of(value))
+        except TryAgain as error:
+            trouble = error
+        time.sleep(tries.pause_before_next(attempt.keys, trouble, time.monotonic()))
+
+
+async def atransact(
+    where: Any,
+    function: Callable[[Any], Awaitable[T] | T],
+    *keys: Any,
+    retries: int | None = RETRIES,
+    timeout: float | None = None,
+    backoff: float = BACKOFF,
+) -> T:
+    """As `transact`, for asyncio.
+
+    A task that is cancelled leaves nothing watched and commits nothing, unless its commit was already on its way:
+    then that is done as a whole or not at all.
+
+    Args:
+        where: a client of redis.asyncio or valkey.asyncio, or an `AsyncBackend`.
+        function: a coroutine function, or a function that only queues.
+        keys, retries, timeout, backoff: as for `transact`.
+
+    Returns:
+        What the function returned, as `transact`.
+
+    Raises:
+        Conflict, UnknownOutcome, CommandRefused, StoreError, InvalidArgument: as `transact`.
+    """
+    limits = checked_limits(retries, timeout, backoff)
+    backend = _async_backend(where)
+    tries = Tries(limits, time.monotonic())
+    while True:
+        trouble = None
+        try:
+            async with backend.begin(tries) as attempt:
+                if keys:
+                    await attempt.watch(keys)
+                value = function(attempt.transaction)
+                if isawaitable(value):
+                    value = await value
+                if await attempt.commit():
+                    return cast(T, answer_of(value))
+        except TryAgain as error:
+            trouble = error
+        await asyncio.sleep(tries.pause_before_next(attempt.keys, trouble, time.monotonic()))
+
+
+def transactional(
+    where: Any,
+    *keys: Any,
+    retries: int | None = RETRIES,
+    timeout: float | None = None,
+    backoff: float = BACKOFF,
+) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[P, T]]:
+    """Make a transaction of each call of a function, whose first argument is then `tx`; also of a coroutine function.
+
+    Args:
+        where: as for `transact`, or a function that returns it, asked at each call.
+        keys, retries, timeout, backoff: as for `transact`.
+
+    Returns:
+        The decorator; the decorated function is called without `tx`.
+
+    Raises:
+        InvalidArgument: an argument is out of its range.
+    """
+    checked_limits(retries, timeout, backoff)
+
+    def decorate(function: Callable[Concatenate[Any, P], T]) -> Callable[P, T]:
+        run: Any = atransact if iscoroutinefunction(function) else transact
+
+        @wraps(function)
+        def transaction(*args: P.args, **kwargs: P.kwargs) -> T:
+            here = where() if callable(where) else where
+            limits: dict[str, Any] = {"retries": retries, "timeout": timeout, "backoff": backoff}
+            return cast(T, run(here, lambda tx: function(tx, *args, **kwargs), *keys, **limits))
+
+        return transaction
+
+    return decorate
+
+
+def _backend(where: Any) -> Backend:
+    if hasattr(where, "begin"):
+        return cast(Backend, where)
+    # Loaded here, so that other backends need no client library.
+    from interlock.optimistic.redis.threads import RedisBackend
+
+    return RedisBackend(where)
+
+
+def _async_backend(where: Any) -> AsyncBackend:
+    if hasattr(where, "begin"):
+        return cast(AsyncBackend, where)
+    from interlock.optimistic.redis.tasks import AsyncRedisBackend
+
+    return AsyncRedisBackend(where)

@@ -1,0 +1,98 @@
+"""How often to try, how long to pause in between, and when to give up."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from interlock.claims import checked_timeout
+from interlock.errors import InvalidArgument, StoreError
+from interlock.optimistic.errors import Conflict, TryAgain
+
+RETRIES = 16
+BACKOFF = 0.002  # seconds: the longest pause after the first conflict
+LONGEST_PAUSE = 0.25  # seconds: no pause is longer, however many conflicts there were
+LEAST_PATIENCE = 1.0  # seconds that the store may always take for one answer
+
+
+class Limits(NamedTuple):
+    """What the caller allows: retries (None: any number), seconds for all tries (None: any time), first back-off."""
+
+    retries: int | None
+    timeout: float | None
+    backoff: float
+
+
+def checked_limits(retries: object, timeout: object, backoff: object) -> Limits:
+    """Check the arguments of `transact`.
+
+    Raises:
+        InvalidArgument: one is out of its range; the message says what is allowed.
+    """
+    if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
+        raise InvalidArgument(f"retries is a whole number from 0, or None for any number, not {retries!r}")
+    if isinstance(backoff, bool) or not isinstance(backoff, (int, float)) or not 0 <= backoff < math.inf:
+        raise InvalidArgument(f"backoff is a number of seconds from 0, not {backoff!r}")
+    return Limits(retries, checked_timeout(True, timeout), float(backoff))
+
+
+class Tries:
+    """The tries of one transaction; knows no clock.
+
+    Args:
+        limits: what the caller allows.
+        started: now, in seconds of a monotonic clock.
+        spread: `spread(low, high)` is a random number between the two.
+
+    Attributes:
+        number: which try this is, from 1.
+    """
+
+    def __init__(
+        self, limits: Limits, started: float, spread: Callable[[float, float], float] = random.uniform
+    ) -> None:
+        self.number = 1
+        self._limits = limits
+        self._started = started
+        self._deadline = math.inf if limits.timeout is None else started + limits.timeout
+        self._spread = spread
+
+    def patience(self, now: float) -> float | None:
+        """Return how many seconds the store may take for its next answer; None for as long as its client allows."""
+        return None if self._deadline == math.inf else max(self._deadline - now, LEAST_PATIENCE)
+
+    def pause_before_next(self, keys: Sequence[Any], trouble: TryAgain | None, now: float) -> float:
+        """Count a try that did nothing, and return how many seconds to pause before the next.
+
+        The pause is random from 0 to a bound that doubles with each try ("full jitter"), so that those who were in
+        each other's way do not meet again. Source: M. Brooker, "Exponential Backoff And Jitter", AWS, 2015.
+
+        Args:
+            keys: what was watched.
+            trouble: what the store said; None if somebody changed what was watched.
+            now: seconds of the clock.
+
+        Raises:
+            Conflict: no more tries are allowed.
+            StoreError: as above, and there was trouble.
+        """
+        left = self._deadline - now
+        if left <= 0 or (self._limits.retries is not None and self.number > self._limits.retries):
+            if trouble is not None:
+                raise StoreError(f"{trouble} (in each of {self.number} tries)") from trouble
+            raise self._conflict(keys, now - self._started)
+        bound = min(self._limits.backoff * 2.0 ** min(self.number - 1, 32), LONGEST_PAUSE)
+        self.number += 1
+        # Half of what is left, so that a last try still fits in before the end.
+        return min(self._spread(0.0, bound), left / 2)
+
+    def _conflict(self, keys: Sequence[Any], seconds: float) -> Conflict:
+        times = "in the only try" if self.number == 1 else f"in each of {self.number} tries"
+        what = ", ".join(map(repr, keys))
+        return Conflict(
+            f"others changed what was read ({what}) {times} within {seconds:.3g} s, and nothing was done: allow more "
+            f"(retries=, timeout=), or if it is changed all the time, guard it by a lock",
+            self.number,
+            seconds,
+            keys,
+        )

@@ -1,0 +1,63 @@
+"""Private servers, clients of both colours, and somebody else who interferes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from optimistic_colours import Tasks, Threads
+
+from interlock.testing.servers import Proxy, RedisServer, need
+
+SERVERS = ("valkey", "redis")
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def shared_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A server for all tests that do not harm it."""
+    need(request.param)
+    with RedisServer(request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: RedisServer) -> RedisServer:
+    """The same, empty."""
+    shared_server.command("FLUSHALL")
+    return shared_server
+
+
+@pytest.fixture
+def own_server() -> Iterator[RedisServer]:
+    """A server for a test that stops it or changes its settings."""
+    need("valkey")
+    with RedisServer("valkey") as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(server: RedisServer) -> Iterator[Proxy]:
+    """A proxy before the server; it behaves until it is told not to."""
+    with Proxy(server.host, server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def other(server: RedisServer) -> Iterator[Any]:
+    """A plain client of somebody else."""
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture(params=[Threads, Tasks], ids=lambda colour: colour.name)
+def colour(request: pytest.FixtureRequest) -> Iterator[Threads | Tasks]:
+    """Threads and tasks."""
+    colour = request.param()
+    yield colour
+    colour.close()
+
+
+@pytest.fixture
+def client(colour: Threads | Tasks, server: RedisServer) -> Any:
+    """A client of the colour."""
+    return colour.client(server.url)

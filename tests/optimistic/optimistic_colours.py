@@ -1,0 +1,136 @@
+"""Both colours of transactions behind one face, so that a test is written once, as a coroutine function."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from interlock.optimistic import Queued, atransact, transact
+
+
+class Kind(NamedTuple):
+    """A kind of client: library, what it does with replies, protocol."""
+
+    library: str = "redis"
+    decode: bool = False
+    protocol: int = 2
+
+    def __str__(self) -> str:
+        return f"{self.library}-{'str' if self.decode else 'bytes'}-resp{self.protocol}"
+
+
+KINDS = [Kind(library, decode, protocol) for library in ("redis", "valkey") for decode in (False, True)
+         for protocol in (2, 3)]  # fmt: skip
+
+
+class Ready:
+    """What is there already, to be awaited as in the other colour."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __await__(self) -> Any:
+        yield from ()
+        return self.value
+
+
+class Awaited:
+    """The transaction of threads, used as that of tasks."""
+
+    def __init__(self, tx: Any) -> None:
+        self._tx = tx
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._tx, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            value = found(*args, **kwargs)
+            return value if isinstance(value, Queued) else Ready(value)
+
+        return call
+
+
+def played(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a coroutine for threads waited for an event loop")
+
+
+class Threads:
+    """`transact`."""
+
+    name = "threads"
+
+    def client(self, url: str, kind: Kind = Kind(), **settings: Any) -> Any:
+        """A client, which `close` closes."""
+        root = getattr(import_module(kind.library), kind.library.capitalize())
+        return self._keep(root.from_url(url, decode_responses=kind.decode, protocol=kind.protocol, **settings))
+
+    def __init__(self) -> None:
+        self._clients: list[Any] = []
+
+    def _keep(self, client: Any) -> Any:
+        self._clients.append(client)
+        return client
+
+    def cluster(self, url: str, kind: Kind = Kind(), **settings: Any) -> Any:
+        """A client of a cluster."""
+        module = import_module(f"{kind.library}.cluster")
+        root = getattr(module, f"{kind.library.capitalize()}Cluster")
+        return self._keep(root.from_url(url, decode_responses=kind.decode, protocol=kind.protocol, **settings))
+
+    def transact(self, where: Any, function: Callable[[Any], Any], *keys: Any, **limits: Any) -> Any:
+        """Run a coroutine function in a transaction."""
+        return transact(where, lambda tx: played(function(Awaited(tx))), *keys, **limits)
+
+    def close(self) -> None:
+        """Close the clients."""
+        for client in self._clients:
+            client.close()
+
+
+class Tasks:
+    """`atransact`."""
+
+    name = "tasks"
+
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner()
+        self._clients: list[Any] = []
+
+    def client(self, url: str, kind: Kind = Kind(), **settings: Any) -> Any:
+        """A client, which `close` closes."""
+        root = getattr(import_module(f"{kind.library}.asyncio"), kind.library.capitalize())
+        return self._keep(lambda: root.from_url(
+            url, decode_responses=kind.decode, protocol=kind.protocol, **settings
+        ))  # fmt: skip
+
+    def cluster(self, url: str, kind: Kind = Kind(), **settings: Any) -> Any:
+        """A client of a cluster."""
+        module = import_module(f"{kind.library}.asyncio.cluster")
+        root = getattr(module, f"{kind.library.capitalize()}Cluster")
+        return self._keep(lambda: root.from_url(
+            url, decode_responses=kind.decode, protocol=kind.protocol, **settings
+        ))  # fmt: skip
+
+    def _keep(self, make: Callable[[], Any]) -> Any:
+        async def made() -> Any:
+            return make()
+
+        self._clients.append(self.runner.run(made()))
+        return self._clients[-1]
+
+    def transact(self, where: Any, function: Callable[[Any], Any], *keys: Any, **limits: Any) -> Any:
+        """Run a coroutine function in a transaction."""
+        return self.runner.run(atransact(where, function, *keys, **limits))
+
+    def close(self) -> None:
+        """Close the clients and the loop."""
+        for client in self._clients:
+            self.runner.run(client.aclose())
+        self.runner.close()

@@ -1,0 +1,457 @@
+"""What a transaction promises, in both colours."""
+
+from typing import Any
+
+import pytest
+from optimistic_colours import KINDS, Kind
+
+from interlock.errors import InvalidArgument, LockError, StoreError
+from interlock.optimistic import CommandRefused, Conflict
+from interlock.testing.servers import RedisServer
+
+
+async def borrow(tx: Any) -> int | None:
+    """The example of the documentation."""
+    copies = int(await tx.get("copies") or 0)
+    if not copies:
+        return None
+    tx.set("copies", copies - 1)
+    return copies - 1
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_it_works_with_every_kind_of_client(colour: Any, server: RedisServer, other: Any, kind: Kind) -> None:
+    client = colour.client(server.url, kind)
+    text = str if kind.decode else str.encode
+
+    async def change(tx: Any) -> tuple[Any, Any]:
+        if tx.number == 1:
+            await tx.get("copies")
+            other.incr("copies")
+        tx.hset("book", mapping={"name": "Dune", "year": 1965})
+        tx.incr("copies")
+        return await tx.get("copies"), await tx.hgetall("book")
+
+    other.set("copies", 3)
+    assert colour.transact(client, change, "copies") == (text("4"), {})
+    assert other.get("copies") == "5"
+    assert other.hgetall("book") == {"name": "Dune", "year": "1965"}
+
+
+def test_what_the_function_returns_comes_back(colour: Any, client: Any, other: Any) -> None:
+    other.set("copies", 2)
+    assert [colour.transact(client, borrow, "copies") for _ in range(3)] == [1, 0, None]
+    assert other.get("copies") == "0"
+
+
+def test_a_change_between_watch_and_commit_runs_the_function_again(colour: Any, client: Any, other: Any) -> None:
+    other.set("copies", 5)
+    numbers = []
+
+    async def function(tx: Any) -> int | None:
+        numbers.append(tx.number)
+        left = await borrow(tx)
+        if tx.number < 4:
+            other.incr("copies")
+        return left
+
+    assert colour.transact(client, function, "copies") == 7
+    assert numbers == [1, 2, 3, 4]
+
+
+def test_what_is_read_is_watched_without_being_named(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> None:
+        names = await tx.lrange("names", 0, -1)
+        if tx.number == 1:
+            other.rpush("names", "Anna")
+        tx.set("count", len(names))
+
+    colour.transact(client, function)
+    assert other.get("count") == "1"
+
+
+def test_a_key_that_is_watched_but_not_read_counts(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> None:
+        await tx.watch("epoch", "another")
+        if tx.number == 1:
+            other.incr("epoch")
+        tx.incr("runs")
+        tx.set("number", tx.number)
+
+    colour.transact(client, function)
+    assert other.mget("runs", "number") == ["1", "2"]
+
+
+def test_a_key_is_watched_before_the_function_runs(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> None:
+        if tx.number == 1:
+            other.set("copies", 7)
+        tx.set("number", tx.number)
+
+    colour.transact(client, function, "copies")
+    assert other.get("number") == "2"
+
+
+def test_the_same_value_written_again_is_a_change(colour: Any, client: Any, other: Any) -> None:
+    other.set("copies", 1)
+
+    async def function(tx: Any) -> None:
+        await tx.get("copies")
+        if tx.number == 1:
+            other.set("copies", 1)
+        tx.set("number", tx.number)
+
+    colour.transact(client, function)
+    assert other.get("number") == "2"
+
+
+def test_a_change_of_what_was_not_read_does_not_matter(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> None:
+        await tx.get("copies")
+        other.incr("something else")
+        tx.set("number", tx.number)
+
+    colour.transact(client, function)
+    assert other.get("number") == "1"
+
+
+def test_ask_does_not_watch(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> Any:
+        hint = await tx.ask("GET", "hint")
+        other.incr("hint")
+        tx.set("number", tx.number)
+        return hint
+
+    other.set("hint", 1)
+    assert colour.transact(client, function) == b"1"
+    assert other.get("number") == "1"
+
+
+def test_ask_does_any_command_at_once_and_for_good(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> None:
+        assert await tx.ask("INCR", "asked") == 1
+        assert other.get("asked") == "1"
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        colour.transact(client, function)
+    assert other.get("asked") == "1"
+
+
+def test_reads_do_not_see_what_is_queued(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> Any:
+        tx.set("copies", 2)
+        assert other.get("copies") is None
+        return await tx.get("copies")
+
+    assert colour.transact(client, function) is None
+    assert other.get("copies") == "2"
+
+
+def test_a_function_that_only_reads_sees_one_consistent_picture(colour: Any, client: Any, other: Any) -> None:
+    other.mset({"left": 5, "right": 5})
+
+    async def function(tx: Any) -> int:
+        left = int(await tx.get("left"))
+        if tx.number == 1:
+            other.mset({"left": 6, "right": 4})  # between the two reads
+        return left + int(await tx.get("right"))
+
+    assert colour.transact(client, function) == 10
+
+
+def test_a_queued_command_that_is_returned_stands_for_its_reply(colour: Any, client: Any, other: Any) -> None:
+    other.set("copies", 41)
+
+    async def function(tx: Any) -> Any:
+        return tx.incr("copies")
+
+    assert colour.transact(client, function) == 42
+
+
+def test_all_replies_can_be_looked_at_after_the_commit(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> list[Any]:
+        with pytest.raises(InvalidArgument, match="HSET is only queued"):
+            _ = tx.hset("book", "year", 1965).reply
+        return [
+            tx.hset("book", "name", "Dune"),
+            tx.queue("HGETALL", "book"),
+            tx.zadd("z", {"a": 1.5}),
+            tx.zincrby("z", 1, "a"),
+            tx.set("s", 1, nx=True),
+            tx.set("s", 1, nx=True),
+        ]
+
+    replies = [each.reply for each in colour.transact(client, function)]
+    assert replies == [1, {b"year": b"1965", b"name": b"Dune"}, 1, 2.5, True, None]
+
+
+@pytest.mark.parametrize("use", [bool, int, float, list, len, lambda queued: queued[0]])
+def test_who_takes_a_queued_command_for_its_reply_is_told_so(colour: Any, client: Any, other: Any, use: Any) -> None:
+    async def function(tx: Any) -> None:
+        use(await tx.incr("copies"))
+
+    with pytest.raises(InvalidArgument, match=r"INCRBY is only queued, and has no reply before the commit.*tx\.ask"):
+        colour.transact(client, function)
+    assert other.get("copies") is None
+
+
+def test_an_exception_in_the_function_commits_nothing_and_watches_nothing(
+    colour: Any, client: Any, other: Any, server: RedisServer
+) -> None:
+    async def function(tx: Any) -> None:
+        await tx.get("copies")
+        tx.set("copies", 1)
+        raise KeyError("no such book")
+
+    with pytest.raises(KeyError, match="no such book"):
+        colour.transact(client, function, "another")
+    assert other.get("copies") is None
+    assert connections_that_watch(server) == 0
+
+    async def fine(tx: Any) -> None:
+        tx.set("copies", 2)
+
+    other.incr("another")
+    colour.transact(client, fine, retries=0)  # on the same connection
+    assert other.get("copies") == "2"
+
+
+def connections_that_watch(server: RedisServer) -> int:
+    """How many connections watch something, as the server says where it does."""
+    info = server.info("clients")
+    return int(info.get("watching_clients", "0"))
+
+
+def test_after_a_transaction_nothing_is_watched(colour: Any, client: Any, server: RedisServer) -> None:
+    async def looks(tx: Any) -> None:
+        await tx.get("copies")
+
+    async def writes(tx: Any) -> None:
+        await tx.get("copies")
+        tx.set("copies", 1)
+
+    for function in (looks, writes):
+        colour.transact(client, function)
+        assert connections_that_watch(server) == 0
+
+
+def test_the_connection_goes_back_to_the_pool(colour: Any, server: RedisServer) -> None:
+    client = colour.client(server.url, max_connections=1)
+
+    async def fails(tx: Any) -> None:
+        await tx.get("copies")
+        raise KeyError
+
+    for _ in range(3):
+        assert colour.transact(client, borrow, "copies") is None
+        with pytest.raises(KeyError):
+            colour.transact(client, fails)
+
+
+def test_when_retries_are_used_up_there_is_a_conflict_and_nothing_is_done(
+    colour: Any, client: Any, other: Any
+) -> None:
+    async def function(tx: Any) -> None:
+        await tx.get("copies")
+        other.incr("copies")
+        tx.set("done", 1)
+
+    with pytest.raises(Conflict, match=r"others changed what was read \('copies'\) in each of 4 tries") as caught:
+        colour.transact(client, function, retries=3, backoff=0)
+    assert isinstance(caught.value, LockError)
+    assert (caught.value.tries, caught.value.keys) == (4, ("copies",))
+    assert other.get("done") is None
+    assert other.get("copies") == "4"
+
+
+def test_without_retries_there_is_one_try(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> None:
+        other.incr("copies")
+        tx.set("done", tx.number)
+
+    with pytest.raises(Conflict, match="in the only try"):
+        colour.transact(client, function, "copies", retries=0)
+    assert other.mget("copies", "done") == ["1", None]
+
+
+def test_the_time_out_ends_the_tries(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> None:
+        other.incr("copies")
+
+    with pytest.raises(Conflict) as caught:
+        colour.transact(client, function, "copies", retries=None, timeout=0.3)
+    assert 0.3 <= caught.value.seconds < 5
+    assert caught.value.tries > 3
+
+
+def test_a_command_that_the_server_refuses_at_once_takes_all_others_with_it(
+    colour: Any, client: Any, other: Any
+) -> None:
+    async def function(tx: Any) -> None:
+        tx.set("copies", 1)
+        tx.queue("NOSUCHCOMMAND", "x")
+
+    with pytest.raises(
+        StoreError, match=r"refused NOSUCHCOMMAND, and with it the whole.*nothing was changed"
+    ) as caught:
+        colour.transact(client, function)
+    assert not isinstance(caught.value, CommandRefused)
+    assert other.get("copies") is None
+
+
+def test_a_command_that_fails_at_the_commit_is_told_with_all_replies(colour: Any, client: Any, other: Any) -> None:
+    other.set("text", "no number")
+    handles = []
+
+    async def function(tx: Any) -> None:
+        handles.extend([tx.set("copies", 1), tx.incr("text"), tx.incr("copies")])
+
+    with pytest.raises(CommandRefused, match=r"except 1 of its 3 commands.*INCRBY: .*not an integer") as caught:
+        colour.transact(client, function)
+    assert caught.value.replies[0] is True
+    assert isinstance(caught.value.replies[1], Exception)
+    assert caught.value.replies[2] == 2
+    assert handles[2].reply == 2
+    assert other.get("copies") == "2"
+
+
+def test_an_error_of_a_read_is_the_librarys_own_and_may_be_caught(colour: Any, client: Any, other: Any) -> None:
+    import redis
+
+    other.set("text", "no list")
+
+    async def function(tx: Any) -> None:
+        try:
+            await tx.lrange("text", 0, -1)
+        except redis.ResponseError:
+            tx.delete("text")
+            if tx.number == 1:
+                other.set("text", "changed: it was watched all the same")
+        else:
+            raise AssertionError("no error")
+        tx.set("number", tx.number)
+
+    colour.transact(client, function)
+    assert other.mget("text", "number") == [None, "2"]
+
+
+@pytest.mark.parametrize(
+    "words", [("WATCH", "x"), ("unwatch",), ("MULTI",), ("EXEC",), ("SUBSCRIBE", "x"), ("CLIENT REPLY", "OFF")]
+)
+def test_what_would_disturb_the_connection_is_refused(colour: Any, client: Any, words: tuple[str, ...]) -> None:
+    for way in ("queue", "ask", "execute_command"):
+
+        async def function(tx: Any, way: str = way) -> None:
+            await getattr(tx, way)(*words)
+
+        with pytest.raises(InvalidArgument, match=f"{words[0]} can't be part of the transaction"):
+            colour.transact(client, function)
+    assert colour.transact(client, borrow) is None
+
+
+@pytest.mark.parametrize("words", [(), ("",), (None,), (7,)])
+def test_a_command_begins_with_its_name(colour: Any, client: Any, words: tuple[Any, ...]) -> None:
+    async def function(tx: Any) -> None:
+        tx.queue(*words)
+
+    with pytest.raises(InvalidArgument, match="a command begins with its name"):
+        colour.transact(client, function)
+
+
+def test_an_argument_that_is_no_text_is_told_where_it_stands(colour: Any, client: Any, other: Any) -> None:
+    import redis
+
+    async def function(tx: Any) -> None:
+        with pytest.raises(redis.DataError):
+            tx.set("copies", object())
+
+    colour.transact(client, function)
+    assert other.get("copies") is None
+
+
+def test_a_transaction_is_of_no_use_after_its_function(colour: Any, client: Any, other: Any) -> None:
+    kept = []
+
+    async def function(tx: Any) -> None:
+        kept.append(tx)
+
+    async def late(tx: Any) -> None:
+        for way in (kept[0].get, kept[0].incr, kept[0].watch, kept[0].queue):
+            with pytest.raises(InvalidArgument, match="this transaction is over"):
+                await way("copies")
+
+    colour.transact(client, function)
+    colour.transact(client, late)
+    assert other.get("copies") is None
+
+
+def test_a_transaction_has_the_commands_of_the_client_and_no_other_methods(colour: Any, client: Any) -> None:
+    async def function(tx: Any) -> None:
+        for name in ("pipeline", "lock", "pubsub", "connection_pool", "_secret"):
+            with pytest.raises(AttributeError, match=f"a transaction has no '{name}', only the client's commands"):
+                getattr(tx, name)
+
+    colour.transact(client, function)
+
+
+def test_transactions_may_be_nested_on_connections_of_their_own(colour: Any, client: Any, other: Any) -> None:
+    async def inner(tx: Any) -> None:
+        tx.incr("copies")
+
+    async def outer(tx: Any) -> None:
+        await tx.get("copies")
+        if tx.number == 1:
+            other.incr("copies")
+        tx.incr("copies")
+
+    colour.transact(client, outer)
+    assert other.get("copies") == "2"
+
+
+def test_bytes_and_numbers_are_keys_as_well(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> None:
+        await tx.get(b"\xff\x00")
+        if tx.number == 1:
+            other.set(7, "changed")
+        tx.set("number", tx.number)
+
+    colour.transact(client, function, 7, b"bytes")
+    assert other.get("number") == "2"
+
+
+@pytest.mark.parametrize("limits", [{"retries": -1}, {"retries": 1.5}, {"retries": False}, {"retries": "many"}])
+def test_retries_are_a_whole_number_or_none(colour: Any, client: Any, limits: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="retries"):
+        colour.transact(client, borrow, **limits)
+
+
+@pytest.mark.parametrize("limits", [{"timeout": -2}, {"timeout": "soon"}, {"backoff": -1}, {"backoff": float("inf")},
+                                    {"backoff": float("nan")}, {"backoff": None}, {"backoff": True}])  # fmt: skip
+def test_times_are_numbers_of_seconds(colour: Any, client: Any, limits: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match=next(iter(limits))):
+        colour.transact(client, borrow, **limits)
+
+
+@pytest.mark.parametrize("where", [None, "redis://localhost", object(), {}])
+def test_what_is_no_client_is_refused(colour: Any, where: Any) -> None:
+    with pytest.raises(InvalidArgument, match="neither a client of redis-py or valkey-py nor a backend"):
+        colour.transact(where, borrow)
+
+
+def test_a_script_is_queued(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> Any:
+        script = "return redis.call('incrby', KEYS[1], ARGV[1])"
+        return tx.eval(script, 1, "copies", 5)
+
+    assert colour.transact(client, function) == 5
+
+
+def test_a_dump_stays_bytes_whatever_the_client_decodes(colour: Any, server: RedisServer, other: Any) -> None:
+    client = colour.client(server.url, Kind(decode=True))
+
+    async def function(tx: Any) -> Any:
+        return await tx.dump("copies")
+
+    other.set("copies", 1)
+    assert isinstance(colour.transact(client, function), bytes)

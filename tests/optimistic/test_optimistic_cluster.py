@@ -1,0 +1,234 @@
+"""Transactions on a cluster: one slot, moved slots; and on a server that Sentinel names."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from optimistic_colours import Kind
+
+from interlock.errors import InvalidArgument, StoreError, UnknownOutcome
+from interlock.testing.servers import RedisCluster, RedisSentinel, need
+from interlock.testing.waiting import eventually
+
+LIBRARIES = [Kind("redis"), Kind("redis", decode=True, protocol=3), Kind("valkey"), Kind("valkey", protocol=3)]
+
+
+@pytest.fixture(scope="module")
+def whole_cluster() -> Iterator[RedisCluster]:
+    need("valkey")
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(whole_cluster: RedisCluster) -> RedisCluster:
+    """A cluster without keys."""
+    for node in whole_cluster.nodes:
+        node.command("FLUSHALL")
+    return whole_cluster
+
+
+@pytest.fixture(params=LIBRARIES, ids=str)
+def client(request: pytest.FixtureRequest, colour: Any, cluster: RedisCluster) -> Any:
+    """A client of the cluster, of each library."""
+    return colour.cluster(cluster.url.replace("redis+cluster", request.param.library), request.param)
+
+
+def plain(colour: Any, cluster: RedisCluster) -> Any:
+    """A client of redis-py."""
+    return colour.cluster(cluster.url.replace("redis+cluster", "redis"))
+
+
+async def increment(tx: Any) -> int:
+    """Read, and write one more beside it."""
+    number = int(await tx.get("{book}:number") or 0) + 1
+    tx.set("{book}:number", number)
+    tx.rpush("{book}:log", number)
+    return number
+
+
+def test_it_is_done_on_the_node_of_the_keys(colour: Any, client: Any, cluster: RedisCluster) -> None:
+    async def function(tx: Any) -> int:
+        number = await increment(tx)
+        if tx.number == 1:
+            cluster.node_of("{book}").command("SET", "{book}:number", 7)
+        return number
+
+    assert colour.transact(client, function) == 8
+    assert colour.transact(client, increment, "{book}:log") == 9
+    assert cluster.node_of("{book}").command("LRANGE", "{book}:log", 0, -1) == ["8", "9"]
+
+
+def test_replies_are_shaped_as_by_the_client(colour: Any, client: Any) -> None:
+    async def function(tx: Any) -> Any:
+        tx.hset("{book}", mapping={"year": 1965})
+        return tx.queue("HGETALL", "{book}")
+
+    found = colour.transact(client, function, "{book}")
+    assert {str(key): str(value) for key, value in found.items()} in ({"year": "1965"}, {"b'year'": "b'1965'"})
+
+
+def test_several_deletions_are_one_reply(colour: Any, client: Any) -> None:
+    """The cluster's client would split them by slot, and send each at once."""
+
+    async def function(tx: Any) -> Any:
+        await tx.mget("{book}:a", "{book}:b")
+        tx.mset({"{book}:a": 1, "{book}:b": 2})
+        return tx.delete("{book}:a", "{book}:b")
+
+    assert colour.transact(client, function) == 2
+
+
+@pytest.mark.parametrize("second", ["GET", "WATCH"])
+def test_keys_of_different_slots_are_refused_with_advice(colour: Any, cluster: RedisCluster, second: str) -> None:
+    async def function(tx: Any) -> None:
+        await tx.get("one")
+        await (tx.get("another") if second == "GET" else tx.watch("another"))
+
+    message = r"'another' is in slot \d+ of the cluster, 'one' in slot \d+: all keys .* share a slot.*hash tag"
+    with pytest.raises(InvalidArgument, match=message):
+        colour.transact(plain(colour, cluster), function)
+    with pytest.raises(InvalidArgument, match=message):
+        colour.transact(plain(colour, cluster), increment, "one", "another")
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_write_to_another_slot_is_refused_with_advice(colour: Any, cluster: RedisCluster, number: int) -> None:
+    """Some of these slots are on the same node, some are not: the server's answers differ."""
+
+    async def function(tx: Any) -> None:
+        await tx.get("{book}")
+        tx.set("{book}", 1)
+        tx.set(f"another {number}", 1)
+
+    with pytest.raises(InvalidArgument, match=r"share a slot.*hash tag"):
+        colour.transact(plain(colour, cluster), function)
+    assert cluster.node_of("{book}").command("GET", "{book}") is None
+
+
+def test_on_a_cluster_a_transaction_needs_a_key(colour: Any, cluster: RedisCluster) -> None:
+    async def function(tx: Any) -> Any:
+        return tx.incr("{book}:number")
+
+    with pytest.raises(InvalidArgument, match=r"name one, e\.g\. transact"):
+        colour.transact(plain(colour, cluster), function)
+    assert colour.transact(plain(colour, cluster), function, "{book}:number") == 1
+
+
+def test_a_slot_that_has_moved_is_found_again(colour: Any, client: Any, cluster: RedisCluster) -> None:
+    assert colour.transact(client, increment) == 1
+    cluster.move("{book}")
+    assert colour.transact(client, increment) == 2
+
+
+def test_a_slot_that_moves_between_watch_and_commit_is_followed(
+    colour: Any, client: Any, cluster: RedisCluster
+) -> None:
+    numbers = []
+
+    async def function(tx: Any) -> int:
+        numbers.append(tx.number)
+        number = await increment(tx)
+        if tx.number == 1:
+            cluster.move("{book}")
+        return number
+
+    colour.transact(client, increment)
+    assert colour.transact(client, function) == 2
+    assert numbers == [1, 2]
+    assert cluster.node_of("{book}").command("LRANGE", "{book}:log", 0, -1) == ["1", "2"]
+
+
+def test_a_function_that_passes_over_a_moved_slot_is_run_again(colour: Any, cluster: RedisCluster) -> None:
+    client = plain(colour, cluster)
+    colour.transact(client, increment)
+    cluster.move("{book}")
+
+    async def function(tx: Any) -> int:
+        try:
+            return await increment(tx)
+        except StoreError:
+            tx.set("{book}:number", "spoilt")
+            return -1
+
+    assert colour.transact(client, function) == 2
+
+
+def test_a_client_that_knows_nothing_of_clusters_is_told_to(colour: Any, cluster: RedisCluster) -> None:
+    others = [node for node in cluster.nodes if node is not cluster.node_of("{book}")]
+    client = colour.client(others[0].url)
+    with pytest.raises(StoreError, match=r"node of a cluster .*use the library's cluster client"):
+        colour.transact(client, increment)
+
+
+def test_a_dead_connection_to_a_node_is_replaced(colour: Any, client: Any, cluster: RedisCluster) -> None:
+    colour.transact(client, increment)
+    node = cluster.node_of("{book}")
+    node.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    assert colour.transact(client, increment) == 2
+
+
+def test_a_lost_answer_of_a_node_is_an_unknown_outcome_and_is_not_repeated(
+    colour: Any, client: Any, cluster: RedisCluster
+) -> None:
+    """The cluster's client would repeat it, on a connection without a watch."""
+    node = cluster.node_of("{book}")
+
+    async def function(tx: Any) -> None:
+        await increment(tx)
+        node.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    colour.transact(client, increment)
+    with pytest.raises(UnknownOutcome):
+        colour.transact(client, function)
+    assert node.command("GET", "{book}:number") == "1"
+
+
+@pytest.mark.parametrize("kind", LIBRARIES[::2], ids=str)
+def test_a_node_that_is_down_is_told_and_found_again(colour: Any, kind: Kind) -> None:
+    need("valkey")
+    with RedisCluster() as cluster:
+        client = colour.cluster(cluster.url.replace("redis+cluster", kind.library), kind)
+        colour.transact(client, increment)
+        node = cluster.node_of("{book}")
+        node.kill()
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"can't be reached|the connection failed"):
+                colour.transact(client, increment)
+        node.start()
+
+        def again() -> bool:
+            try:
+                return bool(colour.transact(client, increment) == 1)  # nothing was saved
+            except StoreError:
+                return False
+
+        assert eventually(again)
+
+
+def test_a_transaction_follows_sentinel_to_the_new_primary(colour: Any) -> None:
+    need("valkey")
+    from importlib import import_module
+
+    module = import_module("redis.sentinel" if colour.name == "threads" else "redis.asyncio.sentinel")
+    with RedisSentinel() as house:
+        hosts = [(sentinel.host, sentinel.port) for sentinel in house.sentinels]
+        service = house.url.rsplit("/", 1)[1]
+        sentinel = module.Sentinel(hosts)
+        client = sentinel.master_for(service)
+        try:
+            assert colour.transact(client, increment) == 1
+            eventually(lambda: all(server.command("EXISTS", "{book}:number") == 1 for server in house.servers))
+            house.fail_over(by_kill=True)
+
+            def done() -> bool:
+                try:
+                    return bool(colour.transact(client, increment) == 2)
+                except StoreError:
+                    return False
+
+            assert eventually(done)
+            assert house.master.command("LRANGE", "{book}:log", 0, -1) == ["1", "2"]
+        finally:
+            for each in (client, *sentinel.sentinels):
+                colour.runner.run(each.aclose()) if colour.name == "tasks" else each.close()

@@ -1,0 +1,269 @@
+"""What differs between threads and tasks: cancellation, coroutine functions, and the decorator."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from interlock import optimistic
+from interlock.errors import InvalidArgument
+from interlock.optimistic import atransact, transact, transactional
+from interlock.optimistic.redis.tasks import AsyncTransaction
+from interlock.optimistic.redis.threads import Transaction
+from interlock.testing.servers import Proxy, RedisServer
+from interlock.testing.waiting import PATIENCE
+
+
+@asynccontextmanager
+async def connected(url: str, **settings: Any) -> AsyncIterator[Any]:
+    """A client of asyncio."""
+    async with redis.asyncio.Redis.from_url(url, **settings) as client:
+        yield client
+
+
+async def happened(condition: Callable[[], Awaitable[Any]]) -> None:
+    """Wait until it is so, without blocking the loop."""
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():  # noqa: ASYNC110 - what happens elsewhere sets no event
+            await asyncio.sleep(0.005)
+
+
+def test_both_colours_have_the_same_arguments_and_methods() -> None:
+    assert inspect.signature(transact).parameters.keys() == inspect.signature(atransact).parameters.keys()
+    both = [{name for name in dir(each) if not name.startswith("_")} for each in (Transaction, AsyncTransaction)]
+    assert both[0] == both[1]
+    for name in both[0]:
+        assert inspect.signature(getattr(Transaction, name)) .parameters == inspect.signature(
+            getattr(AsyncTransaction, name)
+        ).parameters  # fmt: skip
+
+
+def test_the_wrong_colour_is_refused(server: RedisServer) -> None:
+    async def function(tx: Any) -> None:
+        raise AssertionError("not called")
+
+    def plain(tx: Any) -> None:
+        raise AssertionError("not called")
+
+    async def main() -> None:
+        async with connected(server.url) as tasks:
+            with pytest.raises(InvalidArgument, match=r"client of asyncio: give it to atransact\(\)"):
+                transact(tasks, plain)
+        with redis.Redis.from_url(server.url) as threads:
+            with pytest.raises(InvalidArgument, match="would block the event loop"):
+                await atransact(threads, function)
+            with pytest.raises(InvalidArgument, match=r"coroutine function: give it to atransact\(\)"):
+                transact(threads, function)
+            with pytest.raises(InvalidArgument, match=r"returned a coroutine: give it to atransact\(\)"):
+                transact(threads, lambda tx: function(tx))
+
+    asyncio.run(main())
+
+
+def test_a_plain_function_that_only_queues_is_good_for_tasks(server: RedisServer, other: Any) -> None:
+    async def main() -> Any:
+        async with connected(server.url) as client:
+            return await atransact(client, lambda tx: tx.incr("copies"))
+
+    assert asyncio.run(main()) == 1
+
+
+def test_reads_may_be_gathered(server: RedisServer, other: Any) -> None:
+    other.mset({f"key {number}": number for number in range(20)})
+
+    async def total(tx: Any) -> int:
+        return sum(map(int, await asyncio.gather(*(tx.get(f"key {number}") for number in range(20)))))
+
+    async def main() -> Any:
+        async with connected(server.url) as client:
+            return await atransact(client, total)
+
+    assert asyncio.run(main()) == 190
+
+
+@pytest.mark.parametrize("watched", [(), ("copies",)])
+def test_a_task_that_is_cancelled_in_its_function_leaves_nothing(
+    server: RedisServer, other: Any, watched: tuple[str, ...]
+) -> None:
+    async def main() -> None:
+        async with connected(server.url, max_connections=1) as client:
+            inside = asyncio.Event()
+
+            async def function(tx: Any) -> None:
+                await tx.get("copies")
+                tx.set("copies", 1)
+                inside.set()
+                await asyncio.Event().wait()
+
+            task = asyncio.create_task(atransact(client, function, *watched))
+            await inside.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await atransact(client, lambda tx: tx.incr("runs")) == 1  # the only connection is free and sound
+
+    asyncio.run(main())
+    assert other.mget("copies", "runs") == [None, "1"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_task_that_is_cancelled_while_it_reads_leaves_nothing(
+    server: RedisServer, proxy: Proxy, other: Any, times: int
+) -> None:
+    async def main() -> None:
+        async with connected(proxy.url, max_connections=1) as client:
+            await client.ping()
+            proxy.black_hole()
+            before = proxy.requests
+
+            async def function(tx: Any) -> None:
+                await tx.get("copies")
+
+            task = asyncio.create_task(atransact(client, function))
+
+            async def sent() -> bool:
+                return proxy.requests > before
+
+            await happened(sent)
+            for _ in range(times):
+                task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            proxy.restore()
+            assert await atransact(client, lambda tx: tx.incr("runs")) == 1
+
+    asyncio.run(main())
+
+
+def test_a_task_that_is_cancelled_while_it_commits_has_committed_all_or_nothing(
+    server: RedisServer, proxy: Proxy, other: Any
+) -> None:
+    async def main() -> None:
+        async with connected(proxy.url, max_connections=1) as client:
+            await atransact(client, lambda tx: tx.set("a", 0))
+
+            async def function(tx: Any) -> None:
+                await tx.get("a")
+                proxy.black_hole(passes_requests=True)
+                tx.incr("a")
+                tx.incr("b")
+
+            task = asyncio.create_task(atransact(client, function))
+
+            async def done() -> bool:
+                return await asyncio.to_thread(other.get, "a") == "1"
+
+            await happened(done)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            proxy.restore()
+            assert await atransact(client, lambda tx: tx.incr("runs")) == 1
+
+    asyncio.run(main())
+    assert other.mget("a", "b") == ["1", "1"]
+
+
+def test_a_read_that_was_given_up_by_the_function_commits_nothing(
+    server: RedisServer, proxy: Proxy, other: Any
+) -> None:
+    """The function's own time-out cuts the read off, and with it the watch: what follows has no guard any more."""
+
+    async def main() -> None:
+        async with connected(proxy.url) as client:
+            await client.ping()
+
+            async def function(tx: Any) -> None:
+                proxy.black_hole()
+                try:
+                    async with asyncio.timeout(0.05):
+                        await tx.get("copies")
+                except TimeoutError:
+                    proxy.restore()
+                tx.set("copies", 1)
+
+            with pytest.raises(optimistic.errors.StoreError, match=r"interrupted.*nothing was changed"):
+                await atransact(client, function)
+
+    asyncio.run(main())
+    assert other.get("copies") is None
+
+
+def test_a_pause_between_two_tries_can_be_cancelled(server: RedisServer, other: Any) -> None:
+    async def main() -> None:
+        async with connected(server.url) as client:
+            tried = asyncio.Event()
+
+            def function(tx: Any) -> None:
+                other.incr("copies")
+                tried.set()
+
+            task = asyncio.create_task(atransact(client, function, "copies", retries=None, backoff=1e6))
+            await tried.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+
+
+def test_the_decorator_makes_a_transaction_of_each_call(server: RedisServer, other: Any) -> None:
+    other.mset({"Dune": 2, "Emma": 1})
+
+    @transactional(other, retries=3)
+    def borrow(tx: Any, title: str, *, count: int = 1) -> int:
+        """Borrow a book."""
+        left = int(tx.get(title)) - count
+        if tx.number == 1:
+            other.incr(title)
+        tx.set(title, left)
+        return left
+
+    assert borrow("Dune") == 2
+    assert borrow("Emma", count=2) == 0
+    assert borrow.__name__ == "borrow"
+    assert borrow.__doc__ == "Borrow a book."
+    assert other.mget("Dune", "Emma") == ["2", "0"]
+
+
+def test_the_decorator_is_good_for_coroutine_functions_and_clients_of_later(server: RedisServer, other: Any) -> None:
+    clients: list[Any] = []
+
+    @transactional(lambda: clients[-1], "epoch")
+    async def borrow(tx: Any, title: str) -> Any:
+        copies = int(await tx.get(title) or 0)
+        if tx.number == 1:
+            other.incr("epoch")
+        return tx.set(title, copies + tx.number)
+
+    async def main() -> Any:
+        async with connected(server.url) as client:
+            clients.append(client)
+            return await borrow("Dune")
+
+    assert asyncio.run(main()) is True
+    assert other.get("Dune") == "2"
+
+
+def test_the_decorator_refuses_bad_limits_at_once() -> None:
+    with pytest.raises(InvalidArgument, match="retries"):
+        transactional(None, retries=-1)
+
+
+def test_an_interrupted_thread_leaves_nothing(server: RedisServer, other: Any) -> None:
+    with redis.Redis.from_url(server.url, max_connections=1) as client:
+
+        def function(tx: Any) -> None:
+            tx.get("copies")
+            tx.set("copies", 1)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            transact(client, function)
+        assert transact(client, lambda tx: tx.incr("runs")) == 1
+    assert other.get("copies") is None

@@ -1,0 +1,186 @@
+"""No update is lost: many increment one number, each by reading it and writing one more."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from interlock.optimistic import atransact, transact
+from interlock.testing.servers import RedisServer
+
+HERE = Path(__file__).parent
+PATIENCE = 60.0
+
+WORKER = """
+import sys
+import redis
+from interlock.optimistic import transact
+
+url, times = sys.argv[1], int(sys.argv[2])
+
+def increment(tx):
+    tx.set("number", int(tx.get("number") or 0) + 1)
+
+with redis.Redis.from_url(url) as client:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for _ in range(times):
+        transact(client, increment, retries=None)
+"""
+
+
+def increment(tx: Any) -> None:
+    """Read, and write one more."""
+    tx.set("number", int(tx.get("number") or 0) + 1)
+
+
+async def aincrement(tx: Any) -> None:
+    """The same for tasks."""
+    tx.set("number", int(await tx.get("number") or 0) + 1)
+
+
+def test_threads_lose_no_update(server: RedisServer, other: Any) -> None:
+    errors: list[BaseException] = []
+    start = threading.Barrier(8)
+
+    def work() -> None:
+        start.wait(PATIENCE)
+        try:
+            for _ in range(40):
+                transact(client, increment, retries=None)
+        except BaseException as error:
+            errors.append(error)
+
+    with redis.Redis.from_url(server.url) as client:
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+    assert errors == []
+    assert other.get("number") == "320"
+
+
+def test_tasks_lose_no_update(server: RedisServer, other: Any) -> None:
+    async def work(client: Any) -> None:
+        for _ in range(25):
+            await atransact(client, aincrement, retries=None)
+
+    async def main() -> None:
+        async with redis.asyncio.Redis.from_url(server.url) as client:
+            async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+                for _ in range(8):
+                    group.create_task(work(client))
+
+    asyncio.run(main())
+    assert other.get("number") == "200"
+
+
+def test_processes_lose_no_update(server: RedisServer, other: Any) -> None:
+    command = [sys.executable, "-c", WORKER, server.url, "75"]
+    workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    try:
+        for worker in workers:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n"
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+        for worker in workers:
+            worker.communicate(timeout=PATIENCE)
+            assert worker.returncode == 0
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+    assert other.get("number") == "300"
+
+
+def test_without_the_watch_updates_are_lost(server: RedisServer, other: Any) -> None:
+    """That the tests above could see a loss: the same race, read by `ask`, which does not watch."""
+
+    def careless(tx: Any) -> None:
+        number = int(tx.ask("GET", "number") or 0)
+        if tx.number == 1 and not number:
+            transact(other, increment)
+        tx.set("number", number + 1)
+
+    with redis.Redis.from_url(server.url) as client:
+        transact(client, careless)
+    assert other.get("number") == "1"
+
+
+def test_money_is_neither_made_nor_lost(server: RedisServer, other: Any) -> None:
+    """Threads move amounts between accounts, several keys at once; others read the sum, which never changes."""
+    accounts = [f"account {number}" for number in range(5)]
+    other.mset(dict.fromkeys(accounts, 100))
+    sums: list[int] = []
+    errors: list[BaseException] = []
+
+    def move(tx: Any, source: str, target: str) -> None:
+        left = int(tx.get(source))
+        tx.set(source, left - 1)
+        tx.set(target, int(tx.get(target)) + 1)
+
+    def total(tx: Any) -> int:
+        return sum(int(tx.get(account)) for account in accounts)
+
+    def mover(first: int) -> None:
+        for step in range(40):
+            pair = accounts[(first + step) % 5], accounts[(first + 2 * step + 1) % 5]
+            if pair[0] != pair[1]:
+                transact(client, lambda tx, pair=pair: move(tx, *pair), retries=None)
+
+    def reader() -> None:
+        sums.extend(transact(client, total, retries=None) for _ in range(20))
+
+    def guarded(work: Any, *args: Any) -> None:
+        try:
+            work(*args)
+        except BaseException as error:
+            errors.append(error)
+
+    with redis.Redis.from_url(server.url) as client:
+        jobs = [(mover, number) for number in range(4)] + [(reader,), (reader,)]
+        threads = [threading.Thread(target=guarded, args=job, daemon=True) for job in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert transact(client, total) == 500
+    assert errors == []
+    assert sums == [500] * 40
+
+
+@pytest.mark.parametrize("tries", [50])
+def test_every_interleaving_of_two_transactions_is_as_if_one_came_after_the_other(
+    server: RedisServer, other: Any, tries: int
+) -> None:
+    """Write skew: each reads both keys and writes one; whoever comes second must see the first."""
+    for _ in range(tries):
+        other.mset({"on call: Anna": 1, "on call: Bert": 1})
+        start = threading.Barrier(2)
+
+        def leave(mine: str, start: threading.Barrier = start) -> None:
+            start.wait(PATIENCE)
+
+            def function(tx: Any) -> None:
+                if sum(map(int, tx.mget("on call: Anna", "on call: Bert"))) > 1:
+                    tx.set(mine, 0)
+
+            transact(client, function)
+
+        with redis.Redis.from_url(server.url) as client:
+            threads = [threading.Thread(target=leave, args=(f"on call: {name}",)) for name in ("Anna", "Bert")]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(PATIENCE)
+        assert sorted(other.mget("on call: Anna", "on call: Bert")) == ["0", "1"]

@@ -1,0 +1,413 @@
+"""Lost replies, lost connections, refusals: what is known is said, and nothing is done twice or without a guard."""
+
+import time
+from typing import Any
+
+import pytest
+import redis
+
+from interlock.errors import InvalidArgument, StoreError, UnknownOutcome
+from interlock.optimistic import CommandRefused, transact
+from interlock.optimistic.redis.libraries import first_argument
+from interlock.testing.servers import Proxy, RedisServer
+
+EXEC = b"\r\nEXEC\r\n"
+
+
+async def increment(tx: Any) -> None:
+    """Read, and write one more."""
+    tx.set("number", int(await tx.get("number") or 0) + 1)
+
+
+async def write(tx: Any) -> None:
+    """Write without reading."""
+    tx.incr("number")
+
+
+@pytest.mark.parametrize("function", [increment, write], ids=lambda function: function.__name__)
+def test_a_lost_answer_to_the_commit_is_an_unknown_outcome_and_nothing_is_done_twice(
+    colour: Any, proxy: Proxy, other: Any, function: Any
+) -> None:
+    """redis-py's own `transaction()` takes it for a conflict, and increments twice."""
+    client = colour.client(proxy.url)
+    colour.transact(client, increment)
+    proxy.cut_after_request(EXEC)
+    with pytest.raises(UnknownOutcome, match=r"done as a whole, or not at all.*Look at the keys"):
+        colour.transact(client, function)
+    assert proxy.cuts == 1
+    assert other.get("number") == "2"  # this time it was done, and once
+    colour.transact(client, function)
+    assert other.get("number") == "3"
+
+
+def test_the_librarys_own_retries_do_not_repeat_a_commit(colour: Any, proxy: Proxy, other: Any) -> None:
+    import redis.asyncio.retry
+    import redis.backoff
+    import redis.retry
+
+    kind = redis.retry if colour.name == "threads" else redis.asyncio.retry
+    retry = kind.Retry(redis.backoff.NoBackoff(), 5)
+    client = colour.client(proxy.url, retry=retry, retry_on_error=[ConnectionError], retry_on_timeout=True)
+    colour.transact(client, write)
+    proxy.cut_after_request(EXEC)
+    with pytest.raises(UnknownOutcome):
+        colour.transact(client, write)
+    assert other.get("number") == "2"
+
+
+def test_an_unknown_outcome_says_why(colour: Any, proxy: Proxy) -> None:
+    client = colour.client(proxy.url)
+    colour.transact(client, write)
+    proxy.cut_after_request(EXEC)
+    with pytest.raises(UnknownOutcome) as caught:
+        colour.transact(client, write)
+    assert type(caught.value.__cause__).__name__ == "ConnectionError"
+
+
+def test_a_commit_that_wrote_nothing_has_no_unknown_outcome(colour: Any, proxy: Proxy) -> None:
+    client = colour.client(proxy.url)
+    colour.transact(client, increment)
+
+    async def look(tx: Any) -> None:
+        await tx.get("number")
+
+    proxy.cut_after_request(EXEC)
+    with pytest.raises(StoreError, match="nothing was changed") as caught:
+        colour.transact(client, look)
+    assert not isinstance(caught.value, UnknownOutcome)
+
+
+def test_a_connection_that_is_lost_before_the_commit_has_changed_nothing(
+    colour: Any, proxy: Proxy, other: Any
+) -> None:
+    client = colour.client(proxy.url)
+    colour.transact(client, increment)
+    proxy.cut_after_request(b"GET")
+    with pytest.raises(StoreError, match=r"the connection failed.*nothing was changed") as caught:
+        colour.transact(client, increment, "number")  # whose WATCH has an answer
+    assert not isinstance(caught.value, UnknownOutcome)
+    assert other.get("number") == "1"
+    colour.transact(client, increment)
+    assert other.get("number") == "2"
+
+
+@pytest.mark.parametrize("function", [increment, write], ids=lambda function: function.__name__)
+def test_one_dead_connection_of_the_pool_is_no_error_and_two_are(
+    colour: Any, proxy: Proxy, other: Any, function: Any
+) -> None:
+    client = colour.client(proxy.url)
+    colour.transact(client, function)
+    first = b"WATCH" if function is increment else b"MULTI"
+    proxy.cut_after_request(first)
+    colour.transact(client, function)
+    assert (proxy.cuts, other.get("number")) == (1, "2")
+    proxy.cut_after_request(first, times=2)
+    with pytest.raises(StoreError, match="nothing was changed"):
+        colour.transact(client, function)
+    assert (proxy.cuts, other.get("number")) == (3, "2")
+
+
+def test_what_is_asked_at_once_is_never_repeated(colour: Any, proxy: Proxy, other: Any) -> None:
+    client = colour.client(proxy.url)
+
+    async def ask(tx: Any) -> None:
+        await tx.ask("INCR", "number")
+
+    colour.transact(client, ask)
+    proxy.cut_after_request(b"INCR")
+    with pytest.raises(UnknownOutcome, match="answer to INCR did not come: it may have been done"):
+        colour.transact(client, ask)
+    assert other.get("number") == "2"
+
+
+def test_a_connection_that_was_lost_when_a_health_check_is_due_does_not_commit(
+    colour: Any, server: RedisServer, other: Any
+) -> None:
+    client = colour.client(server.url, client_name="watcher", health_check_interval=0.1)
+
+    async def function(tx: Any) -> None:
+        number = int(await tx.get("number") or 0)
+        (mine,) = [each for each in other.client_list() if each["name"] == "watcher"]
+        other.client_kill_filter(_id=mine["id"])
+        other.incr("number")
+        time.sleep(0.2)  # noqa: ASYNC251 - the interval passes
+        tx.set("number", number + 1)
+
+    colour.transact(client, write)
+    with pytest.raises(StoreError):
+        colour.transact(client, function)
+    assert other.get("number") == "2"
+
+
+def test_a_connection_that_somebody_closed_does_not_commit(colour: Any, server: RedisServer, other: Any) -> None:
+    """The library would connect anew without a word; on the new connection nothing is watched, and EXEC would do it.
+
+    redis-py's own `transaction()` loses the other's update here.
+    """
+    client = colour.client(server.url)
+
+    async def function(tx: Any) -> None:
+        number = int(await tx.get("number") or 0)
+        closing = client.connection_pool.disconnect()
+        if closing is not None:
+            await closing
+        other.incr("number")
+        tx.set("number", number + 1)
+
+    colour.transact(client, write)
+    with pytest.raises(StoreError):
+        colour.transact(client, function)
+    assert other.get("number") == "2"
+
+
+def test_a_function_that_passes_over_a_lost_connection_commits_nothing(colour: Any, proxy: Proxy, other: Any) -> None:
+    client = colour.client(proxy.url)
+    colour.transact(client, write)
+
+    async def function(tx: Any) -> None:
+        await tx.watch("another")
+        proxy.cut_after_request(b"GET")
+        for _ in range(2):
+            with pytest.raises(StoreError, match="the connection failed"):
+                await tx.get("number")
+        tx.set("number", 7)
+
+    with pytest.raises(StoreError, match="nothing was changed") as caught:
+        colour.transact(client, function)
+    assert not isinstance(caught.value, UnknownOutcome)
+    assert other.get("number") == "1"
+
+
+def test_a_server_that_is_down_is_told(colour: Any, proxy: Proxy) -> None:
+    client = colour.client(proxy.url)
+    proxy.refuse()
+    with pytest.raises(StoreError, match=r"can't be reached.*nothing was changed") as caught:
+        colour.transact(client, increment)
+    assert caught.value.__cause__ is not None
+
+
+def test_a_connection_that_the_server_has_closed_meanwhile_is_replaced(
+    colour: Any, server: RedisServer, other: Any
+) -> None:
+    client = colour.client(server.url, client_name="idle")
+    colour.transact(client, increment)
+    other.client_kill_filter(_id=next(each["id"] for each in other.client_list() if each["name"] == "idle"))
+    colour.transact(client, increment)
+    assert other.get("number") == "2"
+
+
+def test_the_time_out_also_bounds_a_server_that_does_not_answer(colour: Any, proxy: Proxy) -> None:
+    client = colour.client(proxy.url)
+    colour.transact(client, write)
+    proxy.black_hole()
+    started = time.monotonic()
+    with pytest.raises(StoreError, match="nothing was changed"):
+        colour.transact(client, write, timeout=0.1)
+    assert 1.0 <= time.monotonic() - started < 5  # a store may always take a second
+
+
+def test_the_time_out_bounds_the_answer_to_the_commit(colour: Any, proxy: Proxy) -> None:
+    client = colour.client(proxy.url)
+
+    async def function(tx: Any) -> None:
+        await increment(tx)
+        proxy.black_hole()
+
+    with pytest.raises(StoreError):
+        colour.transact(client, function, timeout=0.1)
+    proxy.restore()
+    colour.transact(client, increment)
+    started = time.monotonic()
+    with pytest.raises(UnknownOutcome):
+        colour.transact(client, function, timeout=0.1)
+    assert 1.0 <= time.monotonic() - started < 5
+
+
+def test_the_clients_own_time_out_counts_if_it_is_shorter(colour: Any, proxy: Proxy) -> None:
+    client = colour.client(proxy.url, socket_timeout=0.2)
+    colour.transact(client, write)
+    proxy.black_hole()
+    started = time.monotonic()
+    with pytest.raises(StoreError, match="nothing was changed"):
+        colour.transact(client, write, timeout=30)
+    assert time.monotonic() - started < 5
+
+
+def test_the_clients_settings_are_as_before_afterwards(server: RedisServer) -> None:
+    with redis.Redis.from_url(server.url, socket_timeout=3.5) as client:
+        transact(client, lambda tx: tx.incr("number"), timeout=2)
+        pool = client.connection_pool
+        connection = pool.get_connection(*first_argument(pool.get_connection.__func__))
+        assert connection._sock.gettimeout() == 3.5
+        client.connection_pool.release(connection)
+
+
+@pytest.mark.parametrize(
+    ("command", "function", "message"),
+    [
+        ("watch", increment, "refused WATCH"),
+        ("multi", increment, "refused MULTI"),
+        ("exec", increment, "refused EXEC"),
+        ("multi", write, "refused MULTI"),
+        ("exec", write, "refused EXEC"),
+        ("incrby", write, "refused INCRBY"),
+    ],
+)
+def test_a_command_that_the_access_list_forbids_is_named_and_nothing_is_done_without_it(
+    colour: Any, server: RedisServer, other: Any, command: str, function: Any, message: str
+) -> None:
+    other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", f"-{command}"])
+    client = colour.client(server.url, username="clerk", password="secret")
+    with pytest.raises(StoreError, match=f"{message}.*nothing was changed"):
+        colour.transact(client, function)
+    assert other.get("number") is None
+
+
+def test_a_guard_that_is_forbidden_later_is_told_loudly(colour: Any, server: RedisServer, other: Any) -> None:
+    other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all"])
+    client = colour.client(server.url, username="clerk", password="secret")
+    colour.transact(client, write)
+    other.acl_setuser("clerk", commands=["-multi"])
+    with pytest.raises(StoreError, match=r"refused MULTI.*may have been done without a guard"):
+        colour.transact(client, increment)
+    with pytest.raises(StoreError, match=r"refused MULTI.*nothing was changed"):
+        colour.transact(client, increment)
+    assert other.get("number") == "2"
+
+
+def test_a_full_server_refuses_the_whole_transaction(colour: Any, own_server: RedisServer) -> None:
+    client = colour.client(own_server.url)
+    colour.transact(client, write)
+    own_server.command("CONFIG", "SET", "maxmemory", "1")
+    with pytest.raises(StoreError, match=r"refused SET.*maxmemory.*nothing was changed"):
+        colour.transact(client, increment)
+    own_server.command("CONFIG", "SET", "maxmemory", "0")
+    assert own_server.command("GET", "number") == "1"
+
+
+def test_a_replica_that_can_not_write_refuses_the_whole_transaction(colour: Any, own_server: RedisServer) -> None:
+    own_server.command("REPLICAOF", "127.0.0.1", "1")
+    client = colour.client(own_server.url)
+    with pytest.raises(StoreError, match="nothing was changed"):
+        colour.transact(client, write)
+
+
+def test_a_wrong_password_is_told(colour: Any, server: RedisServer) -> None:
+    client = colour.client(server.url, username="nobody", password="wrong")
+    with pytest.raises(StoreError, match="can't be reached"):
+        colour.transact(client, write)
+
+
+def test_a_server_that_is_killed_and_started_again_is_used_again(colour: Any, own_server: RedisServer) -> None:
+    client = colour.client(own_server.url)
+    colour.transact(client, increment)
+    own_server.restart()
+    colour.transact(client, increment)
+    assert own_server.command("GET", "number") == "1"
+
+
+def test_a_restart_between_watch_and_commit_commits_nothing_unguarded(colour: Any, own_server: RedisServer) -> None:
+    client = colour.client(own_server.url)
+
+    async def function(tx: Any) -> None:
+        await tx.get("number")
+        own_server.restart()
+        own_server.command("SET", "number", 5)
+        tx.set("number", 1)
+
+    for _ in range(2):  # also when the client is known to the server's access list
+        with pytest.raises(StoreError):
+            colour.transact(client, function)
+        assert own_server.command("GET", "number") == "5"
+        colour.transact(client, write)
+
+
+def test_a_script_that_is_not_loaded_is_told_after_the_commit(server: RedisServer, other: Any) -> None:
+    def function(tx: Any) -> Any:
+        tx.incr("number")
+        return tx.register_script("return 'done'")()
+
+    with pytest.raises(CommandRefused, match=r"NOSCRIPT|No matching script"):
+        transact(other, function)
+    assert other.get("number") == "1"
+    other.script_load("return 'done'")
+    assert transact(other, function) == "done"
+
+
+def test_a_thread_that_is_interrupted_while_it_reads_leaves_nothing(server: RedisServer, other: Any) -> None:
+    class Interrupted(redis.Connection):
+        """A connection on which the first reply to GET is not waited for."""
+
+        interrupts = 1
+
+        def pack_commands(self, commands: Any) -> Any:
+            self.asked = list(commands)
+            return super().pack_commands(self.asked)
+
+        def read_response(self, *args: Any, **kwargs: Any) -> Any:
+            if self.interrupts and b"GET" in getattr(self, "asked", [[]])[-1]:
+                Interrupted.interrupts = 0
+                raise KeyboardInterrupt
+            return super().read_response(*args, **kwargs)
+
+    pool = redis.ConnectionPool.from_url(server.url, connection_class=Interrupted, max_connections=1)
+    with redis.Redis.from_pool(pool) as client:
+        with pytest.raises(KeyboardInterrupt):
+            transact(client, lambda tx: tx.get("number"))
+        assert transact(client, lambda tx: tx.incr("number")) == 1
+
+
+def test_a_pool_that_has_no_connection_left_is_told(colour: Any, server: RedisServer) -> None:
+    client = colour.client(server.url, max_connections=1)
+
+    async def nested(tx: Any) -> None:
+        await tx.get("number")
+        if colour.name == "threads":
+            colour.transact(client, write)
+        else:
+            from interlock.optimistic import atransact
+
+            await atransact(client, write)
+
+    with pytest.raises(StoreError, match=r"can't be reached.*[Tt]oo many connections|can't be reached.*MaxConn"):
+        colour.transact(client, nested)
+    colour.transact(client, write)
+
+
+def test_a_connection_behind_a_cache_is_used_itself(server: RedisServer, other: Any) -> None:
+    """redis-py wraps the connections of a client with a cache; from a cache nothing can be watched."""
+
+    class Wrapped:
+        def __init__(self, connection: Any) -> None:
+            self._conn = connection
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("send_command", "read_response", "send_packed_command"):
+                raise AssertionError("asked the cache")
+            return getattr(self._conn, name)
+
+    class Pool(redis.ConnectionPool):
+        def get_connection(self, *args: Any, **kwargs: Any) -> Any:
+            own = super().get_connection
+            return Wrapped(own(*first_argument(own.__func__)))
+
+        def release(self, connection: Any) -> None:
+            super().release(connection._conn)
+
+    with redis.Redis(connection_pool=Pool.from_url(server.url)) as client:
+        assert transact(client, lambda tx: tx.get("number")) is None
+        client.connection_pool.disconnect()
+
+
+def test_an_invalid_use_inside_does_not_spoil_the_connection(colour: Any, server: RedisServer, other: Any) -> None:
+    client = colour.client(server.url, max_connections=1)
+
+    async def function(tx: Any) -> None:
+        await tx.get("number")
+        tx.queue("MULTI")
+
+    for _ in range(2):
+        with pytest.raises(InvalidArgument):
+            colour.transact(client, function)
+    colour.transact(client, increment)
+    assert other.get("number") == "1"
