@@ -1,13 +1,20 @@
-local clock = redis.call('TIME')
+local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
+local instant = clock[1] .. string.sub('00000' .. clock[2], -6)  -- the same as text: formatting large numbers is slow
 local now = math.floor(micros / 1000)
 
 -- Let the keys live beyond `stop`; so far beyond that most steps need not do it again.
 local function keep(stop)
   local kept = stop + 2 * KEEP
-  redis.call('HSET', line, 'kept', kept)
-  redis.call('PEXPIREAT', line, kept)
-  redis.call('PEXPIREAT', order, kept)
-  redis.call('PEXPIREAT', waiters, kept)
+  call('HSET', line, 'kept', kept)
+  call('PEXPIREAT', line, kept)
+  call('PEXPIREAT', order, kept)
+  call('PEXPIREAT', waiters, kept)
   return kept
+end
+
+-- The next fence after `last`, as text.
+local function next_fence(last)
+  if last and tonumber(last) >= micros then return string.format('%.0f', tonumber(last) + 1) end
+  return instant
 end

@@ -1,17 +1,19 @@
 local fence, kept, used, limit, ends, mixed, quick, told, changed
+local writes, was_mixed = {}, false
 
 local function parse(record)
   local stop, u, c, f, rest = string.match(record, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
-  return tonumber(stop), tonumber(u), tonumber(c), tonumber(f), rest
+  return tonumber(stop), tonumber(u), tonumber(c), f, rest
 end
 
 local function text(stop, u, c, f, rest)
-  return string.format('%.0f %d %d %.0f ', stop, u, c, f) .. rest
+  return stop .. ' ' .. u .. ' ' .. c .. ' ' .. f .. ' ' .. rest
 end
 
--- Where to tell somebody, from the rest of the record.
-local function channel_in(rest)
-  return string.match(rest, '^%d+ (%S*) ')
+-- Keep for `save` what is to be written into the line.
+local function write(field, value)
+  writes[#writes + 1] = field
+  writes[#writes + 1] = value
 end
 
 -- Count one more holder.
@@ -28,46 +30,62 @@ local function open(id, sole)
   told, changed = {}, false
   if sole then
     local holder, record = string.match(sole, '^(%S+) (.*)$')
-    redis.call('HSET', line, holder, record)
-    redis.call('HDEL', line, 'sole')
-    local found = redis.call('HMGET', line, 'fence', 'kept')
-    fence, kept = tonumber(found[1]) or 0, tonumber(found[2]) or 0
+    call('HSET', line, holder, record)
+    call('HDEL', line, 'sole')
+    local found = call('HMGET', line, 'fence', 'kept')
+    fence, kept = found[1], tonumber(found[2]) or 0
     used, limit, ends, mixed, quick = 0, nil, nil, false, nil
-    local stop, u, c = parse(record)
-    count(stop, u, c)
+    count(parse(record))
     return holder == id and record
   end
-  local found = redis.call('HMGET', line, id, 'fence', 'kept', 'units', 'capacity', 'ends', 'mixed', 'quick')
-  fence, kept, used = tonumber(found[2]) or 0, tonumber(found[3]) or 0, tonumber(found[4]) or 0
+  local found = call('HMGET', line, id, 'fence', 'kept', 'units', 'capacity', 'ends', 'mixed', 'quick')
+  fence, kept, used = found[2], tonumber(found[3]) or 0, tonumber(found[4]) or 0
   limit, ends, mixed, quick = tonumber(found[5]), tonumber(found[6]), found[7], tonumber(found[8])
+  was_mixed = mixed
   return found[1]
+end
+
+-- Write what was changed.
+local function save()
+  if changed and used == 0 then
+    call('HDEL', line, 'units', 'capacity', 'ends', 'mixed', 'quick')
+  elseif changed then
+    write('units', used)
+    write('capacity', limit)
+    write('ends', ends)
+    if mixed then write('mixed', '1') elseif was_mixed then call('HDEL', line, 'mixed') end
+  end
+  if writes[1] then
+    call('HSET', line, unpack(writes))
+    writes = {}
+  end
 end
 
 -- Drop the holders whose leases have ended, and count the others afresh.
 local function sweep()
+  if writes[1] then
+    call('HSET', line, unpack(writes))
+    writes = {}
+  end
   used, limit, ends, mixed, changed = 0, nil, nil, false, true
-  local all = redis.call('HGETALL', line)
+  local all = call('HGETALL', line)
   for i = 1, #all, 2 do
     local stop, u, c = string.match(all[i + 1], '^(%d+) (%d+) (%d+) ')
     if stop then
       if tonumber(stop) > now then
         count(tonumber(stop), tonumber(u), tonumber(c))
       else
-        redis.call('HDEL', line, all[i])
+        call('HDEL', line, all[i])
       end
     end
   end
 end
 
-local function drop_waiter(id)
-  redis.call('ZREM', order, id)
-  redis.call('HDEL', waiters, id)
-end
-
--- Write a holder's record, with a new fence.
+-- Make a claim a holder, with a new fence.
 local function promote(id, stop, u, c, rest)
-  fence = math.max(fence + 1, micros)
-  redis.call('HSET', line, id, text(stop, u, c, fence, rest))
+  fence = next_fence(fence)
+  write(id, text(stop, u, c, fence, rest))
+  write('fence', fence)
   count(stop, u, c)
   return fence
 end
@@ -75,31 +93,23 @@ end
 -- Promote the waiters whose turn has come, from the head; nobody overtakes one that does not fit.
 local function hand_over()
   while not limit or used < limit do
-    local head = redis.call('ZRANGE', order, 0, 0)[1]
+    local head = call('ZRANGE', order, 0, 0)[1]
     if not head then return end
-    local record = redis.call('HGET', waiters, head)
+    local record = call('HGET', waiters, head)
     local stop, u, c, _, rest
     if record then stop, u, c, _, rest = parse(record) end
-    if not stop or stop <= now then
-      drop_waiter(head)
-    elseif used + u > math.min(limit or c, c) then
-      return
-    else
-      drop_waiter(head)
-      told[#told + 1] = {head, promote(head, stop, u, c, rest), channel_in(rest)}
+    local alive = stop and stop > now
+    if alive and used + u > math.min(limit or c, c) then return end
+    call('ZREM', order, head)
+    call('HDEL', waiters, head)
+    if alive then
+      told[#told + 1] = {head, promote(head, stop, u, c, rest), string.match(rest, '^%d+ (%S*) ')}
+    end
+    if #writes > 2000 then  -- `unpack` has a limit
+      call('HSET', line, unpack(writes))
+      writes = {}
     end
   end
-end
-
--- Write what was changed.
-local function save()
-  if not changed then return end
-  if used == 0 then
-    redis.call('HDEL', line, 'units', 'capacity', 'ends', 'mixed', 'quick')
-    return
-  end
-  redis.call('HSET', line, 'fence', fence, 'units', used, 'capacity', limit, 'ends', ends)
-  if mixed then redis.call('HSET', line, 'mixed', '1') else redis.call('HDEL', line, 'mixed') end
 end
 
 -- Tell those who were promoted: by message, or by the reply if the caller's process is theirs.
@@ -107,9 +117,9 @@ local function tell(channel, reply)
   for _, one in ipairs(told) do
     if one[3] == channel then
       reply[#reply + 1] = one[1]
-      reply[#reply + 1] = one[2]
+      reply[#reply + 1] = tonumber(one[2])
     else
-      redis.call('PUBLISH', one[3], one[1] .. string.format(' %.0f', one[2]))
+      call('PUBLISH', one[3], one[1] .. ' ' .. one[2])
     end
   end
   return reply

@@ -5,30 +5,31 @@ if mine then
   local ended, u, c, f, rest = parse(mine)
   if ended > now then  -- the holder itself asks again: its lease goes on, its fence stays
     stop = math.max(stop, ended)
-    redis.call('HSET', line, id, text(stop, u, c, f, rest))
+    write(id, text(stop, u, c, f, rest))
     if used == u then
       ends, changed = stop, true
     end
     save()
-    return f
+    return tonumber(f)
   end
 end
 if ends and ends <= now then sweep() end
 
-local waits = redis.call('HGET', waiters, id)
+local waits = call('HGET', waiters, id)
 if waits then
   local ended, _, _, _, rest = parse(waits)
   if ended > now then
-    redis.call('HSET', waiters, id, text(math.max(stop, ended), units, capacity, 0, rest))
+    call('HSET', waiters, id, text(math.max(stop, ended), units, capacity, 0, rest))
   else  -- what has expired is never revived
-    drop_waiter(id)
+    call('ZREM', order, id)
+    call('HDEL', waiters, id)
     waits = false
   end
 end
 if changed or used == 0 then hand_over() end
 
 local answer, head
-local about = string.format('%.0f ', now) .. channel .. ' ' .. who
+local about = now .. ' ' .. channel .. ' ' .. who
 for place, one in ipairs(told) do
   if one[1] == id then
     answer = one[2]
@@ -37,9 +38,9 @@ for place, one in ipairs(told) do
   end
 end
 if waits and not answer then
-  head = redis.call('ZRANK', order, id) == 0
+  head = call('ZRANK', order, id) == 0
 elseif not answer then
-  local behind = redis.call('ZRANGE', order, -1, -1, 'WITHSCORES')
+  local behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
   if mode == 'a' then
     answer = -1
   elseif not behind[1] and used + units <= math.min(limit or capacity, capacity) then
@@ -48,21 +49,21 @@ elseif not answer then
     answer = 0
   else
     head = not behind[1]
-    redis.call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
-    redis.call('HSET', waiters, id, text(stop, units, capacity, 0, about))
+    call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
+    call('HSET', waiters, id, text(stop, units, capacity, 0, about))
     if head then
-      redis.call('PEXPIREAT', order, kept)
-      redis.call('PEXPIREAT', waiters, kept)
+      call('PEXPIREAT', order, kept)
+      call('PEXPIREAT', waiters, kept)
     end
     if not quick or ttl < quick then
       quick = ttl
-      redis.call('HSET', line, 'quick', quick)
+      write('quick', quick)
     end
   end
 end
 save()
-tell('', {})
-if answer then return answer end
+if told[1] then tell('', {}) end
+if answer then return tonumber(answer) end
 -- The head looks when the first lease of a holder ends.  The others look a little later, in case the head is dead too,
 -- and as often as the shortest lease before them could end: whoever is dead delays them by its own lease at most.
 local patience = math.max(1, ends - now + 1)

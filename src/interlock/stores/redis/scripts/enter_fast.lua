@@ -1,13 +1,12 @@
 local ttl, units, capacity = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local channel, mode, who, id = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local found = redis.call('HMGET', line, 'sole', 'units', 'fence', 'kept')
+local found = call('HMGET', line, 'sole', 'units', 'fence', 'kept')
 
 -- Nobody holds it and nobody waits: most of the time.
 if not found[1] and not found[2] and mode ~= 'a' then
-  local fence = clock[1] .. string.sub('00000' .. clock[2], -6)
-  if found[3] and tonumber(found[3]) >= micros then fence = string.format('%.0f', tonumber(found[3]) + 1) end
+  local fence = next_fence(found[3])
   local stop = now + 1 + ttl
-  redis.call('HSET', line, 'fence', fence, 'sole',
+  call('HSET', line, 'fence', fence, 'sole',
     id .. ' ' .. stop .. ' ' .. units .. ' ' .. capacity .. ' ' .. fence .. ' ' .. now .. ' ' .. channel .. ' ' .. who)
   if not found[4] or tonumber(found[4]) < stop + KEEP then keep(stop) end
   return tonumber(fence)

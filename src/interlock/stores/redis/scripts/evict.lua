@@ -1,24 +1,25 @@
 local wanted = ARGV[1]
-open(wanted, redis.call('HGET', line, 'sole'))
+open(wanted, call('HGET', line, 'sole'))
 sweep()
 local evicted = 0
-local all = redis.call('HGETALL', line)
+local all = call('HGETALL', line)
 for i = 1, #all, 2 do
   if string.match(all[i + 1], '^%d+ %d+ %d+ ') and (wanted == '' or wanted == all[i]) then
-    redis.call('HDEL', line, all[i])
+    call('HDEL', line, all[i])
     evicted = evicted + 1
   end
 end
-local ids = wanted == '' and redis.call('ZRANGE', order, 0, -1) or {wanted}
+local ids = wanted == '' and call('ZRANGE', order, 0, -1) or {wanted}
 local woken = {}
 for _, id in ipairs(ids) do
-  local record = redis.call('HGET', waiters, id)
+  local record = call('HGET', waiters, id)
   if record then
     local stop, _, _, _, rest = parse(record)
-    drop_waiter(id)
+    call('ZREM', order, id)
+    call('HDEL', waiters, id)
     if stop > now then
       evicted = evicted + 1
-      woken[#woken + 1] = {id, 0, channel_in(rest)}
+      woken[#woken + 1] = {id, '0', string.match(rest, '^%d+ (%S*) ')}
     end
   end
 end

@@ -9,4 +9,5 @@
 
 -- An idle name keeps its fence for this time at least; after it the clock is far beyond the fence.
 local KEEP = 3600000
+local call = redis.call
 local line, order, waiters = KEYS[1], KEYS[2], KEYS[3]

@@ -4,21 +4,23 @@ local removed = 0
 if mine then
   local stop, u = parse(mine)
   if stop > now then
-    redis.call('HDEL', line, id)
+    call('HDEL', line, id)
     removed = 1
     used, changed = used - u, true
     if used == 0 then limit, ends, mixed = nil, nil, false elseif mixed then sweep() end
   end
 else
-  local record = redis.call('HGET', waiters, id)
+  local record = call('HGET', waiters, id)
   if record then
     if parse(record) > now then removed = 1 end
-    drop_waiter(id)
+    call('ZREM', order, id)
+    call('HDEL', waiters, id)
     changed = true
   end
 end
 if changed then hand_over() end
 save()
+if not told[1] then return removed end
 local reply = tell(channel, {removed})
 if #reply > 1 then return reply end
 return removed

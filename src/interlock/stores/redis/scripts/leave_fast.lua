@@ -1,8 +1,8 @@
 local channel, id = ARGV[1], ARGV[2]
 
 -- The only holder leaves, and nobody waits: most of the time.
-local sole = redis.call('HGET', line, 'sole')
+local sole = call('HGET', line, 'sole')
 if sole and string.sub(sole, 1, #id + 1) == id .. ' ' then
-  redis.call('HDEL', line, 'sole')
+  call('HDEL', line, 'sole')
   return 1
 end

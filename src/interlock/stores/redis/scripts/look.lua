@@ -1,1 +1,1 @@
-return {tostring(now), redis.call('HGETALL', line), redis.call('ZRANGE', order, 0, -1), redis.call('HGETALL', waiters)}
+return {tostring(now), call('HGETALL', line), call('ZRANGE', order, 0, -1), call('HGETALL', waiters)}
