@@ -41,7 +41,7 @@ def unreachable(where: str, error: BaseException) -> StoreError:
     """Return the error of a connection that could not be made."""
     names = {base.__name__ for base in type(error).__mro__}
     text = str(error) or type(error).__name__
-    if "closed" in text.lower() or "reset" in text.lower():
+    if any(word in text.lower() for word in ("closed", "reset", "lost")):
         return broken(where, error)  # it was there a moment ago: worth another try
     if "AuthenticationError" in names or "WRONGPASS" in text or "NOAUTH" in text or "unauthenticated" in text:
         advice = "user name or password is wrong: give them in the URL (redis://user:password@host) or to the client"

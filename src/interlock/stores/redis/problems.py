@@ -62,6 +62,8 @@ def code_of(error: ReplyError) -> str:
     lower = text.lower()
     if "permission" in lower or "acl failure" in lower or "can't run this command" in lower:
         return "NOPERM"
+    if "attempt to" in lower and "script" in lower:
+        return "WRONGTYPE"  # the script stumbled over what it found under the key
     if "unauthenticated" in lower:
         return "NOAUTH"
     if "unknown command" in lower or "unknown redis command" in lower:

@@ -2,6 +2,10 @@ local ttl, units, capacity = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local channel, mode, who, id = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local found = call('HMGET', line, 'sole', 'units', 'fence', 'kept')
 
+if not found[3] and call('EXISTS', line) == 1 then
+  return redis.error_reply('WRONGTYPE a hash that is no line of a lock')
+end
+
 -- Nobody holds it and nobody waits: most of the time.
 if not found[1] and not found[2] and mode ~= 'a' then
   local fence = next_fence(found[3])
