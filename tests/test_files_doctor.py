@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock import InvalidArgument, StoreError, log
-from interlock.claims import Check, ClaimView
+from interlock import InvalidArgument, StoreError, doctor, log
+from interlock.claims import Check, Claim, ClaimView
+from interlock.doctor import round_trip
+from interlock.effects import Op, Sleep
+from interlock.engine import run
+from interlock.protocols.queue import BUSY, Turn
 from interlock.stores.files import FileStore, checks, folder, runtime_folder
-from interlock.threads.doctor import round_trip
+from interlock.stores.memory import MemoryStore, Space
+from interlock.testing.faults import Around, Failing
 
 
 @pytest.fixture
@@ -158,30 +163,64 @@ def test_a_host_in_the_url_is_refused() -> None:
         interlock.connect("file://server/folder")
 
 
+class Split(Around):
+    """A store that sends each acquire to another memory: it lets two in, and its fences go back.
+
+    Args:
+        stores: where the acquires go, in turn.
+        shows: whether a claim shows in its line.
+    """
+
+    def __init__(self, *stores: MemoryStore, shows: bool) -> None:
+        super().__init__(stores[0])
+        self.stores = iter(stores)
+        self.shows = shows
+
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+        """As `Queue.enter`, on the next memory."""
+        self.inner = next(self.stores)
+        return (yield from self.inner.enter(claim, wakeup, wait, again))
+
+    def look(self, key: str) -> Op[list[ClaimView]]:
+        """As `Queue.look`."""
+        views = yield from self.inner.look(key)
+        return views if self.shows else []
+
+
+def memory(warm: int = 0) -> MemoryStore:
+    """Return a memory of its own, which has issued so many fences."""
+    space = Space()
+    space.fence = warm
+    return MemoryStore(space)
+
+
 def test_a_store_that_lets_two_in_is_found_by_the_round_trip() -> None:
-    one, two = interlock.connect("memory://doctor-1"), interlock.connect("memory://doctor-2")
-    turns = iter([one, two, one])
-    found = list(round_trip(lambda name, **how: next(turns).lock(name, **how), one.claims))
-    assert found[0].status == "fail"
+    found = run(round_trip(Split(memory(), memory(), shows=True), ""))
+    assert [check.status for check in found] == ["fail"]
     assert "two in" in found[0].detail
 
 
 def test_a_claim_that_does_not_show_and_fences_that_go_back_are_found() -> None:
-    first, fresh = interlock.connect("memory://doctor-3"), interlock.connect("memory://doctor-4")
-    for _ in range(2):
-        with first.lock("warm"):
-            pass
-    turns = iter([first, first, fresh])
-    empty: list[ClaimView] = []
-    found = list(round_trip(lambda name, **how: next(turns).lock(name, **how), lambda name: empty))
+    warm = memory(5)
+    found = run(round_trip(Split(warm, warm, memory(), shows=False), ""))
     assert [check.status for check in found] == ["fail", "fail"]
 
 
 def test_a_store_that_fails_is_found_by_the_round_trip() -> None:
-    def broken(name: str, **how: object) -> Any:
-        raise StoreError("no store")
+    assert [check.status for check in run(round_trip(Failing(memory(), "enter"), ""))] == ["fail"]
 
-    assert [check.status for check in round_trip(broken, lambda name: [])] == ["fail"]
+
+def test_a_lock_that_is_never_obtained_is_found_by_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "PATIENCE", 0.05)
+
+    class Full(Around):
+        def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+            yield Sleep(0.01)
+            return BUSY
+
+    found = run(round_trip(Full(memory()), ""))
+    assert [check.status for check in found] == ["fail"]
+    assert "not obtained" in found[0].detail
 
 
 def test_the_log_goes_to_logging_or_where_it_is_diverted(caplog: pytest.LogCaptureFixture) -> None:
