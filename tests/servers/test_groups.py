@@ -7,8 +7,8 @@ from interlock.testing.servers import RedisCluster, RedisSentinel, Refused, need
 
 @pytest.mark.parametrize("kind", ["valkey", "redis"])
 def test_a_cluster_serves_all_slots_and_moves_them(kind: str) -> None:
-    need(kind)  # type: ignore[arg-type]
-    with RedisCluster(3, kind) as cluster:  # type: ignore[arg-type]
+    need(kind)
+    with RedisCluster(3, kind) as cluster:
         assert cluster.url == f"redis+cluster://127.0.0.1:{cluster.nodes[0].port}"
         keys = [f"key {number}" for number in range(20)]
         for key in keys:
@@ -27,8 +27,8 @@ def test_a_cluster_serves_all_slots_and_moves_them(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["valkey", "redis"])
 @pytest.mark.parametrize("by_kill", [False, True], ids=["ordered", "killed"])
 def test_sentinels_promote_the_replica(kind: str, by_kill: bool) -> None:
-    need(kind)  # type: ignore[arg-type]
-    with RedisSentinel(kind) as group:  # type: ignore[arg-type]
+    need(kind)
+    with RedisSentinel(kind) as group:
         assert group.url.startswith("redis+sentinel://127.0.0.1:")
         assert group.url.endswith("/mymaster")
         old = group.master

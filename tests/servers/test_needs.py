@@ -39,6 +39,6 @@ def test_a_test_without_its_server_fails_where_tests_must_count(monkeypatch: pyt
 
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="one of valkey"):
-        available("oracle")  # type: ignore[arg-type]
+        available("oracle")
     with pytest.raises(ValueError, match="not 'oracle'"):
-        RedisServer("oracle")  # type: ignore[arg-type]
+        RedisServer("oracle")

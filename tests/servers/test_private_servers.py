@@ -124,9 +124,9 @@ def test_a_paused_server_answers_nobody_until_it_is_resumed() -> None:
 
 @pytest.mark.parametrize("kind", ["valkey", "redis"])
 def test_data_survive_a_kill_only_if_they_are_to_persist(kind: str) -> None:
-    need(kind)  # type: ignore[arg-type]
+    need(kind)
     for persist, found in ((True, "here"), (False, None)):
-        with RedisServer(kind, persist=persist) as server:  # type: ignore[arg-type]
+        with RedisServer(kind, persist=persist) as server:
             server.command("SET", "key", "here")
             server.restart()
             assert server.command("GET", "key") == found

@@ -1,16 +1,15 @@
 """`python -m interlock.testing.servers KIND…`: which Debian packages bring the servers that are not here yet."""
 
 import sys
-from typing import cast
 
-from interlock.testing.servers.needs import Need, available
+from interlock.testing.servers.needs import available
 
 PACKAGES = {"redis": "redis-server", "tls": "openssl", "postgres": "postgresql", "mariadb": "mariadb-server"}
 
 
 def main(kinds: list[str]) -> int:
     """Print the packages that are missing, in one line."""
-    wanted = [PACKAGES[kind] for kind in kinds if available(cast(Need, kind)) is not None]
+    wanted = [PACKAGES[kind] for kind in kinds if available(kind) is not None]
     print(*wanted)
     return 0
 

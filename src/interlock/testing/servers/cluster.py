@@ -1,6 +1,7 @@
 """A private Redis or Valkey Cluster, for tests and benchmarks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from interlock.testing.servers.home import Home, Port, eventually
@@ -84,17 +85,32 @@ class RedisCluster:
 
     def move(self, key: str) -> RedisServer:
         """Move the slot of a key, with all that is in it, to another node, as resharding does; return that node."""
+        with self.moving(key) as target:
+            return target
+
+    @contextmanager
+    def moving(self, key: str) -> Iterator[RedisServer]:
+        """Move the slot of a key; during the body its keys are at the new node, which not everybody knows yet.
+
+        Clients are told to ask there (ASK), and to try again if they want keys of which some do not exist (TRYAGAIN).
+        """
         slot = self.nodes[0].command("CLUSTER", "KEYSLOT", key)
         source = self.node_of(key)
         target = next(node for node in self.nodes if node is not source)
         source_id, target_id = (node.command("CLUSTER", "MYID") for node in (source, target))
         target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
         source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
+        self._migrate(slot, source, target)
+        try:
+            yield target
+        finally:
+            self._migrate(slot, source, target)
+            for node in (target, source, *self.nodes):
+                node.command("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+
+    def _migrate(self, slot: int, source: RedisServer, target: RedisServer) -> None:
         while keys := source.command("CLUSTER", "GETKEYSINSLOT", slot, 100):
             source.command("MIGRATE", target.host, target.port, "", 0, 5000, "KEYS", *keys)
-        for node in (target, source, *self.nodes):
-            node.command("CLUSTER", "SETSLOT", slot, "NODE", target_id)
-        return target
 
     def close(self) -> None:
         """End all nodes and remove their folder; safe to repeat."""

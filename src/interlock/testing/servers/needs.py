@@ -1,7 +1,7 @@
 """What tests say when a server can't be had: loudly that they tested nothing, and where tests must count, failure."""
 
 import os
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable
 
 from interlock.testing.servers.home import Missing
 from interlock.testing.servers.mariadb import mariadb_programs
@@ -9,32 +9,31 @@ from interlock.testing.servers.postgres import postgres_programs
 from interlock.testing.servers.redis_server import binary
 from interlock.testing.servers.tls import openssl
 
-Need: TypeAlias = Literal["valkey", "redis", "tls", "postgres", "mariadb"]
+KINDS: dict[str, Callable[[], object]] = {
+    "valkey": lambda: binary("valkey"),
+    "redis": lambda: binary("redis"),
+    "tls": openssl,
+    "postgres": postgres_programs,
+    "mariadb": mariadb_programs,
+}
 
 
-def available(kind: Need) -> str | None:
+def available(kind: str) -> str | None:
     """Tell why a server of this kind can't be started here; None if it can.
 
     Args:
         kind: "valkey", "redis", "tls" (certificates), "postgres" or "mariadb".
     """
-    if kind not in get_args(Need):
-        raise ValueError(f"one of {', '.join(get_args(Need))}, not {kind!r}")
+    if kind not in KINDS:
+        raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")
     try:
-        if kind == "valkey" or kind == "redis":
-            binary(kind)
-        elif kind == "tls":
-            openssl()
-        elif kind == "postgres":
-            postgres_programs()
-        else:
-            mariadb_programs()
+        KINDS[kind]()
     except Missing as error:
         return str(error)
     return None
 
 
-def need(kind: Need) -> None:
+def need(kind: str) -> None:
     """In a test or a fixture: go on only if such a server can be started.
 
     If not, the test fails where the environment has `CI` set; elsewhere it is skipped, and the summary says so.

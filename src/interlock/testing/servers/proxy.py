@@ -18,6 +18,7 @@ class Proxy:
 
     Attributes:
         host, port: where clients connect.
+        connections: how many clients came, also those for whom the server was down.
         requests: how many requests came, also those that were swallowed.
         cuts: how many replies were cut off.
         sent: all that clients sent, in the order of its coming.
@@ -27,6 +28,7 @@ class Proxy:
         self._server = (host, port)
         self.host = "127.0.0.1"
         self.port = 0
+        self.connections = 0
         self.requests = 0
         self.cuts = 0
         self.sent = b""
@@ -114,6 +116,7 @@ class Proxy:
         await asyncio.gather(*(link.closed.wait() for link in links))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         link = _Link(writer)
         self._links.add(link)
         try:

@@ -10,12 +10,12 @@ from interlock.testing.servers.redis_server import Kind, RedisServer
 MASTER = "mymaster"
 SENTINELS = 3
 
-FAST = {"info-period": 100, "ask-period": 50, "publish-period": 500, "election-timeout": 1000}
+FAST = {"info-period": 500, "ping-period": 300, "ask-period": 50, "publish-period": 500, "election-timeout": 1000}
 """How often the Sentinels look, in ms; theirs are seconds.
 
-During a fail-over they look at a replica once in 1,000 ms, whatever is set. They promote none that they saw more than
-five ping-periods ago, so that stays as it is; and they undo a promotion that was not published for four
-publish-periods.
+During a fail-over they look at a replica once in 1,000 ms, whatever is set. They promote none that they looked at
+more than three info-periods or five ping-periods ago, and they undo a promotion that was not published for four
+publish-periods: all of these have to be longer than 1,000 ms.
 """
 
 
@@ -43,7 +43,7 @@ class RedisSentinel:
 
     name = MASTER
 
-    def __init__(self, kind: Kind = "valkey", down_after: int = 300) -> None:
+    def __init__(self, kind: Kind = "valkey", down_after: int = 800) -> None:
         self._home = Home("sentinel")
         self.servers: list[RedisServer] = []
         self.sentinels: list[Sentinel] = []

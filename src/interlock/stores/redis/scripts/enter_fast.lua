@@ -2,8 +2,9 @@ local ttl, units, capacity = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local channel, mode, who, id = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local found = call('HMGET', line, 'sole', 'units', 'fence', 'kept')
 
-if not found[3] and call('EXISTS', line) == 1 then
-  return redis.error_reply('WRONGTYPE a hash that is no line of a lock')
+if not found[3] then
+  if call('EXISTS', line) == 1 then return redis.error_reply('WRONGTYPE a hash that is no line of a lock') end
+  if mode == 'a' then return -1 end  -- no line at all: nothing is written for a waiter that is gone
 end
 
 -- Nobody holds it and nobody waits: most of the time.

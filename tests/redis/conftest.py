@@ -1,0 +1,58 @@
+"""Private servers of Redis and Valkey, and worlds of threads and of tasks on them."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from redis_worlds import place_of, servers_with
+
+from interlock.testing.contract.fixtures import world, world_of_tasks, world_of_threads
+from interlock.testing.remote import Remote
+from interlock.testing.servers import Proxy, RedisServer, need
+from interlock.testing.world import KINDS, Kind, Place
+
+__all__ = ["world", "world_of_tasks", "world_of_threads"]
+
+
+@pytest.fixture(
+    params=[kind for kind in KINDS if kind.name in ("exclusive", "reader", "semaphore")], ids=lambda k: k.name
+)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """One kind of lock of each sort; the suite of the contract plays them all on every store."""
+    found: Kind = request.param
+    return found
+
+
+@pytest.fixture(params=servers_with())
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A private server without persistence, each kind; other settings by `servers_with`, indirectly."""
+    kind, how = request.param
+    need(kind)
+    with RedisServer(kind, **how) as server:
+        yield server
+
+
+@pytest.fixture
+def place(server: RedisServer) -> Place:
+    """The whole server."""
+    return place_of(server.url)
+
+
+@pytest.fixture
+def proxy(server: RedisServer) -> Iterator[Proxy]:
+    """A proxy before the server; it behaves until it is told not to."""
+    with Proxy(server.host, server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def remote(server: RedisServer) -> Iterator[Callable[[], Remote]]:
+    """Starts other processes that are connected to the server, and ends them with the test."""
+    started: list[Remote] = []
+
+    def start() -> Remote:
+        started.append(Remote(server.url))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()

@@ -1,0 +1,79 @@
+"""What the tests on real Redis and Valkey servers share."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from interlock.testing.actors import Actor
+from interlock.testing.servers import Wire
+from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.world import THREADS, Place, World
+from interlock.urls import open_store
+
+SERVERS = ["valkey", "redis"]
+
+
+def servers_with(**how: Any) -> list[Any]:
+    """Return the parameters of the fixture `server`: each kind, with such arguments."""
+    return [pytest.param((kind, how), id=kind) for kind in SERVERS]
+
+
+def place_of(where: Any) -> Place:
+    """Return how to connect, in both colours, to a URL or over a client that a program has."""
+    url = where if isinstance(where, str) else None
+    return Place(open=lambda: open_store(where), url=url, open_for_tasks=lambda: open_store(where, tasks=True))
+
+
+def connect_to(world: World, where: Any, **how: Any) -> Any:
+    """Return a connection in the colour of a world to another place, which the world closes.
+
+    Args:
+        world: who uses it.
+        where: the URL or the client.
+        how: namespace and ttl.
+    """
+    home, world.place = world.place, place_of(where)
+    try:
+        return world.connect(**how)
+    finally:
+        world.place = home
+
+
+def in_colour(world: World, of_threads: Any, of_tasks: Any) -> Any:
+    """Return what suits the colour of a world."""
+    return of_threads if world.colour == THREADS else of_tasks
+
+
+def key_of(name: str, namespace: str = "") -> str:
+    """Return the key of a name on the server."""
+    quoted = name.replace("%", "%25").replace("}", "%7D")
+    return f"interlock:{{{namespace}:{quoted}}}"
+
+
+def one_after_another(actors: Sequence[Actor], waiting: Sequence[Any]) -> list[Any]:
+    """Let whoever gets the lock release it, until all had it, never two at once; return the grants in that order."""
+    left = dict(zip(waiting, actors, strict=True))
+    grants = []
+    while left:
+        done = eventually(lambda: [future for future in left if future.done()])
+        held = [future.result() for future in done]
+        assert len(held) == 1, "two hold the lock at once"
+        actor = left.pop(done[0])
+        grants += held
+        assert actor.do(grants[-1].release) is True
+    return grants
+
+
+def until_lost(world: World, grant: Any) -> Any:
+    """In the body of a lock: wait until the grant is lost; a task awaits what is returned, and is cancelled."""
+    return in_colour(world, lambda: eventually(lambda: grant.lost), lambda: asyncio.sleep(PATIENCE))()
+
+
+def client_ids(wire: Wire, kind: str) -> list[int]:
+    """Return the ids of the connections of a kind ("normal" or "pubsub") on a server, without `wire`'s own."""
+    mine = wire.ask("CLIENT", "ID")
+    lines = wire.ask("CLIENT", "LIST", "TYPE", kind).splitlines()
+    ids = [int(line.partition("id=")[2].partition(" ")[0]) for line in lines if line]
+    return [each for each in ids if each != mine]

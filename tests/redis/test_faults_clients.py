@@ -1,0 +1,193 @@
+"""Over any client that a program has: bytes or text, either protocol, with its own retries, pools and sockets."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.asyncio.retry
+import redis.asyncio.sentinel
+import redis.backoff
+import redis.retry
+import redis.sentinel
+import valkey
+import valkey.asyncio
+from redis_worlds import connect_to, in_colour, place_of
+
+from interlock.errors import StoreError
+from interlock.testing.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
+from interlock.testing.waiting import eventually
+from interlock.testing.world import TASKS, THREADS, Kind, World
+
+HOW: dict[str, dict[str, Any]] = {
+    "bytes": {},
+    "text": {"decode_responses": True},
+    "RESP3": {"protocol": 3},
+    "RESP3 and text": {"protocol": 3, "decode_responses": True},
+    "another database": {"db": 3},
+    "a name": {"client_name": "ours"},
+    "a short time-out": {"socket_timeout": 0.5},
+    "health checks": {"health_check_interval": 1},
+    "another encoding": {"encoding": "latin-1", "decode_responses": True},
+}
+
+
+REDIS_PY = (redis.Redis, redis.asyncio.Redis)
+VALKEY_PY = (valkey.Valkey, valkey.asyncio.Valkey)
+LIBRARIES = {"redis": REDIS_PY, "valkey": VALKEY_PY}  # by the kind of server that they are made for
+
+
+@pytest.fixture
+def made(world: World) -> Iterator[Callable[..., Any]]:
+    """Makes clients in the colour of the world, where they are used, and closes them: `made((sync, task), …)`."""
+    ann = world.actor()
+    clients = []
+
+    def make(makers: tuple[Any, Any], *args: Any, **how: Any) -> Any:
+        maker = in_colour(world, *makers)
+        clients.append(ann.do(lambda: maker(*args, **how)))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        ann.do(closing(world, client))
+
+
+def closing(world: World, client: Any) -> Any:
+    """Return what closes a client, in the colour of a world."""
+    return getattr(client, in_colour(world, "close", "aclose"))
+
+
+def works(world: World, client: Any) -> None:
+    """See that locks work over a client, with a hand-over, and that the client is of use afterwards."""
+    ann, bob = world.actors(2)
+    lost: list[Any] = []
+    locks = connect_to(world, client)
+    grant = ann.do(locks.lock(world.name, ttl=0.9, on_lost=lost.append).acquire)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    eventually(lambda: len(ann.do(locks.claims, world.name)) == 2)
+    before = grant.expires_in
+    eventually(lambda: grant.expires_in > before)
+    assert ann.do(grant.release) is True
+    later = waiting.result(5)
+    assert later.fence > grant.fence
+    assert bob.do(later.release) is True
+    assert ann.do(locks.claims, world.name) == []
+    assert lost == []
+    ann.do(locks.close)
+    assert ann.do(client.ping) is True
+    ann.do(client.set, "the program's own", "value")
+    assert ann.do(client.get, "the program's own") in ("value", b"value")
+
+
+@pytest.mark.parametrize("how", list(HOW))
+def test_locks_work_over_a_client(world: World, server: RedisServer, made: Callable[..., Any], how: str) -> None:
+    works(world, made(LIBRARIES[server.kind], host=server.host, port=server.port, **HOW[how]))
+
+
+def test_locks_work_over_a_client_of_the_other_library(
+    world: World, server: RedisServer, made: Callable[..., Any]
+) -> None:
+    other = REDIS_PY if server.kind == "valkey" else VALKEY_PY
+    works(world, made(other, host=server.host, port=server.port, decode_responses=True))
+
+
+def test_every_kind_of_lock_works_over_a_client_of_text_and_resp3(
+    world: World, server: RedisServer, made: Callable[..., Any], kind: Kind
+) -> None:
+    client = made(LIBRARIES[server.kind], host=server.host, port=server.port, decode_responses=True, protocol=3)
+    locks = connect_to(world, client)
+    ann, bob = world.actors(2)
+    grant = ann.do(kind.make(locks, world.name).acquire)
+    waiting = bob.start(kind.rival(locks, world.name).acquire)
+    world.until_waiting(1)
+    assert ann.do(grant.release) is True
+    assert bob.do(waiting.result(5).release) is True
+
+
+def test_locks_work_over_a_unix_socket(world: World, server: RedisServer, made: Callable[..., Any]) -> None:
+    works(world, made(REDIS_PY, unix_socket_path=server.socket))
+    locks = connect_to(world, f"unix://{server.socket}")
+    ann = world.actor()
+    assert ann.do(ann.do(locks.lock(world.name).acquire).release) is True
+
+
+def test_a_client_with_its_own_retries_leaves_no_orphan(
+    world: World, server: RedisServer, proxy: Proxy, made: Callable[..., Any]
+) -> None:
+    patient = in_colour(world, redis.retry.Retry, redis.asyncio.retry.Retry)(redis.backoff.ConstantBackoff(0.01), 5)
+    how = {"retry": patient, "retry_on_error": [redis.ConnectionError, redis.TimeoutError]}
+    client = made(REDIS_PY, host=proxy.host, port=proxy.port, **how)
+    lock = connect_to(world, client).lock(world.name)
+    ann = world.actor()
+    ann.do(ann.do(lock.acquire).release)
+    proxy.drop_next_reply()
+    grant = ann.do(lock.acquire)
+    assert proxy.cuts == 1
+    assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
+    proxy.drop_next_reply()
+    assert ann.do(grant.release) is True
+    assert proxy.cuts == 2
+    assert world.nothing_left()
+
+
+def test_a_clients_own_time_out_is_kept(
+    world: World, server: RedisServer, proxy: Proxy, made: Callable[..., Any]
+) -> None:
+    client = made(REDIS_PY, host=proxy.host, port=proxy.port, socket_timeout=0.3)
+    lock = connect_to(world, client).lock(world.name, ttl=1)
+    ann = world.actor()
+    ann.do(ann.do(lock.acquire).release)
+    proxy.black_hole()
+    began = time.monotonic()
+    with pytest.raises(StoreError):
+        ann.do(lock.acquire, timeout=0)
+    assert time.monotonic() - began < 1.0 + 0.3 + 0.5
+    proxy.restore()
+    eventually(lambda: world.nothing_left())
+
+
+@pytest.mark.parametrize("colour", [THREADS, TASKS])
+def test_locks_work_over_a_client_of_a_cluster(colour: str) -> None:
+    need("valkey")
+    with RedisCluster(3) as cluster:
+        node = cluster.nodes[0]
+        with _world(cluster.url, colour) as world:
+            maker = in_colour(world, redis.RedisCluster, redis.asyncio.RedisCluster)
+            ann = world.actor()
+            client = ann.do(lambda: maker(host=node.host, port=node.port, decode_responses=True))
+            works(world, client)
+            ann.do(closing(world, client))
+
+
+@pytest.mark.parametrize("colour", [THREADS, TASKS])
+def test_locks_work_over_a_client_that_sentinels_direct(colour: str) -> None:
+    need("valkey")
+    with RedisSentinel() as group, _world(group.url, colour) as world:
+        hosts = [(each.host, each.port) for each in group.sentinels]
+        module = in_colour(world, redis.sentinel, redis.asyncio.sentinel)
+        ann = world.actor()
+        sentinel = ann.do(lambda: module.Sentinel(hosts))
+        client = ann.do(lambda: sentinel.master_for(group.name))
+        works(world, client)
+        locks = connect_to(world, client)
+        first = ann.do(locks.lock(world.name).acquire)
+        group.fail_over(by_kill=True)
+        ann.do(first.release)
+        second = ann.do(locks.lock(world.name).acquire)
+        assert second.fence > first.fence
+        assert ann.do(second.release) is True
+        for each in (client, *sentinel.sentinels):
+            ann.do(closing(world, each))
+
+
+@contextmanager
+def _world(url: str, colour: str) -> Iterator[World]:
+    world = World(place_of(url), colour)
+    try:
+        yield world
+    finally:
+        world.close()

@@ -1,0 +1,141 @@
+"""What the server knows is taken away: connections, subscriptions, scripts, all data."""
+
+from typing import Any
+
+import pytest
+from redis_worlds import client_ids, one_after_another
+
+from interlock.errors import LockLost
+from interlock.testing.servers import RedisServer, Refused
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import Kind, World
+
+SLOW_LOOK = 4.0
+"""Seconds within which a waiter that was told nothing looks by itself, on a busy machine."""
+
+
+def kill_clients(server: RedisServer, kind: str) -> int:
+    """Close the connections of a kind ("normal" or "pubsub") from the server's side; return how many."""
+    killed = 0
+    with server.wire() as wire:
+        for number in client_ids(wire, kind):
+            try:
+                wire.ask("CLIENT", "KILL", "ID", number)
+            except Refused:
+                continue  # its owner closed it meanwhile
+            killed += 1
+    return killed
+
+
+def test_a_killed_connection_is_made_anew(world: World, server: RedisServer, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    assert kill_clients(server, "normal") >= 1
+    assert ann.do(grant.release) is True
+    assert kill_clients(server, "normal") >= 1
+    assert ann.do(ann.do(lock.acquire).release) is True
+    assert world.nothing_left()
+
+
+def test_a_renewal_over_a_killed_connection_is_repeated(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    lost: list[Any] = []
+    grant = ann.do(world.connect().lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
+    kill_clients(server, "normal")
+    throughout(2.0, lambda: not grant.lost)
+    assert lost == []
+    assert ann.do(grant.release) is True
+
+
+def test_a_waiter_whose_subscription_was_killed_gets_the_lock_all_the_same(world: World, server: RedisServer) -> None:
+    ann, bob = world.actors(2)
+    grant = ann.do(world.connect().lock(world.name).acquire)
+    waiting = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(1)
+    assert kill_clients(server, "pubsub") >= 1
+    assert ann.do(grant.release) is True
+    later = waiting.result(SLOW_LOOK)
+    assert later.fence > grant.fence
+    assert bob.do(later.release) is True
+
+
+def test_subscriptions_killed_again_and_again_lose_nobody(world: World, server: RedisServer) -> None:
+    actors = world.actors(4)
+    waiting = [each.start(world.connect().lock(world.name).acquire) for each in actors]
+    left = dict(zip(waiting, actors, strict=True))
+    while left:
+        done = eventually(lambda: [future for future in left if future.done()])
+        grants = [future.result() for future in done]
+        assert len(grants) == 1
+        kill_clients(server, "pubsub")
+        kill_clients(server, "normal")
+        assert left.pop(done[0]).do(grants[0].release) is True
+    assert world.nothing_left()
+
+
+def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    for _ in range(2):
+        server.command("SCRIPT", "FLUSH")
+        grant = ann.do(lock.acquire)
+        server.command("SCRIPT", "FLUSH")
+        assert ann.do(grant.renew) is True
+        server.command("SCRIPT", "FLUSH")
+        assert len(world.eye.claims(world.name)) == 1
+        server.command("SCRIPT", "FLUSH")
+        assert ann.do(grant.release) is True
+    assert world.nothing_left()
+
+
+def test_flushed_scripts_lose_no_holder_and_no_waiter(world: World, server: RedisServer) -> None:
+    ann, *others = world.actors(4)
+    lost: list[Any] = []
+    grant = ann.do(world.connect().lock(world.name, ttl=0.9, on_lost=lost.append).acquire)
+    waiting = [each.start(world.connect().lock(world.name, ttl=0.9).acquire) for each in others]
+    world.until_waiting(3)
+    server.command("SCRIPT", "FLUSH")
+    throughout(1.2, lambda: not grant.lost)
+    server.command("SCRIPT", "FLUSH")
+    assert ann.do(grant.release) is True
+    one_after_another(others, waiting)
+    assert lost == []
+
+
+def test_a_holder_learns_of_flushall_and_the_next_fence_is_higher(world: World, server: RedisServer) -> None:
+    ann, bob = world.actors(2)
+    lost: list[Any] = []
+    grant = ann.do(world.connect().lock(world.name, ttl=0.9, on_lost=lost.append).acquire)
+    server.command("FLUSHALL")
+    later = bob.do(world.connect().lock(world.name).acquire)
+    assert later.fence > grant.fence
+    eventually(lambda: lost == [grant], within=2)
+    with pytest.raises(LockLost):
+        grant.check()
+    assert ann.do(grant.release) is False
+    assert [view.id for view in world.eye.claims(world.name)] == [later.id]
+    assert bob.do(later.release) is True
+
+
+def test_fences_increase_over_flushall_however_fast_it_goes(world: World, server: RedisServer, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    fences = []
+    with server.wire() as wire:
+        for _ in range(30):
+            grant = ann.do(lock.acquire)
+            fences.append(grant.fence)
+            assert ann.do(grant.release) is True
+            wire.ask("FLUSHALL")
+    assert fences == sorted(set(fences))
+
+
+def test_waiters_that_were_flushed_stand_in_line_again(world: World, server: RedisServer) -> None:
+    ann, *others = world.actors(4)
+    ann.do(world.connect().lock(world.name, ttl=0.9).acquire)
+    waiting = [each.start(world.connect().lock(world.name).acquire) for each in others]
+    world.until_waiting(3)
+    server.command("FLUSHALL")
+    one_after_another(others, waiting)
+    assert world.nothing_left()

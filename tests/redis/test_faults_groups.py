@@ -1,0 +1,206 @@
+"""A Cluster whose slots move, Sentinels that fail over, TLS."""
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis_worlds import SERVERS, key_of, one_after_another, place_of
+
+from interlock.errors import StoreError
+from interlock.testing.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import Kind, Place, World
+
+FAIL_OVER = 30.0  # seconds
+
+
+@pytest.fixture(autouse=True)
+def no_litter() -> Iterator[None]:
+    """Whoever leaves a connection open is found out here, not by a later test."""
+    yield
+    gc.collect()
+
+
+# -- Cluster ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["valkey"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
+    """A Cluster of three nodes; it takes two seconds to start, so the other kind plays where it matters."""
+    need(request.param)
+    with RedisCluster(3, request.param) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> Place:
+    """The Cluster; the tests on Sentinels and TLS have places of their own."""
+    return place_of(request.getfixturevalue("cluster").url)
+
+
+def test_every_kind_of_lock_works_on_a_cluster(world: World, cluster: RedisCluster, kind: Kind) -> None:
+    ann, bob = world.actors(2)
+    for _ in range(4):  # names on different nodes
+        name = world.fresh_name()
+        grant = ann.do(kind.make(world.connect(), name).acquire)
+        waiting = bob.start(kind.rival(world.connect(), name).acquire)
+        world.until_waiting(1, name)
+        assert ann.do(grant.release) is True
+        later = waiting.result(10)
+        assert later.fence > grant.fence
+        assert bob.do(later.release) is True
+        assert world.nothing_left(name)
+
+
+def test_locks_of_several_nodes_are_taken_together(world: World, cluster: RedisCluster) -> None:
+    locks = world.connect()
+    names = [world.fresh_name() for _ in range(8)]
+    assert len({cluster.node_of(key_of(name)).port for name in names}) > 1
+    ann = world.actor()
+    grants = ann.do(locks.all(*names).acquire)
+    assert grants is not None
+    assert len(world.eye.claims()) >= len(names)
+    ann.do(grants.release)
+    assert all(world.nothing_left(name) for name in names)
+
+
+@pytest.mark.parametrize("cluster", SERVERS, indirect=True)
+def test_a_lock_whose_slot_moves_is_kept_and_handed_over(world: World, cluster: RedisCluster) -> None:
+    ann, bob = world.actors(2)
+    locks = world.connect()
+    lost: list[Any] = []
+    grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
+    waiting = bob.start(locks.lock(world.name, ttl=3).acquire)
+    world.until_waiting(1)
+    moved = cluster.move(key_of(world.name))
+    before = grant.expires_in
+    eventually(lambda: grant.expires_in > before)  # renewed, by the new node
+    assert not waiting.done()
+    assert ann.do(grant.renew) is True  # at the new node
+    assert ann.do(grant.release) is True
+    later = waiting.result(10)
+    assert later.fence > grant.fence
+    assert moved.command("EXISTS", key_of(world.name)) == 1
+    assert bob.do(later.release) is True
+    assert lost == []
+    assert world.nothing_left()
+
+
+def test_a_lock_is_used_while_its_slot_moves(world: World, cluster: RedisCluster) -> None:
+    ann, bob = world.actors(2)
+    locks = world.connect()
+    grant = ann.do(locks.lock(world.name).acquire)
+    with cluster.moving(key_of(world.name)):
+        waiting = bob.start(locks.lock(world.name).acquire)
+        throughout(0.3, lambda: not waiting.done())  # in line, or told to try again
+    assert ann.do(grant.release) is True
+    later = waiting.result(10)
+    assert later.fence > grant.fence
+    assert bob.do(later.release) is True
+    assert world.nothing_left()
+
+
+def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster) -> None:
+    ann = world.actor()
+    lock = world.connect().lock(world.name)
+    first = ann.do(lock.acquire)
+    assert ann.do(first.release) is True
+    cluster.node_of(key_of(world.name)).restart()
+    cluster.until_whole()
+    second = ann.do(lock.acquire)
+    assert second.fence > first.fence
+    assert ann.do(second.release) is True
+
+
+# -- Sentinels -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def watched(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
+    """A master with a replica and three Sentinels."""
+    need(request.param)
+    with RedisSentinel(request.param) as group:
+        yield group
+
+
+@pytest.mark.parametrize("colour", ["threads", "tasks"])
+@pytest.mark.parametrize(("watched", "by_kill"), [("valkey", True), ("redis", False)], indirect=["watched"])
+def test_after_a_fail_over_locks_go_on_and_fences_increase(
+    watched: RedisSentinel, by_kill: bool, colour: str
+) -> None:
+    world = World(place_of(watched.url), colour)
+    try:
+        locks = world.connect()
+        ann, *others = world.actors(3)
+        old = ann.do(locks.lock(world.name, ttl=FAIL_OVER).acquire)
+        waiting = [each.start(locks.lock(world.name, ttl=FAIL_OVER).acquire) for each in others]
+        world.until_waiting(2)
+        assert watched.master.command("WAIT", 1, 5000) == 1  # the replica has the line
+        watched.fail_over(by_kill=by_kill)
+        ann.do(old.release)
+        fences = [grant.fence for grant in one_after_another(others, waiting)]
+        assert old.fence < fences[0] < fences[1]
+        assert ann.do(ann.do(locks.lock(world.name).acquire).release) is True
+        assert world.nothing_left()
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("watched", ["valkey"], indirect=True)
+def test_a_master_that_the_sentinels_do_not_know_is_a_clear_error(watched: RedisSentinel) -> None:
+    for colour in ("threads", "tasks"):
+        world = World(place_of(watched.url.replace("mymaster", "nobody")), colour)
+        try:
+            with pytest.raises(StoreError, match="nobody"):
+                world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
+        finally:
+            world.close()
+
+
+# -- TLS -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def enciphered() -> Iterator[RedisServer]:
+    """A server that speaks TLS only."""
+    need("redis")
+    need("tls")
+    with RedisServer("redis", tls=True) as server:
+        yield server
+
+
+@pytest.mark.parametrize("colour", ["threads", "tasks"])
+def test_every_kind_of_lock_works_over_tls(enciphered: RedisServer, colour: str, kind: Kind) -> None:
+    world = World(place_of(enciphered.url), colour)
+    try:
+        ann, bob = world.actors(2)
+        grant = ann.do(kind.make(world.connect(), world.name).acquire)
+        waiting = bob.start(kind.rival(world.connect(), world.name).acquire)
+        world.until_waiting(1)
+        assert ann.do(grant.release) is True
+        assert bob.do(waiting.result(5).release) is True
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("colour", ["threads", "tasks"])
+def test_a_certificate_of_a_stranger_is_a_clear_error(enciphered: RedisServer, colour: str, tmp_path: Any) -> None:
+    stranger = TlsFiles(tmp_path / "stranger")
+    base = enciphered.url.partition("?")[0]
+    world = World(place_of(f"{base}?ssl_ca_certs={stranger.authority}"), colour)
+    try:
+        with pytest.raises(StoreError, match=r"(?i)certificate"):
+            world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("colour", ["threads", "tasks"])
+def test_speaking_plainly_to_a_server_of_tls_is_a_clear_error(enciphered: RedisServer, colour: str) -> None:
+    world = World(place_of(f"redis://{enciphered.host}:{enciphered.port}"), colour)
+    try:
+        with pytest.raises(StoreError, match=str(enciphered.port)):
+            world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
+    finally:
+        world.close()

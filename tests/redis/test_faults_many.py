@@ -1,0 +1,225 @@
+"""Many waiters cost the server little, and nothing is left behind."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_another
+
+from interlock.claims import SEPARATOR, Claim, Terms
+from interlock.engine import fresh_id, run
+from interlock.stores.base import Store
+from interlock.testing.servers import Proxy, RedisServer, need
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import Kind, World
+from interlock.urls import open_store
+
+WAITERS, SECONDS = 50, 5.0
+FEW, MANY = 10, 10_000
+GROWTH = 4.0  # at most, from 10 to 10,000 in line; log2 grows by 4, a scan of the line would by 1,000
+
+
+class Monitor:
+    """Counts what clients ask of a server, without what scripts do."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self._wire = server.wire()
+        assert self._wire.ask("MONITOR") == "OK"
+        self.commands: Counter[str] = Counter()
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        end = '"end of watch"'
+        while end not in (line := self._wire.read()):
+            where, _, command = str(line).partition("] ")
+            if not where.endswith(" lua"):
+                self.commands[command.split('"')[1].upper()] += 1
+
+    def stop(self, server: RedisServer) -> None:
+        """Stop when all that was asked before has been counted."""
+        server.command("ECHO", "end of watch")
+        self._thread.join()
+        self._wire.close()
+
+
+@contextmanager
+def watching(server: RedisServer) -> Iterator[Monitor]:
+    """Count while the body runs."""
+    monitor = Monitor(server)
+    try:
+        yield monitor
+    finally:
+        monitor.stop(server)
+
+
+@pytest.mark.parametrize(
+    ("server", "connections"),
+    [(("valkey", {}), "of their own"), (("redis", {}), "in common")],
+    indirect=["server"],
+    ids=["of their own", "in common"],
+)
+def test_waiters_on_a_held_lock_ask_at_most_once_a_second_each(
+    world: World, server: RedisServer, connections: str
+) -> None:
+    holder, *waiters = world.actors(1 + WAITERS)
+    shared = world.connect()
+    grant = holder.do(shared.lock(world.name).acquire)
+    waiting = [
+        each.start((shared if connections == "in common" else world.connect()).lock(world.name).acquire)
+        for each in waiters
+    ]
+    world.until_waiting(WAITERS)
+    with watching(server) as monitor:
+        throughout(SECONDS, lambda: not any(future.done() for future in waiting))
+    asked = sum(monitor.commands.values())
+    assert asked <= WAITERS * SECONDS, monitor.commands
+    assert holder.do(grant.release) is True
+    assert len(one_after_another(waiters, waiting)) == len(waiters)
+
+
+@pytest.mark.parametrize("server", [("valkey", {})], indirect=True)
+def test_waiters_with_short_leases_ask_no_more_than_their_heartbeats(world: World, server: RedisServer) -> None:
+    holder, *waiters = world.actors(1 + 10)
+    ttl, seconds = 3.0, 3.0
+    grant = holder.do(world.connect().lock(world.name).acquire)
+    waiting = [each.start(world.connect().lock(world.name, ttl=ttl).acquire) for each in waiters]
+    world.until_waiting(10)
+    with watching(server) as monitor:
+        throughout(seconds, lambda: not any(future.done() for future in waiting))
+    assert sum(monitor.commands.values()) <= 10 * seconds * 1.2, monitor.commands
+    assert holder.do(grant.release) is True
+    assert len(one_after_another(waiters, waiting)) == len(waiters)
+
+
+def test_waiters_for_a_server_that_is_down_do_not_storm_it(proxy: Proxy, server: RedisServer, world: World) -> None:
+    holder, *waiters = world.actors(1 + 20)
+    grant = holder.do(world.connect().lock(world.name, ttl=1).acquire)
+    waiting = [each.start(connect_to(world, proxy.url).lock(world.name).acquire) for each in waiters]
+    world.until_waiting(20)
+    server.kill()
+    before = proxy.connections
+    throughout(2.0, lambda: not any(future.done() for future in waiting))
+    tries = proxy.connections - before
+    server.start()
+    assert tries <= 20 * 2.0 * 5, "more than five connections a second for each"
+    assert len(one_after_another(waiters, waiting)) == 20
+    assert holder.do(grant.release) is False
+
+
+def test_a_hand_over_tells_one_waiter_only(world: World, server: RedisServer) -> None:
+    holder, *waiters = world.actors(1 + 10)
+    grant = holder.do(world.connect().lock(world.name).acquire)
+    waiting = [each.start(world.connect().lock(world.name).acquire) for each in waiters]
+    world.until_waiting(10)
+    with watching(server) as monitor:
+        assert holder.do(grant.release) is True
+        first = eventually(lambda: [future for future in waiting if future.done()])
+    assert len(first) == 1
+    asked = sum(monitor.commands.values())
+    assert asked <= 4, monitor.commands  # the release, the renewal that a watchdog may begin with, and no storm
+    assert len(one_after_another(waiters, waiting)) == 10
+
+
+# -- ten thousand in line ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind_of_server", SERVERS)
+def test_the_cost_of_an_operation_does_not_grow_with_the_line(kind_of_server: str) -> None:
+    need(kind_of_server)
+    with RedisServer(kind_of_server) as server:
+        few = cost(server, "few", FEW)
+        many = cost(server, "many", MANY)
+        assert many < few * GROWTH, f"{few:.1f} µs with {FEW} in line, {many:.1f} µs with {MANY:,}"
+
+
+def cost(server: RedisServer, name: str, waiters: int) -> float:
+    """Return the microseconds of the server per operation with so many in line.
+
+    The operations are the hand-over to the head, a newcomer, a heartbeat, and a waiter in the middle who gives up.
+    """
+    store = open_store(server.url)
+    try:
+        line = [_enter(store, name) for _ in range(waiters + 1)]
+        for _ in range(20):
+            _turn(store, name, line)
+        server.command("CONFIG", "RESETSTAT")
+        for _ in range(100):
+            _turn(store, name, line)
+        stats = server.info("commandstats")["cmdstat_evalsha"]
+        return float(stats.partition("usec_per_call=")[2].partition(",")[0])
+    finally:
+        store.close()
+
+
+def _enter(store: Store, name: str) -> Claim:
+    claim = Claim(fresh_id(), Terms(SEPARATOR + name, ttl=600.0), "one of many")
+    run(store.enter(claim, store.thread_wakeup(), True, False))
+    return claim
+
+
+def _turn(store: Store, name: str, line: list[Claim]) -> None:
+    head, middle = line.pop(0), line.pop(len(line) // 2)
+    assert run(store.leave(head)) is True
+    assert run(store.leave(middle)) is True
+    line += [_enter(store, name), _enter(store, name)]
+    run(store.enter(line[-1], store.thread_wakeup(), True, True))
+
+
+# -- nothing left -------------------------------------------------------------------------------------------
+
+
+def test_an_idle_name_keeps_one_small_key_that_ends_by_itself(world: World, server: RedisServer, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    names = [world.fresh_name() for _ in range(10)]
+    for name in names:
+        grant = ann.do(kind.make(locks, name).acquire)
+        waiting = bob.start(kind.rival(locks, name).acquire)
+        world.until_waiting(1, name)
+        ann.do(grant.release)
+        bob.do(waiting.result(5).release)
+    keys = server.command("KEYS", "*")
+    assert set(keys) <= {key_of(name) for name in names}
+    with server.wire() as wire:
+        for key in keys:
+            assert 0 < wire.ask("PTTL", key) <= 24 * 3600 * 1000
+            assert wire.ask("MEMORY", "USAGE", key) < 500
+
+
+def test_fences_increase_also_after_what_keeps_them_has_ended(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    lock = world.connect().lock(world.name)
+    fences = []
+    for _ in range(5):
+        grant = ann.do(lock.acquire)
+        fences.append(grant.fence)
+        assert ann.do(grant.release) is True
+        for key in server.command("KEYS", "*"):
+            server.command("PEXPIRE", key, 1)
+        eventually(lambda: server.command("DBSIZE") == 0)
+    assert fences == sorted(set(fences))
+
+
+def test_a_closed_connection_leaves_no_socket_and_no_subscription(world: World, server: RedisServer) -> None:
+    ann, bob = world.actors(2)
+    locks = world.connect()
+    grant = ann.do(locks.lock(world.name).acquire)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    eventually(lambda: len(ann.do(locks.claims, world.name)) == 2)
+    ann.do(grant.release)
+    bob.do(waiting.result(5).release)
+    ann.do(locks.close)
+    with server.wire() as wire:
+        eventually(lambda: client_ids(wire, "normal") == [] and client_ids(wire, "pubsub") == [])
+
+
+def test_an_abandoned_line_is_forgotten_by_the_server(world: World, server: RedisServer) -> None:
+    for number in range(3):
+        world.ghost(Terms(world.key(), ttl=0.2, label=str(number)))
+    assert server.command("DBSIZE") >= 1
+    with server.wire() as wire:
+        for key in server.command("KEYS", "*"):
+            assert 0 < wire.ask("PTTL", key) <= 24 * 3600 * 1000

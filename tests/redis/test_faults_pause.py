@@ -1,0 +1,84 @@
+"""The server stops for a while: SIGSTOP, CLIENT PAUSE."""
+
+from typing import Any
+
+import pytest
+from redis_worlds import connect_to, until_lost
+
+from interlock.errors import LockLost
+from interlock.testing.servers import RedisServer
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import World
+
+
+def test_nothing_is_lost_when_the_server_stops_for_less_than_the_lease(world: World, server: RedisServer) -> None:
+    ann, bob = world.actors(2)
+    lost: list[Any] = []
+    grant = ann.do(world.connect().lock(world.name, ttl=3, on_lost=lost.append).acquire)
+    waiting = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(1)
+    server.pause()
+    throughout(0.8, lambda: not grant.lost and not waiting.done())
+    server.resume()
+    before = grant.expires_in
+    eventually(lambda: grant.expires_in > before)
+    assert ann.do(grant.release) is True
+    later = waiting.result(5)
+    assert later.fence > grant.fence
+    assert bob.do(later.release) is True
+    assert lost == []
+
+
+def test_an_acquire_that_meets_a_stopped_server_is_done_when_it_goes_on(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    lock = world.connect().lock(world.name)
+    ann.do(ann.do(lock.acquire).release)
+    server.pause()
+    coming = ann.start(lock.acquire)
+    throughout(0.5, lambda: not coming.done())
+    server.resume()
+    grant = coming.result(5)
+    assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
+    assert ann.do(grant.release) is True
+    assert world.nothing_left()
+
+
+def test_a_holder_loses_by_its_own_clock_when_the_server_stops_for_longer(world: World, server: RedisServer) -> None:
+    ann, bob = world.actors(2)
+    lost: list[Any] = []
+    grant = ann.do(world.connect().lock(world.name, ttl=1, on_lost=lost.append).acquire)
+    server.pause()
+    eventually(lambda: lost == [grant], within=2)
+    with pytest.raises(LockLost):
+        grant.check()
+    server.resume()
+    later = bob.do(world.connect().lock(world.name).acquire)
+    assert later.fence > grant.fence
+    assert ann.do(grant.release) is False
+    assert bob.do(later.release) is True
+
+
+def test_a_body_is_told_while_the_server_is_stopped(world: World, server: RedisServer) -> None:
+    lock = connect_to(world, server.url + "?socket_timeout=0.5").lock(world.name, ttl=1)
+
+    def body(grant: Any) -> Any:
+        server.pause()
+        return until_lost(world, grant)
+
+    with pytest.raises(LockLost):
+        world.actor().within(lock, body)
+    server.resume()
+
+
+@pytest.mark.parametrize("what", ["ALL", "WRITE"])
+def test_nothing_is_lost_by_client_pause(world: World, server: RedisServer, what: str) -> None:
+    ann, bob = world.actors(2)
+    lost: list[Any] = []
+    grant = ann.do(world.connect().lock(world.name, ttl=3, on_lost=lost.append).acquire)
+    waiting = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(1)
+    server.command("CLIENT", "PAUSE", 700, what)
+    assert ann.do(grant.release) is True
+    assert bob.do(waiting.result(5).release) is True
+    assert lost == []
+    assert world.nothing_left()

@@ -1,0 +1,279 @@
+"""The server refuses: no memory, read-only, wrong password, forbidden by its ACL, a key of a wrong type."""
+
+import re
+from typing import Any
+
+import pytest
+from redis_worlds import connect_to, key_of, servers_with
+
+import interlock
+from interlock.errors import InvalidArgument, StoreError
+from interlock.testing.servers import RedisServer
+from interlock.testing.waiting import eventually
+from interlock.testing.world import Kind, World
+
+SECRET = "open sesame"
+
+
+GUARDED = pytest.mark.parametrize("server", servers_with(password=SECRET), indirect=True)
+
+
+def refusal(world: World, locks: Any, name: str = "") -> str:
+    """Return what the error says that acquiring ends in."""
+    with pytest.raises(StoreError) as caught:
+        world.actor().do(locks.lock(name or world.name).acquire, timeout=2)
+    return str(caught.value)
+
+
+# -- memory, replicas -----------------------------------------------------------------------------------
+
+
+def test_a_server_without_memory_is_a_clear_error_and_then_forgiven(
+    world: World, server: RedisServer, kind: Kind
+) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    server.command("CONFIG", "SET", "maxmemory", 1)
+    with pytest.raises(StoreError, match=r"(?i)memory"):
+        ann.do(lock.acquire)
+    server.command("CONFIG", "SET", "maxmemory", 0)
+    grant = ann.do(lock.acquire)
+    assert ann.do(grant.release) is True
+    assert world.nothing_left()
+
+
+def test_a_holder_can_renew_and_release_while_the_server_has_no_memory(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    grant = ann.do(world.connect().lock(world.name).acquire)
+    server.command("CONFIG", "SET", "maxmemory", 1)
+    assert ann.do(grant.renew) is True
+    assert ann.do(grant.release) is True
+    server.command("CONFIG", "SET", "maxmemory", 0)
+    assert world.nothing_left()
+
+
+def test_a_read_only_replica_is_a_clear_error(world: World, server: RedisServer) -> None:
+    server.command("CONFIG", "SET", "repl-diskless-sync-delay", 0)
+    replica_of = {"replicaof": f"{server.host} {server.port}"}
+    with RedisServer(server.kind, config=replica_of) as replica:
+        eventually(lambda: replica.info("replication")["master_link_status"] == "up")
+        text = refusal(world, connect_to(world, replica.url))
+        assert "replica" in text.lower()
+        assert str(replica.port) in text
+
+
+def test_a_primary_that_becomes_a_replica_is_a_clear_error(world: World, server: RedisServer) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire)
+    server.command("REPLICAOF", "127.0.0.1", 1)
+    with pytest.raises(StoreError, match=r"(?i)replica"):
+        ann.do(grant.release)
+    with pytest.raises(StoreError, match=r"(?i)replica"):
+        ann.do(lock.acquire)
+    server.command("REPLICAOF", "NO", "ONE")
+    assert ann.do(grant.release) is True
+
+
+# -- who may ---------------------------------------------------------------------------------------------
+
+
+@GUARDED
+def test_a_wrong_password_is_a_clear_error_that_does_not_repeat_it(world: World, server: RedisServer) -> None:
+    url = f"redis://:wrong-word@{server.host}:{server.port}"
+    text = refusal(world, connect_to(world, url))
+    assert "password" in text.lower()
+    assert "wrong-word" not in text
+
+
+@GUARDED
+def test_a_missing_password_is_a_clear_error(world: World, server: RedisServer) -> None:
+    text = refusal(world, connect_to(world, f"redis://{server.host}:{server.port}"))
+    assert "authentication" in text.lower() or "password" in text.lower()
+
+
+@GUARDED
+def test_the_right_password_opens(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    assert ann.do(ann.do(world.connect().lock(world.name).acquire).release) is True
+
+
+def user(server: RedisServer, *rules: str) -> str:
+    """Make a user with such rights, and return the URL to connect as it."""
+    server.command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rules)
+    return f"redis://app:secret@{server.host}:{server.port}"
+
+
+NEEDED = ("~interlock:*", "&interlock:*")
+
+
+@pytest.mark.parametrize("command", ["evalsha", "eval"])
+def test_a_forbidden_command_is_an_error_that_names_it(world: World, server: RedisServer, command: str) -> None:
+    forbidden = ["-evalsha", "-eval"] if command == "eval" else ["-evalsha"]
+    text = refusal(world, connect_to(world, user(server, "+@all", *NEEDED, *forbidden)))
+    assert command in text.lower()
+
+
+def test_the_rights_that_the_error_asks_for_are_enough(world: World, server: RedisServer, kind: Kind) -> None:
+    text = refusal(world, connect_to(world, user(server, "+@connection")))
+    rights = re.findall(r"[+~&][a-z:*|]+", text)
+    locks = connect_to(world, user(server, *rights))
+    ann, bob = world.actors(2)
+    grant = ann.do(kind.make(locks, world.name, ttl=0.9).acquire)
+    waiting = bob.start(kind.rival(locks, world.name).acquire)
+    world.until_waiting(1)
+    before = grant.expires_in
+    eventually(lambda: grant.expires_in > before)
+    assert len(ann.do(locks.claims)) == 2
+    assert ann.do(grant.release) is True
+    assert bob.do(waiting.result(5).renew) is True
+    assert ann.do(locks.evict, world.name) == 1
+
+
+def test_a_command_that_is_forbidden_within_a_script_is_named(world: World, server: RedisServer) -> None:
+    text = refusal(world, connect_to(world, user(server, "+@all", *NEEDED, "-hset", "-hget", "-zadd", "-set")))
+    assert any(word in text.lower() for word in ("hset", "hget", "zadd", "set"))
+
+
+def test_forbidden_keys_are_an_error_that_says_so(world: World, server: RedisServer) -> None:
+    text = refusal(world, connect_to(world, user(server, "+@all", "~other:*", "&interlock:*")))
+    assert "key" in text.lower()
+
+
+def test_forbidden_channels_are_an_error_that_says_so(world: World, server: RedisServer) -> None:
+    locks = connect_to(world, user(server, "+@all", "~interlock:*", "resetchannels"))
+    world.actor().do(world.connect().lock(world.name).acquire)
+    text = refusal(world, locks)
+    assert "channel" in text.lower()
+    assert len(world.eye.claims(world.name)) == 1
+
+
+def test_a_forbidden_subscription_is_an_error_that_names_it(world: World, server: RedisServer) -> None:
+    locks = connect_to(world, user(server, "+@all", *NEEDED, "-subscribe", "-psubscribe", "-ssubscribe"))
+    world.actor().do(world.connect().lock(world.name).acquire)
+    text = refusal(world, locks)
+    assert "subscribe" in text.lower()
+    assert len(world.eye.claims(world.name)) == 1
+
+
+def test_rights_that_are_taken_away_are_an_error_and_a_release_can_be_repeated(
+    world: World, server: RedisServer
+) -> None:
+    locks = connect_to(world, user(server, "+@all", *NEEDED))
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name).acquire)
+    server.command("ACL", "SETUSER", "app", "-evalsha", "-eval")
+    with pytest.raises(StoreError, match=r"(?i)evalsha"):
+        ann.do(grant.release)
+    server.command("ACL", "SETUSER", "app", "+evalsha", "+eval")
+    assert ann.do(grant.release) is True
+    assert world.nothing_left()
+
+
+# -- keys ------------------------------------------------------------------------------------------------
+
+FOREIGN = [
+    ("SET", "x"),
+    ("RPUSH", "x"),
+    ("SADD", "x"),
+    ("ZADD", "1", "x"),
+    ("XADD", "*", "field", "x"),
+]
+
+
+def test_a_foreign_value_under_our_key_is_a_clear_error_and_is_left_alone(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    for command, *rest in FOREIGN:
+        name = world.fresh_name()
+        lock = world.connect().lock(name)
+        server.command(command, key_of(name), *rest)
+        before = server.command("DUMP", key_of(name))
+        with pytest.raises(StoreError, match=re.escape(key_of(name))):
+            ann.do(lock.acquire, timeout=2)
+        assert server.command("DUMP", key_of(name)) == before
+        server.command("DEL", key_of(name))
+        assert ann.do(ann.do(lock.acquire).release) is True
+
+
+def test_a_foreign_value_of_the_type_that_locks_use_is_a_clear_error(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    lock = world.connect().lock(world.name)
+    server.command("HSET", key_of(world.name), "field", "somebody's", "using", "x", "fence", "y")
+    with pytest.raises(StoreError, match=re.escape(key_of(world.name))):
+        ann.do(lock.acquire, timeout=2)
+    assert server.command("HGETALL", key_of(world.name)) == ["field", "somebody's", "using", "x", "fence", "y"]
+
+
+def test_a_key_of_a_wrong_type_is_named(world: World, server: RedisServer) -> None:
+    server.command("SET", key_of(world.name), "somebody's")
+    text = refusal(world, world.connect())
+    assert key_of(world.name) in text
+    assert "WRONGTYPE" in text or "wrong type" in text
+    assert server.command("GET", key_of(world.name)) == "somebody's"
+
+
+def test_all_keys_of_a_name_have_one_hash_tag_and_odd_names_do_not_meet(world: World, server: RedisServer) -> None:
+    ann, bob = world.actors(2)
+    locks = world.connect(namespace="app")
+    for name in ["book:1", "a}b", "a%7Db", "{x}", "x", "100%", "é ☃ \n 'quoted' \"\\"]:
+        server.command("FLUSHALL")
+        grant = ann.do(locks.lock(name).acquire, timeout=1)
+        waiting = bob.start(locks.lock(name).acquire)
+        eventually(lambda name=name: len(ann.do(locks.claims, name)) == 2)
+        keys = server.command("KEYS", "*")
+        assert key_of(name, "app") in keys
+        assert all(str(key).startswith(key_of(name, "app")) for key in keys)
+        ann.do(grant.release)
+        bob.do(waiting.result(5).release)
+
+
+# -- where -----------------------------------------------------------------------------------------------
+
+
+def test_an_unreachable_server_is_an_error_that_names_it(world: World, server: RedisServer) -> None:
+    server.stop()
+    text = refusal(world, world.connect())
+    assert f"127.0.0.1:{server.port}" in text
+
+
+def test_a_host_that_nobody_knows_is_an_error_that_names_it(world: World) -> None:
+    text = refusal(world, connect_to(world, "redis://no-such-host.invalid:6379"))
+    assert "no-such-host.invalid" in text
+
+
+def test_something_else_that_listens_is_a_clear_error(world: World) -> None:
+    import socketserver
+    import threading
+
+    class Web(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1000)
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Web) as web:
+        thread = threading.Thread(target=web.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            port = web.server_address[1]
+            assert str(port) in refusal(world, connect_to(world, f"redis://127.0.0.1:{port}"))
+        finally:
+            web.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("url", ["redi://127.0.0.1", "http://127.0.0.1", "redis+http://127.0.0.1", "127.0.0.1:6379"])
+def test_a_wrong_scheme_is_refused(url: str) -> None:
+    with pytest.raises(InvalidArgument):
+        interlock.connect(url)
+    with pytest.raises(InvalidArgument):
+        interlock.aconnect(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:port", "redis://127.0.0.1:1/?socket_timeout=soon", "redis+sentinel://127.0.0.1:1"]
+)
+def test_a_url_that_can_not_be_meant_is_refused(url: str) -> None:
+    for connect in (interlock.connect, interlock.aconnect):
+        with pytest.raises((InvalidArgument, StoreError)) as caught:
+            connect(url)
+        assert str(caught.value)

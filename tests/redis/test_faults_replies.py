@@ -1,0 +1,305 @@
+"""Replies are cut off, delayed or swallowed on their way; requests too."""
+
+import time
+from typing import Any
+
+import pytest
+from redis_worlds import connect_to, in_colour, one_after_another, place_of
+
+from interlock.errors import LockError, LockLost, StoreError
+from interlock.testing.servers import Proxy, RedisServer
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import Kind, Place, World
+
+IO_TIMEOUT = 2.0  # seconds; the store's own, unless the URL or the client says otherwise
+TRY = 1.0  # seconds that one try may take when the store is in trouble
+SLACK = 0.5  # seconds for a busy machine
+
+
+@pytest.fixture
+def place(server: RedisServer, proxy: Proxy) -> Place:
+    """The server; the proxy before it lives longer than what is connected through it."""
+    return place_of(server.url)
+
+
+def warm(world: World, proxy: Proxy, options: str = "", **how: Any) -> Any:
+    """Return a connection through the proxy whose scripts are loaded and whose set-up is done."""
+    locks = connect_to(world, proxy.url + options, **how)
+    ann = world.actor()
+    ann.do(ann.do(locks.lock(world.fresh_name()).acquire).release)
+    return locks
+
+
+# -- cut off --------------------------------------------------------------------------------------------
+
+
+def test_an_acquire_whose_reply_was_cut_is_asked_again_and_leaves_no_orphan(
+    world: World, proxy: Proxy, kind: Kind
+) -> None:
+    lock = kind.make(warm(world, proxy), world.name)
+    ann = world.actor()
+    proxy.drop_next_reply()
+    grant = ann.do(lock.acquire)
+    assert proxy.cuts == 1
+    assert [(view.id, view.fence) for view in world.eye.claims(world.name)] == [(grant.id, grant.fence)]
+    assert ann.do(grant.release) is True
+    assert world.nothing_left()
+
+
+def test_a_try_whose_reply_was_cut_leaves_no_orphan(world: World, proxy: Proxy) -> None:
+    locks = warm(world, proxy)
+    ann, bob = world.actors(2)
+    proxy.drop_next_reply()
+    grant = ann.do(locks.lock(world.name).acquire, timeout=0)
+    assert proxy.cuts == 1
+    proxy.drop_next_reply()
+    assert bob.do(locks.lock(world.name).acquire, timeout=0) is None
+    assert proxy.cuts == 2
+    assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
+
+
+def test_a_release_whose_reply_was_cut_answers_true_and_is_done_once(world: World, proxy: Proxy, kind: Kind) -> None:
+    locks = warm(world, proxy)
+    ann, bob = world.actors(2)
+    lost: list[Any] = []
+    grant = ann.do(kind.make(locks, world.name, on_lost=lost.append).acquire)
+    waiting = bob.start(kind.rival(world.connect(), world.name).acquire)
+    world.until_waiting(1)
+    proxy.drop_next_reply()
+    assert ann.do(grant.release) is True
+    assert proxy.cuts == 1
+    later = waiting.result(5)
+    assert ann.do(grant.release) is False
+    assert [view.id for view in world.eye.claims(world.name)] == [later.id]
+    assert bob.do(later.release) is True
+    assert lost == []
+
+
+def test_a_renewal_whose_reply_was_cut_is_asked_again(world: World, proxy: Proxy) -> None:
+    locks = warm(world, proxy)
+    ann = world.actor()
+    lost: list[Any] = []
+    grant = ann.do(locks.lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
+    proxy.drop_next_reply()
+    eventually(lambda: proxy.cuts == 1)
+    throughout(1.5, lambda: not grant.lost)
+    assert lost == []
+    assert ann.do(grant.release) is True
+
+
+def test_a_waiter_whose_replies_were_cut_gets_the_lock(world: World, proxy: Proxy, kind: Kind) -> None:
+    locks = warm(world, proxy)
+    ann, bob = world.actors(2)
+    grant = ann.do(kind.rival(world.connect(), world.name).acquire)
+    proxy.cut_after_request(b"", times=2)
+    waiting = bob.start(kind.make(locks, world.name).acquire)
+    eventually(lambda: proxy.cuts == 2)
+    world.until_waiting(1)
+    assert ann.do(grant.release) is True
+    later = waiting.result(5)
+    assert [view.id for view in world.eye.claims(world.name)] == [later.id]
+    assert bob.do(later.release) is True
+
+
+def test_a_hand_over_that_is_cut_off_is_noticed(world: World, proxy: Proxy) -> None:
+    locks = warm(world, proxy)
+    ann, bob = world.actors(2)
+    grant = ann.do(world.connect().lock(world.name).acquire)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    world.until_waiting(1)
+    proxy.cut()
+    assert ann.do(grant.release) is True
+    assert bob.do(waiting.result(5).release) is True
+
+
+def test_connections_cut_again_and_again_lose_nobody_and_let_no_two_in(world: World, proxy: Proxy) -> None:
+    actors = world.actors(4)
+    locks = warm(world, proxy)
+    inside: list[int] = []
+
+    def section(grant: Any) -> None:
+        assert not inside
+        inside.append(grant.fence)
+        proxy.cut()
+        inside.clear()
+        fences.append(grant.fence)
+
+    fences: list[int] = []
+    for _ in range(5):
+        ends = [actor.start_within(locks.lock(world.name), section) for actor in actors]
+        for end in ends:
+            end.result(20)
+    assert fences == sorted(set(fences))
+    assert len(fences) == 20
+    assert world.nothing_left()
+
+
+def test_replies_cut_one_after_the_other_lose_nobody(world: World, proxy: Proxy) -> None:
+    locks = warm(world, proxy)
+    actors = world.actors(3)
+    proxy.cut_after_request(b"interlock:", times=3)  # no acquire is asked more than four times
+    waiting = [actor.start(locks.lock(world.name).acquire) for actor in actors]
+    one_after_another(actors, waiting)
+    eventually(lambda: world.nothing_left())
+
+
+# -- delayed --------------------------------------------------------------------------------------------
+
+
+def test_slow_replies_are_waited_for(world: World, proxy: Proxy) -> None:
+    locks = warm(world, proxy)
+    ann = world.actor()
+    proxy.delay(0.3)
+    began = time.monotonic()
+    grant = ann.do(locks.lock(world.name, ttl=5).acquire)
+    assert time.monotonic() - began >= 0.3
+    assert grant.expires_in < 5 - 0.3 + 0.05, "the lease counts from before the request was sent"
+    assert ann.do(grant.release) is True
+
+
+def test_replies_slower_than_the_time_out_are_an_error_that_leaves_nothing(world: World, proxy: Proxy) -> None:
+    locks = warm(world, proxy, "?socket_timeout=0.2")
+    ann = world.actor()
+    lock = locks.lock(world.name, ttl=1)
+    proxy.delay(0.5)
+    with pytest.raises(LockError):
+        ann.within(lock, lambda grant: None)
+    proxy.restore()
+    eventually(lambda: world.nothing_left(), within=3)
+    assert ann.do(ann.do(world.connect().lock(world.name).acquire).release) is True
+
+
+# -- swallowed ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "passes_requests"),
+    [("?socket_timeout=0.5", False), ("?socket_timeout=0.5", True), ("", False)],
+    ids=["half a second", "half a second, replies only", "by default"],
+)
+def test_an_acquire_at_a_black_hole_ends_within_its_time_and_one_time_out(
+    world: World, proxy: Proxy, options: str, passes_requests: bool
+) -> None:
+    lock = warm(world, proxy, options).lock(world.name, ttl=1)
+    ann = world.actor()
+    proxy.black_hole(passes_requests)
+    began = time.monotonic()
+    with pytest.raises(LockError):
+        ann.within(_impatient(lock), lambda grant: None)
+    assert time.monotonic() - began < 1 + (0.5 if options else IO_TIMEOUT) + SLACK
+    proxy.restore()
+    eventually(lambda: world.nothing_left(), within=3)
+
+
+def test_a_try_at_a_black_hole_ends_soon(world: World, proxy: Proxy) -> None:
+    lock = warm(world, proxy, "?socket_timeout=0.5").lock(world.name)
+    ann = world.actor()
+    proxy.black_hole()
+    began = time.monotonic()
+    with pytest.raises(StoreError):
+        ann.do(lock.acquire, timeout=0)
+    assert time.monotonic() - began < TRY + 0.5 + SLACK
+
+
+def test_a_first_connection_to_a_black_hole_ends_within_its_time_and_one_time_out(world: World, proxy: Proxy) -> None:
+    proxy.black_hole()
+    ann = world.actor()
+    began = time.monotonic()
+    with pytest.raises(LockError):
+        lock = connect_to(world, proxy.url + "?socket_timeout=0.5").lock(world.name)
+        ann.within(_impatient(lock), lambda grant: None)
+    assert time.monotonic() - began < 1 + 0.5 + SLACK
+
+
+def test_a_waiter_at_a_black_hole_ends_within_its_time_and_one_time_out(world: World, proxy: Proxy) -> None:
+    locks = warm(world, proxy, "?socket_timeout=0.5")
+    ann, bob = world.actors(2)
+    ann.do(world.connect().lock(world.name).acquire)
+    began = time.monotonic()
+    waiting = bob.start(_outcome(world, locks.lock(world.name, ttl=1)), 1.5)
+    world.until_waiting(1)
+    proxy.black_hole()
+    assert waiting.result(5) in ("nothing", "an error of the store")
+    assert time.monotonic() - began < 1.5 + 0.5 + SLACK
+    proxy.restore()
+    eventually(lambda: not world.waiters(), within=3)
+
+
+def test_a_holder_at_a_black_hole_loses_by_its_own_clock(world: World, proxy: Proxy) -> None:
+    locks = warm(world, proxy, "?socket_timeout=0.5")
+    ann, bob = world.actors(2)
+    lost: list[Any] = []
+    grant = ann.do(locks.lock(world.name, ttl=1, on_lost=lost.append).acquire)
+    waiting = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(1)
+    proxy.black_hole()
+    later = waiting.result(5)
+    assert grant.lost, "the holder's lease ends before the store's"
+    eventually(lambda: lost == [grant])
+    with pytest.raises(LockLost):
+        grant.check()
+    assert later.fence > grant.fence
+
+
+def test_a_release_at_a_black_hole_is_an_error_and_can_be_repeated(world: World, proxy: Proxy, kind: Kind) -> None:
+    locks = warm(world, proxy, "?socket_timeout=0.3")
+    ann = world.actor()
+    grant = ann.do(kind.make(locks, world.name).acquire)
+    proxy.black_hole()
+    with pytest.raises(StoreError):
+        ann.do(grant.release)
+    proxy.restore()
+    assert ann.do(grant.release) is True
+    assert world.nothing_left()
+
+
+def test_a_message_that_was_swallowed_is_made_good_by_a_slow_look(world: World, proxy: Proxy) -> None:
+    locks = warm(world, proxy)
+    ann, bob = world.actors(2)
+    grant = ann.do(world.connect().lock(world.name).acquire)
+    waiting = bob.start(locks.lock(world.name, ttl=3).acquire)
+    world.until_waiting(1)
+    proxy.black_hole(passes_requests=True)
+    assert ann.do(grant.release) is True
+    eventually(lambda: world.holders())  # the server has told bob, who did not hear it
+    proxy.restore()
+    assert bob.do(waiting.result(8).release) is True
+    assert world.nothing_left()
+
+
+def test_a_refused_connection_is_an_error_at_once_and_forgiven(world: World, proxy: Proxy) -> None:
+    lock = warm(world, proxy).lock(world.name)
+    ann = world.actor()
+    proxy.refuse()
+    began = time.monotonic()
+    with pytest.raises(StoreError, match=str(proxy.port)):
+        ann.do(lock.acquire, timeout=10)
+    assert time.monotonic() - began < 5
+    proxy.restore()
+    assert ann.do(ann.do(lock.acquire).release) is True
+
+
+def _impatient(lock: Any) -> Any:
+    """Return the same lock for one second of patience."""
+    return lock._locks.lock(lock.name, ttl=1, timeout=1.0)
+
+
+def _outcome(world: World, lock: Any) -> Any:
+    """Return what acquires `lock` within a time and tells in words what came of it."""
+
+    def told(grant: Any) -> str:
+        return "nothing" if grant is None else "a grant"
+
+    def sync(timeout: float) -> str:
+        try:
+            return told(lock.acquire(timeout=timeout))
+        except StoreError:
+            return "an error of the store"
+
+    async def task(timeout: float) -> str:
+        try:
+            return told(await lock.acquire(timeout=timeout))
+        except StoreError:
+            return "an error of the store"
+
+    return in_colour(world, sync, task)

@@ -1,0 +1,125 @@
+"""The server is killed and restarted, with its data and without them."""
+
+from typing import Any
+
+import pytest
+from redis_worlds import one_after_another, servers_with, until_lost
+
+from interlock.errors import LockLost, StoreError
+from interlock.testing.servers import RedisServer
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import Kind, World
+
+
+def test_a_holder_learns_that_the_server_has_forgotten_it(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    lost: list[Any] = []
+    grant = ann.do(world.connect().lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
+    server.restart()
+    eventually(lambda: grant.lost, within=2.5)
+    eventually(lambda: lost == [grant])
+    with pytest.raises(LockLost):
+        grant.check()
+    assert ann.do(grant.release) is False
+
+
+def test_a_body_ends_in_lock_lost_when_the_server_has_forgotten_it(world: World, server: RedisServer) -> None:
+    lock = world.connect().lock(world.name, ttl=1.5)
+
+    def body(grant: Any) -> Any:
+        server.restart()
+        return until_lost(world, grant)
+
+    with pytest.raises(LockLost):
+        world.actor().within(lock, body)
+
+
+def test_waiters_go_on_and_get_the_lock_one_after_another(world: World, server: RedisServer) -> None:
+    ann, *others = world.actors(4)
+    old = ann.do(world.connect().lock(world.name, ttl=1.5).acquire)
+    waiting = [each.start(world.connect().lock(world.name).acquire) for each in others]
+    world.until_waiting(3)
+    server.restart()
+    fences = [grant.fence for grant in one_after_another(others, waiting)]
+    assert old.fence < min(fences)
+    assert fences == sorted(set(fences))
+    eventually(lambda: old.lost)
+    assert world.nothing_left()
+
+
+def test_a_waiter_outlives_an_outage_of_a_second(world: World, server: RedisServer) -> None:
+    ann, bob = world.actors(2)
+    ann.do(world.connect().lock(world.name, ttl=1.5).acquire)
+    waiting = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(1)
+    server.kill()
+    throughout(1.0, lambda: not waiting.done())
+    server.start()
+    assert bob.do(waiting.result(5).release) is True
+
+
+def test_a_lock_is_acquired_again_at_once_after_a_restart(world: World, server: RedisServer, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    fences = []
+    for _ in range(3):
+        grant = ann.do(lock.acquire)
+        fences.append(grant.fence)
+        assert ann.do(grant.release) is True
+        server.restart()
+    assert fences == sorted(set(fences))
+
+
+@pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)
+def test_nothing_is_lost_by_a_restart_of_a_server_that_keeps_its_data(world: World, server: RedisServer) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lost: list[Any] = []
+    grant = ann.do(locks.lock(world.name, ttl=3, on_lost=lost.append).acquire)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    eventually(lambda: len(ann.do(locks.claims, world.name)) == 2)
+    server.restart()
+    before = grant.expires_in
+    eventually(lambda: grant.expires_in > before)  # renewed since
+    assert not waiting.done()
+    assert ann.do(grant.release) is True
+    later = waiting.result(5)
+    assert later.fence > grant.fence
+    assert bob.do(later.release) is True
+    assert lost == []
+
+
+def test_a_server_that_stays_away_is_an_error_and_then_forgiven(world: World, server: RedisServer) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    ann.do(ann.do(lock.acquire).release)
+    server.kill()
+    with pytest.raises(StoreError, match=str(server.port)):
+        ann.do(lock.acquire, timeout=0.5)
+    server.start()
+    assert ann.do(ann.do(lock.acquire).release) is True
+
+
+def test_a_holder_loses_by_its_own_clock_when_the_server_stays_away(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    lost: list[Any] = []
+    grant = ann.do(world.connect().lock(world.name, ttl=1, on_lost=lost.append).acquire)
+    server.kill()
+    eventually(lambda: lost == [grant], within=2)
+    assert grant.lost
+    assert grant.expires_in <= 0
+    server.start()
+    assert ann.do(grant.release) is False
+
+
+@pytest.mark.parametrize("server", servers_with(persist=True), indirect=True)
+def test_a_release_while_the_server_is_away_can_be_repeated(world: World, server: RedisServer) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name, ttl=30).acquire)
+    server.kill()
+    with pytest.raises(StoreError):
+        ann.do(grant.release)
+    server.start()
+    assert ann.do(grant.release) is True
+    assert ann.do(locks.claims, world.name) == []
