@@ -5,25 +5,36 @@ guarded command starts fast, and so that it starts at all where only the core is
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interlock import Locks
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None, locks: "Callable[[str], Locks] | None" = None, called: str = ""
+) -> int:
     """Run the command.
 
     Args:
         arguments: the words after `interlock`; None for those of this process.
+        locks: for a program that contains the command: makes the locks of a namespace, where no --store is given.
+        called: what such a program calls its store.
 
     Returns:
         The exit status.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given[:1] == ["run"]:
-            from interlock.cli.run import main as run
+        from interlock.cli.where import given as given_locks
 
-            return run(given[1:])
-        return _others(given)
+        with given_locks(locks, called):
+            if given[:1] == ["run"]:
+                from interlock.cli.run import main as run
+
+                return run(given[1:])
+            return _others(given)
     except KeyboardInterrupt:
         return 130
     except Exception:

@@ -9,9 +9,10 @@ from typing import Any, NoReturn
 
 import click
 
-from interlock import Locks, connect
+from interlock import Locks
 from interlock.cli import output
 from interlock.cli.exits import BY_SIGNAL, one_line
+from interlock.cli.where import connect
 
 
 def store_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,11 +5,11 @@ import sys
 
 import click
 
-from interlock import Locks, connect
+from interlock import Locks
 from interlock.cli import output
 from interlock.cli.exits import CONFLICT, LOST, one_line, say
 from interlock.cli.look import store_options
-from interlock.urls import default_url
+from interlock.cli.where import called, connect
 
 WORST_FIRST = ("fail", "warn", "ok")
 COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}
@@ -59,8 +59,8 @@ def doctor(store: str | None, namespace: str, as_json: bool) -> int:
 
     Exit status: 0 if it does, with or without warnings; 70 if a check failed: do not use this store.
     """
-    url = default_url() if store is None else store
-    with connect(url, namespace=namespace) as locks:
+    url = called(store)
+    with connect(store, namespace=namespace) as locks:
         checks = locks.doctor()
     statuses = {check.status for check in checks}
     worst = next((status for status in WORST_FIRST if status in statuses), "ok")

@@ -14,6 +14,7 @@ from interlock.cli.child import Child, NotRunnable, look_up
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
 from interlock.cli.options import HelpWanted, Order, Usage, help_text, parse
 from interlock.cli.signals import ENDING, Event, Signals, WaitBroken, stop_here
+from interlock.cli.where import connect, is_given
 
 if TYPE_CHECKING:
     from interlock import Grant, Lock, Locks
@@ -34,7 +35,8 @@ def main(words: Sequence[str]) -> int:
     """
     try:
         order = parse(words)
-        if (order.store or os.environ.get("INTERLOCK_URL") or "").partition(":")[0].lower() == "memory":
+        url = "" if is_given(order.store) else order.store or os.environ.get("INTERLOCK_URL") or ""
+        if url.partition(":")[0].lower() == "memory":
             raise Usage("memory:// is seen by one process only and guards nothing here: give --store file:///folder")
     except HelpWanted:
         print(help_text(), end="")
@@ -96,7 +98,6 @@ class Guard:
 
     def _with_store(self) -> int:
         from interlock.errors import LockError
-        from interlock.urls import connect
 
         self._take_log()
         with self._signals.breaking():

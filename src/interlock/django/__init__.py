@@ -1,0 +1,25 @@
+"""interlock for Django: locks in the database or elsewhere, guarded models, fenced writes; forms, admin, REST.
+
+`locks` and `alocks` are the locks that INTERLOCK in the settings describes, `occupy` locks rows, `occupies`
+decorates. They are loaded when they are first used, since this package is imported before Django's apps are.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from interlock.django.conf import alocks, locks
+    from interlock.django.decorators import occupies
+    from interlock.django.occupation import occupy
+
+__all__ = ["alocks", "locks", "occupies", "occupy"]
+
+_WHERE = {"locks": "conf", "alocks": "conf", "occupies": "decorators", "occupy": "occupation"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,198 @@
+"""The claims in the admin: who holds, who waits, since when; evict with a permission, noted in the log."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import DELETION, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import F
+from django.db.models.query import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.timesince import timesince
+
+from interlock.claims import DONE, PENDING, SEPARATOR, USING
+from interlock.django.claimlines import began
+from interlock.django.conf import ORM_STORE, place, places
+from interlock.django.models import Claim
+from interlock.django.statements import MICROSECONDS
+from interlock.django.store import OrmStore
+from interlock.engine import run
+from interlock.errors import LockError
+
+REFRESH = "refresh"
+NOTICES = "A holder notices within a third of its lease; until then it may still work."
+INTERVALS = (2, 5, 30)  # seconds
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Holders or waiters; those that are over are not shown."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        """Return the choices."""
+        return [(USING, "Using"), (PENDING, "Waiting")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Filter."""
+        if self.value() == USING:
+            return queryset.filter(state=USING)
+        return queryset.exclude(state=USING) if self.value() == PENDING else queryset
+
+
+class KindFilter(admin.SimpleListFilter):
+    """Exclusive locks or shared ones."""
+
+    title = "kind"
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        """Return the choices."""
+        return [("exclusive", "Exclusive"), ("shared", "Shared")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Filter."""
+        if self.value() == "exclusive":
+            return queryset.filter(capacity=1)
+        return queryset.filter(capacity__gt=1) if self.value() == "shared" else queryset
+
+
+@admin.register(Claim)
+class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
+    """Shows the claims of the ORM store; nothing can be added, changed or deleted, only evicted."""
+
+    list_display = (
+        "name",
+        "namespace",
+        "state",
+        "kind",
+        "holder",
+        "thread",
+        "label",
+        "held_since",
+        "expires",
+        "fence",
+    )
+    list_filter = (StateFilter, KindFilter, "host")
+    search_fields = ("name", "namespace", "host", "label")
+    ordering = ("name", "number")
+    actions = ("evict",)
+    list_per_page = 200
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Claim]:
+        """Return the claims that are not over, from the database of the store."""
+        alias = orm_alias()
+        rows = Claim.objects.all() if alias is None else Claim.objects.using(alias)
+        ordered = rows.exclude(state=DONE).order_by(*self.get_ordering(request))
+        return ordered.annotate(left=F("until") - began())
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Nobody adds claims."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody changes claims."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody deletes claims; they are evicted."""
+        return False
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may evict may look."""
+        return super().has_view_permission(request, obj) or self.has_evict_permission(request)
+
+    def has_evict_permission(self, request: HttpRequest) -> bool:
+        """The permission of the action."""
+        user: Any = request.user
+        return bool(user.has_perm("interlock.evict_claim"))
+
+    @admin.display(description="kind")
+    def kind(self, claim: Claim) -> str:
+        """The kind of lock in words."""
+        return claim.kind
+
+    @admin.display(description="holder", ordering="host")
+    def holder(self, claim: Claim) -> str:
+        """The host and the process."""
+        return f"{claim.host} / {claim.pid}"
+
+    @admin.display(description="since", ordering="since")
+    def held_since(self, claim: Claim) -> str:
+        """How long ago it was made."""
+        seconds = time.time() - claim.since / MICROSECONDS
+        return (
+            f"{max(0.0, seconds):.0f} s ago"
+            if seconds < 120
+            else f"{timesince(claim.made_at, datetime.now(UTC))} ago"
+        )
+
+    @admin.display(description="expires in", ordering="until")
+    def expires(self, claim: Any) -> str:
+        """How long the lease still lasts unless it is renewed."""
+        return f"{claim.left / MICROSECONDS:.1f} s" if claim.left > 0 else "expired"
+
+    @admin.action(description="Evict the selected claims: their holders lose the lock", permissions=["evict"])
+    def evict(self, request: HttpRequest, queryset: QuerySet[Claim]) -> None:
+        """Take claims away, and note who did it in the admin's log."""
+        store = OrmStore(orm_alias())
+        evicted = 0
+        try:
+            for claim in queryset:
+                if run(store.evict(f"{claim.namespace}{SEPARATOR}{claim.name}", claim.claim)):
+                    evicted += 1
+                    _note(request, claim)
+        except LockError as error:
+            self.message_user(request, f"The store failed: {error}", messages.ERROR)
+        finally:
+            store.close()
+        level = messages.SUCCESS if evicted else messages.WARNING
+        claims = "1 claim was" if evicted == 1 else f"{evicted} claims were"
+        self.message_user(
+            request,
+            f"{claims} evicted. A holder notices within a third of its lease; until then it may work on.",
+            level,
+        )
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Show the list; `?refresh=5` shows it anew every 5 seconds."""
+        query = request.GET.copy()
+        wanted = (query.pop(REFRESH, None) or [""])[-1]
+        request.GET = query  # type: ignore[assignment] # the list takes what it does not know for a filter
+        seconds = min(max(int(wanted), 1), 3600) if wanted.isascii() and wanted.isdigit() else None
+        path = query.urlencode()
+        choices = [(each, f"?{path}{'&' if path else ''}{REFRESH}={each}") for each in INTERVALS]
+        context = {"refresh": seconds, "refresh_choices": choices, "refresh_stop": f"?{path}", "title": "Claims"}
+        response: HttpResponse = super().changelist_view(request, {**context, **(extra_context or {})})
+        return response
+
+
+def _note(request: HttpRequest, claim: Claim) -> None:
+    LogEntry.objects.create(
+        user_id=request.user.pk,
+        content_type_id=ContentType.objects.get_for_model(Claim).pk,
+        object_id=str(claim.pk),
+        object_repr=str(claim)[:200],
+        action_flag=DELETION,
+        change_message=(
+            f"Evicted the claim {claim.claim} ({claim.state}, fence {claim.fence}) of {claim.name!r} from "
+            f"{claim.host}, process {claim.pid}, thread {claim.thread!r}."
+        ),
+    )
+
+
+def orm_alias() -> str | None:
+    """Return the database of the first entry of INTERLOCK with an ORM store; None for the routers' choice."""
+    for alias in places():
+        try:
+            found = place(alias)
+        except LockError:
+            continue
+        if found.location is None and found.backend == ORM_STORE:
+            chosen: str | None = found.options.get("alias")
+            return chosen
+    return None

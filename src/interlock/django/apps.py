@@ -1,0 +1,20 @@
+"""The Django app: put "interlock.django" into INSTALLED_APPS."""
+
+from django.apps import AppConfig
+from django.core.signals import setting_changed
+
+
+class InterlockConfig(AppConfig):
+    """The app `interlock`: the table of claims, its admin, checks and the command."""
+
+    name = "interlock.django"
+    label = "interlock"
+    verbose_name = "Locks"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the checks, and follow the setting in tests."""
+        from interlock.django import checks  # noqa: F401 - registers by being imported
+        from interlock.django.conf import forget_connections
+
+        setting_changed.connect(forget_connections, dispatch_uid="interlock")

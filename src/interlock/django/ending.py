@@ -1,0 +1,91 @@
+"""Release a lock when the transaction around it has ended, so that the next holder reads what was committed."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.db import transaction
+
+from interlock import log
+from interlock.errors import LockError
+
+
+class BrokenTransaction(LockError, transaction.TransactionManagementError):
+    """The surrounding transaction is of no use: it failed, or Django does not manage it."""
+
+
+def in_transaction(using: str) -> bool:
+    """Tell whether the calling thread is in a transaction; the one that a `TestCase` wraps around tests is none."""
+    connection = transaction.get_connection(using)
+    blocks = getattr(connection, "atomic_blocks", [])
+    return bool(connection.in_atomic_block and not all(getattr(each, "_from_testcase", False) for each in blocks))
+
+
+def check_transaction(using: str) -> None:
+    """See that a lock can be held until the transaction around it ends, if there is one.
+
+    Raises:
+        BrokenTransaction: it can only be rolled back, or it is not by `atomic()`.
+    """
+    connection = transaction.get_connection(using)
+    if connection.in_atomic_block:
+        if connection.needs_rollback:
+            raise BrokenTransaction(
+                f"the transaction on {using!r} has failed and can only be rolled back: leave its atomic() block first"
+            )
+    elif not _is_in_autocommit(connection):
+        raise BrokenTransaction(
+            f"the database {using!r} is not in autocommit, and no atomic() block says when the transaction ends: "
+            f"nobody could know when to release; use atomic()"
+        )
+
+
+def _is_in_autocommit(connection: Any) -> bool:
+    if connection.connection is None:  # to ask it would connect
+        return bool(connection.settings_dict["AUTOCOMMIT"])
+    return bool(connection.get_autocommit())
+
+
+def release_at_the_end(release: Callable[[], object], using: Sequence[str]) -> None:
+    """Release when the transactions around have all ended; at once if there is none.
+
+    Raises:
+        StoreError: there is none, and the store could not be asked.
+    """
+    waits_for = [each for each in using if in_transaction(each)]
+    if not waits_for:
+        release()
+        return
+    ending = _Ending(release)
+    for each in waits_for:
+        transaction.on_commit(_Vote(ending), using=each, robust=True)
+
+
+class _Ending:
+    """Releases when nobody refers to it any more."""
+
+    def __init__(self, release: Callable[[], object]) -> None:
+        self._release = release
+        self._pid = os.getpid()
+
+    def __del__(self) -> None:
+        if self._pid != os.getpid():
+            return
+        try:
+            self._release()
+        except LockError as error:
+            log.warn("could not release after a transaction, the lease will end: %s", error)
+
+
+class _Vote:
+    """What a transaction keeps for its commit.
+
+    Django calls it after the commit, and drops it when the transaction, or the savepoint in which it was registered,
+    is rolled back: there is no other sign of that.
+    """
+
+    def __init__(self, ending: _Ending) -> None:
+        self._ending: _Ending | None = ending
+
+    def __call__(self) -> None:
+        self._ending = None

@@ -1,0 +1,90 @@
+"""The admin of guarded models: a second editor loses nothing, and overwrites nothing unseen."""
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.options import InlineModelAdmin
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+
+from interlock.django.forms import READ, GuardedModelForm
+from interlock.django.guarded.errors import StaleObject
+
+if TYPE_CHECKING:
+    AdminBase = admin.ModelAdmin[Any]
+    InlineBase = InlineModelAdmin[Any, Any]
+else:
+    AdminBase, InlineBase = admin.ModelAdmin, InlineModelAdmin
+
+TRIES = 3
+"""How often a page that was sent is looked at anew when the object changes just while it is saved."""
+
+
+def guarded_form(form: Any) -> Any:
+    """Return a form class that is also a `GuardedModelForm`."""
+    if issubclass(form, GuardedModelForm):
+        return form
+    return type(form)(form.__name__, (GuardedModelForm, form), {"__module__": form.__module__})
+
+
+def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
+    """Return the fieldsets with the hidden field at the end of the last one, or without it."""
+    kept = [
+        (name, {**options, "fields": tuple(field for field in options["fields"] if field != READ)})
+        for name, options in fieldsets
+    ]
+    if shows_form and kept:
+        options = kept[-1][1]
+        options["fields"] = (*options["fields"], READ)
+    return kept
+
+
+class GuardedAdmin(AdminBase):
+    """A `ModelAdmin` of a guarded model: on a stale save the page shows both values, and its editor chooses."""
+
+    form = GuardedModelForm
+
+    def get_form(self, request: Any, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """Return the class of the change form."""
+        kwargs["form"] = guarded_form(kwargs.get("form", self.form))
+        return super().get_form(request, obj, change=change, **kwargs)
+
+    def get_fieldsets(self, request: Any, obj: Any = None) -> Any:
+        """Return the fieldsets, with the hidden field that takes along what was shown."""
+        shows_form = obj is not None and self.has_change_permission(request, obj)
+        return _with_read_field(super().get_fieldsets(request, obj), shows_form)
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: Any = None, form_url: str = "", extra_context: Any = None
+    ) -> Any:
+        """Show or save the change form; if the object changes just while it is saved, look at it anew."""
+        for _again in range(TRIES - 1):
+            try:
+                return super().changeform_view(request, object_id, form_url, extra_context)
+            except StaleObject:
+                continue
+        return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Show or save the list; if a row changes just while it is saved, nothing is, and the list is shown anew."""
+        try:
+            return super().changelist_view(request, extra_context)
+        except StaleObject as stale:
+            text = _("Nothing was saved: somebody else has just changed “%(object)s”.") % {"object": stale.instance}
+            self.message_user(request, text, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+
+
+class GuardedInline(InlineBase):
+    """A mixin for inlines of a guarded model: `class CopyInline(GuardedInline, admin.TabularInline)`."""
+
+    form = GuardedModelForm
+
+    def get_formset(self, request: Any, obj: Any = None, **kwargs: Any) -> Any:
+        """Return the class of the formset."""
+        kwargs["form"] = guarded_form(kwargs.get("form", self.form))
+        return super().get_formset(request, obj, **kwargs)
+
+    def get_fieldsets(self, request: Any, obj: Any = None) -> Any:
+        """Return the fieldsets, with the hidden field that takes along what was shown."""
+        return _with_read_field(super().get_fieldsets(request, obj), self.has_change_permission(request, obj))

@@ -1,0 +1,211 @@
+"""The mixin that makes a model guarded."""
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.db import connections, models, router, transaction
+
+from interlock.django.guarded import checks
+from interlock.django.guarded.errors import StaleObject
+from interlock.django.guarded.peers import noting
+from interlock.django.guarded.plan import key_fields, plan_of
+from interlock.django.guarded.policies import OnStale
+from interlock.django.guarded.saving import SAVING, Saving, Triple, is_of_database, knows_row, may_be_of
+from interlock.django.guarded.snapshot import KEY, Snapshot, of_attributes, of_row, snapshot_of
+from interlock.django.guarded.undo import scope_of
+
+if TYPE_CHECKING:
+    Base = models.Model
+else:
+    Base = object
+
+_UNREAD: Any = object()
+
+
+class Guarded(Base):
+    """A mixin that keeps a model's `save()` from overwriting what somebody else has changed.
+
+    `class Book(Guarded, models.Model)`: `save()` writes only the fields that have changed since they were read, in
+    one UPDATE that finds its row only if the written fields still have the values that were read. Else `on_stale`
+    says what is to be done.
+
+    Attributes:
+        on_stale: `REFUSE` (the default: `StaleObject` is raised), `LAST_WINS`, a function of (original, mine, theirs)
+            that returns the value to be saved, or a dictionary of these by the names of fields, in which "*" stands
+            for all others.
+    """
+
+    on_stale: ClassVar[OnStale] = MappingProxyType({})
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        order = cls.__mro__
+        if models.Model in order and order.index(models.Model) < order.index(Guarded):
+            raise TypeError(f"{cls.__name__} would not be guarded: Guarded must stand before its other base classes")
+
+    @classmethod
+    def check(cls, **kwargs: Any) -> Any:
+        """Return what Django's system check finds in the model, and in its `on_stale`."""
+        return [*super().check(**kwargs), *checks.of_policies(cls)]
+
+    @classmethod
+    def from_db(cls, db: str | None, field_names: Any, values: Any, **options: Any) -> Any:
+        """Return an instance of a row, which remembers the values that it was read with."""
+        new = super().from_db(db, field_names, values, **options)
+        setattr(new, KEY, of_row(cls, db, field_names, values))
+        mode = options.get("fetch_mode")
+        if mode is not None and mode.track_peers:
+            new._state.fetch_mode = noting(mode)
+        return new
+
+    def refresh_from_db(
+        self, using: str | None = None, fields: Iterable[str] | None = None, from_queryset: Any = None
+    ) -> None:
+        """Read fields again, and remember their values; as Django's own."""
+        names = None if fields is None else list(fields)
+        known = snapshot_of(self)
+        named = using or getattr(from_queryset, "_db", None)
+        if known is not None and named is not None and not is_of_database(known, self, named):
+            known = None
+        if from_queryset is not None:
+            read = self._refresh_by(using, names, from_queryset)
+        else:
+            before = set(vars(self))
+            super().refresh_from_db(using=using, fields=names)
+            read = [
+                field.attname
+                for field in plan_of(type(self)).fields
+                if (field.attname in before if names is None else field.name in names or field.attname in names)
+            ]
+        data = vars(self)
+        plan = plan_of(type(self))
+        values = of_attributes(plan, self, [name for name in {*read, *plan.keys} if name in data])
+        data[KEY] = (known or Snapshot(None, {})).with_read(self._state.db, values)
+
+    def _refresh_by(self, using: str | None, names: list[str] | None, from_queryset: Any) -> list[str]:
+        """Refresh by a query set of the caller, which may defer fields; return the attributes that it has read."""
+        data = vars(self)
+        plan = plan_of(type(self))
+        aside = {name: data[name] for name in plan.attnames if name in data and name not in plan.keys}
+        data.update(dict.fromkeys(aside, _UNREAD))
+        try:
+            super().refresh_from_db(using=using, fields=names, from_queryset=from_queryset)
+        finally:
+            unread = {name: value for name, value in aside.items() if data[name] is _UNREAD}
+            data.update(unread)
+        return [name for name in plan.attnames if name not in unread]
+
+    def save_base(
+        self,
+        raw: bool = False,
+        force_insert: Any = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
+        """Save; as Django's own.
+
+        Raises:
+            StaleObject: somebody else has changed what was to be written; nothing was.
+        """
+        using = using or router.db_for_write(type(self), instance=self)
+        before = snapshot_of(self)
+        if before is not None and before.written:
+            vars(self)[KEY] = before = before.with_nothing_written()
+        try:
+            super().save_base(
+                raw=raw,
+                force_insert=force_insert,
+                force_update=force_update,
+                using=using,
+                update_fields=update_fields,
+            )
+        except StaleObject:
+            # Django marks a block that an exception of a save passes as unusable. Nothing was written here, so the
+            # block is fit to be used by who catches this; unless a parent's table was written before.
+            if vars(self).get(KEY) is before and transaction.get_connection(using).in_atomic_block:
+                transaction.set_rollback(False, using)
+            raise
+
+    save_base.alters_data = True  # type: ignore[attr-defined]
+
+    def _save_table(
+        self,
+        raw: bool = False,
+        cls: Any = None,
+        force_insert: Any = False,
+        force_update: bool = False,
+        using: Any = None,
+        update_fields: Any = None,
+    ) -> Any:
+        plan = plan_of(type(self))
+        snapshot = snapshot_of(self)
+        known = snapshot is not None and not raw and knows_row(snapshot, self, cls._meta, using)
+        data = vars(self)
+        data[SAVING] = saving = Saving(self, plan, snapshot if known else None, using)
+        try:
+            updated = super()._save_table(  # type: ignore[misc]
+                raw, cls, force_insert, force_update, using, update_fields
+            )
+        finally:
+            del data[SAVING]
+        fields = saving.wrote if updated else cls._meta.local_concrete_fields
+        if fields:
+            self._note_written(cls._meta, fields, using)
+        return updated
+
+    def _note_written(self, meta: Any, fields: Iterable[Any], using: str) -> None:
+        """Remember what stands in the row of a table since it was saved."""
+        plan = plan_of(type(self))
+        data = vars(self)
+        names = {field.attname for field in (*fields, *key_fields(meta))}
+        snapshot = snapshot_of(self)
+        if snapshot is None or not may_be_of(snapshot, self, meta, using):
+            snapshot = Snapshot(using, {})
+        data[KEY] = snapshot.with_written(
+            using,
+            of_attributes(plan, self, names),
+            frozenset(field.name for field in fields),
+            scope_of(connections[using]),
+        )
+
+    def _do_update(
+        self, base_qs: Any, using: Any, pk_val: Any, values: Any, update_fields: Any, forced_update: Any, *more: Any
+    ) -> Any:
+        django: Any = super()._do_update
+
+        def update(rows: Any, some: list[Triple]) -> Any:
+            return django(rows, using, pk_val, some, update_fields, forced_update, *more)
+
+        saving: Saving | None = vars(self).get(SAVING)
+        if saving is None or not values:
+            return update(base_qs, values)
+        # A base class that does more than Django's here is asked; else that is done in a shorter way.
+        plain = django.__func__ is models.Model._do_update and not base_qs.model._meta.select_on_save
+        answer = saving.update(base_qs, values, update, more if plain else None)
+        if answer is not None:
+            return answer
+        if forced_update and update_fields is None:
+            return update(base_qs, [])
+        return _unwritten(self, more)
+
+    def delete(self, *args: Any, **kwargs: Any) -> Any:
+        """Delete the row; as Django's own. Saved again, the instance makes a new one."""
+        answer = super().delete(*args, **kwargs)
+        vars(self).pop(KEY, None)
+        return answer
+
+    delete.alters_data = True  # type: ignore[attr-defined]
+
+
+def _unwritten(instance: Any, more: tuple[Any, ...]) -> Any:
+    """Return what an UPDATE that was not needed would have answered: from Django 6.0 on the columns it returns."""
+    if not more:
+        return True
+    names = [field.attname for field in more[0]]
+    return [tuple(vars(instance)[name] for name in names)] if all(name in vars(instance) for name in names) else [()]
+
+
+# The migrations of a model name its bases; this is where they shall find this one for ever.
+Guarded.__module__ = "interlock.django.guarded"

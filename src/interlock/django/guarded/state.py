@@ -1,0 +1,111 @@
+"""Questions about a guarded instance: what a save would write, what the last one wrote, which state was read."""
+
+import hashlib
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db import connections, router, transaction
+from django.utils.encoding import force_str
+
+from interlock.django.guarded.errors import Conflict, StaleObject
+from interlock.django.guarded.model import Guarded
+from interlock.django.guarded.plan import plan_of
+from interlock.django.guarded.saving import locked_values
+from interlock.django.guarded.snapshot import snapshot_of
+from interlock.django.guarded.values import prepared, same, thaw
+
+
+def changes(instance: Guarded) -> dict[str, tuple[Any, Any]]:
+    """Return what a save would write now: (original, mine) by the name of the field.
+
+    A field that was never read is not there, though a save would write it; nor is one that computes its value while
+    it is saved, as `auto_now` does.
+    """
+    snapshot = snapshot_of(instance)
+    plan = plan_of(type(instance))
+    data = vars(instance)
+    found = {}
+    for field in plan.fields:
+        attname = field.attname
+        if snapshot is None or attname in plan.computing or not (attname in snapshot.values and attname in data):
+            continue
+        original, mine = thaw(snapshot.values[attname]), data[attname]
+        if not same(field, original, mine):
+            found[field.name] = (original, mine)
+    return found
+
+
+def written(instance: Guarded) -> frozenset[str]:
+    """Return the names of the fields that the last save wrote; a `post_save` receiver may ask.
+
+    The `update_fields` of the signals are what the caller of `save()` asked for, as Django documents it.
+    """
+    snapshot = snapshot_of(instance)
+    return snapshot.written if snapshot is not None else frozenset()
+
+
+def verify(instance: Guarded) -> None:
+    """Lock the row of an instance, and see that it is still as it was read; call it in a transaction.
+
+    Fields in which the last one wins, and those that compute their values, don't count.
+
+    Raises:
+        StaleObject: it is not, or it is gone.
+        TransactionManagementError: there is no transaction.
+        ValueError: the instance was never read or saved.
+    """
+    snapshot = snapshot_of(instance)
+    if snapshot is None:
+        raise ValueError(f"{instance._meta.label} can't be verified: it was neither read nor saved before")
+    using = router.db_for_write(type(instance), instance=instance)
+    connection = connections[using]
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError(
+            "verify() locks the row until the end of a transaction: begin one"
+        )
+    rows = type(instance)._base_manager.using(using).filter(pk=instance.pk)
+    fields = [field for field in plan_of(type(instance)).checked() if field.attname in snapshot.values]
+    values = locked_values(rows, fields, connection)
+    if values is None:
+        raise StaleObject(instance, deleted=True)
+    found = {}
+    for field, theirs in zip(fields, values, strict=True):
+        original = thaw(snapshot.values[field.attname])
+        if not same(field, original, theirs, ordered=False):
+            found[field.name] = Conflict(original, getattr(instance, field.attname), theirs)
+    if found:
+        raise StaleObject(instance, found)
+
+
+def state_tag(instance: Guarded) -> str:
+    """Return a short text that names the state in which an instance was read or saved last.
+
+    Two instances of a row have the same one exactly if all their guarded fields are the same; those in which the last
+    one wins, and those that compute their values, don't count. It is fit for an ETag.
+    """
+    plan = plan_of(type(instance))
+    fields = plan.checked()
+    for field in fields:
+        getattr(instance, field.attname)  # reads it now if it was deferred
+    snapshot = snapshot_of(instance)
+    known = snapshot.values if snapshot is not None else {}
+    model: Any = instance._meta.concrete_model
+    digest = hashlib.sha256(f"{model._meta.label_lower} {instance.pk!r}".encode())
+    for field in fields:
+        text = _text(field, thaw(known.get(field.attname)))
+        # The length keeps neighbours apart.
+        digest.update(f"\n{field.attname} {len(text)} {text}".encode())
+    return digest.hexdigest()[:32]
+
+
+def _text(field: Any, value: Any) -> str:
+    """Return the same text for all values that are the same to the database."""
+    value = prepared(field, value, ordered=False)
+    if isinstance(value, Decimal) and value.is_finite():
+        value = round(value, field.decimal_places) if getattr(field, "decimal_places", None) is not None else value
+    elif isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC)
+    elif isinstance(value, bytes):
+        return value.hex()
+    return "null" if value is None else "=" + force_str(value)

@@ -1,0 +1,244 @@
+"""`occupy`: the lock of a row, for a sequence of steps that must not be mixed with another's."""
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast, overload
+
+from asgiref.sync import sync_to_async
+from django.db import models, router
+
+from interlock.django.conf import DEFAULT, alocks, locks
+from interlock.django.ending import check_transaction, in_transaction, release_at_the_end
+from interlock.errors import InvalidArgument, LockLost
+from interlock.facade import time_is_over
+
+M = TypeVar("M", bound=models.Model)
+R = TypeVar("R")
+
+
+class Row(Generic[M]):
+    """One row to be occupied.
+
+    Args:
+        model: its model.
+        pk: its primary key.
+        instance: to be read afresh; None to make a new one.
+    """
+
+    def __init__(self, model: type[M], pk: Any, instance: M | None = None) -> None:
+        self._model = model
+        self._instance = instance
+        try:
+            self._pk = model._meta.pk.to_python(pk)
+        except Exception as error:
+            raise InvalidArgument(f"{pk!r} can't be a primary key of {model._meta.label}: {error}") from error
+        self.using = router.db_for_write(model, instance=instance) if instance else router.db_for_write(model)
+
+    @property
+    def name(self) -> str:
+        """The lock's name: the same for a model, its proxies, and the models that inherit its table."""
+        model = self._model._meta.concrete_model or self._model
+        while model._meta.pk.remote_field is not None and getattr(model._meta.pk.remote_field, "parent_link", False):
+            model = model._meta.pk.remote_field.model
+        return f"{model._meta.label_lower}:{self._pk}"
+
+    def read(self) -> M:
+        """Return the row as it is now, from the database that is written to.
+
+        Raises:
+            Model.DoesNotExist: it was deleted.
+        """
+        if self._instance is None:
+            return self._model._base_manager.using(self.using).get(pk=self._pk)
+        self._instance.refresh_from_db(using=self.using)
+        return self._instance
+
+
+class Occupation(Generic[R]):
+    """Locks that are held for the length of a `with` block, and until the transaction around it has ended.
+
+    Made by `occupy` and `occupies`; used once.
+
+    Args:
+        names: of the locks.
+        rows: what is read when they are held.
+        answer: makes what `with` yields of what was read.
+        timeout: seconds to wait at most; None for no limit.
+        locks: the alias in INTERLOCK.
+        using: the databases whose transactions are waited for.
+        how: ttl and label, as `Locks.lock` takes them.
+
+    Attributes:
+        grant: the grant, or the grants of several locks, while it is held.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        rows: Sequence[Row[Any]],
+        answer: Callable[[list[Any]], R],
+        timeout: float | None,
+        locks: str,
+        using: Sequence[str],
+        **how: Any,
+    ) -> None:
+        self.grant: Any = None
+        self._names = tuple(dict.fromkeys(names))
+        self._rows = rows
+        self._answer = answer
+        self._timeout = timeout
+        self._locks = locks
+        self._using = tuple(dict.fromkeys(using))
+        self._how = how
+
+    def __enter__(self) -> R:
+        for using in self._using:
+            check_transaction(using)
+        self._take_note(self._lock(locks[self._locks]).acquire(timeout=self._timeout))
+        try:
+            return self._answer([row.read() for row in self._rows])
+        except BaseException:
+            self._leave(self.grant)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        grant = self.grant
+        lost = _loss_of(grant)
+        self._leave(grant)
+        lost = lost or _loss_of(grant)
+        if lost is not None:
+            if error is None:
+                raise lost  # before the commit: the transaction is rolled back
+            error.add_note(str(lost))
+
+    async def __aenter__(self) -> R:
+        for using in self._using:
+            if await sync_to_async(in_transaction)(using):
+                raise InvalidArgument(
+                    f"`async with` can't hold {self._names[0]!r} until the transaction on {using!r} has ended; "
+                    f"use `with` in the function that holds the transaction"
+                )
+        self._take_note(await self._lock(alocks[self._locks]).acquire(timeout=self._timeout))
+        try:
+            self.grant._enter_body()
+            return self._answer([await sync_to_async(row.read)() for row in self._rows])
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        grant = self.grant
+        struck = grant._leave_body(kind)
+        lost = _loss_of(grant)
+        await grant.release()
+        lost = lost or _loss_of(grant)
+        if lost is not None:
+            if error is None or struck:
+                raise lost from error
+            error.add_note(str(lost))
+
+    def _lock(self, made: Any) -> Any:
+        parts = [made.rlock(name, **self._how) for name in self._names]
+        return parts[0] if len(parts) == 1 else made.all(*parts)
+
+    def _take_note(self, grant: Any) -> None:
+        if grant is None:
+            raise time_is_over(", ".join(self._names), self._timeout)
+        self.grant = grant
+
+    def _leave(self, grant: Any) -> None:
+        release_at_the_end(grant.release, self._using)
+
+
+@overload
+def occupy(
+    row: M,
+    /,
+    *,
+    timeout: float | None = None,
+    ttl: float | None = None,
+    label: str | None = None,
+    locks: str = DEFAULT,
+) -> Occupation[M]: ...
+@overload
+def occupy(
+    model: type[M], /, *, pk: Any, timeout: float | None = None, ttl: float | None = None, label: str | None = None,
+    locks: str = DEFAULT,
+) -> Occupation[M]: ...  # fmt: skip
+@overload
+def occupy(
+    *rows: models.Model, timeout: float | None = None, ttl: float | None = None, label: str | None = None,
+    locks: str = DEFAULT,
+) -> Occupation[tuple[Any, ...]]: ...  # fmt: skip
+
+
+def occupy(
+    *rows: Any,
+    pk: Any = None,
+    timeout: float | None = None,
+    ttl: float | None = None,
+    label: str | None = None,
+    locks: str = DEFAULT,
+) -> Occupation[Any]:
+    """Have a row for oneself: `with occupy(book, timeout=3) as book:`, or `async with`.
+
+    It takes the lock of the row, and then reads the row afresh: an instance is refreshed in place, so that what was
+    changed in it and not saved is gone.  Whoever is in a transaction keeps the lock until that is committed or rolled
+    back.  A thread may occupy again what it occupies.
+
+    Args:
+        rows: an instance; or a model, with `pk`; or several instances, which are occupied in one global order.
+        pk: the primary key, with a model.
+        timeout: seconds to wait at most; None for no limit.
+        ttl: seconds of lease; it is renewed.
+        label: free text, shown to people who look at the line.
+        locks: the alias in INTERLOCK.
+
+    Returns:
+        A context manager for one use; it yields the instance, or a tuple of several in the order given.
+
+    Raises:
+        InvalidArgument: an instance was never saved, or the arguments make no sense.
+        LockTimeout: (on entering) somebody else had the row all the time.
+        LockLost: (on leaving) the lease ended meanwhile; the transaction around it is rolled back by that.
+        Model.DoesNotExist: (on entering) there is no such row any more.
+        BrokenTransaction: (on entering) the transaction can only be rolled back.
+    """
+    if not rows:
+        raise InvalidArgument("occupy() needs an instance, or a model and a pk")
+    if isinstance(rows[0], type):
+        if len(rows) != 1 or not issubclass(rows[0], models.Model) or pk is None:
+            raise InvalidArgument("occupy() takes one model with its pk, as in occupy(Book, pk=1), or instances")
+        found = [Row(rows[0], pk)]
+    elif pk is not None:
+        raise InvalidArgument("occupy() takes a pk with a model only; an instance has its own")
+    else:
+        found = [_row_of(each) for each in rows]
+    names, using = [row.name for row in found], [row.using for row in found]
+    answer = cast(Callable[[list[Any]], Any], _only if len(found) == 1 else tuple)
+    return Occupation(names, found, answer, timeout, locks, using, ttl=ttl, label=label)
+
+
+def _loss_of(grant: Any) -> LockLost | None:
+    if not grant.lost or grant.inherited:
+        return None
+    loss: LockLost = grant._loss()
+    return loss
+
+
+def _only(read: list[Any]) -> Any:
+    return read[0]
+
+
+def _row_of(instance: Any) -> Row[Any]:
+    if not isinstance(instance, models.Model):
+        raise InvalidArgument(f"occupy() takes instances of models, not {type(instance).__name__}")
+    if instance.pk is None or instance._state.adding:
+        raise InvalidArgument(
+            f"this {instance._meta.label} was never saved: there is no row to occupy; save it first"
+        )
+    return Row(type(instance), instance.pk, instance)

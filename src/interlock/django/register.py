@@ -1,0 +1,315 @@
+"""The register of the pending protocol on the table of claims: each step is one statement, committed by itself."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+from django.db import DatabaseError, IntegrityError
+
+from interlock import log
+from interlock.claims import DONE, QUEUED, SEPARATOR, USING, Claim, ClaimView, State
+from interlock.django import claimlines
+from interlock.django.bells import Bells
+from interlock.django.failures import is_to_be_repeated
+from interlock.django.pool import Pool
+from interlock.django.records import chunks, fitting, hashed, record_of, view_of
+from interlock.django.statements import MICROSECONDS, Statement, compiled
+from interlock.effects import Ask, Call
+from interlock.errors import InvalidArgument, StoreError
+from interlock.process import HOST, pid
+from interlock.protocols.pending import Record, Verdict, judge
+
+PATIENCE = 2.0  # seconds that a statement is tried again which the database does not do because of others
+SWEEP_EVERY = 64  # releases of this process
+CHARACTERS = 64  # of an id
+
+
+class Step(NamedTuple):
+    """One step on the table, as the message of an `Ask`."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+    def take(self) -> Any:
+        """Do it, in the calling thread."""
+        return self.function(*self.args)
+
+
+class Lines:
+    """The lines of claims in one database; every request is performed by `server`.
+
+    Args:
+        alias: of the database.
+        server: what performs an `Ask` whose message is a `Step`.
+        poll: seconds after which a waiter looks again if nobody told it.
+    """
+
+    folds = True
+
+    def __init__(self, alias: str, server: Any, poll: float) -> None:
+        self.poll = poll
+        self.pool = Pool(alias)
+        self.bells = Bells.of(alias)
+        self._server = server
+        self._statements: dict[Any, Statement] = {}
+        self._releases = count(1)
+        self._sweeping = threading.Lock()
+
+    # -- requests, as `protocols.pending.Register` has them ---------------------------------------------
+
+    def create(self, claim: Claim, wakeup: Any) -> Ask:
+        """As `Register.create`."""
+        return self._ask(self._create, claim, wakeup)
+
+    def list(self, key: str) -> Ask:
+        """As `Register.list`."""
+        return self._ask(self._list, key)
+
+    def update(self, claim: Claim, state: State) -> Ask:
+        """As `Register.update`."""
+        return self._ask(self._update, claim, state)
+
+    def promote(self, claim: Claim) -> Ask:
+        """As `Register.promote`; only ever if free, which is what is asked for where `folds`."""
+        return self._ask(self._promote, claim)
+
+    def promote_if_free(self, claim: Claim) -> Ask:
+        """As `Register.promote_if_free`."""
+        return self._ask(self._promote, claim)
+
+    def delete(self, claim: Claim) -> Ask:
+        """As `Register.delete`; the record of a holder stays as `done` for its fence, until it is swept."""
+        return self._ask(self._delete, claim)
+
+    def reap(self, key: str, id: str) -> Ask:
+        """As `Register.reap`."""
+        return self._ask(self._reap, key, id)
+
+    def renew(self, claims: Sequence[Claim], wakeup: Any) -> Ask | Call:
+        """As `Register.renew`; a waiter whose lease is young does not write."""
+        if wakeup is not None and len(claims) == 1:
+            if self.bells.is_young(claims[0], time.monotonic()):
+                return Call(_yes)
+            return self._ask(self._extend, claims[0], wakeup)
+        return self._ask(self._renew, claims)
+
+    def look(self, key: str) -> Ask:
+        """As `Register.look`."""
+        return self._ask(self._look, key)
+
+    def evict(self, key: str, id: str | None) -> Ask:
+        """As `Register.evict`."""
+        return self._ask(self._evict, key, id)
+
+    def _ask(self, function: Callable[..., Any], *args: Any) -> Ask:
+        return Ask(self._server, Step(function, args))
+
+    # -- what performs them ------------------------------------------------------------------------------
+
+    def _create(self, claim: Claim, wakeup: Any) -> None:
+        terms = claim.terms
+        namespace, _, name = terms.key.partition(SEPARATOR)
+        if len(claim.id) > CHARACTERS:
+            raise InvalidArgument(f"an id has at most {CHARACTERS} characters, not {len(claim.id)}")
+        given = {
+            "id": claim.id, "key": hashed(terms.key), "namespace": namespace, "name": name, "units": terms.units,
+            "capacity": terms.capacity, "host": fitting(HOST), "pid": pid(), "thread": fitting(claim.who),
+            "label": fitting(terms.label), "since": int(time.time() * MICROSECONDS),
+            "ttl": int(terms.ttl * MICROSECONDS),
+        }  # fmt: skip
+        self.bells.note(claim, wakeup, time.monotonic())
+
+        def insert(connection: Any) -> None:
+            try:
+                self._statement(connection, claimlines.create).run(connection, **given).close()
+            except IntegrityError:
+                pass  # it is there already
+
+        self._do(insert)
+
+    def _list(self, key: str) -> Sequence[Record]:
+        rows = self._rows(claimlines.line, key=hashed(key))
+        records = [record_of(row) for row in rows]
+        self.bells.seen(key, ((record.id, record.key) for record in records))
+        return records
+
+    def _update(self, claim: Claim, state: State) -> bool:
+        done = self._count(claimlines.flag, state, id=claim.id) == 1
+        if done and state == QUEUED:
+            self.bells.ring(claim.terms.key, but=claim.id)
+        return done
+
+    def _promote(self, claim: Claim) -> int | None:
+        def step(connection: Any) -> int | None:
+            if connection.features.update_can_self_select:
+                return self._promote_at_once(connection, claim)
+            return self._promote_under_lock(connection, claim)
+
+        fence: int | None = self._do(step)
+        if fence is not None:
+            self.bells.forget(claim)
+            if claim.terms.capacity > 1:
+                self.bells.ring(claim.terms.key)  # the next may fit beside it
+        return fence
+
+    def _promote_at_once(self, connection: Any, claim: Claim) -> int | None:
+        terms = claim.terms
+        returns = connection.vendor == "postgresql"
+        statement = self._statement(connection, claimlines.promote, claimlines.kind_of_line(terms.capacity))
+        if returns:
+            statement = statement._replace(words=f"{statement.words} RETURNING fence")
+        given = {"id": claim.id, "key": hashed(terms.key), "units": terms.units, "capacity": terms.capacity}
+        with statement.run(connection, **given) as cursor:
+            if cursor.rowcount != 1:
+                return None
+            if returns:
+                fence: int = cursor.fetchone()[0]
+                return fence
+        rows = self._statement(connection, claimlines.fence_of).rows(connection, id=claim.id)
+        return int(rows[0][0]) if rows else None
+
+    def _promote_under_lock(self, connection: Any, claim: Claim) -> int | None:
+        """Promote where an UPDATE can't read its own table: the line stands still meanwhile."""
+        connection.set_autocommit(False)
+        try:
+            found = self._statement(connection, claimlines.locked_line).rows(connection, key=hashed(claim.terms.key))
+            records = [record_of(row) for row in found]
+            fences = [record.fence for record in records]
+            line = [record for record in records if record.state != DONE]
+            fence = None
+            if judge(claim.id, line).verdict is Verdict.ENTER:
+                given = {"id": claim.id, "fence": 1 + max(fences, default=0)}
+                if self._statement(connection, claimlines.promote_with).count(connection, **given) == 1:
+                    fence = self._statement(connection, claimlines.fence_of).rows(connection, id=claim.id)[0][0]
+            connection.commit()
+            return fence
+        except DatabaseError:
+            connection.rollback()
+            raise
+        finally:
+            connection.set_autocommit(True)
+
+    def _delete(self, claim: Claim) -> bool:
+        self.bells.forget(claim)
+        key, id = claim.terms.key, claim.id
+        removed = self._remove(id, True)
+        if not removed:
+            self._remove(id, None)
+        self.bells.ring(key)
+        if removed and next(self._releases) % SWEEP_EVERY == 0:
+            try:
+                self.sweep()
+            except StoreError as error:
+                log.warn("could not sweep old records, later perhaps: %s", error)
+        return removed
+
+    def _remove(self, id: str, alive: bool | None) -> bool:
+        return self._count(claimlines.end, alive, id=id) == 1 or self._count(claimlines.drop, alive, id=id) == 1
+
+    def _reap(self, key: str, id: str) -> bool:
+        reaped = self._remove(id, False)
+        if reaped:
+            self.bells.ring(key)
+        return reaped
+
+    def _extend(self, claim: Claim, wakeup: Any) -> Sequence[bool]:
+        sent = time.monotonic()
+        alive = self._count(claimlines.extend, id=claim.id, ttl=int(claim.terms.ttl * MICROSECONDS)) == 1
+        if alive:
+            self.bells.note(claim, wakeup, sent)
+        return [alive]
+
+    def _renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
+        """Extend leases, and look at the clock afterwards.
+
+        A statement of another, begun when a lease had just ended, may not have seen an extension that was on its way
+        at that moment.  So an extension counts only if it was there before the old lease ended.
+        """
+        alive: set[str] = set()
+        for ttl in {claim.terms.ttl for claim in claims}:
+            for some in chunks([claim.id for claim in claims if claim.terms.ttl == ttl]):
+                alive |= self._do(partial(self._renew_some, some, ttl))
+        return [claim.id in alive for claim in claims]
+
+    def _renew_some(self, ids: Sequence[str], ttl: float, connection: Any) -> set[str]:
+        leases = compiled(claimlines.leases(ids), connection)
+        before = {id: until for id, until, _ in leases.rows(connection)}
+        compiled(claimlines.extend_all(ids), connection).run(connection, ttl=int(ttl * MICROSECONDS)).close()
+        after = leases.rows(connection)
+        alive = {id for id, _, now in after if id in before and now < before[id]}
+        for id, *_ in after:
+            if id not in alive:
+                self._statement(connection, claimlines.end, None).count(connection, id=id)
+        return alive
+
+    def _look(self, key: str) -> Sequence[ClaimView]:
+        everything = key.endswith(SEPARATOR)
+        given = {} if everything else {"key": hashed(key)}
+        rows = self._rows(claimlines.living, everything, **given)
+        namespace = key.partition(SEPARATOR)[0]
+        views = [view_of(row) for row in rows if row[2] == namespace]
+        return sorted(views, key=lambda view: (view.name if everything else "", view.state != USING))
+
+    def _evict(self, key: str, id: str | None) -> int:
+        there = [row[0] for row in self._rows(claimlines.ids_of_line, key=hashed(key))]
+        gone = [each for each in there if id in (None, each) and self._remove(each, None)]
+        self.bells.ring_these(key, gone)
+        self.bells.ring(key)
+        return len(gone)
+
+    def sweep(self) -> int:
+        """Delete the records that are over, after having noted the highest of their fences; return how many."""
+        if not self._sweeping.acquire(blocking=False):
+            return 0
+        try:
+            return int(self._do(self._sweep))
+        finally:
+            self._sweeping.release()
+
+    def _sweep(self, connection: Any) -> int:
+        tops = self._statement(connection, claimlines.highest_done).rows(connection)
+        if not tops:
+            return 0
+        top = tops[0][0]
+        if not self._statement(connection, claimlines.raise_floor).count(connection, fence=top):
+            try:
+                self._statement(connection, claimlines.lay_floor).run(connection, fence=top).close()
+            except IntegrityError:
+                pass  # it is there: as high, or somebody just made it
+        floor = self._statement(connection, claimlines.floor).rows(connection)[0][0]
+        return self._statement(connection, claimlines.sweep).count(connection, fence=floor)
+
+    # -- statements --------------------------------------------------------------------------------------
+
+    def _do(self, step: Callable[[Any], Any]) -> Any:
+        """Perform `step` with a connection; again if the database did not do it because of others."""
+        started = time.monotonic()
+        while True:
+            with self.pool.connection() as connection:
+                try:
+                    return step(connection)
+                except DatabaseError as error:
+                    if time.monotonic() - started > PATIENCE or not is_to_be_repeated(error):
+                        raise
+            time.sleep(random.uniform(0.001, 0.005))
+
+    def _statement(self, connection: Any, make: Callable[..., Any], *args: Any) -> Statement:
+        statement = self._statements.get((make, *args))
+        if statement is None:
+            statement = self._statements[(make, *args)] = compiled(make(*args), connection)
+        return statement
+
+    def _count(self, make: Callable[..., Any], *args: Any, **given: Any) -> int:
+        count_: int = self._do(lambda connection: self._statement(connection, make, *args).count(connection, **given))
+        return count_
+
+    def _rows(self, make: Callable[..., Any], *args: Any, **given: Any) -> Any:
+        return self._do(lambda connection: self._statement(connection, make, *args).rows(connection, **given))
+
+
+def _yes() -> Sequence[bool]:
+    return [True]

@@ -1,0 +1,141 @@
+"""Errors as problem documents: `application/problem+json`, RFC 9457."""
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.utils.translation import gettext as _
+from rest_framework import serializers, status, views
+from rest_framework.exceptions import APIException
+from rest_framework.generics import GenericAPIView
+from rest_framework.response import Response
+
+from interlock.django.guarded.errors import Conflict, StaleObject
+from interlock.errors import LockLost, LockTimeout
+
+MEDIA_TYPE: Final = "application/problem+json"
+_TYPE = "urn:problem-type:interlock:"
+RETRY_AFTER: Final = 1.0
+"""Seconds after which a client shall try again, unless the view says otherwise."""
+
+
+class PreconditionFailed(APIException):
+    """The object is not in the state that the client's If-Match names."""
+
+    status_code = status.HTTP_412_PRECONDITION_FAILED
+    default_detail = "The object has changed since you have read it. Read it again, and do your change again."
+    default_code = "precondition-failed"
+
+
+class PreconditionRequired(APIException):
+    """The client has to say, by If-Match, which state of the object it wants to change."""
+
+    status_code = status.HTTP_428_PRECONDITION_REQUIRED
+    default_detail = "Send the ETag of the object that you have read as If-Match."
+    default_code = "precondition-required"
+
+
+class ConflictSerializer(serializers.Serializer[Any]):
+    """One field that two have changed."""
+
+    original = serializers.JSONField(help_text="The value that was read.")
+    yours = serializers.JSONField(help_text="The value that was to be saved.")
+    theirs = serializers.JSONField(help_text="The value that somebody else has saved meanwhile.")
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    """A problem document (RFC 9457)."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    deleted = serializers.BooleanField(required=False, help_text="True if the object is gone.")
+    fields_ = serializers.DictField(child=ConflictSerializer(), required=False)
+
+    def get_fields(self) -> dict[str, Any]:
+        """Return the fields; one has the name of a method of serializers."""
+        found = super().get_fields()
+        found["fields"] = found.pop("fields_")
+        return found
+
+
+def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
+    """Answer what interlock raises by a problem document, and all else as REST framework does.
+
+    For the setting `EXCEPTION_HANDLER`; the mixins for view sets need no setting.
+    """
+    return problem_of(exc, context) or views.exception_handler(exc, context)
+
+
+def problem_of(exc: Exception, context: dict[str, Any]) -> Response | None:
+    """Return the problem document of an exception; None if it isn't one of interlock's."""
+    view = context.get("view")
+    if isinstance(exc, StaleObject):
+        return _problem(context, status.HTTP_409_CONFLICT, "stale-object", _("Conflict"), *_stale(exc, view))
+    if isinstance(exc, LockLost):
+        detail = _("The lock was lost while this was done; somebody else has it now.")
+        return _problem(context, status.HTTP_409_CONFLICT, "lock-lost", _("Conflict"), detail)
+    if isinstance(exc, LockTimeout):
+        return _locked(context, math.ceil(getattr(view, "retry_after", RETRY_AFTER)))
+    if isinstance(exc, PreconditionFailed | PreconditionRequired):
+        title = _("Precondition Failed") if isinstance(exc, PreconditionFailed) else _("Precondition Required")
+        return _problem(context, exc.status_code, exc.default_code, title, str(exc.detail))
+    return None
+
+
+def _problem(
+    context: dict[str, Any], code: int, kind: str, title: str, detail: str, members: Mapping[str, Any] | None = None
+) -> Response:
+    body = {"type": _TYPE + kind, "title": title, "status": code, "detail": detail, **(members or {})}
+    views.set_rollback()
+    response = Response(body, status=code)
+    renderer = getattr(context.get("request"), "accepted_renderer", None)
+    if renderer is None or renderer.format == "json":
+        # The browsable API, or XML, keep their own type.
+        response.content_type = MEDIA_TYPE
+    return response
+
+
+def _locked(context: dict[str, Any], seconds: int) -> Response:
+    detail = _("Somebody else is working on this object. Try again in %(seconds)d s.") % {"seconds": seconds}
+    response = _problem(context, status.HTTP_423_LOCKED, "locked", _("Locked"), detail)
+    response["Retry-After"] = str(seconds)
+    return response
+
+
+def _stale(exc: StaleObject, view: Any) -> tuple[str, dict[str, Any]]:
+    if exc.deleted:
+        return _("Somebody else has deleted the object."), {"deleted": True, "fields": {}}
+    detail = _("Somebody else has changed the object. Read it again, and do your change again.")
+    return detail, {"deleted": False, "fields": _fields(exc, view)}
+
+
+def _fields(exc: StaleObject, view: Any) -> dict[str, Any]:
+    """Return the fields concerned as the view's serializer shows them; what it doesn't show stays hidden."""
+    if not isinstance(view, GenericAPIView):
+        return {}
+    serializer: Any = view.get_serializer(exc.instance)
+    model = getattr(getattr(serializer, "Meta", None), "model", None)
+    if model is None or not isinstance(exc.instance, model):
+        return {}
+    found = {}
+    for name, field in serializer.fields.items():
+        if not field.write_only and field.source in exc.fields:
+            found[name] = _values(field, exc.instance, exc.fields[field.source])
+    return found
+
+
+def _values(field: Any, instance: Any, conflict: Conflict) -> dict[str, Any]:
+    model_field = instance._meta.get_field(field.source)
+    values = {"original": conflict.original, "yours": conflict.mine, "theirs": conflict.theirs}
+    return {name: _represented(field, instance, model_field, value) for name, value in values.items()}
+
+
+def _represented(field: Any, instance: Any, model_field: Any, value: Any) -> Any:
+    other = copy.copy(instance)
+    setattr(other, model_field.attname, value)
+    attribute = field.get_attribute(other)
+    # As serializers do: a related object of which only the key is known is nothing if it has none.
+    return None if getattr(attribute, "pk", attribute) is None else field.to_representation(attribute)

@@ -1,0 +1,161 @@
+"""Mixins for view sets and generic views of guarded and of occupied objects."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import router, transaction
+from django.http import Http404
+from rest_framework.response import Response
+from rest_framework.viewsets import ModelViewSet
+
+from interlock.django.guarded import Guarded, StaleObject, state_tag, verify
+from interlock.django.occupation import occupy
+from interlock.django.rest.problems import RETRY_AFTER, PreconditionFailed, PreconditionRequired, problem_of
+
+if TYPE_CHECKING:
+    Base = ModelViewSet[Any]
+else:
+    Base = object
+
+_CHANGING = ("PUT", "PATCH", "DELETE")
+
+
+class _ProblemMixin(Base):
+    """Answers what interlock raises by problem documents."""
+
+    def get_exception_handler(self) -> Any:
+        """Return the function that answers an exception."""
+        other = super().get_exception_handler()
+
+        def handler(exc: Exception, context: dict[str, Any]) -> Any:
+            return problem_of(exc, context) or other(exc, context)
+
+        return handler
+
+
+class GuardedViewSetMixin(_ProblemMixin):
+    """A mixin for view sets and generic views of a guarded model; it stands before the other base classes.
+
+    A conflict is answered by 409 with the fields concerned, as the serializer shows them. An object's answers have an
+    ETag of its guarded fields; a client that sends it as If-Match changes the object only in that state, and is
+    answered by 412 else.
+
+    Attributes:
+        etags: whether ETag is sent and If-Match is heeded.
+        if_match_required: whether a change without If-Match is answered by 428.
+    """
+
+    etags: ClassVar[bool] = True
+    if_match_required: ClassVar[bool] = False
+
+    def get_object(self) -> Any:
+        """Return the object, if it is in the state that the client wants to change."""
+        instance = super().get_object()
+        if self.request.method in _CHANGING and self.etags and isinstance(instance, Guarded):
+            wanted = self.request.headers.get("If-Match")
+            if wanted is None and self.if_match_required:
+                raise PreconditionRequired
+            if wanted is not None and not _matches(wanted, state_tag(instance)):
+                raise PreconditionFailed
+        return instance
+
+    def perform_update(self, serializer: Any) -> None:
+        """Save, and if the client has sent If-Match, only while the object is in that state."""
+        with self._in_wanted_state(serializer.instance):
+            super().perform_update(serializer)
+
+    def perform_destroy(self, instance: Any) -> None:
+        """Delete, and if the client has sent If-Match, only while the object is in that state."""
+        with self._in_wanted_state(instance):
+            super().perform_destroy(instance)
+
+    @contextmanager
+    def _in_wanted_state(self, instance: Any) -> Iterator[None]:
+        """Keep the row locked, as it was read, if the client has sent If-Match."""
+        if "If-Match" not in self.request.headers or not self.etags or not isinstance(instance, Guarded):
+            yield
+            return
+        with transaction.atomic(using=router.db_for_write(type(instance), instance=instance)):
+            try:
+                verify(instance)
+            except StaleObject:
+                raise PreconditionFailed from None
+            yield
+
+    def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Add the ETag."""
+        final: Any = super().finalize_response(request, response, *args, **kwargs)
+        serializer = getattr(getattr(final, "data", None), "serializer", None)
+        instance = getattr(serializer, "instance", None)
+        if self.etags and final.status_code in (200, 201) and isinstance(instance, Guarded):
+            final.headers.setdefault("ETag", f'"{state_tag(instance)}"')
+        return final
+
+
+class OccupiedViewSetMixin(_ProblemMixin):
+    """A mixin for view sets and generic views that change an object only while they occupy it.
+
+    `update`, `partial_update` and `destroy` take the lock of the object by `interlock.django.occupy`, and read it
+    afresh. If somebody else has it for longer than `occupy_timeout`, the answer is 423 with Retry-After.
+
+    Attributes:
+        occupy_timeout: seconds to wait for the lock; 0: not at all.
+        occupy_ttl: the lease in seconds; None: the default of the locks.
+        retry_after: seconds after which the client shall try again.
+    """
+
+    occupy_timeout: ClassVar[float | None] = 3.0
+    occupy_ttl: ClassVar[float | None] = None
+    retry_after: ClassVar[float] = RETRY_AFTER
+    _occupies = False
+
+    def occupy(self, instance: Any) -> AbstractContextManager[Any]:
+        """Return what occupies an object while it is entered; override it to occupy something else, or more."""
+        label = f"{self.request.method} {self.request.path}"
+        return occupy(instance, timeout=self.occupy_timeout, ttl=self.occupy_ttl, label=label)
+
+    @contextmanager
+    def occupied(self) -> Iterator[None]:
+        """Occupy the object of the request; for actions of your own, too. `get_object` reads it afresh in there."""
+        if self._occupies:
+            yield
+            return
+        # Who may not change it, or has come to the wrong place, is told so without waiting for the lock.
+        occupation = self.occupy(self.get_object())
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(occupation)
+            except ObjectDoesNotExist:
+                raise Http404 from None
+            self._occupies = True
+            try:
+                yield
+            finally:
+                self._occupies = False
+
+    def update(self, request: Any, *args: Any, **kwargs: Any) -> Response:
+        """Occupy the object and update it."""
+        with self.occupied():
+            return super().update(request, *args, **kwargs)
+
+    def partial_update(self, request: Any, *args: Any, **kwargs: Any) -> Response:
+        """Occupy the object and update some of its fields."""
+        with self.occupied():
+            return super().partial_update(request, *args, **kwargs)
+
+    def destroy(self, request: Any, *args: Any, **kwargs: Any) -> Response:
+        """Occupy the object and delete it."""
+        with self.occupied():
+            return super().destroy(request, *args, **kwargs)
+
+
+def _matches(header: str, tag: str) -> bool:
+    """True if an If-Match header names a state.
+
+    A weak tag counts as a strong one, unlike RFC 9110 section 13.1.1 says: the tag is one of the object's state, not
+    of the bytes of an answer, and what compresses answers on their way weakens their tags.
+    """
+    wanted = [each.strip().removeprefix("W/") for each in header.split(",")]
+    return "*" in wanted or f'"{tag}"' in wanted

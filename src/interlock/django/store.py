@@ -1,0 +1,144 @@
+"""The ORM store: the pending protocol on a table of Django's own database."""
+
+import asyncio
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.conf import settings
+from django.db import router
+
+from interlock.claims import Check, Claim
+from interlock.django.bells import LONGEST
+from interlock.django.models import Claim as ClaimModel
+from interlock.django.pool import make_wrapper
+from interlock.django.register import Lines, Step
+from interlock.effects import Op
+from interlock.errors import InvalidArgument, LockError, StoreError
+from interlock.protocols.pending import Pending
+from interlock.protocols.queue import Turn
+from interlock.taskbell import TaskBell
+from interlock.threadbell import ThreadBell
+
+WORKERS = 4  # threads that do the statements of asyncio tasks
+
+
+class OrmStore(Pending):
+    """Locks in the database that the project has, by Django's ORM; for threads and asyncio tasks.
+
+    Args:
+        alias: of the database in DATABASES; None for the one that the routers write claims to.
+
+    Raises:
+        InvalidArgument: there is no such alias.
+    """
+
+    register: Lines
+
+    def __init__(self, alias: str | None = None) -> None:
+        self.alias = router.db_for_write(ClaimModel) if alias is None else alias
+        if self.alias not in settings.DATABASES:
+            raise InvalidArgument(f"DATABASES has no {self.alias!r}; it has: {', '.join(sorted(settings.DATABASES))}")
+        self._server = Server()
+        super().__init__(Lines(self.alias, self._server, LONGEST))
+
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+        """As `Queue.enter`; a waiter that nobody tells looks again after a jittered, growing pause."""
+        bells = self.register.bells
+        unwritten = again and bells.is_young(claim, time.monotonic())
+        turn = yield from super().enter(claim, wakeup, wait, again)
+        if turn.state == "pending" and turn.look_again == self.register.poll:
+            turn = turn._replace(look_again=bells.pause(claim))
+        return turn._replace(asked=False) if unwritten else turn
+
+    def thread_wakeup(self) -> ThreadBell:
+        """Return a wake-up for the calling thread."""
+        return ThreadBell()
+
+    def task_wakeup(self) -> TaskBell:
+        """Return a wake-up for the calling task."""
+        return TaskBell()
+
+    def doctor(self) -> list[Check]:
+        """As `Store.doctor`: looks at the settings, the table and the clock."""
+        from interlock.django.checks import problems_of
+
+        found = [Check("settings", "fail" if each.is_serious() else "warn", f"{each.msg} {each.hint or ''}".strip())
+                 for each in problems_of(self.alias)]  # fmt: skip
+        try:
+            swept = self.register.sweep()
+        except LockError as error:
+            return [*found, Check("table", "fail", str(error))]
+        vendor = make_wrapper(self.alias).vendor
+        return [
+            *found,
+            Check("table", "ok", f"interlock_claim of {self.alias!r} ({vendor}); swept {swept} old records"),
+        ]
+
+    def close(self) -> None:
+        """Close the connections and end the worker threads; safe to repeat."""
+        self._server.close()
+        self.register.pool.close()
+
+    async def aclose(self) -> None:
+        """As `close`, without blocking the loop."""
+        with ThreadPoolExecutor(1, "interlock-close") as one:
+            await asyncio.get_running_loop().run_in_executor(one, self.close)
+
+
+class Server:
+    """Performs steps: in the calling thread, or for tasks in worker threads of its own."""
+
+    def __init__(self) -> None:
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._pid = os.getpid()
+        self._workers: ThreadPoolExecutor | None = None
+        self._mutex = threading.Lock()
+        self._closed = False
+
+    def ask(self, message: Step) -> Any:
+        """Take the step here; Django does not ask a database in a thread with an event loop, so then in a worker."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return message.take()
+        return self._executor().submit(message.take).result()
+
+    async def aask(self, message: Step) -> Any:
+        """Take the step in a worker; a cancelled caller waits until it is over, so that nothing comes after it."""
+        future = self._executor().submit(message.take)
+        done = asyncio.wrap_future(future)
+        cancelled: asyncio.CancelledError | None = None
+        while not done.done():
+            try:
+                await asyncio.wait((done,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+                future.cancel()  # unless it has begun
+        if cancelled is not None:
+            if not done.cancelled():
+                done.exception()
+            raise cancelled
+        return done.result()
+
+    def close(self) -> None:
+        """End the workers after their last step."""
+        with self._mutex:
+            workers, self._workers, self._closed = self._workers, None, True
+        if workers is not None and self._pid == os.getpid():
+            workers.shutdown()
+
+    def _executor(self) -> ThreadPoolExecutor:
+        if self._pid != os.getpid():
+            self._start_afresh()  # a forked child has none of its parent's threads
+        workers = self._workers
+        if workers is None:
+            with self._mutex:
+                if self._closed:
+                    raise StoreError("this connection was closed: connect again")
+                workers = self._workers = self._workers or ThreadPoolExecutor(WORKERS, "interlock-orm")
+        return workers

@@ -1,0 +1,109 @@
+"""For tests of sites: locks in memory instead of the configured ones, and assertions."""
+
+from contextlib import ContextDecorator
+from typing import Any
+from uuid import uuid4
+
+from django.db import models
+
+from interlock.claims import USING, ClaimView
+from interlock.django.conf import DEFAULT, alocks, locks, place
+from interlock.django.occupation import Row
+from interlock.threads.connection import Locks
+from interlock.urls import aconnect, connect
+
+
+class override_locks(ContextDecorator):
+    """Use locks in memory for an alias of INTERLOCK: as a context manager, or on a test function.
+
+    The memory is a new one each time, so tests leave no claims to each other.
+
+    Args:
+        alias: in INTERLOCK.
+        url: another store in place of memory.
+    """
+
+    def __init__(self, alias: str = DEFAULT, url: str | None = None) -> None:
+        self._alias = alias
+        self._url = url
+        self._before: list[tuple[Any, Any]] = []
+
+    def _recreate_cm(self) -> "override_locks":
+        return type(self)(self._alias, self._url)
+
+    def __enter__(self) -> Locks:
+        configured = place(self._alias)
+        url = self._url or f"memory://{uuid4().hex}"
+        how = {"namespace": configured.namespace, "ttl": configured.ttl}
+        made = connect(url, **how)  # type: ignore[arg-type]
+        self._before = [
+            (locks, locks.put(self._alias, made)),
+            (alocks, alocks.put(self._alias, aconnect(url, **how))),  # type: ignore[arg-type]
+        ]
+        return made
+
+    def __exit__(self, *_: object) -> None:
+        for configured, before in self._before:
+            used = configured.put(self._alias, before)
+            if used is None:
+                continue
+            if configured is locks:
+                used.close()
+            else:
+                used.store.close()
+
+
+class LocksMixin:
+    """For a `TestCase`: locks in memory for each test, and assertions about them.
+
+        class BorrowingTest(LocksMixin, TestCase):
+            def test_a_book_is_free_again(self):
+                borrow(self.book)
+                self.assertFree(self.book)
+
+    A `TestCase` never commits.  Locks that are taken inside of an `atomic()` of the code under test are held until
+    `captureOnCommitCallbacks(execute=True)` ends, or the test.
+    """
+
+    locks_alias = DEFAULT
+
+    def setUp(self) -> None:
+        """Put the memory in place."""
+        super().setUp()  # type: ignore[misc]
+        override = override_locks(self.locks_alias)
+        override.__enter__()
+        self.addCleanup(override.__exit__)  # type: ignore[attr-defined]
+
+    def assertHeld(self, what: "str | models.Model") -> None:
+        """Fail unless somebody holds the lock of that name, or of that row."""
+        assert_held(what, self.locks_alias)
+
+    def assertFree(self, what: "str | models.Model") -> None:
+        """Fail if somebody holds the lock of that name, or of that row, or waits for it."""
+        assert_free(what, self.locks_alias)
+
+
+def assert_held(what: "str | models.Model", alias: str = DEFAULT) -> None:
+    """Fail unless somebody holds a lock.
+
+    Args:
+        what: the lock's name, or an instance whose row is occupied.
+        alias: in INTERLOCK.
+    """
+    if not any(view.state == USING for view in _line(what, alias)):
+        raise AssertionError(f"nobody holds {name_of(what)!r}")
+
+
+def assert_free(what: "str | models.Model", alias: str = DEFAULT) -> None:
+    """Fail if somebody holds a lock or waits for it; arguments as for `assert_held`."""
+    for view in _line(what, alias):
+        raise AssertionError(f"{name_of(what)!r} is {view.state} by {view.thread or view.pid} {view.label}".rstrip())
+
+
+def name_of(what: "str | models.Model") -> str:
+    """Return the name of the lock that `occupy` takes for an instance; a name as it is."""
+    return what if isinstance(what, str) else Row(type(what), what.pk).name
+
+
+def _line(what: "str | models.Model", alias: str) -> list[ClaimView]:
+    return locks[alias].claims(name_of(what))

@@ -1,0 +1,22 @@
+"""What the tests of guarded models share."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import User
+from django.db import connections, transaction
+
+
+@pytest.fixture(autouse=True)
+def clean(databases: None) -> Iterator[None]:
+    """Leave the tables of both databases empty."""
+    yield
+    apps_of_tests = [apps.get_app_config(label) for label in ("library", "admin")]
+    models = [model for config in apps_of_tests for model in config.get_models()]
+    models += [User.user_permissions.through, User]
+    for alias in ("default", "other"):
+        # References are checked at the end of the transaction, or not at all.
+        with transaction.atomic(using=alias), connections[alias].constraint_checks_disabled():
+            for model in models:
+                model._base_manager.using(alias)._raw_delete(alias)

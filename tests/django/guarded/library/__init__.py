@@ -1,0 +1,1 @@
+"""A library web site, for the tests of guarded models."""

@@ -1,0 +1,187 @@
+"""Models of every kind that a guarded one can be."""
+
+import base64
+import itertools
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+
+from interlock.django.fenced import FenceField
+from interlock.django.guarded import LAST_WINS, Guarded, added, merged_items, merged_keys
+
+CASELESS = {"sqlite": "nocase", "mariadb": "utf8mb4_general_ci", "postgresql": None}[settings.DATABASE]
+
+
+class Author(models.Model):
+    name = models.CharField(max_length=100)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class BookFields(models.Model):
+    """What a guarded book and a plain one have in common."""
+
+    name = models.CharField(max_length=100)
+    status = models.CharField(max_length=20, default="use", choices=[("use", "In use"), ("free", "On the shelf")])
+    notes = models.TextField(blank=True, default="")
+    copies = models.IntegerField(default=1)
+    price = models.DecimalField(max_digits=8, decimal_places=2, default=Decimal("1.00"))
+    rating = models.FloatField(null=True, blank=True)
+    bought = models.DateField(null=True, blank=True)
+    due = models.DateTimeField(null=True, blank=True)
+    author = models.ForeignKey(Author, models.CASCADE, null=True, blank=True)
+    tags = models.JSONField(default=list, blank=True)
+    cover = models.FileField(blank=True, default="")
+    changed = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Book(Guarded, BookFields):
+    """One line is all that it takes."""
+
+
+class PlainBook(BookFields):
+    """The same without it, to compare."""
+
+
+class OldBook(Book):
+    class Meta:
+        proxy = True
+
+
+class Everything(Guarded, models.Model):
+    """A column of each kind that databases compare in their own ways."""
+
+    text = models.CharField(max_length=50, null=True, db_collation=CASELESS)
+    number = models.BigIntegerField(null=True)
+    amount = models.DecimalField(max_digits=30, decimal_places=10, null=True)
+    ratio = models.FloatField(null=True)
+    yes = models.BooleanField(null=True)
+    day = models.DateField(null=True)
+    moment = models.DateTimeField(null=True)
+    hour = models.TimeField(null=True)
+    span = models.DurationField(null=True)
+    raw = models.BinaryField(null=True)
+    key = models.UUIDField(null=True)
+    address = models.GenericIPAddressField(null=True)
+    data = models.JSONField(null=True)
+    cover = models.FileField(null=True)
+    other = models.IntegerField(default=0)
+
+
+class Sealed(models.TextField):
+    """A text that is encrypted anew each time it is written, so that no two writings of one text are the same."""
+
+    _salts = itertools.count()
+
+    def get_prep_value(self, value: Any) -> Any:
+        return value
+
+    def get_db_prep_save(self, value: Any, connection: Any) -> Any:
+        if value is None:
+            return None
+        return f"{next(self._salts)}:{base64.b64encode(value.encode()).decode()}"
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        return None if value is None else base64.b64decode(value.partition(":")[2]).decode()
+
+
+class Stamp(models.IntegerField):
+    """A number that the field itself raises at each save."""
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> int:
+        value: int = (getattr(model_instance, self.attname) or 0) + 1
+        setattr(model_instance, self.attname, value)
+        return value
+
+
+class Letter(Guarded, models.Model):
+    secret = Sealed(null=True)
+    stamp = Stamp(default=0)
+    subject = models.CharField(max_length=50, default="")
+
+
+class Counter(Guarded, models.Model):
+    """Each field with a policy of its own."""
+
+    on_stale = {
+        "seen": LAST_WINS,
+        "total": added,
+        "tags": merged_items,
+        "settings": merged_keys,
+    }
+
+    seen = models.IntegerField(default=0)
+    total = models.IntegerField(default=0)
+    tags = models.JSONField(default=list)
+    settings = models.JSONField(default=dict)
+    name = models.CharField(max_length=50, default="")
+
+
+class Careless(Guarded, models.Model):
+    on_stale = LAST_WINS
+
+    name = models.CharField(max_length=50, default="")
+    number = models.IntegerField(default=0)
+
+
+class Publication(Guarded, models.Model):
+    title = models.CharField(max_length=50)
+    pages = models.IntegerField(default=0)
+
+
+class Magazine(Publication):
+    issue = models.IntegerField(default=1)
+    month = models.CharField(max_length=20, default="May")
+
+
+class Account(Guarded, models.Model):
+    """Its primary key is set by hand, and its writers have fences."""
+
+    number = models.CharField(max_length=20, primary_key=True)
+    owner = models.CharField(max_length=50)
+    balance = models.IntegerField(default=0)
+    fence = FenceField()
+
+
+class Ledger(models.Model):
+    """Not guarded; its writers have fences."""
+
+    name = models.CharField(max_length=50)
+    balance = models.IntegerField(default=0)
+    fence = FenceField()
+
+
+class Page(Ledger):
+    text = models.CharField(max_length=50, default="")
+
+
+class Selected(Guarded, models.Model):
+    name = models.CharField(max_length=50, default="")
+    number = models.IntegerField(default=0)
+
+    class Meta:
+        select_on_save = True
+
+
+if settings.DATABASE == "postgresql":
+    from django.contrib.postgres.fields import ArrayField, IntegerRangeField
+
+    class Shelf(Guarded, models.Model):
+        """Columns that only PostgreSQL has."""
+
+        labels = ArrayField(models.CharField(max_length=20), default=list)
+        rows = ArrayField(ArrayField(models.IntegerField()), default=list)
+        span = IntegerRangeField(null=True)
+        name = models.CharField(max_length=20, default="")

@@ -1,0 +1,91 @@
+"""The library's REST interface."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from guarded.library.models import Book, Counter
+from rest_framework import serializers, viewsets
+from rest_framework.decorators import action
+from rest_framework.response import Response
+
+from interlock import LockTimeout
+from interlock.django.rest import GuardedViewSetMixin, OccupiedViewSetMixin
+
+
+class BookSerializer(serializers.ModelSerializer):
+    title = serializers.CharField(source="name")
+    secret = serializers.CharField(source="notes", write_only=True, required=False)
+
+    class Meta:
+        model = Book
+        fields = ["id", "title", "status", "price", "bought", "author", "tags", "secret", "copies"]
+
+
+class PlainBooks(viewsets.ModelViewSet):
+    """No mixin: the model alone keeps updates."""
+
+    queryset = Book.objects.all()
+    serializer_class = BookSerializer
+
+
+class GuardedBooks(GuardedViewSetMixin, viewsets.ModelViewSet):
+    queryset = Book.objects.select_related("author")
+    serializer_class = BookSerializer
+
+
+class StrictBooks(GuardedBooks):
+    if_match_required = True
+
+
+class TaglessBooks(GuardedBooks):
+    etags = False
+
+
+class CounterSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = Counter
+        fields = "__all__"
+
+
+class Counters(GuardedViewSetMixin, viewsets.ModelViewSet):
+    queryset = Counter.objects.all()
+    serializer_class = CounterSerializer
+
+
+class LockedBooks(OccupiedViewSetMixin, viewsets.ModelViewSet):
+    queryset = Book.objects.all()
+    serializer_class = BookSerializer
+    occupy_timeout = 0.1
+
+
+class OccupiedBooks(OccupiedViewSetMixin, GuardedViewSetMixin, viewsets.ModelViewSet):
+    """Its `occupy` is a simple stand-in, which a test can hold."""
+
+    queryset = Book.objects.all()
+    serializer_class = BookSerializer
+    occupy_timeout = 0.5
+    retry_after = 2.5
+    held: set[int] = set()
+    seen: list[Any] = []
+
+    @contextmanager
+    def occupy(self, instance: Any) -> Iterator[Any]:
+        if instance.pk in self.held:
+            raise LockTimeout("it is held")
+        self.held.add(instance.pk)
+        self.seen.append(instance.status)
+        Book.objects.filter(pk=instance.pk, status="stale").update(status="fresh")
+        try:
+            yield instance
+        finally:
+            self.held.remove(instance.pk)
+
+    @action(detail=True, methods=["post"])
+    def lend(self, request: Any, pk: Any = None) -> Response:
+        """Lend it, while it is occupied."""
+        with self.occupied():
+            book = self.get_object()
+            book.copies -= 1
+            book.save()
+            return Response({"copies": book.copies})

@@ -1,0 +1,298 @@
+"""The admin: a second editor is shown both values, chooses, and loses nothing."""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from html import unescape
+from typing import Any
+
+import pytest
+from django.contrib.admin import ModelAdmin
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.db.models.signals import pre_save
+from django.test import Client
+from guarded.helpers import in_threads
+from guarded.library.models import Author, Book, Careless, Counter, Magazine
+
+from interlock.django.forms import READ
+from interlock.django.guarded import StaleObject, changes
+
+
+@pytest.fixture
+def client() -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("editor"))
+    return client
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book.objects.create(name="naem", status="use", author=Author.objects.create(name="Ann"))
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Have somebody else change a book just before the next saves of one."""
+    connected: list[Any] = []
+    late: list[Callable[[], Any]] = []
+
+    def change(times: int = 1, **values: Any) -> None:
+        left = [times]
+
+        def theirs(instance: Book, **_: Any) -> None:
+            if not left[0] or instance._state.adding:
+                return
+            left[0] -= 1
+            new = {name: f"{value}{left[0]}" for name, value in values.items()}
+            update = partial(Book.objects.filter(pk=instance.pk).update, **new)
+            if connection.vendor != "sqlite":
+                in_threads(update)
+                return
+            # There nobody else can commit while the page's transaction reads; so it is as if they had just before.
+            late.append(update)
+            if set(changes(instance)) & set(values):
+                raise StaleObject(instance)
+
+        connected.append(theirs)
+        pre_save.connect(theirs, sender=Book)
+
+    for name in ("changeform_view", "changelist_view"):
+        django = getattr(ModelAdmin, name)
+
+        def then_change(*args: Any, django: Any = django, **kwargs: Any) -> Any:
+            try:
+                return django(*args, **kwargs)
+            finally:
+                while late:
+                    late.pop()()
+
+        monkeypatch.setattr(ModelAdmin, name, then_change)
+    yield change
+    for each in connected:
+        pre_save.disconnect(each, sender=Book)
+
+
+def page_of(html: str) -> dict[str, str]:
+    """What a browser sends of a page, untouched."""
+    sent: dict[str, str] = {}
+    for tag in re.findall(r"<input [^>]*>", html):
+        attributes = {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+        kind = attributes.get("type")
+        chosen = kind not in ("checkbox", "radio", "submit", "file") or " checked" in tag
+        if "name" in attributes and chosen and not attributes["name"].startswith("_"):
+            sent[attributes["name"]] = attributes.get("value", "")
+    for name, body in re.findall(r'<select name="([^"]+)".*?>(.*?)</select>', html, re.DOTALL):
+        found = re.findall(r'<option value="([^"]*)" selected', body)
+        sent[name] = unescape(found[0]) if found else ""
+    for name, body in re.findall(r'<textarea name="([^"]+)"[^>]*>\n?(.*?)</textarea>', html, re.DOTALL):
+        sent[name] = unescape(body)
+    return sent
+
+
+def url_of(instance: Any) -> str:
+    meta = instance._meta
+    return f"/admin/{meta.app_label}/{meta.model_name}/{instance.pk}/change/"
+
+
+def opened(client: Client, instance: Any) -> dict[str, str]:
+    """Open the change form of an object."""
+    response = client.get(url_of(instance))
+    assert response.status_code == 200
+    return page_of(response.content.decode())
+
+
+def test_two_editors_of_different_fields_lose_nothing(client: Client, book: Book) -> None:
+    one, two = opened(client, book), opened(client, book)
+    assert client.post(url_of(book), {**one, "name": "name"}).status_code == 302
+    assert client.post(url_of(book), {**two, "status": "free"}).status_code == 302
+    book.refresh_from_db()
+    assert (book.name, book.status) == ("name", "free")
+
+
+def test_the_log_tells_only_what_was_changed(client: Client, book: Book) -> None:
+    one, two = opened(client, book), opened(client, book)
+    client.post(url_of(book), {**one, "name": "name"})
+    client.post(url_of(book), {**two, "status": "free"})
+    assert [each.get_change_message() for each in LogEntry.objects.order_by("pk")] == [
+        "Changed Name.",
+        "Changed Status.",
+    ]
+
+
+def test_two_editors_of_one_field_are_shown_both_values_and_choose(client: Client, book: Book) -> None:
+    one, two = opened(client, book), opened(client, book)
+    client.post(url_of(book), {**one, "name": "theirs"})
+    response = client.post(url_of(book), {**two, "name": "mine", "notes": "a long work"})
+    assert response.status_code == 200
+    html = response.content.decode()
+    assert "Please correct the error below" in html
+    assert "from “naem” to “theirs”" in html
+    assert "keep mine: “mine”" in html
+    assert "a long work" in html
+    again = {**page_of(html), "interlock_keep_name": "mine"}
+    assert client.post(url_of(book), again).status_code == 302
+    book.refresh_from_db()
+    assert (book.name, book.notes) == ("mine", "a long work")
+
+
+def test_the_second_editor_takes_theirs(client: Client, book: Book) -> None:
+    page = opened(client, book)
+    Book.objects.update(name="theirs")
+    html = client.post(url_of(book), {**page, "name": "mine", "status": "free"}).content.decode()
+    client.post(url_of(book), {**page_of(html), "interlock_keep_name": "theirs"})
+    book.refresh_from_db()
+    assert (book.name, book.status) == ("theirs", "free")
+
+
+def test_the_form_of_the_project_is_kept(client: Client, book: Book) -> None:
+    html = client.post(url_of(book), {**opened(client, book), "name": "forbidden"}).content.decode()
+    assert "Not this name." in html
+
+
+def test_the_hidden_field_is_hidden(client: Client, book: Book) -> None:
+    html = client.get(url_of(book)).content.decode()
+    assert f'<input type="hidden" name="{READ}"' in html
+    assert "Interlock read" not in html
+    assert READ not in client.get("/admin/library/book/add/").content.decode()
+
+
+def test_a_change_just_before_the_save_is_shown_too(
+    client: Client, book: Book, meanwhile: Callable[..., None]
+) -> None:
+    page = opened(client, book)
+    meanwhile(name="theirs")
+    response = client.post(url_of(book), {**page, "name": "mine"})
+    assert response.status_code == 200
+    assert "to “theirs0”" in response.content.decode()
+    assert not LogEntry.objects.exists()
+
+
+def test_a_change_of_another_field_just_before_the_save_is_kept(
+    client: Client, book: Book, meanwhile: Callable[..., None]
+) -> None:
+    page = opened(client, book)
+    meanwhile(notes="theirs")
+    assert client.post(url_of(book), {**page, "name": "mine"}).status_code == 302
+    book.refresh_from_db()
+    assert (book.name, book.notes) == ("mine", "theirs0")
+
+
+def test_a_new_object_is_added_as_ever(client: Client) -> None:
+    page = page_of(client.get("/admin/library/book/add/").content.decode())
+    assert client.post("/admin/library/book/add/", {**page, "name": "new"}).status_code == 302
+    assert Book.objects.get().name == "new"
+
+
+def test_inherited_models_and_read_only_fields_are_edited(client: Client) -> None:
+    magazine = Magazine.objects.create(title="Time", pages=5)
+    page = opened(client, magazine)
+    Magazine.objects.update(title="theirs", month="June")
+    html = client.post(url_of(magazine), {**page, "title": "mine", "issue": "7"}).content.decode()
+    client.post(url_of(magazine), {**page_of(html), "interlock_keep_title": "theirs"})
+    magazine.refresh_from_db()
+    assert (magazine.title, magazine.issue, magazine.month, magazine.pages) == ("theirs", 7, "June", 5)
+
+
+def test_merged_fields_need_no_question(client: Client) -> None:
+    counter = Counter.objects.create(total=5, tags=["red"], settings={"a": 1}, name="read")
+    page = opened(client, counter)
+    Counter.objects.update(total=7)
+    assert client.post(url_of(counter), {**page, "total": "6"}).status_code == 302
+    counter.refresh_from_db()
+    assert counter.total == 8
+
+
+def test_the_last_wins_where_the_model_says_so(client: Client) -> None:
+    careless = Careless.objects.create(name="read")
+    page = opened(client, careless)
+    Careless.objects.update(name="theirs")
+    assert client.post(url_of(careless), {**page, "name": "mine"}).status_code == 302
+    careless.refresh_from_db()
+    assert careless.name == "mine"
+
+
+class TestInlines:
+    def test_rows_of_an_inline_are_guarded_too(self, client: Client, book: Book) -> None:
+        author = book.author
+        assert author is not None
+        page = opened(client, author)
+        Book.objects.update(name="theirs")
+        untouched = client.post(url_of(author), {**page, "book_set-0-status": "free", "book_set-1-name": "second"})
+        assert untouched.status_code == 302
+        book.refresh_from_db()
+        assert (book.name, book.status) == ("theirs", "free")
+        assert author.book_set.count() == 2
+
+    def test_a_conflict_in_an_inline_is_shown(self, client: Client, book: Book) -> None:
+        author = book.author
+        assert author is not None
+        page = opened(client, author)
+        Book.objects.update(name="theirs")
+        response = client.post(url_of(author), {**page, "book_set-0-name": "mine", "name": "Bea"})
+        html = response.content.decode()
+        assert 'name="book_set-0-interlock_keep_name"' in html
+        author.refresh_from_db()
+        assert author.name == "Ann"
+        client.post(url_of(author), {**page_of(html), "book_set-0-interlock_keep_name": "mine"})
+        book.refresh_from_db()
+        author.refresh_from_db()
+        assert (book.name, author.name) == ("mine", "Bea")
+
+    def test_a_change_just_before_the_save_of_an_inline_undoes_all_and_is_shown(
+        self, client: Client, book: Book, meanwhile: Callable[..., None]
+    ) -> None:
+        author = book.author
+        assert author is not None
+        page = opened(client, author)
+        meanwhile(name="theirs")
+        response = client.post(url_of(author), {**page, "book_set-0-name": "mine", "name": "Bea"})
+        assert "to “theirs0”" in response.content.decode()
+        author.refresh_from_db()
+        assert author.name == "Ann"
+
+
+class TestList:
+    def page(self, client: Client) -> dict[str, str]:
+        return page_of(client.get("/admin/library/book/").content.decode())
+
+    def test_rows_are_edited_in_the_list(self, client: Client, book: Book) -> None:
+        page = {**self.page(client), "form-0-status": "free", "_save": "Save"}
+        assert client.post("/admin/library/book/", page).status_code == 302
+        book.refresh_from_db()
+        assert book.status == "free"
+
+    def test_a_change_just_before_the_save_saves_nothing_and_says_so(
+        self, client: Client, book: Book, meanwhile: Callable[..., None]
+    ) -> None:
+        page = {**self.page(client), "form-0-status": "free", "_save": "Save"}
+        meanwhile(status="lost")
+        response = client.post("/admin/library/book/", page, follow=True)
+        assert "Nothing was saved: somebody else has just changed “naem”." in response.content.decode()
+        book.refresh_from_db()
+        assert book.status == "lost0"
+
+
+class TestPermissions:
+    def test_who_may_only_look_sees_no_hidden_field(self, book: Book) -> None:
+        reader = User.objects.create_user("reader", is_staff=True)
+        for model in ("book", "author"):
+            reader.user_permissions.add(Permission.objects.get(codename=f"view_{model}"))
+        client = Client()
+        client.force_login(reader)
+        assert book.author is not None
+        for instance in (book, book.author):
+            html = client.get(url_of(instance)).content.decode()
+            assert "naem" in html
+            assert "nterlock" not in html
+
+
+def test_an_object_that_changes_with_each_try_is_given_up(
+    client: Client, book: Book, meanwhile: Callable[..., None]
+) -> None:
+    page = opened(client, book)
+    del page[READ]
+    meanwhile(times=9, name="theirs")
+    with pytest.raises(StaleObject):
+        client.post(url_of(book), {**page, "name": "mine"})

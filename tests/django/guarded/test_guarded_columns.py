@@ -1,0 +1,333 @@
+"""Each kind of column: a change is noticed, however little, and a value that nobody has changed is never refused."""
+
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.conf import settings
+from django.core.files.base import ContentFile
+from django.db import connection
+from guarded.helpers import statements
+from guarded.library.models import Everything, Letter
+
+from interlock.django.guarded import StaleObject
+from interlock.django.guarded.condition import comparison_of
+from interlock.django.guarded.plan import Plan
+
+ON = settings.DATABASE
+NOON = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
+
+CHANGES: dict[str, list[tuple[Any, Any, Any]]] = {
+    "text": [
+        ("read", "theirs", "mine"),
+        ("Read", "read", "mine"),  # the column compares without regard to case
+        ("a", "a ", "mine"),  # and to blanks at the end
+        ("é", "e", "mine"),
+        ("", " ", "mine"),
+        ("100 % 'quoted' \\ \" {}", "theirs", "mine"),
+        ("日本 🦊", "日本", "mine"),
+        (None, "", "mine"),
+        ("", None, "mine"),
+        ("read", None, "mine"),
+        (None, "theirs", "mine"),
+    ],
+    "number": [(1, 2, 3), (0, None, 3), (None, 0, 3), (2**62, 2**62 + 1, 3), (-1, 1, 3)],
+    "amount": [
+        (Decimal("1.1"), Decimal("1.1000000001"), Decimal(3)),
+        (Decimal("0.1"), None, Decimal(3)),
+        (Decimal("12345.67"), Decimal("12345.68"), Decimal(3)),
+    ],
+    "ratio": [
+        (0.1, 0.1 + 2**-55, 3.0),
+        (1e300, 1.0000000000000002e300, 3.0),
+        (1 / 3, None, 3.0),
+        (5e-324, 1.0, 3.0),
+    ],
+    "yes": [(True, False, None), (None, False, True), (True, None, False)],
+    "day": [(date(2024, 2, 29), date(2024, 3, 1), date(2024, 1, 1)), (None, date(1, 1, 1), date(2024, 1, 1))],
+    "moment": [
+        (NOON, NOON + timedelta(microseconds=1), NOON + timedelta(days=1)),
+        (NOON, None, NOON + timedelta(days=1)),
+    ],
+    "hour": [(time(12, 0, 0, 1), time(12, 0, 0, 2), time(1)), (time(0), None, time(1))],
+    "span": [
+        (timedelta(microseconds=1), timedelta(microseconds=2), timedelta(1)),
+        (timedelta(-1), timedelta(1), timedelta(2)),
+    ],
+    "raw": [
+        (b"\x00\xff'\\", b"\x00\xff'", b"mine"),
+        (b"a", b"A", b"mine"),
+        (b"a", b"a ", b"mine"),
+        (b"", None, b"mine"),
+    ],
+    "key": [(UUID(int=1), UUID(int=2), UUID(int=3)), (UUID(int=1), None, UUID(int=3))],
+    "address": [("10.0.0.1", "10.0.0.2", "10.0.0.3"), ("::1", "::2", "::3"), ("::1", None, "::3")],
+    "data": [
+        ({"a": 1}, {"a": 2}, {"a": 3}),
+        ({"a": [1, {"b": None}]}, {"a": [1, {"b": 0}]}, {}),
+        ([1], [1.0], [3]),
+        ([1], [True], [3]),
+        (["é日🦊'\\\""], ["é日🦊'\\"], []),
+        (["a"], ["A"], []),
+        (["a"], ["a "], []),
+        ({}, None, {"a": 3}),
+        (None, {}, {"a": 3}),
+        (0.1, 0.2, 3),
+        ("x", "y", "z"),
+    ],
+    "cover": [("a.txt", "A.txt", "b.txt"), ("a.txt", "", "b.txt")],
+}  # fmt: skip
+CASES = [(field, *case) for field, cases in CHANGES.items() for case in cases]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}: {case[1]!a:.20}-{case[2]!a:.20}")
+def case(request: pytest.FixtureRequest) -> tuple[str, Any, Any, Any]:
+    """A field, the value that was read, theirs and mine."""
+    found: tuple[str, Any, Any, Any] = request.param
+    return found
+
+
+def test_a_change_of_somebody_else_is_noticed(case: tuple[str, Any, Any, Any]) -> None:
+    field, read, theirs, mine = case
+    Everything.objects.create(**{field: read})
+    one, two = Everything.objects.get(), Everything.objects.get()
+    setattr(one, field, theirs)
+    one.save()
+    setattr(two, field, mine)
+    with pytest.raises(StaleObject) as caught:
+        two.save()
+    assert set(caught.value.fields) == {field}
+    Everything.objects.get().refresh_from_db()
+
+
+def test_what_nobody_else_has_changed_is_written_in_one_statement(case: tuple[str, Any, Any, Any]) -> None:
+    field, *values = case
+    Everything.objects.create(**{field: values[-1]})
+    mine = Everything.objects.get()
+    for value in values:
+        setattr(mine, field, value)
+        with statements() as sql:
+            mine.save()
+        assert len(sql) == 1
+    for value in values:
+        again = Everything.objects.get()
+        setattr(again, field, value)
+        with statements() as sql:
+            again.save()
+        assert len(sql) == 1
+
+
+def test_what_was_read_is_no_change(case: tuple[str, Any, Any, Any]) -> None:
+    field, *values = case
+    for value in values:
+        made = Everything.objects.create(**{field: value})
+        for instance in (made, Everything.objects.get(pk=made.pk)):
+            with statements() as sql:
+                instance.save()
+            assert sql == []
+
+
+class TestUnstable:
+    """A column whose value can't be compared in the database is compared in Python, under a lock of its row."""
+
+    def test_what_nobody_has_changed_is_written(self) -> None:
+        Letter.objects.create(secret="read")
+        mine = Letter.objects.get()
+        mine.secret = "mine"
+        mine.save()
+        assert Letter.objects.get().secret == "mine"
+        mine.secret = "again"
+        mine.save()
+        assert Letter.objects.get().secret == "again"
+
+    def test_what_somebody_has_changed_is_refused(self) -> None:
+        Letter.objects.create(secret="read")
+        mine, theirs = Letter.objects.get(), Letter.objects.get()
+        theirs.secret = "theirs"
+        theirs.save()
+        mine.secret = "mine"
+        with pytest.raises(StaleObject) as caught:
+            mine.save()
+        assert caught.value.fields["secret"].theirs == "theirs"
+        assert Letter.objects.get().secret == "theirs"
+
+    def test_what_has_not_changed_is_not_written(self) -> None:
+        Letter.objects.create(secret="read")
+        mine = Letter.objects.get()
+        mine.subject = "subject"
+        with statements() as sql:
+            mine.save()
+        assert len(sql) == 1
+        assert "secret" not in sql[0]
+
+    def test_a_number_that_the_column_rounds_is_written(self) -> None:
+        Everything.objects.create(amount=Decimal("12345678901234567.1234567891"))
+        mine = Everything.objects.get()
+        mine.amount = Decimal("2.5")
+        mine.save()
+        assert Everything.objects.get().amount == Decimal("2.5")
+
+    def test_json_that_was_written_in_another_style_is_written(self) -> None:
+        Everything.objects.create(data={"a": 1})
+        table = Everything._meta.db_table
+        with connection.cursor() as cursor:
+            cursor.execute(f"""UPDATE {table} SET data = '{{"b":  [1,2],"a":1.50}}'""")
+        mine = Everything.objects.get()
+        mine.data["a"] = 2
+        mine.save()
+        assert Everything.objects.get().data == {"b": [1, 2], "a": 2}
+
+    def test_a_json_null_is_written(self) -> None:
+        Everything.objects.create(data={"a": 1})
+        with connection.cursor() as cursor:
+            cursor.execute(f"UPDATE {Everything._meta.db_table} SET data = 'null'")
+        mine = Everything.objects.get()
+        assert mine.data is None
+        mine.data = {"a": 2}
+        mine.save()
+        assert Everything.objects.get().data == {"a": 2}
+
+    def test_a_column_of_an_unknown_kind_is_compared_under_a_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Plan, "column", lambda self, field, using: None)
+        Everything.objects.create(number=1)
+        mine, theirs = Everything.objects.get(), Everything.objects.get()
+        theirs.number = 2
+        theirs.save()
+        mine.number = 3
+        with pytest.raises(StaleObject) as caught:
+            mine.save()
+        assert caught.value.fields["number"].theirs == 2
+
+
+class TestComputed:
+    """A field that computes its value while it is saved goes to the last; nobody has set it."""
+
+    def test_it_stands_in_nobodys_way(self) -> None:
+        Letter.objects.create()
+        mine, theirs = Letter.objects.get(), Letter.objects.get()
+        theirs.secret = "theirs"
+        theirs.save()
+        mine.subject = "mine"
+        mine.save()
+        letter = Letter.objects.get()
+        assert (letter.secret, letter.subject) == ("theirs", "mine")
+        assert letter.stamp == mine.stamp == theirs.stamp
+
+
+class TestFiles:
+    def test_a_new_file_is_stored_once_and_its_name_written(self) -> None:
+        mine = Everything.objects.create()
+        mine.cover = ContentFile(b"cover", name="cover.txt")
+        mine.save()
+        stored = Everything.objects.get().cover
+        assert stored.read() == b"cover"
+        stored.close()
+        with statements() as sql:
+            mine.save()
+        assert sql == []
+
+
+class TestOtherDatabases:
+    """What is not tested here is compared under a lock, rather than in a way that may be wrong there."""
+
+    class Product:
+        """The connection of the tests, as if it were to another product."""
+
+        mysql_is_mariadb = False
+
+        def __init__(self, vendor: str) -> None:
+            self.vendor = vendor
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(connection, name)
+
+    @pytest.mark.parametrize("field", ["text", "data", "number"])
+    def test_an_unknown_database_compares_nothing(self, field: str) -> None:
+        assert comparison_of(Everything._meta.get_field(field), self.Product("unknown")) is None
+
+    def test_mysql_compares_all_but_json(self) -> None:
+        assert comparison_of(Everything._meta.get_field("number"), self.Product("mysql")) is not None
+        assert comparison_of(Everything._meta.get_field("data"), self.Product("mysql")) is None
+
+
+if ON == "postgresql":
+    from django.db.backends.postgresql.psycopg_any import NumericRange
+    from guarded.library.models import Shelf
+
+    class TestPostgreSQL:
+        @pytest.mark.parametrize(
+            ("field", "read", "theirs", "mine"),
+            [
+                ("labels", ["a"], ["A"], ["b"]),
+                ("labels", ["a"], ["a "], ["b"]),
+                ("labels", [], ["a"], ["b"]),
+                ("labels", ["é,'\"{}"], [], ["b"]),
+                ("rows", [[1, 2], [3, 4]], [[1, 2], [3, 5]], []),
+                ("span", NumericRange(1, 2), NumericRange(1, 3), None),
+                ("span", None, NumericRange(1, 3), NumericRange(1, 4)),
+            ],
+        )
+        def test_a_change_is_noticed_and_what_was_read_is_no_change(
+            self, field: str, read: Any, theirs: Any, mine: Any
+        ) -> None:
+            Shelf.objects.create(**{field: read})
+            one, two, three = (Shelf.objects.get() for _ in range(3))
+            setattr(one, field, theirs)
+            with statements() as sql:
+                one.save()
+            assert len(sql) == 1
+            setattr(two, field, mine)
+            with pytest.raises(StaleObject):
+                two.save()
+            with statements() as sql:
+                three.save()
+            assert sql == []
+
+        def test_an_array_that_was_changed_in_place_is_noticed(self) -> None:
+            Shelf.objects.create(labels=["a"], rows=[[1]])
+            mine, theirs = Shelf.objects.get(), Shelf.objects.get()
+            mine.rows[0].append(2)
+            mine.rows[0][0] = 0
+            mine.save(update_fields=["rows"]) if len(mine.rows[0]) == 2 else None
+            theirs.labels.append("b")
+            theirs.save()
+            shelf = Shelf.objects.get()
+            assert (shelf.labels, shelf.rows) == (["a", "b"], [[0, 2]])
+
+        def test_a_change_of_case_is_noticed_in_a_column_that_has_none(self) -> None:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "CREATE COLLATION caseless (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+                )
+                cursor.execute(
+                    "ALTER TABLE library_shelf ALTER name TYPE varchar(20) COLLATE caseless, "
+                    "ALTER labels TYPE varchar(20)[] COLLATE caseless"
+                )
+            try:
+                for field, read, theirs, mine in (("name", "a", "A", "b"), ("labels", ["a"], ["A"], ["b"])):
+                    Shelf.objects.all().delete()
+                    Shelf.objects.create(**{field: read})
+                    assert Shelf.objects.filter(**{field: theirs}).exists()
+                    one, two = Shelf.objects.get(), Shelf.objects.get()
+                    setattr(one, field, theirs)
+                    with statements() as sql:
+                        one.save()
+                    assert len(sql) == 1
+                    setattr(two, field, mine)
+                    with pytest.raises(StaleObject):
+                        two.save()
+            finally:
+                with connection.cursor() as cursor:
+                    cursor.execute(
+                        "ALTER TABLE library_shelf ALTER name TYPE varchar(20), ALTER labels TYPE varchar(20)[]"
+                    )
+                    cursor.execute("DROP COLLATION caseless")
+
+        def test_types_without_equality_are_compared_under_a_lock(self) -> None:
+            class Point:
+                def db_type(self, connection: Any) -> str:
+                    return "point"
+
+            assert comparison_of(Point(), connection) is None

@@ -1,0 +1,405 @@
+"""Two people edit one object with a form, and nobody's work is lost."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django import forms
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db.models.signals import pre_save
+from guarded.library.models import Author, Book, Careless, Counter, Everything, Letter, PlainBook
+
+from interlock.django.forms import READ, GuardedModelForm, _from_text
+from interlock.django.guarded import StaleObject
+from interlock.django.guarded.plan import plan_of
+
+
+class BookForm(GuardedModelForm):
+    class Meta:
+        model = Book
+        fields = ["name", "status", "notes", "copies", "due", "author", "tags", "cover"]
+
+    def clean_notes(self) -> str:
+        notes: str = self.cleaned_data["notes"]
+        if notes == "wrong":
+            raise forms.ValidationError("wrong notes")
+        return notes
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book.objects.create(name="naem", status="use", due=datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC))
+
+
+def page_of(form: Any) -> dict[str, Any]:
+    """What a browser sends of a form that was shown, untouched."""
+    sent = {}
+    for field in form:
+        value = field.value()
+        if value is not None and not isinstance(field.field, forms.FileField):
+            sent[field.html_name] = field.field.widget.format_value(value) if field.name == "due" else value
+            if isinstance(sent[field.html_name], list):
+                sent[field.html_name] = str(value)
+    return sent
+
+
+def shown(form_class: Any = BookForm, model: Any = Book) -> dict[str, Any]:
+    """Show the form of the one object, and return what its page would send untouched."""
+    return page_of(form_class(instance=model.objects.get()))
+
+
+def sent(page: dict[str, Any], form_class: Any = BookForm, model: Any = Book, **files: Any) -> Any:
+    """Send a page."""
+    return form_class(page, files, instance=model.objects.get())
+
+
+class TestUntouched:
+    def test_what_its_reader_did_not_touch_is_left_as_it_is_now(self, book: Book) -> None:
+        page = shown()
+        Book.objects.update(status="free", author=Author.objects.create(name="Ann"), due=None, cover="theirs.txt")
+        form = sent({**page, "name": "name"})
+        assert form.is_valid(), form.errors
+        assert form.changed_data == ["name"]
+        form.save()
+        saved = Book.objects.get()
+        assert (saved.name, saved.status, saved.due, saved.cover.name) == ("name", "free", None, "theirs.txt")
+        assert saved.author is not None
+
+    def test_a_form_without_touch_changes_nothing(self, book: Book) -> None:
+        page = shown()
+        form = sent(page)
+        assert form.is_valid(), form.errors
+        assert not form.has_changed()
+        form.save()
+        saved = Book.objects.get()
+        assert saved.due is not None
+        assert saved.due.microsecond == 123456
+
+    def test_a_plain_form_loses_what_it_did_not_touch(self, book: Book) -> None:
+        class PlainForm(forms.ModelForm):
+            class Meta:
+                model = Book
+                fields = ["name", "status"]
+
+        page = shown(PlainForm)
+        Book.objects.update(status="free")
+        sent({**page, "name": "name"}, PlainForm).save()
+        assert Book.objects.get().status == "use"
+
+    def test_the_reader_never_sees_the_hidden_field_in_the_data(self, book: Book) -> None:
+        form = sent(shown())
+        assert form.is_valid()
+        assert READ not in form.cleaned_data
+
+    def test_two_that_have_made_the_same_change_agree(self, book: Book) -> None:
+        page = shown()
+        Book.objects.update(name="name")
+        form = sent({**page, "name": "name"})
+        assert form.is_valid()
+        form.save()
+
+
+class TestConflict:
+    @pytest.fixture
+    def page(self, book: Book) -> dict[str, Any]:
+        """A page whose name is in conflict."""
+        page = {**shown(), "name": "mine", "status": "free"}
+        Book.objects.update(name="<theirs>", notes="noted")
+        return page
+
+    def test_it_shows_both_values_and_saves_nothing(self, page: dict[str, Any]) -> None:
+        form = sent(page)
+        assert not form.is_valid()
+        assert set(form.errors) == {"name"}
+        html = form.as_p()
+        assert "from “naem” to “&lt;theirs&gt;”" in html
+        assert re.search(r'<input type="radio" name="interlock_keep_name" value="mine">\s*keep mine: “mine”', html)
+        assert '<input type="radio" name="interlock_keep_name" value="theirs">' in html
+        assert form["name"].value() == "mine"
+        assert form["status"].value() == "free"
+        assert form.errors.as_data()["name"][0].code == "stale"
+
+    def test_the_reader_keeps_theirs(self, page: dict[str, Any]) -> None:
+        again = {**page_of(sent(page)), "interlock_keep_name": "theirs"}
+        form = sent(again)
+        assert form.is_valid(), form.errors
+        form.save()
+        saved = Book.objects.get()
+        assert (saved.name, saved.status, saved.notes) == ("<theirs>", "free", "noted")
+
+    def test_the_reader_keeps_mine(self, page: dict[str, Any]) -> None:
+        again = {**page_of(sent(page)), "interlock_keep_name": "mine"}
+        form = sent(again)
+        assert form.is_valid(), form.errors
+        form.save()
+        saved = Book.objects.get()
+        assert (saved.name, saved.status, saved.notes) == ("mine", "free", "noted")
+
+    def test_the_reader_must_choose(self, page: dict[str, Any]) -> None:
+        form = sent(page_of(sent(page)))
+        assert set(form.errors) == {"name"}
+        form = sent({**page_of(form), "interlock_keep_name": "perhaps"})
+        assert set(form.errors) == {"name"}
+
+    def test_the_reader_types_theirs(self, page: dict[str, Any]) -> None:
+        form = sent({**page_of(sent(page)), "name": "<theirs>"})
+        assert form.is_valid(), form.errors
+
+    def test_a_third_change_is_asked_anew(self, page: dict[str, Any]) -> None:
+        again = {**page_of(sent(page)), "interlock_keep_name": "mine"}
+        Book.objects.update(name="third")
+        form = sent(again)
+        assert not form.is_valid()
+        assert "to “third”" in form.as_p()
+        form = sent({**page_of(form), "interlock_keep_name": "mine"})
+        assert form.is_valid()
+
+    def test_theirs_is_what_it_is_now(self, page: dict[str, Any]) -> None:
+        again = {**page_of(sent(page)), "interlock_keep_name": "theirs"}
+        Book.objects.update(name="third")
+        form = sent(again)
+        assert form.is_valid()
+        form.save()
+        assert Book.objects.get().name == "third"
+
+    def test_another_error_forgets_no_choice(self, page: dict[str, Any]) -> None:
+        again = {**page_of(sent(page)), "interlock_keep_name": "theirs", "copies": "many"}
+        form = sent(again)
+        assert set(form.errors) == {"name", "copies"}
+        assert '<input type="radio" name="interlock_keep_name" value="theirs" checked>' in form.as_p()
+        form = sent({**page_of(form), "interlock_keep_name": "theirs", "copies": "3"})
+        assert form.is_valid(), form.errors
+        form.save()
+        saved = Book.objects.get()
+        assert (saved.name, saved.copies, saved.notes) == ("<theirs>", 3, "noted")
+
+    def test_a_page_that_is_shown_again_still_knows_what_was_untouched(self, page: dict[str, Any]) -> None:
+        form = sent({**page, "copies": "many"})
+        form = sent({**page_of(form), "copies": "3", "interlock_keep_name": "mine"})
+        assert form.is_valid(), form.errors
+        form.save()
+        assert Book.objects.get().notes == "noted"
+
+    def test_a_field_with_an_error_is_asked_once_it_is_right(self, book: Book) -> None:
+        page = {**shown(), "notes": "wrong"}
+        Book.objects.update(notes="theirs")
+        form = sent(page)
+        assert form.errors["notes"] == ["wrong notes"]
+        form = sent({**page_of(form), "notes": "right"})
+        assert "theirs" in str(form.errors["notes"])
+
+    def test_a_prefix_keeps_forms_apart(self, book: Book) -> None:
+        page = page_of(BookForm(instance=Book.objects.get(), prefix="b"))
+        Book.objects.update(name="theirs")
+        form = BookForm({**page, "b-name": "mine"}, instance=Book.objects.get(), prefix="b")
+        assert 'name="b-interlock_keep_name"' in form.as_p()
+        form = BookForm({**page_of(form), "b-interlock_keep_name": "mine"}, instance=Book.objects.get(), prefix="b")
+        assert form.is_valid()
+
+    @pytest.mark.parametrize(
+        ("field", "mine", "theirs", "texts"),
+        [
+            ("status", "free", "lost", ["In use", "On the shelf", "lost"]),
+            ("copies", "1000", 2000, ["“1”", "1000", "2000"]),
+            ("due", "2024-06-01 12:00:00", None, ["May 1, 2024", "June 1, 2024", "nothing"]),
+            ("tags", '["mine"]', ["theirs"], ["[]", "['mine']".replace("'", "&#x27;"), "theirs"]),
+            ("notes", "m" * 400, "t" * 400, ["nothing", "m" * 300 + "…", "t" * 300 + "…"]),
+        ],
+    )
+    def test_values_are_shown_as_people_read_them(
+        self, book: Book, field: str, mine: Any, theirs: Any, texts: list[str]
+    ) -> None:
+        page = {**shown(), field: mine}
+        Book.objects.update(**{field: theirs})
+        form = sent(page)
+        assert not form.is_valid()
+        html = str(form.errors[field])
+        for text in texts:
+            assert text in html
+
+    def test_related_objects_are_shown_by_their_names(self, book: Book) -> None:
+        ann, bob = (Author.objects.create(name=name) for name in ("Ann", "Bob"))
+        page = {**shown(), "author": str(ann.pk)}
+        Book.objects.update(author=bob)
+        form = sent(page)
+        assert "to “Bob”" in str(form.errors["author"])
+        assert "keep mine: “Ann”" in str(form.errors["author"])
+        form = sent({**page_of(form), "interlock_keep_author": "mine"})
+        form.save()
+        assert Book.objects.get().author == ann
+
+    def test_an_uploaded_file_is_asked_about_too(self, book: Book) -> None:
+        page = shown()
+        Book.objects.update(cover="theirs.txt")
+        form = sent(page, cover=SimpleUploadedFile("mine.txt", b"mine"))
+        assert "theirs.txt" in str(form.errors["cover"])
+        assert "mine.txt" in str(form.errors["cover"])
+        form = sent({**page_of(form), "interlock_keep_cover": "mine"}, cover=SimpleUploadedFile("mine.txt", b"mine"))
+        assert form.is_valid(), form.errors
+        form.save()
+        assert Book.objects.get().cover.name.startswith("mine")
+
+
+class TestPolicies:
+    class CounterForm(GuardedModelForm):
+        class Meta:
+            model = Counter
+            fields = "__all__"
+
+    def test_merges_and_last_wins_need_no_question(self) -> None:
+        Counter.objects.create(total=10, settings={"a": 1}, name="read")
+        page = {**shown(self.CounterForm, Counter), "total": "15", "seen": "1", "tags": '["mine"]'}
+        page["settings"] = '{"a": 1, "mine": 1}'
+        Counter.objects.update(total=12, seen=7, tags=["theirs"], settings={"a": 1, "theirs": 1})
+        form = sent(page, self.CounterForm, Counter)
+        assert form.is_valid(), form.errors
+        form.save()
+        saved = Counter.objects.get()
+        assert (saved.total, saved.seen, saved.tags) == (17, 1, ["theirs", "mine"])
+        assert saved.settings == {"a": 1, "mine": 1, "theirs": 1}
+
+    def test_what_can_not_be_merged_is_asked(self) -> None:
+        Counter.objects.create(settings={"a": 1}, tags=["red"], name="read")
+        page = {**shown(self.CounterForm, Counter), "settings": '{"a": 2}'}
+        Counter.objects.update(settings={"a": 3})
+        form = sent(page, self.CounterForm, Counter)
+        assert set(form.errors) == {"settings"}
+
+    def test_a_related_object_is_not_merged_but_asked(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+        ann, bob = (Author.objects.create(name=name) for name in ("Ann", "Bob"))
+        monkeypatch.setitem(plan_of(Book).policies, "author_id", max)
+        page = {**shown(), "author": str(ann.pk)}
+        Book.objects.update(author=bob)
+        assert set(sent(page).errors) == {"author"}
+
+    def test_the_last_wins_in_a_whole_model(self) -> None:
+        form_class = forms.modelform_factory(Careless, form=GuardedModelForm, fields=["name"])
+        Careless.objects.create(name="read")
+        page = {**shown(form_class, Careless), "name": "mine"}
+        Careless.objects.update(name="theirs")
+        form = sent(page, form_class, Careless)
+        assert form.is_valid()
+
+
+class TestAtTheLastMoment:
+    """Somebody changes the object between the check of the form and its save."""
+
+    @pytest.fixture
+    def stale(self, book: Book) -> Callable[[], Any]:
+        form = sent({**shown(), "name": "mine"})
+        assert form.is_valid()
+        Book.objects.update(name="theirs")
+        with pytest.raises(StaleObject):
+            form.save()
+        return form
+
+    def test_the_form_is_checked_again_and_asks(self, stale: Any) -> None:
+        stale.recheck()
+        assert set(stale.errors) == {"name"}
+        form = sent({**page_of(stale), "interlock_keep_name": "mine"})
+        form.save()
+        assert Book.objects.get().name == "mine"
+
+    def test_it_can_be_saved_if_there_is_no_conflict_any_more(self, stale: Any) -> None:
+        Book.objects.update(name="naem")
+        stale.recheck()
+        assert stale.is_valid()
+        stale.save()
+        assert Book.objects.get().name == "mine"
+
+    def test_a_deleted_object_is_told(self, stale: Any) -> None:
+        Book.objects.all().delete()
+        stale.recheck()
+        assert "deleted" in str(stale.non_field_errors())
+
+
+class TestHiddenField:
+    def test_a_page_of_another_object_is_refused(self, book: Book) -> None:
+        other = Book.objects.create(name="other")
+        page = page_of(BookForm(instance=other))
+        other.delete()
+        form = sent({**shown(), READ: page[READ], "name": "mine"})
+        assert "open the page anew" in str(form.non_field_errors())
+        again = sent(page_of(form))
+        assert not again.is_valid()
+
+    def test_a_forged_page_is_refused(self, book: Book) -> None:
+        form = sent({**shown(), READ: "forged"})
+        assert not form.is_valid()
+
+    def test_a_page_without_it_is_a_plain_form(self, book: Book) -> None:
+        page = shown()
+        del page[READ]
+        Book.objects.update(status="free")
+        form = sent({**page, "name": "mine"})
+        assert form.is_valid()
+        form.save()
+        assert Book.objects.get().name == "mine"
+
+    def test_a_new_object_has_nothing_to_take_along(self) -> None:
+        form = BookForm()
+        assert form[READ].value() == ""
+        form = BookForm({**page_of(form), "name": "new", "tags": "[]"})
+        assert form.is_valid(), form.errors
+        form.save()
+        assert Book.objects.get().name == "new"
+
+    def test_a_model_that_is_not_guarded_has_a_plain_form(self) -> None:
+        form_class = forms.modelform_factory(PlainBook, form=GuardedModelForm, fields=["name"])
+        PlainBook.objects.create(name="naem")
+        page = {**shown(form_class, PlainBook), "name": "mine"}
+        assert page[READ] == ""
+        PlainBook.objects.update(name="theirs")
+        form = sent(page, form_class, PlainBook)
+        assert form.is_valid()
+
+    def test_a_form_may_leave_it_out(self, book: Book) -> None:
+        class Without(BookForm):
+            interlock_read = None
+
+        form = Without(instance=Book.objects.get())
+        assert READ not in form.fields
+
+    def test_every_kind_of_value_comes_back_as_it_was(self) -> None:
+        form_class = forms.modelform_factory(Everything, form=GuardedModelForm, fields="__all__")
+        Everything.objects.create(
+            text="t", number=5, amount="1.5", ratio=0.1, yes=True, day="2024-05-01", moment="2024-05-01 12:00Z",
+            hour="12:00:00.5", span=timedelta(1, 7384.5), key="12345678123456781234567812345678", address="::1",
+            data={"b": [1, None]},
+        )  # fmt: skip
+        page = shown(form_class, Everything)
+        form = sent({READ: page[READ]}, form_class, Everything)
+        form.full_clean()
+        read = form._sent["read"]
+        assert len(read) == 14
+        saved = Everything.objects.get()
+        for name, text in read.items():
+            assert _from_text(Everything._meta.get_field(name), text) == getattr(saved, name), name
+
+    def test_a_computed_field_is_no_question(self) -> None:
+        form_class = forms.modelform_factory(Letter, form=GuardedModelForm, fields=["secret", "subject"])
+        Letter.objects.create(secret="secret")
+        page = {**shown(form_class, Letter), "subject": "mine"}
+        other = Letter.objects.get()
+        other.secret = "theirs"
+        other.save()
+        form = sent(page, form_class, Letter)
+        assert form.is_valid()
+        form.save()
+        assert Letter.objects.get().secret == "theirs"
+
+
+def test_signals_stay_as_they_are(book: Book) -> None:
+    heard: list[Any] = []
+
+    def hear(update_fields: Any, **_: Any) -> None:
+        heard.append(update_fields)
+
+    pre_save.connect(hear, sender=Book)
+    try:
+        sent({**shown(), "name": "mine"}).save()
+    finally:
+        pre_save.disconnect(hear, sender=Book)
+    assert heard == [None]

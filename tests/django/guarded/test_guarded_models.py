@@ -1,0 +1,369 @@
+"""Guarded models of every build: inherited, proxied, with signals, with keys of their own, from asyncio."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import django
+import pytest
+from asgiref.sync import sync_to_async
+from django.core.management import call_command
+from django.db import connection, connections, models, transaction
+from django.db.migrations.state import ModelState
+from django.db.migrations.writer import MigrationWriter
+from django.db.models.signals import post_save, pre_save
+from django.test.utils import isolate_apps
+from guarded.helpers import statements
+from guarded.library.models import Account, Book, Magazine, OldBook, Publication, Selected
+
+from interlock.django.guarded import Guarded, StaleObject, changes, written
+
+
+class TestInheritance:
+    @pytest.fixture(autouse=True)
+    def magazine(self) -> Magazine:
+        return Magazine.objects.create(title="Time", pages=10, issue=1)
+
+    def test_each_table_is_written_only_if_something_in_it_has_changed(self) -> None:
+        mine = Magazine.objects.get()
+        mine.issue = 2
+        with statements() as sql:
+            mine.save()
+        (update,) = sql
+        assert "library_magazine" in update
+        mine.title, mine.issue = "Life", 3
+        with statements() as sql:
+            mine.save()
+        assert len(sql) == 2
+        assert written(mine) == {"title", "issue"}
+
+    def test_changes_in_either_table_are_kept(self) -> None:
+        mine, theirs = Magazine.objects.get(), Magazine.objects.get()
+        parent = Publication.objects.get()
+        mine.issue, theirs.month, parent.pages = 2, "June", 20
+        for each in (mine, theirs, parent):
+            each.save()
+        magazine = Magazine.objects.get()
+        assert (magazine.issue, magazine.month, magazine.pages) == (2, "June", 20)
+
+    @pytest.mark.parametrize("field", ["title", "month"])
+    def test_a_stale_field_of_either_table_is_refused(self, field: str) -> None:
+        mine = Magazine.objects.get()
+        Magazine.objects.update(**{field: "theirs"})
+        setattr(mine, field, "mine")
+        mine.pages, mine.issue = 99, 99
+        with pytest.raises(StaleObject) as caught:
+            mine.save()
+        assert set(caught.value.fields) == {field}
+        magazine = Magazine.objects.get()
+        assert (magazine.pages, magazine.issue) == (10, 1)
+
+    def test_after_a_refusal_of_the_second_table_the_first_is_written_again(self) -> None:
+        mine = Magazine.objects.get()
+        Magazine.objects.update(month="theirs")
+        mine.month, mine.pages = "mine", 99
+        with pytest.raises(StaleObject):
+            mine.save()
+        mine.refresh_from_db(fields=["month"])
+        mine.save()
+        assert Magazine.objects.get().pages == 99
+
+    def test_a_refusal_before_anything_was_written_leaves_the_transaction_usable(self) -> None:
+        mine = Magazine.objects.get()
+        Magazine.objects.update(title="theirs")
+        mine.title, mine.issue = "mine", 2
+        with transaction.atomic():
+            with pytest.raises(StaleObject):
+                mine.save()
+            assert Magazine.objects.get().title == "theirs"
+
+    def test_a_refusal_after_a_table_was_written_undoes_the_transaction(self) -> None:
+        mine = Magazine.objects.get()
+        Magazine.objects.update(month="theirs")
+        mine.title, mine.month = "mine", "mine"
+        with transaction.atomic():
+            with pytest.raises(StaleObject):
+                mine.save()
+            with pytest.raises(transaction.TransactionManagementError):
+                Magazine.objects.get()
+        assert Magazine.objects.get().title == "Time"
+
+    def test_a_copy_under_a_new_key_is_inserted_in_both_tables(self) -> None:
+        mine = Magazine.objects.get()
+        mine.pk = mine.id = None
+        mine.save()
+        assert Magazine.objects.count() == Publication.objects.count() == 2
+        mine.issue, mine.title = 5, "Life"
+        with statements() as sql:
+            mine.save()
+        assert len(sql) == 2
+        assert Magazine.objects.get(pk=mine.pk).issue == 5
+
+    def test_a_child_made_of_a_parent_is_guarded(self) -> None:
+        parent = Publication.objects.create(title="New")
+        child = Magazine(publication_ptr=parent, title="New")
+        child.save()
+        Magazine.objects.filter(pk=child.pk).update(month="June")
+        child.month = "July"
+        with pytest.raises(StaleObject):
+            child.save()
+
+    def test_a_deferred_child_reads_its_key_of_the_parent(self) -> None:
+        mine = Magazine.objects.only("title").get()
+        mine.title = "Life"
+        mine.save()
+        assert Magazine.objects.get().title == "Life"
+
+
+class TestProxy:
+    def test_it_is_guarded_as_its_model(self) -> None:
+        Book.objects.create(name="naem")
+        mine, theirs = OldBook.objects.get(), Book.objects.get()
+        theirs.name = "theirs"
+        theirs.save()
+        mine.name = "mine"
+        with pytest.raises(StaleObject):
+            mine.save()
+
+
+class TestKeys:
+    def test_a_row_with_a_key_set_by_hand_is_inserted_and_guarded(self) -> None:
+        made = Account(number="1", owner="Ann")
+        made.save()
+        Account.objects.update(owner="Bob")
+        made.balance = 5
+        made.save()
+        account = Account.objects.get()
+        assert (account.owner, account.balance) == ("Bob", 5)
+
+    def test_another_key_makes_another_row(self) -> None:
+        made = Account.objects.create(number="1", owner="Ann")
+        made.number = "2"
+        made.save()
+        assert sorted(Account.objects.values_list("number", "owner")) == [("1", "Ann"), ("2", "Ann")]
+
+    if django.VERSION >= (5, 2):
+
+        def test_a_key_of_several_columns_is_guarded(self) -> None:
+            with isolate_apps("guarded.library"):
+
+                class Place(Guarded, models.Model):
+                    pk = models.CompositePrimaryKey("row", "seat")
+                    row = models.IntegerField()
+                    seat = models.IntegerField()
+                    guest = models.CharField(max_length=20, default="")
+                    note = models.CharField(max_length=20, default="")
+
+                    class Meta:
+                        app_label = "library"
+
+            with connection.schema_editor() as editor:
+                editor.create_model(Place)
+            try:
+                Place.objects.create(row=1, seat=2)
+                mine, theirs = Place.objects.get(), Place.objects.get()
+                theirs.note = "theirs"
+                theirs.save()
+                mine.guest = "mine"
+                mine.save()
+                assert Place.objects.values_list("guest", "note").get() == ("mine", "theirs")
+                mine.note = "mine"
+                with pytest.raises(StaleObject):
+                    mine.save()
+            finally:
+                with connection.schema_editor() as editor:
+                    editor.delete_model(Place)
+
+
+class TestSelectOnSave:
+    def test_it_is_guarded_too(self) -> None:
+        Selected.objects.create(name="read")
+        mine, theirs = Selected.objects.get(), Selected.objects.get()
+        theirs.number = 2
+        theirs.save()
+        mine.name = "mine"
+        mine.save()
+        assert (Selected.objects.get().name, Selected.objects.get().number) == ("mine", 2)
+        mine.number = 3
+        with pytest.raises(StaleObject):
+            mine.save()
+
+
+class TestSignals:
+    @pytest.fixture(autouse=True)
+    def heard(self) -> Iterator[list[tuple[str, Any]]]:
+        heard: list[tuple[str, Any]] = []
+
+        def before(instance: Book, update_fields: Any, **_: Any) -> None:
+            heard.append(("before", update_fields))
+            instance.notes = instance.name.upper()
+
+        def after(instance: Book, update_fields: Any, created: bool, **_: Any) -> None:
+            heard.append(("after", update_fields))
+            heard.append(("written", written(instance)))
+            heard.append(("created", created))
+            if instance.status == "again":
+                instance.status = "done"
+                instance.save()
+
+        pre_save.connect(before, sender=Book)
+        post_save.connect(after, sender=Book)
+        yield heard
+        pre_save.disconnect(before, sender=Book)
+        post_save.disconnect(after, sender=Book)
+
+    def test_they_tell_what_the_caller_asked_for_and_what_was_written(self, heard: list[tuple[str, Any]]) -> None:
+        book = Book.objects.create(name="a")
+        heard.clear()
+        book.status = "free"
+        book.save()
+        assert heard == [("before", None), ("after", None), ("written", {"status", "changed"}), ("created", False)]
+        heard.clear()
+        book.name = "b"
+        book.save(update_fields=["name"])
+        assert heard == [
+            ("before", {"name"}), ("after", {"name"}), ("written", {"name"}), ("created", False),
+        ]  # fmt: skip
+
+    def test_what_a_receiver_changes_before_the_save_is_written(self) -> None:
+        book = Book.objects.create(name="a")
+        book.name = "b"
+        book.save()
+        assert Book.objects.get().notes == "B"
+
+    def test_a_receiver_may_save_again(self) -> None:
+        book = Book.objects.create(name="a")
+        book.status = "again"
+        book.save()
+        assert Book.objects.get().status == "done"
+
+    def test_none_is_sent_when_a_save_was_refused(self, heard: list[tuple[str, Any]]) -> None:
+        mine = Book.objects.get(pk=Book.objects.create(name="a").pk)
+        Book.objects.update(name="theirs")
+        heard.clear()
+        mine.name = "mine"
+        with pytest.raises(StaleObject):
+            mine.save()
+        assert [name for name, _ in heard] == ["before"]
+
+
+class TestOverriddenSave:
+    def test_what_an_overridden_save_changes_is_written(self) -> None:
+        class Shouting(Book):
+            class Meta:
+                proxy = True
+                app_label = "library"
+
+            def save(self, *args: Any, **kwargs: Any) -> None:
+                self.notes = self.name.upper()
+                super().save(*args, **kwargs)
+
+        Book.objects.create(name="a")
+        mine = Shouting.objects.get()
+        mine.name = "b"
+        mine.save()
+        assert Book.objects.get().notes == "B"
+
+
+class TestOtherMixins:
+    def test_a_base_class_that_has_a_say_in_the_update_is_asked(self) -> None:
+        asked = []
+
+        class Asked(models.Model):
+            class Meta:
+                abstract = True
+
+            def _do_update(self, *args: Any) -> Any:
+                asked.append(args)
+                return super()._do_update(*args)
+
+        class Both(Book, Asked):
+            class Meta:
+                proxy = True
+                app_label = "library"
+
+        Book.objects.create(name="a")
+        mine, theirs = Both.objects.get(), Both.objects.get()
+        theirs.name = "theirs"
+        theirs.save()
+        mine.status = "free"
+        mine.save()
+        assert len(asked) == 2
+        mine.name = "mine"
+        with pytest.raises(StaleObject):
+            mine.save()
+
+
+class TestAsyncio:
+    def test_asave_is_guarded(self) -> None:
+        Book.objects.create(name="naem")
+
+        async def story() -> None:
+            try:
+                await both()
+            finally:
+                await sync_to_async(connections.close_all)()  # of the thread that asyncio's queries run in
+
+        async def both() -> None:
+            mine, theirs = await Book.objects.aget(), await Book.objects.aget()
+            theirs.name = "theirs"
+            await theirs.asave()
+            mine.name = "mine"
+            with pytest.raises(StaleObject):
+                await mine.asave()
+            await mine.arefresh_from_db()
+            mine.name = "mine"
+            await mine.asave()
+
+        asyncio.run(story())
+        assert Book.objects.get().name == "mine"
+
+
+class TestMigrations:
+    def test_a_guarded_model_needs_no_migration(self) -> None:
+        with isolate_apps("guarded.library"):
+
+            class Plain(models.Model):
+                name = models.CharField(max_length=10)
+
+                class Meta:
+                    app_label = "library"
+                    db_table = "same"
+
+        with isolate_apps("guarded.library"):
+
+            class Safe(Guarded, models.Model):
+                name = models.CharField(max_length=10)
+
+                class Meta:
+                    app_label = "library"
+                    db_table = "same"
+
+        plain, safe = ModelState.from_model(Plain), ModelState.from_model(Safe)
+        assert plain.options == safe.options
+        assert list(plain.fields) == list(safe.fields)
+
+    def test_a_new_model_names_its_base_where_it_stays(self) -> None:
+        text, imports = MigrationWriter.serialize(Guarded)
+        assert text == "interlock.django.guarded.Guarded"
+        assert imports == {"import interlock.django.guarded"}
+
+    def test_the_tests_have_no_pending_changes(self) -> None:
+        call_command("check", verbosity=0)
+
+
+def test_a_field_that_is_added_to_a_class_later_is_known() -> None:
+    with isolate_apps("guarded.library"):
+
+        class Growing(Guarded, models.Model):
+            a = models.IntegerField(default=1)
+
+            class Meta:
+                app_label = "library"
+
+        one = Growing.from_db("default", ["id", "a"], [1, 2])
+        models.IntegerField(default=3).contribute_to_class(Growing, "b")
+        two = Growing.from_db("default", ["id", "a", "b"], [1, 2, 3])
+        two.b = 4
+        assert changes(one) == {}
+        assert changes(two) == {"b": (3, 4)}

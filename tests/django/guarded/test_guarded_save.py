@@ -1,0 +1,453 @@
+"""What save() of a guarded model writes, and what it refuses."""
+
+import pickle
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from django.core.files.base import ContentFile
+from django.db import DatabaseError, connection
+from django.db.models import F
+from guarded.helpers import statements
+from guarded.library.models import Author, Book, PlainBook
+
+from interlock.django.guarded import Guarded, StaleObject, written
+from interlock.errors import LockError
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book.objects.create(name="naem", status="use", tags=["red"])
+
+
+def again(book: Book) -> Book:
+    return Book.objects.get(pk=book.pk)
+
+
+def test_a_return_and_a_rename_both_last(book: Book) -> None:
+    student, administrator = again(book), again(book)
+    student.status = "free"
+    administrator.name = "name"
+    student.save()
+    administrator.save()
+    assert (again(book).name, again(book).status) == ("name", "free")
+
+
+def test_the_same_story_loses_a_field_without_it() -> None:
+    made = PlainBook.objects.create(name="naem", status="use")
+    student, administrator = (PlainBook.objects.get(pk=made.pk) for _ in range(2))
+    student.status = "free"
+    administrator.name = "name"
+    student.save()
+    administrator.save()
+    made.refresh_from_db()
+    assert (made.name, made.status) == ("name", "use")
+
+
+def test_only_what_has_changed_is_written_in_one_update(book: Book) -> None:
+    mine = again(book)
+    mine.name = "name"
+    with statements() as sql:
+        mine.save()
+    (update,) = sql
+    assert update.startswith("UPDATE")
+    written_part = update.partition("WHERE")[0]
+    assert "name" in written_part
+    assert "status" not in written_part
+    assert "notes" not in written_part
+
+
+def test_it_takes_as_many_queries_as_a_plain_save(book: Book) -> None:
+    made = PlainBook.objects.create(name="naem")
+    counts = []
+    for model, key in ((PlainBook, made.pk), (Book, book.pk)):
+        mine = model.objects.get(pk=key)
+        mine.name = "name"
+        with statements() as sql:
+            mine.save()
+        counts.append(len(sql))
+    assert counts == [1, 1]
+
+
+def test_what_is_written_by_two_is_refused_to_the_second(book: Book) -> None:
+    mine, theirs = again(book), again(book)
+    theirs.name = "their name"
+    theirs.save()
+    mine.name = "my name"
+    mine.status = "free"
+    with pytest.raises(StaleObject) as caught:
+        mine.save()
+    (conflict,) = caught.value.fields.values()
+    assert set(caught.value.fields) == {"name"}
+    assert (conflict.original, conflict.mine, conflict.theirs) == ("naem", "my name", "their name")
+    assert caught.value.instance is mine
+    assert not caught.value.deleted
+    assert (again(book).name, again(book).status) == ("their name", "use")
+
+
+def test_one_query_finds_out_why_it_was_refused(book: Book) -> None:
+    mine = again(book)
+    Book.objects.update(name="their name")
+    mine.name = "my name"
+    with statements() as sql, pytest.raises(StaleObject):
+        mine.save()
+    if connection.features.has_select_for_update:
+        update, select = sql
+        assert select.endswith("FOR UPDATE")
+    else:
+        update, _lock, select = sql
+    assert update.startswith("UPDATE")
+    assert select.startswith("SELECT")
+
+
+def test_the_error_names_the_fields_and_not_their_values(book: Book) -> None:
+    mine = again(book)
+    Book.objects.update(name="a secret")
+    mine.name = "my secret"
+    with pytest.raises(StaleObject, match=r"somebody else has changed name since it was read") as caught:
+        mine.save()
+    assert "secret" not in str(caught.value)
+
+
+def test_the_error_is_one_of_django_and_of_interlock_and_travels(book: Book) -> None:
+    mine = again(book)
+    Book.objects.update(name="theirs")
+    mine.name = "mine"
+    with pytest.raises(DatabaseError) as caught:
+        mine.save()
+    assert isinstance(caught.value, LockError)
+    other = pickle.loads(pickle.dumps(caught.value))
+    assert str(other) == str(caught.value)
+    assert other.fields == caught.value.fields
+
+
+def test_after_a_refusal_it_can_be_read_and_done_again(book: Book) -> None:
+    mine = again(book)
+    Book.objects.update(name="their name")
+    mine.name = "my name"
+    with pytest.raises(StaleObject):
+        mine.save()
+    assert mine.name == "my name"
+    with pytest.raises(StaleObject):
+        mine.save()
+    mine.refresh_from_db()
+    mine.name = "my name"
+    mine.save()
+    assert again(book).name == "my name"
+
+
+def test_two_that_count_one_each_do_not_agree_on_the_same_number(book: Book) -> None:
+    mine, theirs = again(book), again(book)
+    for each in (mine, theirs):
+        each.copies += 1
+    theirs.save()
+    with pytest.raises(StaleObject) as caught:
+        mine.save()
+    assert caught.value.fields["copies"].mine == caught.value.fields["copies"].theirs == 2
+
+
+def test_what_was_set_back_is_not_written(book: Book) -> None:
+    mine = again(book)
+    Book.objects.update(name="their name")
+    mine.name = "my name"
+    mine.name = "naem"
+    mine.save()
+    assert again(book).name == "their name"
+
+
+def test_nothing_changed_writes_nothing_but_what_always_changes(book: Book) -> None:
+    mine = again(book)
+    Book.objects.update(status="free", name="theirs")
+    with statements() as sql:
+        mine.save()
+    (update,) = sql
+    assert "changed" in update
+    assert again(book).name == "theirs"
+
+
+def test_fields_that_set_the_time_by_themselves_go_to_the_last(book: Book) -> None:
+    mine, theirs = again(book), again(book)
+    theirs.status = "free"
+    theirs.save()
+    mine.name = "name"
+    mine.save()
+    assert again(book).changed == mine.changed > theirs.changed
+
+
+def test_a_deleted_row_is_not_made_again(book: Book) -> None:
+    mine = again(book)
+    Book.objects.all().delete()
+    mine.name = "name"
+    with pytest.raises(StaleObject, match="was deleted by somebody else") as caught:
+        mine.save()
+    assert caught.value.deleted
+    assert caught.value.fields == {}
+    assert not Book.objects.exists()
+    mine.save(force_insert=True)
+    assert again(mine).name == "name"
+
+
+def test_a_row_that_was_deleted_through_the_instance_can_be_made_again(book: Book) -> None:
+    key = book.pk
+    book.delete()
+    book.pk = key
+    book.save()
+    assert again(book).name == "naem"
+
+
+def test_a_deleted_row_is_noticed_by_fields_that_are_not_checked(book: Book) -> None:
+    mine = again(book)
+    Book.objects.all().delete()
+    with pytest.raises(StaleObject) as caught:
+        mine.save()
+    assert caught.value.deleted
+
+
+def test_a_write_of_what_stands_there_is_no_refusal(book: Book) -> None:
+    """MariaDB counts the rows that an UPDATE changes, unless it is told to count those that it finds."""
+    mine = Book.objects.only("name").get()
+    mine.status = "use"
+    with statements() as sql:
+        mine.save()
+    assert len(sql) == 1
+
+
+def test_several_saves_of_one_instance_go_on_from_each_other(book: Book) -> None:
+    mine = again(book)
+    for name in ("one", "two", "three"):
+        mine.name = name
+        with statements() as sql:
+            mine.save()
+        assert len(sql) == 1
+    assert again(book).name == "three"
+
+
+def test_a_new_instance_goes_on_from_what_it_has_inserted() -> None:
+    book = Book(name="naem")
+    book.save()
+    Book.objects.update(status="free")
+    book.name = "name"
+    with statements() as sql:
+        book.save()
+    assert len(sql) == 1
+    assert (again(book).name, again(book).status) == ("name", "free")
+
+
+def test_a_new_instance_is_guarded_from_its_first_save_on(book: Book) -> None:
+    Book.objects.update(name="theirs")
+    book.name = "mine"
+    with pytest.raises(StaleObject):
+        book.save()
+
+
+class TestUpdateFields:
+    def test_only_named_fields_are_written(self, book: Book) -> None:
+        mine = again(book)
+        mine.name, mine.status = "name", "free"
+        mine.save(update_fields=["name"])
+        assert (again(book).name, again(book).status) == ("name", "use")
+        mine.save()
+        assert again(book).status == "free"
+
+    def test_only_named_fields_are_checked(self, book: Book) -> None:
+        mine = again(book)
+        Book.objects.update(status="free")
+        mine.name, mine.status = "name", "lost"
+        mine.save(update_fields=["name"])
+        with pytest.raises(StaleObject) as caught:
+            mine.save(update_fields=["status"])
+        assert set(caught.value.fields) == {"status"}
+
+    def test_a_named_field_that_has_not_changed_is_not_written(self, book: Book) -> None:
+        mine = again(book)
+        Book.objects.update(status="free")
+        with statements() as sql:
+            mine.save(update_fields=["status"])
+        assert sql == []
+        assert again(book).status == "free"
+
+    def test_a_deleted_row_is_an_error(self, book: Book) -> None:
+        mine = again(book)
+        Book.objects.all().delete()
+        mine.name = "name"
+        with pytest.raises(StaleObject) as caught:
+            mine.save(update_fields=["name"])
+        assert caught.value.deleted
+
+    def test_no_fields_save_nothing(self, book: Book) -> None:
+        book.name = "name"
+        with statements() as sql:
+            book.save(update_fields=[])
+        assert sql == []
+
+
+class TestForced:
+    def test_a_forced_update_of_a_deleted_row_is_an_error(self, book: Book) -> None:
+        mine = again(book)
+        Book.objects.all().delete()
+        with pytest.raises(DatabaseError):
+            mine.save(force_update=True)
+
+    def test_a_forced_update_is_guarded(self, book: Book) -> None:
+        mine = again(book)
+        Book.objects.update(name="theirs")
+        mine.name = "mine"
+        with pytest.raises(StaleObject):
+            mine.save(force_update=True)
+
+    def test_a_forced_insert_inserts(self, book: Book) -> None:
+        mine = again(book)
+        mine.pk = None
+        mine.save(force_insert=True)
+        assert Book.objects.count() == 2
+
+
+class TestValues:
+    """What has changed is what the database would keep otherwise."""
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("copies", "1"),
+            ("copies", True),
+            ("price", "1.00"),
+            ("price", Decimal("1.0")),
+            ("price", 1),
+            ("bought", "2024-05-01"),
+            ("due", None),
+            ("tags", ["red"]),
+            ("cover", ""),
+        ],
+    )
+    def test_the_same_in_another_type_is_no_change(self, book: Book, field: str, value: object) -> None:
+        Book.objects.update(bought=date(2024, 5, 1))
+        mine = again(book)
+        setattr(mine, field, value)
+        with statements() as sql:
+            mine.save(update_fields=[field])
+        assert sql == []
+
+    def test_a_list_that_was_changed_in_place_is_noticed(self, book: Book) -> None:
+        mine = again(book)
+        mine.tags.append("blue")
+        mine.save()
+        assert again(book).tags == ["red", "blue"]
+        mine.tags.append("green")
+        mine.save()
+        assert again(book).tags == ["red", "blue", "green"]
+
+    def test_a_list_that_two_have_changed_in_place_is_refused(self, book: Book) -> None:
+        mine, theirs = again(book), again(book)
+        mine.tags.append("mine")
+        theirs.tags.append("theirs")
+        theirs.save()
+        with pytest.raises(StaleObject) as caught:
+            mine.save()
+        conflict = caught.value.fields["tags"]
+        assert (conflict.original, conflict.mine, conflict.theirs) == (["red"], ["red", "mine"], ["red", "theirs"])
+
+    @pytest.mark.parametrize("value", [[1, True], [1.0, 1], [True, 1], ["1", 1]])
+    def test_json_values_of_other_types_are_other_values(self, book: Book, value: object) -> None:
+        Book.objects.update(tags=[1, 1])
+        mine = again(book)
+        mine.tags = value
+        mine.save()
+        assert repr(again(book).tags) == repr(value)
+
+    def test_a_file_is_written_when_it_has_another_name(self, book: Book) -> None:
+        mine = again(book)
+        mine.cover.save("cover.txt", ContentFile(b"a cover"))
+        first = again(book).cover.name
+        assert first
+        mine.name = "name"
+        with statements() as sql:
+            mine.save()
+        assert "cover" not in sql[0]
+        theirs = again(book)
+        theirs.cover = "theirs.txt"
+        theirs.save()
+        mine.cover = "mine.txt"
+        with pytest.raises(StaleObject) as caught:
+            mine.save()
+        assert caught.value.fields["cover"].theirs == "theirs.txt"
+        assert caught.value.fields["cover"].original == first
+
+    def test_a_related_object_is_compared_by_its_key(self, book: Book) -> None:
+        one, two = Author.objects.create(name="One"), Author.objects.create(name="Two")
+        mine, theirs = again(book), again(book)
+        mine.author = one
+        mine.save()
+        theirs.author_id = two.pk
+        with pytest.raises(StaleObject) as caught:
+            theirs.save()
+        conflict = caught.value.fields["author"]
+        assert (conflict.original, conflict.mine, conflict.theirs) == (None, two.pk, one.pk)
+
+    def test_a_wrong_value_is_the_error_that_django_makes(self, book: Book) -> None:
+        mine = again(book)
+        mine.copies = "many"  # type: ignore[assignment]
+        with pytest.raises(ValueError, match="expected a number but got 'many'"):
+            mine.save()
+
+
+class TestExpressions:
+    def test_an_expression_is_written_without_a_check(self, book: Book) -> None:
+        one, two = again(book), again(book)
+        one.copies = F("copies") + 1
+        two.copies = F("copies") + 1
+        one.save()
+        two.save()
+        assert again(book).copies == 3
+
+    def test_an_expression_is_applied_once(self, book: Book) -> None:
+        mine = again(book)
+        mine.copies = F("copies") + 1
+        mine.save()
+        mine.name = "name"
+        mine.save()
+        assert again(book).copies == 2
+        mine.refresh_from_db()
+        assert mine.copies == 2
+        mine.copies = F("copies") + 1
+        mine.save()
+        assert again(book).copies == 3
+
+    def test_fields_beside_an_expression_are_checked(self, book: Book) -> None:
+        mine = again(book)
+        Book.objects.update(name="theirs")
+        mine.copies = F("copies") + 1
+        mine.name = "mine"
+        with pytest.raises(StaleObject) as caught:
+            mine.save()
+        assert set(caught.value.fields) == {"name"}
+        assert again(book).copies == 1
+
+    def test_a_number_after_an_expression_is_guarded_once_it_was_read(self, book: Book) -> None:
+        mine = again(book)
+        mine.copies = F("copies") + 1
+        mine.save()
+        mine.refresh_from_db()
+        assert mine.copies == 2
+        Book.objects.update(copies=10)
+        mine.copies = 5
+        with pytest.raises(StaleObject):
+            mine.save()
+
+
+def test_what_the_last_save_wrote_can_be_asked(book: Book) -> None:
+    mine = again(book)
+    mine.name = "name"
+    mine.save()
+    assert written(mine) == {"name", "changed"}
+    mine.save()
+    assert written(mine) == {"changed"}
+    assert written(Book()) == frozenset()
+
+
+def test_a_model_that_would_not_be_guarded_is_refused() -> None:
+    with pytest.raises(TypeError, match="Guarded must stand before"):
+
+        class Backwards(PlainBook, Guarded):
+            class Meta:
+                app_label = "library"
+                proxy = True

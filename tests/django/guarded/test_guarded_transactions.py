@@ -1,0 +1,360 @@
+"""A guarded instance in transactions: it never believes in a save that was undone, and never spoils a transaction."""
+
+import copy
+import pickle
+import unittest
+from collections.abc import Callable
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import F
+from django.test import TestCase
+from guarded.helpers import statements
+from guarded.library.models import Book, Magazine
+
+from interlock.django.guarded import StaleObject, changes
+
+
+class Undo(Exception):
+    """Leaves a block, and undoes it."""
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book.objects.create(name="naem", status="use", tags=["red"])
+
+
+def in_atomic(body: Callable[[], None]) -> None:
+    with pytest.raises(Undo), transaction.atomic():
+        body()
+        raise Undo
+
+
+def in_savepoint(body: Callable[[], None]) -> None:
+    with transaction.atomic():
+        Book.objects.exists()
+        with pytest.raises(Undo), transaction.atomic():
+            body()
+            raise Undo
+
+
+def in_savepoint_released(body: Callable[[], None]) -> None:
+    with transaction.atomic():
+        with pytest.raises(Undo), transaction.atomic():
+            with transaction.atomic():
+                body()
+            raise Undo
+
+
+def in_inner_without_savepoint(body: Callable[[], None]) -> None:
+    with pytest.raises(Undo), transaction.atomic():
+        with transaction.atomic(savepoint=False):
+            body()
+            raise Undo
+
+
+def by_set_rollback(body: Callable[[], None]) -> None:
+    with transaction.atomic():
+        body()
+        transaction.set_rollback(True)
+
+
+def by_savepoint_by_hand(body: Callable[[], None]) -> None:
+    with transaction.atomic():
+        savepoint = connection.savepoint()
+        body()
+        connection.savepoint_rollback(savepoint)
+
+
+def by_close(body: Callable[[], None]) -> None:
+    with transaction.atomic():
+        body()
+        connection.close()
+
+
+def by_hand(body: Callable[[], None]) -> None:
+    transaction.set_autocommit(False)
+    try:
+        body()
+        transaction.rollback()
+    finally:
+        transaction.set_autocommit(True)
+
+
+UNDOINGS = [
+    in_atomic, in_savepoint, in_savepoint_released, in_inner_without_savepoint, by_set_rollback, by_savepoint_by_hand,
+    by_close, by_hand,
+]  # fmt: skip
+
+
+@pytest.fixture(params=UNDOINGS, ids=lambda each: each.__name__)
+def undone(request: pytest.FixtureRequest) -> Callable[[Callable[[], None]], None]:
+    """Runs something in a transaction that is undone."""
+    found: Callable[[Callable[[], None]], None] = request.param
+    return found
+
+
+class TestUndone:
+    def test_what_was_undone_is_written_again(self, book: Book, undone: Callable[..., None]) -> None:
+        def body() -> None:
+            book.name = "name"
+            book.save()
+
+        undone(body)
+        assert Book.objects.get().name == "naem"
+        book.save()
+        assert Book.objects.get().name == "name"
+        book.status = "free"
+        with statements() as sql:
+            book.save()
+        assert "name" not in sql[0].partition("SET")[2].partition("WHERE")[0]
+
+    def test_what_was_undone_is_compared_with_what_was_read_before(
+        self, book: Book, undone: Callable[..., None]
+    ) -> None:
+        def body() -> None:
+            for name in ("one", "two"):
+                book.name = name
+                book.save()
+
+        undone(body)
+        Book.objects.update(name="theirs")
+        with pytest.raises(StaleObject) as caught:
+            book.save()
+        conflict = caught.value.fields["name"]
+        assert (conflict.original, conflict.mine, conflict.theirs) == ("naem", "two", "theirs")
+
+    def test_what_was_saved_before_stays(self, book: Book, undone: Callable[..., None]) -> None:
+        book.name = "before"
+        book.save()
+
+        def body() -> None:
+            book.status = "free"
+            book.save()
+
+        undone(body)
+        assert changes(book) == {"status": ("use", "free")}
+
+    def test_an_insert_that_was_undone_is_done_again(self, undone: Callable[..., None]) -> None:
+        made = Book(name="made")
+        undone(made.save)
+        made.status = "free"
+        made.save()
+        assert Book.objects.get().status == "free"
+
+    def test_an_expression_that_was_undone_is_applied_again(self, book: Book, undone: Callable[..., None]) -> None:
+        def body() -> None:
+            book.copies = F("copies") + 1
+            book.save()
+
+        undone(body)
+        if "copies" in vars(book):  # Django 6 forgets it where a database can't return what it has computed
+            book.save()
+            assert Book.objects.get().copies == 2
+
+    def test_a_list_that_was_undone_is_written_again(self, book: Book, undone: Callable[..., None]) -> None:
+        def body() -> None:
+            book.tags.append("blue")
+            book.save()
+
+        undone(body)
+        book.save()
+        assert Book.objects.get().tags == ["red", "blue"]
+
+    def test_a_refresh_in_between_changes_nothing_of_that(self, book: Book, undone: Callable[..., None]) -> None:
+        def body() -> None:
+            book.name = "name"
+            book.save()
+            book.refresh_from_db()
+
+        undone(body)
+        book.save()
+        assert Book.objects.get().name == "name"
+
+    def test_copies_know_it_too(self, book: Book, undone: Callable[..., None]) -> None:
+        copies = []
+
+        def body() -> None:
+            book.name = "name"
+            book.save()
+            copies.extend([copy.copy(book), copy.deepcopy(book)])
+
+        undone(body)
+        for each in copies:
+            assert changes(each) == {"name": ("naem", "name")}
+
+    def test_both_tables_of_an_inherited_model_are_written_again(self, undone: Callable[..., None]) -> None:
+        magazine = Magazine.objects.create(title="Time")
+
+        def body() -> None:
+            magazine.title, magazine.issue = "Life", 7
+            magazine.save()
+
+        undone(body)
+        magazine.save()
+        found = Magazine.objects.get()
+        assert (found.title, found.issue) == ("Life", 7)
+
+
+class TestCommitted:
+    def test_what_was_committed_is_not_written_again(self, book: Book) -> None:
+        with transaction.atomic():
+            book.name = "name"
+            book.save()
+        Book.objects.update(name="theirs")
+        book.status = "free"
+        book.save()
+        assert Book.objects.get().name == "theirs"
+
+    def test_a_later_undo_leaves_what_was_committed(self, book: Book) -> None:
+        with transaction.atomic():
+            book.name = "name"
+            book.save()
+
+        def body() -> None:
+            book.status = "free"
+            book.save()
+
+        in_atomic(body)
+        assert changes(book) == {"status": ("use", "free")}
+
+    def test_an_undo_to_a_savepoint_leaves_what_was_before_it(self, book: Book) -> None:
+        with transaction.atomic():
+            book.name = "name"
+            book.save()
+            with pytest.raises(Undo), transaction.atomic():
+                book.status = "free"
+                book.save()
+                raise Undo
+            book.notes = "after"
+            book.save()
+        found = Book.objects.get()
+        assert (found.name, found.status, found.notes) == ("name", "free", "after")
+
+    def test_a_savepoint_that_was_kept_is_kept(self, book: Book) -> None:
+        with transaction.atomic():
+            with transaction.atomic():
+                book.name = "name"
+                book.save()
+            with pytest.raises(Undo), transaction.atomic():
+                raise Undo
+        assert changes(book) == {}
+
+    def test_a_commit_that_fails_undoes(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+        from django.db import OperationalError
+
+        def no_commit() -> None:
+            raise OperationalError("the server has gone")
+
+        with pytest.raises(OperationalError), transaction.atomic():
+            book.name = "name"
+            book.save()
+            monkeypatch.setattr(connection, "_commit", no_commit)
+        monkeypatch.undo()
+        assert Book.objects.get().name == "naem"
+        assert changes(book) == {"name": ("naem", "name")}
+
+    def test_a_commit_by_hand_commits(self, book: Book) -> None:
+        transaction.set_autocommit(False)
+        try:
+            book.name = "name"
+            book.save()
+            transaction.commit()
+            book.status = "free"
+            book.save()
+            transaction.rollback()
+        finally:
+            transaction.set_autocommit(True)
+        assert changes(book) == {"status": ("use", "free")}
+
+    def test_a_pickle_made_in_a_transaction_can_be_read(self, book: Book) -> None:
+        with transaction.atomic():
+            book.name = "name"
+            book.save()
+            text = pickle.dumps(book)
+        other = pickle.loads(text)
+        other.status = "free"
+        other.save()
+        assert Book.objects.get().status == "free"
+
+
+class TestRefusedInTransactions:
+    def test_the_transaction_can_be_used_on(self, book: Book) -> None:
+        mine = Book.objects.get()
+        Book.objects.update(name="theirs")
+        mine.name = "mine"
+        with transaction.atomic():
+            Book.objects.create(name="before")
+            with pytest.raises(StaleObject):
+                mine.save()
+            mine.refresh_from_db()
+            mine.name = "mine"
+            mine.save()
+        assert sorted(Book.objects.values_list("name", flat=True)) == ["before", "mine"]
+
+    def test_it_is_undone_if_the_error_leaves_it(self, book: Book) -> None:
+        mine = Book.objects.get()
+        Book.objects.update(name="theirs")
+        mine.name = "mine"
+        with pytest.raises(StaleObject), transaction.atomic():
+            Book.objects.create(name="before")
+            mine.save()
+        assert Book.objects.get().name == "theirs"
+
+    def test_a_deleted_row_leaves_it_usable_too(self, book: Book) -> None:
+        mine = Book.objects.get()
+        Book.objects.all().delete()
+        mine.name = "mine"
+        with transaction.atomic():
+            with pytest.raises(StaleObject):
+                mine.save()
+            assert not Book.objects.exists()
+
+    def test_one_query_finds_out_why(self, book: Book) -> None:
+        mine = Book.objects.get()
+        Book.objects.update(name="theirs")
+        mine.name = "mine"
+        with transaction.atomic(), statements() as sql:
+            with pytest.raises(StaleObject):
+                mine.save()
+        assert [each.split()[0] for each in sql] == ["UPDATE", "SELECT"]
+
+
+class TestDjangosTestCase:
+    """Django's own TestCase holds each test in a transaction that it undoes."""
+
+    def test_no_commit_hooks_are_seen_by_who_counts_them(self) -> None:
+        class Case(TestCase):
+            def test(self) -> None:
+                with self.captureOnCommitCallbacks(execute=True) as callbacks:
+                    book = Book.objects.create(name="naem")
+                    book.name = "name"
+                    book.save()
+                assert callbacks == []
+
+        succeeds(Case)
+
+    def test_what_one_test_does_to_shared_objects_is_undone_for_the_next(self) -> None:
+        class Case(TestCase):
+            @classmethod
+            def setUpTestData(cls) -> None:
+                cls.book = Book.objects.create(name="naem")
+                cls.book.status = "free"
+                cls.book.save()
+
+            def change(self) -> None:
+                assert changes(self.book) == {}
+                self.book.name = "name"
+                self.book.save()
+                assert Book.objects.get().name == "name"
+
+            test_one = test_two = change
+
+        succeeds(Case)
+
+
+def succeeds(case: type[TestCase]) -> None:
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
+    assert result.testsRun > 0
+    assert not result.errors + result.failures

@@ -1,0 +1,88 @@
+"""Django settings of all tests in this folder; INTERLOCK_TEST_DATABASE says which database they run on."""
+
+import atexit
+import os
+import shutil
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import mkdtemp
+
+DATABASE = os.environ.get("INTERLOCK_TEST_DATABASE", "sqlite")
+"""sqlite, postgresql or mariadb; a private server is started for the latter two."""
+
+ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql", "mariadb": "mysql"}
+FOLDER = Path(mkdtemp(prefix="interlock-django-"))
+"""For files of the tests; removed when this process ends."""
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+
+
+def database(name: str) -> dict[str, object]:
+    """Return the settings of one database; the fixture `databases` adds where the server is."""
+    settings: dict[str, object] = {"ENGINE": f"django.db.backends.{ENGINES[DATABASE]}", "NAME": name}
+    if DATABASE == "sqlite":
+        # A file, since threads with a connection each can't share a database in memory.
+        path = str(FOLDER / f"{name}.sqlite3")
+        settings |= {"NAME": path, "TEST": {"NAME": path}, "OPTIONS": {"timeout": 30}}
+    if DATABASE == "mariadb":
+        settings["OPTIONS"] = {"charset": "utf8mb4"}
+    return settings
+
+
+if DATABASE == "mariadb" and find_spec("MySQLdb") is None:
+    import_module("pymysql").install_as_MySQLdb()  # needs no compiler
+
+
+DATABASES = {
+    "default": database("library"),
+    "other": database("other"),
+    # The first one once more, as if it were its replica.
+    "replica": {**database("library"), "TEST": {"MIRROR": "default"}},
+}
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "interlock.django",
+    "guarded.library",
+    "store.shelf",
+    *(["django.contrib.postgres"] if DATABASE == "postgresql" else []),
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+ROOT_URLCONF = "guarded.library.urls"
+REST_FRAMEWORK = {
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_AUTHENTICATION_CLASSES": [],
+    "UNAUTHENTICATED_USER": None,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SECRET_KEY = "only for tests"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+MEDIA_ROOT = str(FOLDER / "media")
+STATIC_URL = "/static/"
+USE_TZ = True

@@ -1,0 +1,31 @@
+"""What the tests of Django's locks share."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.apps import apps
+from django.db import connections
+from django.test import override_settings
+
+from interlock.django.conf import forget_connections
+
+
+@pytest.fixture
+def settings_for_sqlite(databases: None) -> Iterator[None]:
+    """SQLite lets one transaction write at a time: keep the claims in a file of their own there."""
+    apart = {"default": {"ALIAS": "other"}} if connections["default"].vendor == "sqlite" else {}
+    with override_settings(INTERLOCK=apart):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def clean(databases: None) -> Iterator[None]:
+    """Leave the tables empty, and no connection of the locks open."""
+    yield
+    forget_connections(setting="INTERLOCK")
+    for alias in ("default", "other"):
+        for label in ("interlock", "shelf", "admin"):
+            for model in reversed(list(apps.get_app_config(label).get_models())):
+                if not model._meta.proxy:
+                    model._base_manager.using(alias)._raw_delete(alias)
+    connections.close_all()

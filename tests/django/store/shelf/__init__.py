@@ -1,0 +1,1 @@
+"""An app whose rows are occupied."""

@@ -1,0 +1,109 @@
+"""The list of claims in the admin, and eviction."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.test import Client, override_settings
+from django.urls import include, path
+
+from interlock.django import locks
+from interlock.django.models import Claim
+
+LIST = "/admin/interlock/claim/"
+
+
+def admin_urls() -> list[object]:
+    """Return the URLs of the admin."""
+    from django.contrib import admin
+
+    return [path("admin/", admin.site.urls)]
+
+
+urlpatterns = [path("", include(admin_urls()))]  # type: ignore[arg-type]
+
+
+def client_of(*permissions: str) -> Client:
+    """Return the browser of somebody who may do these things."""
+    user = User.objects.create_user(f"ann {len(permissions)}", password="x", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture(autouse=True)
+def people(clean: None) -> object:
+    """The URLs of the admin; and the people of the test are gone at its end."""
+    with override_settings(ROOT_URLCONF=__name__):
+        yield
+    LogEntry.objects.all().delete()
+    User.objects.all().delete()
+
+
+def test_the_list_shows_who_holds_what() -> None:
+    with locks.lock("book:1", label="revision") as grant, locks.semaphore("pool", 3):
+        shown = client_of("view_claim").get(LIST).content.decode()
+    for text in ("book:1", "revision", "using", "Exclusive", "semaphore 1/3", str(grant.fence), "s ago", "29."):
+        assert text in shown.replace(",", ""), text
+
+
+def test_what_is_over_is_not_shown() -> None:
+    with locks.lock("book:1"):
+        pass
+    assert "book:1" not in client_of("view_claim").get(LIST).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("query", "seen"),
+    [
+        ("state=using", True),
+        ("state=pending", False),
+        ("kind=shared", False),
+        ("kind=exclusive", True),
+        ("q=no", False),
+    ],
+)
+def test_filters(query: str, seen: bool) -> None:
+    with locks.lock("the-name", label="holder"):
+        shown = client_of("view_claim").get(f"{LIST}?{query}").content.decode()
+    assert ("the-name" in shown) == seen
+
+
+def test_it_refreshes_itself_on_request() -> None:
+    client = client_of("view_claim")
+    plain = client.get(LIST).content.decode()
+    assert 'http-equiv="refresh"' not in plain
+    assert "?refresh=5" in plain
+    shown = client.get(f"{LIST}?state=using&refresh=5").content.decode()
+    assert '<meta http-equiv="refresh" content="5">' in shown
+    assert "Stop refreshing" in shown
+    assert 'http-equiv="refresh"' not in client.get(f"{LIST}?refresh=often").content.decode()
+
+
+def test_to_evict_needs_its_permission_and_is_logged() -> None:
+    grant = locks.lock("book:1").acquire()
+    assert grant is not None
+    row = Claim.objects.get(state="using")
+    order = {"action": "evict", "_selected_action": [str(row.pk)]}
+    client_of("view_claim").post(LIST, order)
+    assert grant.renew()
+    answer = client_of("view_claim", "evict_claim").post(LIST, order, follow=True)
+    assert "1 claim was evicted" in answer.content.decode()
+    assert not grant.renew()
+    entry = LogEntry.objects.get()
+    assert entry.user.username == "ann 2"
+    assert "book:1" in entry.object_repr
+    assert grant.id in entry.change_message
+
+
+def test_nothing_can_be_added_changed_or_deleted() -> None:
+    everything = [each.codename for each in Permission.objects.filter(content_type__app_label="interlock")]
+    assert sorted(everything) == ["evict_claim", "view_claim"]
+    client = client_of(*everything)
+    assert client.get(f"{LIST}add/").status_code == 403
+    with locks.lock("a"):
+        row = Claim.objects.get(state="using")
+        assert client.get(f"{LIST}{row.pk}/change/").status_code == 200
+        assert client.post(f"{LIST}{row.pk}/change/", {"name": "b"}).status_code == 403
+        assert client.post(f"{LIST}{row.pk}/delete/", {"post": "yes"}).status_code == 403
+        assert str(row).startswith("a (using")

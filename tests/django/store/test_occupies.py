@@ -1,0 +1,127 @@
+"""`@occupies`: functions, views and tasks that run under a lock named by their arguments."""
+
+import datetime
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from celery import Celery
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory
+from django.utils.decorators import method_decorator
+from django.views import View
+
+from interlock import InvalidArgument, LockTimeout
+from interlock.django import alocks, locks, occupies
+
+
+def held() -> list[str]:
+    """Return the names that are held now."""
+    return [view.name for view in locks.claims()]
+
+
+def test_the_name_is_made_of_the_arguments() -> None:
+    @occupies("report:{date}:{kind}")
+    def report(date: datetime.date, kind: str = "short") -> list[str]:
+        return held()
+
+    assert report(datetime.date(2026, 5, 1)) == ["report:2026-05-01:short"]
+    assert report(kind="long", date=datetime.date(2026, 5, 1)) == ["report:2026-05-01:long"]
+    assert held() == []
+    assert report.__name__ == "report"
+
+
+def test_it_can_be_made_of_an_attribute_of_an_argument() -> None:
+    @occupies("book:{book.pk}")
+    def work(book: Any) -> list[str]:
+        return held()
+
+    assert work(SimpleNamespace(pk=7)) == ["book:7"]
+    with pytest.raises(InvalidArgument, match="can't be made"):
+        work(SimpleNamespace())
+
+
+def test_who_waits_in_vain_does_not_run() -> None:
+    @occupies("nightly", timeout=0)
+    def work() -> None:
+        raise AssertionError
+
+    with locks.lock("nightly"), pytest.raises(LockTimeout):
+        work()
+
+
+def test_a_coroutine_function_and_an_async_view() -> None:
+    @occupies("page:{slug}")
+    async def view(request: HttpRequest, slug: str) -> HttpResponse:
+        return HttpResponse(",".join(each.name for each in await alocks.claims()))
+
+    async def story() -> bytes:
+        try:
+            return bytes((await view(RequestFactory().get("/"), slug="emma")).content)
+        finally:
+            await alocks.close()
+
+    assert async_to_sync(story)() == b"page:emma"
+
+
+def test_a_view_of_a_class() -> None:
+    @method_decorator(occupies("page:{slug}"), name="dispatch")
+    class Page(View):
+        def get(self, request: HttpRequest, slug: str) -> HttpResponse:
+            return HttpResponse(held()[0])
+
+    assert Page.as_view()(RequestFactory().get("/"), slug="emma").content == b"page:emma"
+
+
+def test_under_atomic_requests_the_lock_is_kept_until_the_commit() -> None:
+    @occupies("page")
+    def view(request: HttpRequest) -> HttpResponse:
+        return HttpResponse()
+
+    with transaction.atomic():
+        view(RequestFactory().get("/"))
+        assert held() == ["page"]
+        view(RequestFactory().get("/"))
+    assert held() == []
+
+
+@pytest.fixture
+def celery() -> Iterator[Celery]:
+    app = Celery("tests", set_as_current=False)
+    app.conf.task_always_eager = True
+    yield app
+    app.close()
+
+
+def test_a_celery_task(celery: Celery) -> None:
+    @celery.task
+    @occupies("statistics:{month}")
+    def statistics(month: str) -> list[str]:
+        return held()
+
+    assert statistics.delay("may").get() == ["statistics:may"]
+    assert statistics.apply_async(kwargs={"month": "june"}).get() == ["statistics:june"]
+
+
+def test_a_name_without_its_argument_is_said_at_once() -> None:
+    with pytest.raises(InvalidArgument, match=r"mentions \{day\}"):
+
+        @occupies("report:{day}")
+        def report(date: datetime.date) -> None: ...
+
+
+def test_a_generator_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="generator"):
+
+        @occupies("rows")
+        def rows() -> Iterator[int]:
+            yield 1
+
+
+@pytest.mark.parametrize("name", ["", None, "report:{"])
+def test_a_name_that_is_none_is_refused(name: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        occupies(name)(print)

@@ -1,0 +1,331 @@
+"""`occupy`: the row is one's own until the transaction around it has ended."""
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.db import DatabaseError, connection, connections, transaction
+from django.test import TestCase
+from store.shelf.models import Item, OldItem, Ticket, Volume
+
+from interlock import InvalidArgument, LockLost, LockTimeout
+from interlock.django import alocks, locks, occupy
+from interlock.django.ending import BrokenTransaction
+from interlock.django.testing import assert_free, assert_held
+
+
+def elsewhere(work: Callable[[], Any]) -> "Future[Any]":
+    """Run `work` in a thread with connections of its own."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+        finally:
+            connections.close_all()
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def is_free(item: Item) -> bool:
+    """Tell whether another thread could occupy the row now."""
+
+    def attempt() -> bool:
+        try:
+            with occupy(Item, pk=item.pk, timeout=0):
+                return True
+        except LockTimeout:
+            return False
+
+    return bool(elsewhere(attempt).result(20))
+
+
+@pytest.fixture(autouse=True)
+def claims_apart(settings_for_sqlite: None) -> None:
+    """SQLite lets one write at a time: where transactions write, the claims are in a file of their own."""
+
+
+@pytest.fixture
+def item() -> Item:
+    return Item.objects.create(name="Emma")
+
+
+def test_it_reads_the_row_afresh_into_the_same_instance(item: Item) -> None:
+    Item.objects.filter(pk=item.pk).update(name="Emma, revised")
+    item.count = 99
+    with occupy(item) as same:
+        assert same is item
+        assert (item.name, item.count) == ("Emma, revised", 0)
+        assert_held(item)
+    assert_free(item)
+
+
+def test_a_model_and_a_pk_give_a_new_instance(item: Item) -> None:
+    with occupy(Item, pk=str(item.pk)) as found:
+        assert found == item
+        assert_held(item)
+
+
+def test_a_uuid_is_a_primary_key_in_any_spelling() -> None:
+    ticket = Ticket.objects.create()
+    with occupy(Ticket, pk=str(ticket.pk).upper()) as found:
+        assert found == ticket
+        assert_held(ticket)
+
+
+def test_others_wait_and_then_give_up_without_running_their_body(item: Item) -> None:
+    with occupy(item):
+        assert not is_free(item)
+    assert is_free(item)
+
+
+def test_proxies_and_children_are_the_same_row() -> None:
+    volume = Volume.objects.create(name="Persuasion")
+    with occupy(volume):
+        assert not is_free(Item.objects.get(pk=volume.pk))
+        assert_held(OldItem.objects.get(pk=volume.pk))
+        assert_held(Item.objects.get(pk=volume.pk))
+
+
+def test_a_thread_may_occupy_again_what_it_occupies(item: Item) -> None:
+    with occupy(item), occupy(item, timeout=0):
+        pass
+    assert_free(item)
+
+
+def test_several_are_taken_in_one_order_and_given_in_the_order_asked_for() -> None:
+    items = [Item.objects.create(name=name) for name in "abc"]
+
+    def work(mine: list[Any]) -> None:
+        for _ in range(5):
+            with occupy(*mine, timeout=30) as found:
+                assert [each.pk for each in found] == [each.pk for each in mine]
+                for each in found:
+                    each.count += 1
+                    each.save()
+
+    copies = [
+        [Item.objects.get(pk=each.pk) for each in order] for order in (items, items[::-1], items[1:] + items[:1])
+    ]
+    for future in [elsewhere(lambda mine=mine: work(mine)) for mine in copies]:
+        future.result(60)
+    assert [each.count for each in Item.objects.order_by("pk")] == [15, 15, 15]
+
+
+def test_the_same_row_may_be_given_twice(item: Item) -> None:
+    with occupy(item, Item.objects.get(pk=item.pk), timeout=1) as (one, other):
+        assert one == other
+    assert_free(item)
+
+
+def test_the_lock_is_kept_until_the_commit(item: Item) -> None:
+    with transaction.atomic():
+        with occupy(item):
+            item.name = "Emma, revised"
+            item.save()
+        assert not is_free(item)
+    assert is_free(item)
+
+
+def test_the_next_holder_reads_what_was_committed(item: Item) -> None:
+    inside = threading.Event()
+    go_on = threading.Event()
+
+    def first() -> None:
+        with transaction.atomic():
+            with occupy(Item, pk=item.pk) as mine:
+                mine.count += 1
+                mine.save()
+            inside.set()
+            assert go_on.wait(20)
+
+    def second() -> int:
+        with occupy(Item, pk=item.pk, timeout=20) as mine:
+            return int(mine.count)
+
+    one = elsewhere(first)
+    assert inside.wait(20)
+    other = elsewhere(second)
+    with pytest.raises(TimeoutError):
+        other.result(0.2)
+    go_on.set()
+    one.result(20)
+    assert other.result(20) == 1
+
+
+def test_the_lock_is_free_at_once_after_a_rollback(item: Item) -> None:
+    with pytest.raises(ZeroDivisionError), transaction.atomic(), occupy(item):
+        item.name = "lost"
+        item.save()
+        raise ZeroDivisionError
+    assert is_free(item)
+    item.refresh_from_db()
+    assert item.name == "Emma"
+
+
+def test_the_rollback_of_a_savepoint_frees_what_was_occupied_in_it(item: Item) -> None:
+    other = Item.objects.create(name="Persuasion")
+    with transaction.atomic():
+        with occupy(other):
+            pass
+        with pytest.raises(ZeroDivisionError), transaction.atomic(), occupy(item):
+            raise ZeroDivisionError
+        assert is_free(item)
+        assert not is_free(other)
+    assert is_free(other)
+
+
+def test_the_end_of_the_connection_frees(item: Item) -> None:
+    def work() -> None:
+        atomic = transaction.atomic()
+        atomic.__enter__()
+        with occupy(Item, pk=item.pk):
+            pass
+        connection.close()
+
+    elsewhere(work).result(20)
+    assert is_free(item)
+
+
+def test_twice_in_one_transaction_does_not_wait_for_itself(item: Item) -> None:
+    with transaction.atomic():
+        for _ in range(2):
+            with occupy(item, timeout=0):
+                item.count += 1
+                item.save()
+    assert_free(item)
+    assert Item.objects.get().count == 2
+
+
+def test_a_broken_transaction_is_an_error(item: Item) -> None:
+    with transaction.atomic():
+        transaction.set_rollback(True)
+        with pytest.raises(BrokenTransaction, match="can only be rolled back"), occupy(item):
+            raise AssertionError
+    assert_free(item)
+
+
+def test_without_autocommit_and_atomic_nobody_knows_when_to_release(item: Item) -> None:
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(BrokenTransaction, match="atomic"), occupy(item):
+            raise AssertionError
+    finally:
+        transaction.set_autocommit(True)
+
+
+def test_a_deleted_row_is_an_error_and_leaves_no_claim(item: Item) -> None:
+    Item.objects.all().delete()
+    item.pk = item.pk or 1
+    with pytest.raises(Item.DoesNotExist), occupy(Item, pk=item.pk):
+        raise AssertionError
+    assert locks.claims() == []
+
+
+@pytest.mark.parametrize(
+    ("what", "how", "says"),
+    [
+        ((), {}, "needs an instance"),
+        ((Item(name="new"),), {}, "never saved"),
+        ((Ticket(key=uuid.uuid4()),), {}, "never saved"),
+        ((Item,), {}, "with its pk"),
+        ((Item, Item), {"pk": 1}, "with its pk"),
+        ((Item,), {"pk": "one"}, "primary key"),
+        ((str,), {"pk": 1}, "with its pk"),
+        (("book",), {}, "instances of models"),
+    ],
+)
+def test_what_makes_no_sense_is_said(what: Any, how: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidArgument, match=says):
+        occupy(*what, **how)
+
+
+def test_an_unknown_alias_is_said(item: Item) -> None:
+    with pytest.raises(InvalidArgument, match="INTERLOCK has no 'nowhere'"), occupy(item, locks="nowhere"):
+        raise AssertionError
+
+
+def test_a_loss_rolls_the_transaction_back(item: Item) -> None:
+    with pytest.raises(LockLost), transaction.atomic():
+        occupation = occupy(item)
+        with occupation as mine:
+            mine.name = "written by one who has lost"
+            mine.save()
+            locks.evict(locks.claims()[0].name)
+            assert not occupation.grant.renew()
+    assert Item.objects.get().name == "Emma"
+
+
+def test_an_evicted_holder_is_told_at_the_end(item: Item) -> None:
+    with pytest.raises(LockLost), occupy(item):
+        locks.evict(locks.claims()[0].name)
+
+
+def test_the_grant_with_its_fence_is_at_hand(item: Item) -> None:
+    occupation = occupy(item, label="revision")
+    with occupation:
+        view = locks.claims()[0]
+        assert (view.fence, view.label) == (occupation.grant.fence, "revision")
+
+
+def test_tasks_occupy_too(item: Item) -> None:
+    async def add() -> None:
+        async with occupy(Item, pk=item.pk, timeout=30) as mine:
+            mine.count += 1
+            await mine.asave()
+
+    async def story() -> None:
+        await asyncio.gather(*(add() for _ in range(8)))
+        await sync_to_async(connections.close_all)()
+        await alocks.close()
+
+    async_to_sync(story)()
+    assert Item.objects.get().count == 8
+    assert_free(item)
+
+
+def test_a_task_in_a_transaction_is_told_to_use_with(item: Item) -> None:
+    async def story() -> None:
+        async with occupy(item):
+            raise AssertionError
+
+    with pytest.raises(InvalidArgument, match="use `with`"), transaction.atomic():
+        async_to_sync(story)()
+
+
+def test_a_task_that_waits_in_vain_gets_a_timeout(item: Item) -> None:
+    async def story() -> None:
+        async with occupy(Item, pk=item.pk, timeout=0.05):
+            raise AssertionError
+
+    with occupy(item), pytest.raises(LockTimeout):
+        async_to_sync(story)()
+
+
+def test_a_database_that_fails_inside_leaves_no_claim(item: Item) -> None:
+    with pytest.raises(DatabaseError), transaction.atomic(), occupy(item):
+        Item.objects.create(pk=item.pk, name="a second one")
+    assert is_free(item)
+
+
+class InTestCase(TestCase):
+    """The transaction around a `TestCase` is none."""
+
+    databases = {"default", "other"}
+
+    def test_a_lock_is_released_at_the_end_of_its_block(self) -> None:
+        from interlock.django.testing import override_locks
+
+        item = Item.objects.create(name="Emma")
+        with override_locks():
+            with occupy(item):
+                assert_held(item)
+            assert_free(item)

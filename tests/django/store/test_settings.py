@@ -1,0 +1,202 @@
+"""INTERLOCK in the settings: what it says, and what the checks say about it."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core import checks
+from django.db import connections
+from django.test import override_settings
+
+import interlock.django
+from interlock import InvalidArgument, StoreError
+from interlock.django import alocks, locks
+from interlock.django.checks import problems_of, settings_make_sense, tables_are_there
+from interlock.django.models import Claim
+from interlock.django.store import OrmStore
+from interlock.django.testing import LocksMixin, assert_free, assert_held, override_locks
+from interlock.stores.files import FileStore
+
+
+def test_without_a_setting_the_claims_are_in_the_default_database() -> None:
+    with locks.lock("a"):
+        assert Claim.objects.get(state="using").name == "a"
+    assert isinstance(locks.store, OrmStore)
+    assert locks.store.alias == "default"
+
+
+def test_entries_are_chosen_by_their_alias(tmp_path: Path) -> None:
+    places = {
+        "default": {"BACKEND": "interlock.django.store.OrmStore", "ALIAS": "other", "NAMESPACE": "site", "TTL": 7},
+        "reports": {"LOCATION": f"file://{tmp_path}"},
+    }
+    with override_settings(INTERLOCK=places):
+        with locks.lock("a") as grant, locks["reports"].lock("a"):
+            claim = Claim.objects.using("other").get(state="using")
+            assert (claim.namespace, claim.name) == ("site", "a")
+            assert 6 < grant.expires_in <= 7
+        assert isinstance(locks["reports"].store, FileStore)
+        assert list(locks) == ["default", "reports"]
+        assert "reports" in repr(locks)
+
+
+def test_the_connection_is_made_once_and_for_both_colours() -> None:
+    assert locks["default"] is locks["default"]
+    assert alocks["default"].store is not locks["default"].store
+
+
+def test_an_alias_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(InvalidArgument, match="has no 'nowhere'"):
+        locks["nowhere"]
+
+
+def test_the_package_can_be_imported_before_the_apps_are_loaded() -> None:
+    program = "import interlock.django, sys; assert 'django.db' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert interlock.django.occupy.__name__ == "occupy"
+    with pytest.raises(AttributeError):
+        interlock.django.nothing  # noqa: B018
+
+
+def ids(found: list[checks.CheckMessage]) -> list[str | None]:
+    """Return the ids of messages."""
+    return [each.id for each in found]
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ([], []),
+        (["redis://host"], ["interlock.E001"]),
+        ({"default": "redis://host"}, ["interlock.E001"]),
+        ({"default": {"URL": "redis://host"}}, ["interlock.E001"]),
+        ({"default": {"TTL": 0}}, ["interlock.E001"]),
+        ({"default": {"LOCATION": "file:///tmp/x", "BACKEND": "x.Y"}}, ["interlock.E001"]),
+        ({"default": {"LOCATION": "file:///tmp/x", "ALIAS": "default"}}, ["interlock.E001"]),
+        ({"default": {"BACKEND": "no.such.Store"}}, ["interlock.E002"]),
+        ({"default": {"LOCATION": "localhost"}}, ["interlock.E003"]),
+        ({"default": {"LOCATION": "memory://"}}, ["interlock.W001"]),
+        ({"default": {"ALIAS": "nowhere"}}, ["interlock.E004"]),
+        ({"default": {}, "second": {"ALIAS": "other"}}, []),
+    ],
+)
+def test_the_checks_explain_a_setting(places: Any, expected: list[str]) -> None:
+    with override_settings(INTERLOCK=places):
+        assert ids(settings_make_sense(None)) == expected
+
+
+def test_the_site_of_the_tests_has_no_problems() -> None:
+    assert checks.run_checks(databases=list(settings.DATABASES)) == []
+
+
+@pytest.mark.parametrize(
+    ("database", "expected"),
+    [
+        ({"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}, "interlock.E006"),
+        ({"TEST": {"MIRROR": "default"}}, "interlock.E007"),
+        ({"ENGINE": "django.db.backends.oracle"}, "interlock.E009"),
+        ({"OPTIONS": {"isolation_level": "repeatable read"}}, "interlock.W002"),
+    ],
+)
+def test_the_checks_explain_a_database(
+    database: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(settings.DATABASES, "default", {**settings.DATABASES["default"], **database})
+    assert ids(problems_of("default")) == [expected]
+
+
+class Nowhere:
+    """A router that keeps the table out of a database."""
+
+    def allow_migrate(self, db: str, app_label: str, **_: object) -> bool | None:
+        return False if app_label == "interlock" and db == "other" else None
+
+
+class ToOther:
+    """A router that writes claims to the other database."""
+
+    def db_for_write(self, model: Any, **_: object) -> str | None:
+        return "other" if model is Claim else None
+
+    def db_for_read(self, model: Any, **_: object) -> str | None:
+        return "default" if model is Claim else None
+
+
+def test_the_checks_explain_a_router() -> None:
+    with override_settings(DATABASE_ROUTERS=[Nowhere()]):
+        assert ids(problems_of("other")) == ["interlock.E008"]
+
+
+def test_claims_go_where_the_routers_write_them() -> None:
+    with override_settings(DATABASE_ROUTERS=[ToOther()], INTERLOCK={}):
+        assert OrmStore().alias == "other"
+
+
+def test_the_app_must_be_installed() -> None:
+    rest = [each for each in settings.INSTALLED_APPS if each != "interlock.django"]
+    with override_settings(INSTALLED_APPS=rest):
+        assert "interlock.E005" in ids(problems_of("default"))
+
+
+def test_a_missing_table_is_a_warning_and_a_clear_error() -> None:
+    connection = connections["other"]
+    with connection.schema_editor() as editor:
+        editor.delete_model(Claim)
+    try:
+        with override_settings(INTERLOCK={"default": {"ALIAS": "other"}}):
+            assert ids(tables_are_there(None, databases=["default", "other"])) == ["interlock.W003"]
+            with pytest.raises(StoreError, match=r"manage\.py migrate interlock"):
+                locks.lock("a").acquire(timeout=1)
+            assert [each.status for each in locks["default"].store.doctor()] == ["fail"]
+    finally:
+        with connection.schema_editor() as editor:
+            editor.create_model(Claim)
+
+
+def test_a_backend_that_can_not_be_imported_is_a_clear_error() -> None:
+    with override_settings(INTERLOCK={"default": {"BACKEND": "no.such.Store"}}):
+        with pytest.raises(StoreError, match=r"BACKEND 'no\.such\.Store'"):
+            locks.lock("a")
+
+
+def test_the_doctor_is_content() -> None:
+    assert {each.status for each in locks.doctor()} == {"ok"}
+
+
+def test_locks_in_memory_for_tests() -> None:
+    with override_locks(), locks.lock("a"):
+        assert_held("a")
+        with pytest.raises(AssertionError, match="'a' is using"):
+            assert_free("a")
+        assert not Claim.objects.exists()
+    assert_free("a")
+    with pytest.raises(AssertionError, match="nobody holds"):
+        assert_held("a")
+
+
+class Base:
+    """What a `TestCase` gives to the mixin."""
+
+    def setUp(self) -> None:
+        self.cleanups: list[Any] = []
+
+    def addCleanup(self, function: Any) -> None:
+        self.cleanups.append(function)
+
+
+def test_the_mixin_for_test_cases() -> None:
+    class Case(LocksMixin, Base):
+        pass
+
+    case: Any = Case()
+    case.setUp()
+    with locks.lock("a"):
+        case.assertHeld("a")
+    case.assertFree("a")
+    assert not isinstance(locks.store, OrmStore)
+    for each in case.cleanups:
+        each()
+    assert isinstance(locks.store, OrmStore)
