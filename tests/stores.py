@@ -22,12 +22,14 @@ class Row:
         schemes: its URL schemes; none for a store that exists for tests only.
         place: makes an empty place for locks, with an empty folder at its disposal.
         reaches_processes: True if other processes can see its locks.
+        frees_at_death: True if the locks of a killed process are free at once, False if when their leases end.
     """
 
     name: str
     schemes: tuple[str, ...]
     place: Callable[[Path], Place]
     reaches_processes: bool = False
+    frees_at_death: bool = False
 
 
 def _memory(folder: Path) -> Place:
@@ -77,7 +79,7 @@ _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkey+cluster")
 _REDIS = ("redis", "rediss", "redis+sentinel", "redis+cluster", "unix")
 ROWS = [
     Row("memory", ("memory",), _memory),
-    Row("file", ("file",), _file, reaches_processes=True),
+    Row("file", ("file",), _file, reaches_processes=True, frees_at_death=True),
     Row("register", (), _register(folds=False)),
     Row("register that folds", (), _register(folds=True)),
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),

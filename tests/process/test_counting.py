@@ -3,10 +3,17 @@
 import random
 from collections.abc import Callable
 
+import pytest
+
 import interlock
 from interlock.testing.remote import Remote, count, logged
 from interlock.testing.waiting import eventually
+from stores import ROWS
 
+FREES_AT_DEATH = pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.frees_at_death], indirect=True, ids=lambda row: row.name
+)
+"""Stores where the lock of a killed process is free at once; on the others its lease ends: see tests/redis."""
 Start = Callable[[], Remote]
 SEED = 20261121
 
@@ -22,6 +29,7 @@ def test_eight_processes_lose_no_update(remote: Start, log: str) -> None:
     assert fences == sorted(set(fences))
 
 
+@FREES_AT_DEATH
 def test_processes_that_are_killed_at_random_lose_no_update(locks: interlock.Locks, remote: Start, log: str) -> None:
     chance = random.Random(SEED)
     workers = [remote() for _ in range(8)]

@@ -10,7 +10,12 @@ import interlock
 from interlock.testing.remote import Remote, RemoteError, log_next, logged
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import KINDS, Kind, Place, World
+from stores import ROWS
 
+FREES_AT_DEATH = pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.frees_at_death], indirect=True, ids=lambda row: row.name
+)
+"""Stores where the lock of a killed process is free at once; on the others its lease ends: see tests/redis."""
 Start = Callable[[], Remote]
 TTL = 30
 SOON = 5.0  # seconds, on a busy machine; far less than the lease
@@ -28,6 +33,7 @@ def patience(place: Place, ttl: float) -> float:
     return SOON if place.frees_at_death else ttl + SOON
 
 
+@FREES_AT_DEATH
 def test_a_killed_holder_frees_the_lock_for_those_who_come(
     place: Place, locks: interlock.Locks, remote: Start
 ) -> None:
@@ -42,6 +48,7 @@ def test_a_killed_holder_frees_the_lock_for_those_who_come(
     assert grant.fence > fence
 
 
+@FREES_AT_DEATH
 def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: World, remote: Start) -> None:
     holder, waiter = remote(), remote()
     holder.do(acquire())
@@ -56,6 +63,7 @@ def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@FREES_AT_DEATH
 def test_a_killed_holder_of_each_kind_frees_it(
     place: Place, locks: interlock.Locks, remote: Start, kind: Kind
 ) -> None:
@@ -70,6 +78,7 @@ def test_a_killed_holder_of_each_kind_frees_it(
     assert kind.rival(locks, "book").acquire(timeout=patience(place, TTL)) is not None
 
 
+@FREES_AT_DEATH
 def test_a_killed_reader_lets_the_writer_in_beside_living_ones_only(
     place: Place, world: World, remote: Start
 ) -> None:
@@ -85,6 +94,7 @@ def test_a_killed_reader_lets_the_writer_in_beside_living_ones_only(
 
 
 @pytest.mark.parametrize("position", range(4))
+@FREES_AT_DEATH
 def test_a_killed_waiter_does_not_block_the_line(world: World, remote: Start, position: int) -> None:
     lock = world.connect().lock("book")
     holder = lock.acquire()
@@ -101,6 +111,7 @@ def test_a_killed_waiter_does_not_block_the_line(world: World, remote: Start, po
     assert len(set(fences)) == 3
 
 
+@FREES_AT_DEATH
 def test_all_waiters_but_the_last_are_killed(world: World, remote: Start) -> None:
     holder = world.connect().lock("book").acquire()
     waiters = [remote() for _ in range(4)]
@@ -115,6 +126,7 @@ def test_all_waiters_but_the_last_are_killed(world: World, remote: Start) -> Non
     assert time.monotonic() - started < SOON
 
 
+@FREES_AT_DEATH
 def test_a_holder_and_the_head_of_the_line_are_killed_together(place: Place, world: World, remote: Start) -> None:
     holder, head = remote(), remote()
     holder.do(acquire())
@@ -127,6 +139,7 @@ def test_a_holder_and_the_head_of_the_line_are_killed_together(place: Place, wor
     assert job.result(patience(place, TTL)) is not None
 
 
+@FREES_AT_DEATH
 def test_fences_increase_over_killed_holders(locks: interlock.Locks, remote: Start) -> None:
     fences = []
     for _ in range(3):

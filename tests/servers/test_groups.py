@@ -3,6 +3,7 @@
 import pytest
 
 from interlock.testing.servers import RedisCluster, RedisSentinel, Refused, need
+from interlock.testing.waiting import eventually
 
 
 @pytest.mark.parametrize("kind", ["valkey", "redis"])
@@ -36,7 +37,7 @@ def test_sentinels_promote_the_replica(kind: str, by_kill: bool) -> None:
         assert old.command("WAIT", 1, 5000) == 1
         new = group.fail_over(by_kill=by_kill)
         assert new is not old
-        assert new.command("GET", "key") == "here"
+        eventually(lambda: new.command("GET", "key") == "here")
         new.command("SET", "key", "there")
         assert old.running is not by_kill
         folder = new.folder.parent

@@ -70,6 +70,10 @@ class AsyncClusterWire:
         except Exception as error:
             raise unreachable("the Redis cluster", error) from error
 
+    def opening(self) -> "list[asyncio.Task[Any]]":
+        """Return the connections that are being made for the running loop."""
+        return [task for wire in self._wires.values() for task in wire.opening()]
+
     def links(self) -> list[TaskLink]:
         """Return the connections of the running loop."""
         return [link for wire in self._wires.values() for link in wire.links()]

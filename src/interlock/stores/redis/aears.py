@@ -106,6 +106,10 @@ class AsyncEars:
                 self.bells.ring_all()  # what was said meanwhile was not heard: look
                 return
 
+    def opening(self) -> "list[asyncio.Task[Any]]":
+        """Return the connections that are being made for the running loop."""
+        return [*self._links.opening()]
+
     def links(self) -> list[TaskLink]:
         """Return the connections of the running loop."""
         loop = asyncio.get_running_loop()

@@ -66,9 +66,11 @@ class AsyncRedisStore(RedisQueue):
     async def aclose(self) -> None:
         """Close all connections, and wait a moment until they are closed: TLS says good-bye."""
         links = [*self._wire.links(), *self._ears.links()]
+        opening = [*self._wire.opening(), *self._ears.opening()]
         self.close()
-        if links:
-            await asyncio.wait([link.gone for link in links], timeout=GOODBYE)
+        ends = [*(link.gone for link in links), *opening]
+        if ends:
+            await asyncio.wait(ends, timeout=GOODBYE)
         if self._release is not None:
             await self._release()
 

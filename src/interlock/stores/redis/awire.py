@@ -177,6 +177,11 @@ class PerLoop(Generic[T]):
         if not task.cancelled() and task.exception() is None:
             self.ready[loop] = task.result()
 
+    def opening(self) -> "list[asyncio.Task[T]]":
+        """Return what is being opened for the running loop."""
+        task = self._tasks.get(asyncio.get_running_loop())
+        return [] if task is None else [task]
+
     def cancel(self) -> None:
         """Give up what is being opened."""
         for loop, task in list(self._tasks.items()):
@@ -281,6 +286,10 @@ class AsyncWire:
         link = self._links.ready.pop(asyncio.get_running_loop(), None)
         if link is not None:
             link.close()
+
+    def opening(self) -> "list[asyncio.Task[Any]]":
+        """Return the connections that are being made for the running loop."""
+        return [*self._links.opening()]
 
     def links(self) -> list[TaskLink]:
         """Return the connections of the running loop."""

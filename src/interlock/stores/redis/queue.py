@@ -135,14 +135,14 @@ class RedisQueue:
                 try:
                     yield Ask(self._ears, None)
                 except StoreError as error:
-                    return self._later(claim, error, again)
+                    return self._later(claim, error, again, waits=True)
             elif patience:
                 return Turn("pending", 0, patience, asked=False)  # it stands in line since a moment ago
         try:
             command, line = self._enter_command(claim, self._mode(claim, wakeup, wait, again))
             reply = yield Ask(self._wire, Message(command, line, claim.id))
         except StoreError as error:
-            return self._later(claim, error, again)
+            return self._later(claim, error, again, waits=wakeup is not None)
         return self._turn(claim, reply, wait)
 
     def _turn(self, claim: Claim, reply: int, wait: bool) -> Turn:
@@ -161,14 +161,17 @@ class RedisQueue:
             return GONE
         return OCCUPIED if wait else REFUSED
 
-    def _later(self, claim: Claim, error: StoreError, again: bool) -> Turn:
+    def _later(self, claim: Claim, error: StoreError, again: bool, waits: bool) -> Turn:
         """Decide about a claim whose request failed: who stands in line already waits for the server to come back.
 
         Raises:
             StoreError: it does not stand in line, or its lease has ended meanwhile.
         """
+        before = self._troubles.get(claim.id)
+        # Whoever listens, and had no answer, may stand in line too.
+        in_line = again or (waits and before is not None and before.unclear)
         trouble = self._note(claim, error, again)
-        if not again or not isinstance(error, (UnknownOutcome, Unreachable, Passing)):
+        if not in_line or not isinstance(error, (UnknownOutcome, Unreachable, Passing)):
             raise error
         if monotonic() - trouble.since > claim.terms.ttl:
             raise error
