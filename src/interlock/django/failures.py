@@ -18,11 +18,11 @@ GONE_AWAY = {2003, 2006, 2013, 2055, 1053, 1927, 1152, 1158, 1159, 1160, 1161, 4
 def code_of(error: BaseException) -> str | int | None:
     """Return the state (PostgreSQL) or number (MariaDB) of an error, if the server gave one."""
     cause = error.__cause__ or error
-    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-    if state:
-        return str(state)
     number = cause.args[0] if cause.args else None
-    return number if isinstance(number, int) else None
+    if isinstance(number, int):
+        return number  # it says more than the state, which some drivers give too
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    return str(state) if state else None
 
 
 def is_busy(error: BaseException) -> bool:
