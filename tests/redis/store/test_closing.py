@@ -1,11 +1,17 @@
 """Closing while somebody waits: the waiter is told, and nothing hangs."""
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
+import redis.asyncio
 
 import interlock
 from interlock.errors import StoreError
+from interlock.stores.redis.awire import AsyncWire, TaskLink
+from interlock.stores.redis.clients import recipe_of
+from interlock.stores.redis.message import Message
 from interlock.testing.actors import ThreadActor
 from interlock.testing.servers import RedisServer, need
 from interlock.testing.waiting import eventually
@@ -33,3 +39,43 @@ def test_whoever_waits_when_the_connection_is_closed_is_told(server: RedisServer
     eye.close()
     for actor in actors:
         actor.end()
+
+
+def test_a_connection_that_is_ready_only_after_the_store_was_closed_is_closed_too(server: RedisServer) -> None:
+    async def story() -> None:
+        wire = AsyncWire(recipe_of(redis.asyncio.Redis.from_url(server.url), tasks=True))
+        opened: list[TaskLink] = []
+        open_link = wire._links._open
+
+        async def close_meanwhile() -> TaskLink:
+            link = await open_link()
+            asyncio.get_running_loop().call_soon(wire.close)  # after this task, before those who wait for it
+            opened.append(link)
+            return link
+
+        wire._links._open = close_meanwhile
+        with suppress(StoreError):
+            await wire.aask(Message(b"PING\r\n", ""))
+        await asyncio.wait_for(opened[0].gone, 10)
+
+    asyncio.run(story())
+
+
+def test_a_late_reply_that_nobody_waits_for_any_more_leaves_no_connection_open(server: RedisServer) -> None:
+    async def story() -> None:
+        url = f"{server.url}?socket_timeout=0.2"
+        wire = AsyncWire(recipe_of(redis.asyncio.Redis.from_url(url), tasks=True))
+        await wire.aask(Message(b"PING\r\n", ""))
+        (link,) = wire.links()
+        server.pause()
+        try:
+            asking = asyncio.create_task(wire.aask(Message(b"PING\r\n", "")))
+            await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.wait([asking])
+            await asyncio.wait_for(link.gone, 10)
+        finally:
+            server.resume()
+        wire.close()
+
+    asyncio.run(story())

@@ -112,24 +112,18 @@ class AsyncEars:
 
     def links(self) -> list[TaskLink]:
         """Return the connections of the running loop."""
-        loop = asyncio.get_running_loop()
-        return [link for each, link in self._links.ready.items() if each is loop]
+        return [*self._links.links()]
 
     def close(self) -> None:
         """End the subscriptions."""
         self._closed = True
         for task in self._again:
             task.cancel()
-        self._links.cancel()
-        for loop, link in list(self._links.ready.items()):
-            if not loop.is_closed():
-                link.close()
-        self._links.ready.clear()
+        self._links.close()
 
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
-        for link in self._links.ready.values():
-            link.forget()
+        self._links.forget()
         self._channel = channel
         self._start_afresh()
         return channel

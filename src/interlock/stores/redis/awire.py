@@ -16,7 +16,6 @@ from interlock.stores.redis.resp import MISSING, Push, ReplyError, pack, parser
 from interlock.stores.redis.scripts import with_source, without_memory
 
 ASKING = pack("ASKING")
-T = TypeVar("T")
 
 
 class TaskLink(asyncio.Protocol):
@@ -94,6 +93,9 @@ class TaskLink(asyncio.Protocol):
                 self.ended = True
                 if not future.done():
                     future.set_exception(no_answer(self.recipe.where, self.recipe.patience))
+        if self.ended:
+            # Whoever was late may say something after it on this connection; then nobody needs it any more.
+            self._loop.call_later(self.recipe.patience, self.close)
         upcoming = min((moment for moment in self._deadlines if moment > now), default=math.inf)
         if upcoming < math.inf:
             self._timer = self._loop.call_at(upcoming, self._look_for_late)
@@ -145,8 +147,11 @@ class TaskLink(asyncio.Protocol):
         self._connection._writer = self._connection._reader = None
 
 
-class PerLoop(Generic[T]):
-    """What is opened once for each event loop, by a task of its own.
+Link = TypeVar("Link", bound=TaskLink)
+
+
+class PerLoop(Generic[Link]):
+    """Connections that are opened once for each event loop, by a task of its own.
 
     A caller that is cancelled meanwhile takes nothing from the others; and client libraries do not bear it well to be
     cancelled while they connect.
@@ -155,14 +160,16 @@ class PerLoop(Generic[T]):
         open: makes one for the running loop.
     """
 
-    def __init__(self, open: Callable[[], Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, Link]]) -> None:
         self._open = open
-        self.ready: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, T] = weakref.WeakKeyDictionary()
-        self._tasks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[T]] = (
+        self.ready: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = weakref.WeakKeyDictionary()
+        self._tasks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Link]] = (
             weakref.WeakKeyDictionary()
         )
+        self._open_links: set[Link] = set()  # also those that were replaced and are not closed yet
+        self._closed = False
 
-    async def get(self) -> T:
+    async def get(self) -> Link:
         """Return the one of the running loop, which is opened if there is none."""
         loop = asyncio.get_running_loop()
         task = self._tasks.get(loop)
@@ -171,22 +178,44 @@ class PerLoop(Generic[T]):
             task.add_done_callback(self._opened)
         return await asyncio.shield(task)
 
-    def _opened(self, task: "asyncio.Task[T]") -> None:
+    def _opened(self, task: "asyncio.Task[Link]") -> None:
         loop = task.get_loop()
         self._tasks.pop(loop, None)
-        if not task.cancelled() and task.exception() is None:
-            self.ready[loop] = task.result()
+        if task.cancelled() or task.exception() is not None:
+            return
+        link = task.result()
+        self._open_links.add(link)
+        link.gone.add_done_callback(lambda _: self._open_links.discard(link))
+        if self._closed:
+            link.close()
+        else:
+            self.ready[loop] = link
 
-    def opening(self) -> "list[asyncio.Task[T]]":
+    def opening(self) -> "list[asyncio.Task[Link]]":
         """Return what is being opened for the running loop."""
         task = self._tasks.get(asyncio.get_running_loop())
         return [] if task is None else [task]
 
-    def cancel(self) -> None:
-        """Give up what is being opened."""
+    def links(self) -> list[Link]:
+        """Return what is open in the running loop."""
+        loop = asyncio.get_running_loop()
+        return [link for link in self._open_links if link.gone.get_loop() is loop]
+
+    def close(self) -> None:
+        """Close all whose loops still run, and give up what is being opened."""
+        self._closed = True
         for loop, task in list(self._tasks.items()):
             if not loop.is_closed():
                 task.cancel()
+        for link in list(self._open_links):
+            if not link.gone.get_loop().is_closed():
+                link.close()
+        self.ready.clear()
+
+    def forget(self) -> None:
+        """In a forked child: leave the connections to the parent."""
+        for link in self._open_links:
+            link.forget()
 
 
 class AsyncWire:
@@ -293,23 +322,15 @@ class AsyncWire:
 
     def links(self) -> list[TaskLink]:
         """Return the connections of the running loop."""
-        loop = asyncio.get_running_loop()
-        return [link for each, link in self._links.ready.items() if each is loop]
+        return self._links.links()
 
     def close(self) -> None:
         """Close all connections whose loops still run."""
         self._closed = True
-        self._links.cancel()
-        for loop, link in list(self._links.ready.items()):
-            if not loop.is_closed():
-                link.close()
-        for link in self._late.values():
-            link.close()
-        self._links.ready.clear()
+        self._links.close()
         self._late.clear()
 
     def reset(self) -> None:
         """In a forked child: forget the parent's connections."""
-        for link in [*self._links.ready.values(), *self._late.values()]:
-            link.forget()
+        self._links.forget()
         self._start_afresh()
