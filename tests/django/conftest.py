@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from importlib.util import find_spec
 from typing import Any
 
 import django
@@ -14,11 +13,6 @@ from django.db.backends.signals import connection_created
 from django.test.utils import setup_databases, setup_test_environment, teardown_databases, teardown_test_environment
 
 from interlock.testing.servers import MariaServer, PostgresServer, need
-
-if find_spec("MySQLdb") is None:
-    import pymysql
-
-    pymysql.install_as_MySQLdb()  # the one in Python stands in where the one in C is not installed
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
 django.setup()

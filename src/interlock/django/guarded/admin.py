@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.options import InlineModelAdmin
+from django.contrib.admin.utils import unquote
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
 from interlock.django.forms import READ, GuardedModelForm
+from interlock.django.guarded.editors import page
 from interlock.django.guarded.errors import StaleObject
 
 if TYPE_CHECKING:
@@ -40,9 +42,15 @@ def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
 
 
 class GuardedAdmin(AdminBase):
-    """A `ModelAdmin` of a guarded model: on a stale save the page shows both values, and its editor chooses."""
+    """A `ModelAdmin` of a guarded model: on a stale save the page shows both values, and its editor chooses.
+
+    Attributes:
+        editing_lease: seconds for which whoever opens a change form counts as its editor, unless they save before:
+            others who open it are told. None: nobody is told.
+    """
 
     form = GuardedModelForm
+    editing_lease: float | None = 600.0
 
     def get_form(self, request: Any, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """Return the class of the change form."""
@@ -57,13 +65,33 @@ class GuardedAdmin(AdminBase):
     def changeform_view(
         self, request: HttpRequest, object_id: Any = None, form_url: str = "", extra_context: Any = None
     ) -> Any:
+        """Show or save the change form, and tell who else has it open."""
+        response = self._changeform(request, object_id, form_url, extra_context)
+        # Outside of the transaction in which the object is saved, or a claim would have to wait for it.
+        if object_id is not None and self.has_change_permission(request):
+            self._note_editor(request, unquote(object_id), response)
+        return response
+
+    def _changeform(self, request: Any, *place: Any) -> Any:
         """Show or save the change form; if the object changes just while it is saved, look at it anew."""
         for _again in range(TRIES - 1):
             try:
-                return super().changeform_view(request, object_id, form_url, extra_context)
+                return super().changeform_view(request, *place)
             except StaleObject:
                 continue
-        return super().changeform_view(request, object_id, form_url, extra_context)
+        return super().changeform_view(request, *place)
+
+    def _note_editor(self, request: Any, pk: str, response: HttpResponse) -> None:
+        shown = page(self.model, pk, request.user, self.editing_lease)
+        if shown is None:
+            return
+        if response.status_code != 200:
+            if request.method == "POST":
+                shown.leave()
+            return
+        for editor in shown.open():
+            advice = _("Nothing gets lost: whoever saves second is shown both values.")
+            self.message_user(request, f"{editor} {advice}", messages.WARNING)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show or save the list; if a row changes just while it is saved, nothing is, and the list is shown anew."""

@@ -1,0 +1,128 @@
+"""A second editor is told who is editing."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.contrib.auth.models import User
+from django.db.transaction import atomic
+from django.test import Client, override_settings
+from guarded.library.admin import BookAdmin
+from guarded.library.models import Author, Book
+
+from interlock.django import locks
+from interlock.django.forms import READ
+from interlock.django.guarded.editors import page
+from interlock.django.testing import override_locks
+
+
+@pytest.fixture(autouse=True)
+def own_locks() -> Iterator[None]:
+    """Locks in memory, new for each test."""
+    with override_locks():
+        yield
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book.objects.create(name="name", status="use", author=Author.objects.create(name="Ann"))
+
+
+def editor(name: str) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser(name))
+    return client
+
+
+def address(book: Book) -> str:
+    return f"/admin/library/book/{book.pk}/change/"
+
+
+def opened(client: Client, book: Book) -> list[str]:
+    """Who the page says is editing, besides whoever opens it."""
+    html = client.get(address(book)).content.decode()
+    return re.findall(r"Opened by (\w+) [^<]* ago, who may be editing it", html)
+
+
+def save(client: Client, book: Book, **values: str) -> int:
+    html = client.get(address(book)).content.decode()
+    found = re.search(f'name="{READ}" value="([^"]+)"', html)
+    assert found
+    fields = {"name": book.name, "status": book.status, "notes": book.notes, "author": str(book.author_id)}
+    return client.post(address(book), {**fields, READ: found[1], **values}).status_code
+
+
+def test_a_second_editor_is_told_who_is_editing(book: Book) -> None:
+    anna, ben = editor("anna"), editor("ben")
+    assert opened(anna, book) == []
+    assert opened(ben, book) == ["anna"]
+    assert opened(anna, book) == ["ben"]
+
+
+def test_the_same_person_is_not_told_of_themselves_and_has_one_claim(book: Book) -> None:
+    anna = editor("anna")
+    assert opened(anna, book) == opened(anna, book) == []
+    assert [claim.label for claim in locks.claims(f"editing:library.book:{book.pk}")] == ["anna"]
+
+
+def test_whoever_has_saved_edits_no_more(book: Book) -> None:
+    anna, ben = editor("anna"), editor("ben")
+    assert save(anna, book, name="new") == 302
+    assert opened(ben, book) == []
+
+
+def test_whoever_is_shown_errors_edits_on(book: Book) -> None:
+    anna, ben = editor("anna"), editor("ben")
+    assert save(anna, book, name="forbidden") == 200
+    assert opened(ben, book) == ["anna"]
+
+
+def test_an_editor_who_never_saves_is_forgotten_when_the_lease_ends(book: Book) -> None:
+    user = User.objects.create_superuser("anna")
+    shown = page(Book, book.pk, user, 600.0)
+    assert shown is not None
+    shown.open()
+    (claim,) = locks.claims(shown.name)
+    assert 590 < claim.expires_in <= 600
+
+
+def test_objects_are_told_apart(book: Book) -> None:
+    other = Book.objects.create(name="other", status="use", author=book.author)
+    anna, ben = editor("anna"), editor("ben")
+    opened(anna, other)
+    assert opened(ben, book) == []
+
+
+def test_those_who_may_only_look_edit_nothing(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BookAdmin, "has_change_permission", lambda *_: False)
+    opened(editor("anna"), book)
+    assert locks.claims() == []
+
+
+def test_an_admin_can_do_without(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BookAdmin, "editing_lease", None)
+    opened(editor("anna"), book)
+    assert locks.claims() == []
+
+
+def test_an_address_that_names_no_object_leaves_no_claim(book: Book) -> None:
+    anna = editor("anna")
+    for address in ("/admin/library/book/999999/change/", "/admin/library/book/nonsense/change/"):
+        assert anna.get(address).status_code == 302
+    assert locks.claims() == []
+
+
+def test_under_atomic_requests_a_page_does_not_wait_for_itself(book: Book) -> None:
+    anna = editor("anna")
+    with atomic(), override_settings(INTERLOCK={"default": {}}):
+        Book.objects.create(name="other", status="use", author=book.author)  # has the file for itself
+        assert opened(anna, book) == []
+
+
+def test_a_store_that_is_down_does_not_hide_the_page(book: Book) -> None:
+    anna = editor("anna")
+    with override_settings(INTERLOCK={"default": {"LOCATION": "redis://127.0.0.1:1"}}):
+        assert anna.get(address(book)).status_code == 200
+        assert save(anna, book, name="new") == 302
+    book.refresh_from_db()
+    assert book.name == "new"
