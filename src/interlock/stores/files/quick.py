@@ -113,37 +113,36 @@ class QuickWays:
             os.pwrite(line.fd, FREE, at)
             return []
         if claim.terms.capacity == 1 and len(data) == line.head + SLOT:
-            return self._hand_over(line, data, claim.id) or None
+            return self._hand_over(line, data, claim.id)
         return None
 
-    def _hand_over(self, line: LineFile, data: bytes, id: str) -> Bells:
+    def _hand_over(self, line: LineFile, data: bytes, id: str) -> Bells | None:
         """The common way to leave a line in which others wait: the only holder's place goes to the first of them.
 
-        What it writes is what the plan would have written, in one write less.  The bell is rung when the guard is
-        free again: should this process die before, the next holder is woken by that, since it watches the holder.
+        What it writes is what the plan would have written, in one write less.  Another process is told at once; a
+        thread of this one would only wait for the guard.
 
         Returns:
-            The bell to ring; none if the line is less simple than that, and the plan is to be made.
+            The bell to ring when the guard is free again; None if the line is less simple than that, and the plan is
+            to be made.
         """
         waits = line.read_pending()
-        first, lowest, waiters = -1, b"", 0
-        for at in range(0, len(waits), SLOT):
-            if waits.startswith(b"pending ", at):
-                waiters += 1
-                number = waits[at + NUMBER_AT : at + NUMBER_END]
-                if first < 0 or number < lowest:
-                    first, lowest = at, number
+        first, waiters = _first(waits)
         slot = parse(waits[first : first + SLOT], first // SLOT) if first >= 0 else None
         if slot is None or slot.capacity != 1 or slot.id == id:
-            return []
+            return None
         if not self._lives(slot, monotonic()):
-            return []
+            return None
         fence = self.new_fence(_number(data, line.head))
         os.pwrite(line.fd, b"using   number=%016d" % fence + slot.raw[NUMBER_END:], line.head)
+        bell = (slot.alive, slot.bell, Told(slot.id, fence))
+        presence = self._presence()
+        if slot.alive != presence.token:
+            presence.ring(*bell)
         os.pwrite(line.pending_fd, FREE, first)
         if waiters == 1:
             os.pwrite(line.fd, b"0", WAITING_AT)
-        return [(slot.alive, slot.bell, Told(slot.id, fence))]
+        return [bell]
 
     def _lives(self, slot: Slot, now: float) -> bool:
         return slot.until > now and self._presence().is_alive(slot.alive)
@@ -164,6 +163,18 @@ class QuickWays:
             end = self._tails[terms, who] = tail(claim, self._presence().token)
         line.last_tail = (terms, who, end)
         return end
+
+
+def _first(waits: bytes) -> tuple[int, int]:
+    """Return where in pending/NAME the first in line stands, and how many wait; (-1, 0) if nobody does."""
+    first, lowest, waiters = -1, b"", 0
+    for at in range(0, len(waits), SLOT):
+        if waits.startswith(b"pending ", at):
+            waiters += 1
+            number = waits[at + NUMBER_AT : at + NUMBER_END]
+            if first < 0 or number < lowest:
+                first, lowest = at, number
+    return first, waiters
 
 
 def jitter(seconds: float) -> float:

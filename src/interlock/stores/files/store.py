@@ -221,7 +221,7 @@ class FileStore:
         if bells:
             here = self.presence().token
             self._ring([bell for bell in bells if bell[0] != here])
-            bells = [bell for bell in bells if bell[0] == here and (bell[2] is None or bell[2].id != me)]
+            bells = [bell for bell in bells if bell[2] is None or bell[2].id != me]
         line.perform(step.after)
         if not step.using and not step.pending and line.is_long():
             line.shrink(step.top)
@@ -232,13 +232,14 @@ class FileStore:
             self.presence().ring(token, number, told)
 
     def _ring_freely(self, bells: Bells) -> None:
-        """Ring when the guard is free, and let whom it wakes run.
+        """When the guard is free, ring for threads of this process, and let run who was woken in another.
 
         The kernel takes who writes into a pipe for about to sleep, and may keep the woken one waiting for this
         processor.
         """
-        self._ring(bells)
-        if any(bell[0] != self.presence().token for bell in bells):
+        here = self.presence().token
+        self._ring([bell for bell in bells if bell[0] == here])
+        if any(bell[0] != here for bell in bells):
             os.sched_yield()
 
     def _patiently(self, function: Callable[..., T | None], *args: Any) -> Op[T]:

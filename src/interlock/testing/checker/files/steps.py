@@ -129,11 +129,12 @@ class Steps:
         plan = self.plan
         actions: list[Any] = [
             plan.Write("using", 0, first._replace(row=0, state="using", number=fence)),
+            Ring(first.alive, first.bell, Told(first.id, fence)),
             plan.Write("pending", first.row, None),
         ]
         if len(waiters) == 1:
             actions.append(plan.Flag(False))
-        return Stepped((*actions, Ring(first.alive, first.bell, Told(first.id, fence))), True)
+        return Stepped(tuple(actions), True)
 
     def change(
         self, files: Files, is_alive: Callable[[str], bool], change: Callable[[Any], object], me: str = ""
