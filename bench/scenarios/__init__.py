@@ -7,6 +7,8 @@ from typing import Any
 from bench.model import Scenario
 from bench.scenarios import (
     command,
+    django_occupy,
+    django_save,
     handover,
     memory,
     processes,
@@ -30,6 +32,8 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     redis_processes.SCENARIO,
     redis_threads.SCENARIO,
     redis_crash.SCENARIO,
+    django_occupy.SCENARIO,
+    django_save.SCENARIO,
     command.SCENARIO,
 )
 

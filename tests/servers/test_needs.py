@@ -21,6 +21,7 @@ def test_a_missing_server_says_how_to_get_it() -> None:
     with pytest.raises(Missing, match="apt-get install redis-server"):
         RedisServer("redis")
     assert "apt-get install openssl" in (available("tls") or "")
+    assert "apt-get install chromium chromium-driver" in (available("browser") or "")
 
 
 @pytest.mark.usefixtures("nothing_installed")

@@ -1,5 +1,6 @@
 """System checks, which explain a setting that would not work before anybody locks."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,8 +30,11 @@ def settings_make_sense(app_configs: Any, **_: object) -> list[CheckMessage]:
 
 @register(Tags.database)
 def tables_are_there(app_configs: Any, databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
-    """Check that the tables of claims exist; only when databases are checked, as `migrate` does."""
+    """Check that the tables of claims exist; only when databases are checked, and not by what makes the tables."""
     from django.db import connections
+
+    if sys.argv[1:2] == ["migrate"]:
+        return []
 
     table = Claim._meta.db_table
     asked = _orm_aliases() & set(databases or ())

@@ -1,5 +1,6 @@
 """Private servers for tests and benchmarks: on free ports, in temporary folders, gone with their owner."""
 
+from interlock.testing.servers.browser import BrowserPrograms, browser_programs
 from interlock.testing.servers.cluster import RedisCluster
 from interlock.testing.servers.home import Missing, NotStarted
 from interlock.testing.servers.mariadb import MariaServer
@@ -12,6 +13,7 @@ from interlock.testing.servers.sentinel import RedisSentinel
 from interlock.testing.servers.tls import TlsFiles
 
 __all__ = [
+    "BrowserPrograms",
     "MariaServer",
     "Missing",
     "NotStarted",
@@ -24,5 +26,6 @@ __all__ = [
     "TlsFiles",
     "Wire",
     "available",
+    "browser_programs",
     "need",
 ]

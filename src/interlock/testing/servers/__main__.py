@@ -4,7 +4,13 @@ import sys
 
 from interlock.testing.servers.needs import available
 
-PACKAGES = {"redis": "redis-server", "tls": "openssl", "postgres": "postgresql", "mariadb": "mariadb-server"}
+PACKAGES = {
+    "redis": "redis-server",
+    "tls": "openssl",
+    "postgres": "postgresql",
+    "mariadb": "mariadb-server",
+    "browser": "chromium chromium-driver",
+}
 
 
 def main(kinds: list[str]) -> int:

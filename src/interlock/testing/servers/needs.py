@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 
+from interlock.testing.servers.browser import browser_programs
 from interlock.testing.servers.home import Missing
 from interlock.testing.servers.mariadb import mariadb_programs
 from interlock.testing.servers.postgres import postgres_programs
@@ -15,6 +16,7 @@ KINDS: dict[str, Callable[[], object]] = {
     "tls": openssl,
     "postgres": postgres_programs,
     "mariadb": mariadb_programs,
+    "browser": browser_programs,
 }
 
 
@@ -22,7 +24,7 @@ def available(kind: str) -> str | None:
     """Tell why a server of this kind can't be started here; None if it can.
 
     Args:
-        kind: "valkey", "redis", "tls" (certificates), "postgres" or "mariadb".
+        kind: "valkey", "redis", "tls" (certificates), "postgres", "mariadb" or "browser".
     """
     if kind not in KINDS:
         raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")

@@ -1,0 +1,222 @@
+"""A Django project of the benchmark's own, on private servers, and the locks that Django projects use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import get_context
+from typing import Any
+
+from bench.contestants import needs
+from bench.model import Facts, Place, Unavailable
+
+NAME = "shop.plain:1"
+Batch = Callable[[int], object]
+PGLOCK = ("pgactivity", "pglock")
+
+
+def stage() -> AbstractContextManager[Facts]:
+    """A PostgreSQL server with the project's tables, and a Valkey server."""
+
+    @contextmanager
+    def stand() -> Iterator[Facts]:
+        from interlock.testing.servers import Missing, PostgresServer, RedisServer
+
+        try:
+            database, cache = PostgresServer(), RedisServer("valkey")
+        except Missing as missing:
+            raise Unavailable(str(missing)) from missing
+        with database, cache:
+            facts = {"host": database.host, "port": str(database.port), "user": database.user, "url": cache.url}
+            # In a process of its own: settings are for the life of one.
+            making = get_context("spawn").Process(target=make_tables, args=(facts,))
+            making.start()
+            making.join()
+            if making.exitcode:
+                raise Unavailable("the tables could not be made; see above")
+            yield facts
+
+    return stand()
+
+
+def configure(facts: Facts) -> None:
+    """Set Django up for this process."""
+    import django
+    from django.apps import apps
+    from django.conf import settings
+
+    settings.configure(
+        DATABASES={
+            "default": {
+                "ENGINE": "django.db.backends.postgresql",
+                "NAME": "postgres",
+                "HOST": facts["host"],
+                "PORT": facts["port"],
+                "USER": facts["user"],
+            }
+        },
+        CACHES={"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": facts["url"]}},
+        INTERLOCK={"redis": {"LOCATION": facts["url"]}},
+        INSTALLED_APPS=["interlock.django", "bench.contestants.shop", *(PGLOCK if has_pglock() else ())],
+        DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+        USE_TZ=True,
+    )
+    django.setup()
+    assert apps.ready
+
+
+def has_pglock() -> bool:
+    """Tell whether django-pglock is installed."""
+    try:
+        needs.module("pglock")()
+    except Unavailable:
+        return False
+    return True
+
+
+def make_tables(facts: Facts) -> None:
+    """Make the tables, and a row of each model."""
+    configure(facts)
+    from django.core.management import call_command
+
+    from bench.contestants.shop.models import Kept, Plain
+
+    call_command("migrate", run_syncdb=True, verbosity=0, skip_checks=True)
+    for model in (Plain, Kept):
+        model.objects.create()
+
+
+def site(make: Callable[[], Callable[[], object]]) -> Callable[[Place], Batch]:
+    """Return what takes and releases a lock many times on the site.
+
+    Args:
+        make: imports what it needs, when Django is ready, and returns one turn.
+    """
+
+    def build(place: Place) -> Batch:
+        configure(place.facts)
+        from django.db import connections
+
+        place.closing.callback(connections.close_all)
+        turn = make()
+
+        def batch(times: int) -> None:
+            for _ in range(times):
+                turn()
+
+        return batch
+
+    return build
+
+
+def plain_row() -> Any:
+    """Return the row of the model that is not guarded."""
+    from bench.contestants.shop.models import Plain
+
+    return Plain.objects.get()
+
+
+def occupied(alias: str) -> Callable[[], Callable[[], object]]:
+    """`with occupy(row)`: the lock, and the row read afresh."""
+
+    def make() -> Callable[[], object]:
+        from interlock.django import occupy
+
+        row = plain_row()
+
+        def turn() -> None:
+            with occupy(row, locks=alias):
+                pass
+
+        return turn
+
+    return make
+
+
+def named(alias: str) -> Callable[[], Callable[[], object]]:
+    """`with locks.lock(name)`: the lock alone."""
+
+    def make() -> Callable[[], object]:
+        from interlock.django import locks
+
+        lock = locks[alias].lock(NAME)
+
+        def turn() -> None:
+            with lock:
+                pass
+
+        return turn
+
+    return make
+
+
+def pglock(reads: bool) -> Callable[[], Callable[[], object]]:
+    """django-pglock's advisory lock, alone or with what `occupy` does too."""
+
+    def make() -> Callable[[], object]:
+        import pglock  # type: ignore[import-untyped, unused-ignore]
+
+        row = plain_row()
+
+        def turn() -> None:
+            with pglock.advisory(NAME):
+                if reads:
+                    row.refresh_from_db()
+
+        return turn
+
+    return make
+
+
+def django_redis(reads: bool) -> Callable[[], Callable[[], object]]:
+    """django-redis' lock, which is redis-py's, alone or with what `occupy` does too."""
+
+    def make() -> Callable[[], object]:
+        from django.core.cache import cache
+
+        row = plain_row()
+
+        def turn() -> None:
+            with cache.lock(NAME, timeout=30):  # type: ignore[attr-defined, unused-ignore]
+                if reads:
+                    row.refresh_from_db()
+
+        return turn
+
+    return make
+
+
+def read_only() -> Callable[[], object]:
+    """No lock: what Django takes to read the row."""
+    row = plain_row()
+    return lambda: row.refresh_from_db()
+
+
+def saved(model: str, fields: tuple[str, ...]) -> Callable[[], Callable[[], object]]:
+    """Change some fields of a row, and save it."""
+
+    def make() -> Callable[[], object]:
+        from bench.contestants.shop import models
+
+        row = getattr(models, model).objects.get()
+        count = iter(range(10**9))
+
+        def turn() -> None:
+            number = next(count)
+            for field in fields:
+                setattr(row, field, number if field in ("year", "copies") else f"{field} {number}")
+            row.save()
+
+        return turn
+
+    return make
+
+
+def queries_of(turn: Callable[[int], object]) -> float:
+    """How many queries one turn sends."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    with CaptureQueriesContext(connection) as captured:
+        turn(1)
+    return float(len([each for each in captured if not each["sql"].startswith(("BEGIN", "COMMIT"))]))

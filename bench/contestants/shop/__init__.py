@@ -1,0 +1,1 @@
+"""A Django app with one book, once guarded and once not."""
