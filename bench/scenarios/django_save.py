@@ -12,11 +12,6 @@ from bench.scenarios import pairs
 ONE, FOUR = ("title",), ("title", "status", "notes", "copies")
 GUARDED, GUARDED_FOUR = "Guarded, 1 field", "Guarded, 4 fields"
 PLAIN, PLAIN_FOUR = "plain, 1 field", "plain, 4 fields"
-    "Guarded, 1 field",
-    "Guarded, 4 fields",
-    "plain, 1 field",
-    "plain, 4 fields",
-)
 
 
 def work(contestant: Contestant[pairs.Batch], seat: Seat) -> Raw:
