@@ -17,11 +17,30 @@ CTRL_C, CTRL_Z, CTRL_BACKSLASH, CTRL_D = "\x03", "\x1a", "\x1c", "\x04"
 
 # Tells its process id, what reaches it, and the lines of its input.
 REPORTER = r"""
-import os, signal, sys
+import os, signal, sys, threading, time
+heard = 0
 def told(number, frame):
+    global heard
+    heard += 1
     os.write(1, b"got " + signal.Signals(number).name.encode() + b"\n")
 for number in (1, 2, 3, 10, 15, 18):
     signal.signal(number, told)
+# A signal that comes just before a system call is heard only after it: so the reading is interrupted until it is heard.
+signal.signal(signal.SIGURG, lambda number, frame: None)
+news, tell = os.pipe()
+os.set_blocking(tell, False)
+signal.set_wakeup_fd(tell)
+def poke():
+    came = 0
+    while True:
+        came += sum(number != signal.SIGURG for number in os.read(news, 100))
+        for _ in range(100):
+            if heard < came:
+                time.sleep(0.01)
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGURG)
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))  # for the thread: signals are for the one that reads
+threading.Thread(target=poke, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_UNBLOCK, range(1, 32))
 print("command", os.getpid(), sys.stdin.isatty(), os.tcgetpgrp(0) == os.getpgrp(), flush=True)
 for line in sys.stdin:
     os.write(1, b"read " + line.encode())

@@ -13,7 +13,7 @@ from django.db.models.query import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.timesince import timesince
 
-from interlock.claims import DONE, PENDING, SEPARATOR, USING
+from interlock.claims import DONE, PENDING, SEPARATOR, USING, WRITER_UNITS
 from interlock.django.claimlines import began
 from interlock.django.conf import ORM_STORE, place, places
 from interlock.django.models import Claim
@@ -35,7 +35,7 @@ class StateFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         """Return the choices."""
-        return [(USING, "Using"), (PENDING, "Waiting")]
+        return [(USING, "Using"), (PENDING, "Pending")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Filter."""
@@ -45,20 +45,22 @@ class StateFilter(admin.SimpleListFilter):
 
 
 class KindFilter(admin.SimpleListFilter):
-    """Exclusive locks or shared ones."""
+    """The kinds of locks."""
 
     title = "kind"
     parameter_name = "kind"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         """Return the choices."""
-        return [("exclusive", "Exclusive"), ("shared", "Shared")]
+        return [("exclusive", "exclusive"), ("rw", "reader or writer"), ("semaphore", "semaphore")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Filter."""
         if self.value() == "exclusive":
             return queryset.filter(capacity=1)
-        return queryset.filter(capacity__gt=1) if self.value() == "shared" else queryset
+        if self.value() == "rw":
+            return queryset.filter(capacity=WRITER_UNITS)
+        return queryset.filter(capacity__gt=1).exclude(capacity=WRITER_UNITS) if self.value() else queryset
 
 
 @admin.register(Claim)

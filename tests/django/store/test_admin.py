@@ -58,7 +58,8 @@ def test_what_is_over_is_not_shown() -> None:
     [
         ("state=using", True),
         ("state=pending", False),
-        ("kind=shared", False),
+        ("kind=rw", False),
+        ("kind=semaphore", False),
         ("kind=exclusive", True),
         ("q=no", False),
     ],

@@ -9,7 +9,7 @@ PACKAGES = {
     "tls": "openssl",
     "postgres": "postgresql",
     "mariadb": "mariadb-server",
-    "browser": "chromium chromium-driver",
+    "browser": "chromium chromium-driver fonts-dejavu-core",
 }
 
 

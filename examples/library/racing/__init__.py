@@ -1,0 +1,1 @@
+"""What `race.py` is made of: a private site, clients, races, and the report."""

@@ -1,0 +1,49 @@
+"""The one command of examples/library: it starts the site, and ends with all its processes."""
+
+import os
+import signal
+import subprocess
+import urllib.request
+
+import pytest
+from library_site import Example, processes_of
+
+from interlock.testing.waiting import eventually
+
+
+def words_of(process: subprocess.Popen[str]) -> list[str]:
+    """Return what the site says until it says where it is."""
+    said = []
+    for line in process.stdout:
+        said.extend(line.split())
+        if "http://" in line:
+            return said
+    raise AssertionError(" ".join(said) + process.stderr.read())
+
+
+def page(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=20) as answer:
+        return answer.read().decode()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_the_site_starts_answers_and_ends_without_leaving_a_process(example: Example, ending: signal.Signals) -> None:
+    with example.start("./run") as process:
+        address = words_of(process)[-1]
+        assert "A Christmas Carol" in page(address)
+        assert "nav-sidebar" in page(address + "static/admin/css/nav_sidebar.css")
+        eventually(lambda: len(processes_of(process.pid)) == 4)  # the master and three workers
+        os.kill(process.pid, ending)
+        assert process.wait(20) == 0
+        eventually(lambda: not processes_of(process.pid))
+
+
+def test_a_second_start_keeps_what_is_there_and_tells_no_password_again(example: Example) -> None:
+    told = []
+    for _ in range(2):
+        with example.start("./run") as process:
+            told += words_of(process)
+            process.terminate()
+            assert process.wait(20) == 0
+    assert told.count("password:") == 1
+    assert told.count("books,") == 1
