@@ -25,7 +25,7 @@ def told(number, frame):
     os.write(1, b"got " + signal.Signals(number).name.encode() + b"\n")
 for number in (1, 2, 3, 10, 15, 18):
     signal.signal(number, told)
-# A signal that comes just before a system call is heard only after it: so the reading is interrupted until it is heard.
+# A signal that comes just before a system call is heard only after it: the reading is interrupted until it is heard.
 signal.signal(signal.SIGURG, lambda number, frame: None)
 news, tell = os.pipe()
 os.set_blocking(tell, False)

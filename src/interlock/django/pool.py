@@ -16,6 +16,7 @@ from django.db import DatabaseError, connections
 from django.db.utils import InterfaceError
 
 from interlock.django.failures import connecting_failed, is_definite, translated
+from interlock.django.statements import keep_cursor
 from interlock.errors import StoreError
 
 IDLE = 8  # connections that are kept
@@ -117,6 +118,7 @@ class Pool:
                 with wrapper.cursor() as cursor:
                     # SYSDATE() is local time, which goes back by an hour once a year.
                     cursor.execute("SET time_zone = '+00:00'")
+            keep_cursor(wrapper)
         except (DatabaseError, InterfaceError) as error:
             self._shut(wrapper)
             raise connecting_failed(error, self.alias) from error

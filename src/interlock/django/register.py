@@ -125,7 +125,7 @@ class Lines:
 
         def insert(connection: Any) -> None:
             try:
-                self._statement(connection, claimlines.create).run(connection, **given).close()
+                self._statement(connection, claimlines.create).count(connection, **given)
             except IntegrityError:
                 pass  # it is there already
 
@@ -163,12 +163,11 @@ class Lines:
         if returns:
             statement = statement._replace(words=f"{statement.words} RETURNING fence")
         given = {"id": claim.id, "key": hashed(terms.key), "units": terms.units, "capacity": terms.capacity}
-        with statement.run(connection, **given) as cursor:
-            if cursor.rowcount != 1:
-                return None
-            if returns:
-                fence: int = cursor.fetchone()[0]
-                return fence
+        if returns:
+            found = statement.rows(connection, **given)
+            return int(found[0][0]) if found else None
+        if statement.count(connection, **given) != 1:
+            return None
         rows = self._statement(connection, claimlines.fence_of).rows(connection, id=claim.id)
         return int(rows[0][0]) if rows else None
 
@@ -238,7 +237,7 @@ class Lines:
     def _renew_some(self, ids: Sequence[str], ttl: float, connection: Any) -> set[str]:
         leases = compiled(claimlines.leases(ids), connection)
         before = {id: until for id, until, _ in leases.rows(connection)}
-        compiled(claimlines.extend_all(ids), connection).run(connection, ttl=int(ttl * MICROSECONDS)).close()
+        compiled(claimlines.extend_all(ids), connection).count(connection, ttl=int(ttl * MICROSECONDS))
         after = leases.rows(connection)
         alive = {id for id, _, now in after if id in before and now < before[id]}
         for id, *_ in after:
@@ -277,7 +276,7 @@ class Lines:
         top = tops[0][0]
         if not self._statement(connection, claimlines.raise_floor).count(connection, fence=top):
             try:
-                self._statement(connection, claimlines.lay_floor).run(connection, fence=top).close()
+                self._statement(connection, claimlines.lay_floor).count(connection, fence=top)
             except IntegrityError:
                 pass  # it is there: as high, or somebody just made it
         floor = self._statement(connection, claimlines.floor).rows(connection)[0][0]

@@ -4,8 +4,8 @@ A `Given` stands for a value that is known only when the statement is run.  Comp
 SQL of a query set takes longer than many a database needs to answer it.
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import NotSupportedError, models
 from django.db.models import sql
@@ -24,6 +24,10 @@ BEGAN = {
     "sqlite": NOW["sqlite"],
 }
 """A moment that is not later than what the statement sees; in SQLite a statement that writes stands alone."""
+
+
+T = TypeVar("T")
+CURSOR = "interlock_cursor"
 
 
 class Moment(Expression):
@@ -78,26 +82,44 @@ class Statement(NamedTuple):
     words: str
     parameters: tuple[Any, ...]
 
-    def run(self, connection: Any, **given: Any) -> Any:
-        """Run it; return the cursor, which the caller closes."""
-        cursor = connection.cursor()
-        try:
-            cursor.execute(self.words, [given[each.name] if type(each) is Mark else each for each in self.parameters])
-        except BaseException:
-            cursor.close()
-            raise
-        return cursor
+    def run(self, connection: Any, take: Callable[[Any], T], **given: Any) -> T:
+        """Run it; return what `take` makes of the cursor."""
+        parameters = [given[each.name] if type(each) is Mark else each for each in self.parameters]
+        cursor = getattr(connection, CURSOR, None)
+        if cursor is None:
+            with connection.cursor() as cursor:
+                cursor.execute(self.words, parameters)
+                return take(cursor)
+        with connection.wrap_database_errors:
+            cursor.execute(self.words, parameters)
+            return take(cursor)
 
     def count(self, connection: Any, **given: Any) -> int:
         """Run it; return how many rows it wrote."""
-        with self.run(connection, **given) as cursor:
-            rows: int = cursor.rowcount
-            return rows
+        return self.run(connection, _rowcount, **given)
 
     def rows(self, connection: Any, **given: Any) -> list[Any]:
         """Run it; return what it selects."""
-        with self.run(connection, **given) as cursor:
-            return list(cursor.fetchall())
+        return self.run(connection, _all_rows, **given)
+
+
+def _rowcount(cursor: Any) -> int:
+    count: int = cursor.rowcount
+    return count
+
+
+def _all_rows(cursor: Any) -> list[Any]:
+    return list(cursor.fetchall())
+
+
+def keep_cursor(connection: Any) -> None:
+    """Keep a cursor of the driver with a connection of our own, for all of its statements.
+
+    Django makes a new one for each statement, in several layers, which takes as long as the statement.  With other
+    databases the layers translate statements and errors, and are left alone.
+    """
+    if connection.vendor == "postgresql":
+        setattr(connection, CURSOR, connection.connection.cursor())
 
 
 def compiled(query: Any, connection: Any) -> Statement:

@@ -43,7 +43,7 @@ def people(clean: None) -> object:
 def test_the_list_shows_who_holds_what() -> None:
     with locks.lock("book:1", label="revision") as grant, locks.semaphore("pool", 3):
         shown = client_of("view_claim").get(LIST).content.decode()
-    for text in ("book:1", "revision", "using", "Exclusive", "semaphore 1/3", str(grant.fence), "s ago", "29."):
+    for text in ("book:1", "revision", "using", "exclusive", "semaphore 1/3", str(grant.fence), "s ago", "29."):
         assert text in shown.replace(",", ""), text
 
 

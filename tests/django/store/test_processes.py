@@ -338,24 +338,24 @@ def test_an_extension_that_came_after_the_end_of_the_lease_does_not_count(
     take(lines, claim)
     assert lines._renew([claim]) == [True]
     row = Claim.objects.get(claim=claim.id)
-    run_it = Statement.run
+    count_it = Statement.count
 
     def left() -> int:
         found: int = Claim.objects.values_list(F("until") - claimlines.began(), flat=True).get(pk=row.pk)
         return found
 
-    def run_late(self: Statement, connection: Any, **given: Any) -> Any:
+    def count_late(self: Statement, connection: Any, **given: Any) -> Any:
         """Let the old lease end after the statement, before the look at the clock."""
-        cursor = run_it(self, connection, **given)
+        count = count_it(self, connection, **given)
         if self.words.startswith("UPDATE") and "ttl" in given:
-            monkeypatch.setattr(Statement, "run", run_it)
-            assert cursor.rowcount == 1
+            monkeypatch.setattr(Statement, "count", count_it)
+            assert count == 1
             eventually(lambda: left() < (claim.terms.ttl - LITTLE - 0.01) * 1e6)
-        return cursor
+        return count
 
     # A lease that is about to end.
     Claim.objects.filter(pk=row.pk).update(until=F("until") - left() + int(LITTLE * 1e6))
-    monkeypatch.setattr(Statement, "run", run_late)
+    monkeypatch.setattr(Statement, "count", count_late)
     assert lines._renew([claim]) == [False]
     assert Claim.objects.get(claim=claim.id).state == "done"
 
