@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.proxy import Proxy, ProxyType
 from selenium.webdriver.remote.client_config import ClientConfig
@@ -264,8 +264,8 @@ class Person:
 
     def until(self, condition: Callable[[], T]) -> T:
         """Wait until something is true of the page, and return it; the page may change meanwhile."""
-        vague = (NoSuchElementException, StaleElementReferenceException)
-        waiting: Any = WebDriverWait(self._driver, PATIENCE, 0.05, vague)
+        # While a page goes and the next one comes the driver has many words for "I do not know": not there yet.
+        waiting: Any = WebDriverWait(self._driver, PATIENCE, 0.05, (WebDriverException,))
         answer: T = waiting.until(lambda _driver: condition())
         return answer
 
