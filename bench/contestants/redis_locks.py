@@ -109,6 +109,9 @@ class InLoop:
                 answer.set_result(await getattr(lock, method)())
             except Exception as error:
                 answer.set_exception(error)
+        shared = getattr(lock, "redis", None)  # the client of redis.asyncio's Lock
+        if shared is not None:
+            await shared.aclose()
 
     def _call(self, method: str) -> object:
         answer: Future[object] = Future()

@@ -217,7 +217,7 @@ def test_a_program_that_ends_with_an_asyncio_lock_held_frees_it(
         "import asyncio\n"
         "async def main():\n"
         "    alocks = interlock.aconnect(url)\n"
-        "    return (await alocks.lock('book').acquire()).fence\n"
+        f"    return (await alocks.lock('book', ttl={TTL}).acquire()).fence\n"
         "result = asyncio.run(main())"
     )
     holder.end()

@@ -11,9 +11,10 @@ import interlock
 from interlock.errors import StoreError
 from interlock.stores.redis.awire import AsyncWire, TaskLink
 from interlock.stores.redis.clients import recipe_of
-from interlock.stores.redis.message import Message
+from interlock.stores.redis.message import Broken, Message
+from interlock.stores.redis.wire import Wire
 from interlock.testing.actors import ThreadActor
-from interlock.testing.servers import RedisServer, need
+from interlock.testing.servers import Proxy, RedisServer, need
 from interlock.testing.waiting import eventually
 
 
@@ -79,3 +80,17 @@ def test_a_late_reply_that_nobody_waits_for_any_more_leaves_no_connection_open(s
         wire.close()
 
     asyncio.run(story())
+
+
+def test_after_a_cut_no_connection_from_before_it_is_used(server: RedisServer) -> None:
+    with Proxy(server.host, server.port) as proxy:
+        wire = Wire(recipe_of(redis.Redis(port=proxy.port), tasks=False))
+        ping = Message(b"*1\r\n$4\r\nPING\r\n", "")
+        lent = wire._take(None)  # another thread has it when the cut comes
+        wire.ask(ping)
+        proxy.cut()
+        with pytest.raises(Broken):
+            wire.ask(ping)
+        wire._idle.append(lent)
+        assert wire.ask(ping) == b"PONG"
+        wire.close()

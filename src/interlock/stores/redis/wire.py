@@ -25,12 +25,14 @@ class Link:
         sock: the socket; the library has connected it and logged in.
         unsure: True if an interrupt left open how many replies are still to come.
         late: True if a reply did not come in time.
+        era: of the wire, when it was made.
     """
 
-    __slots__ = ("_connection", "late", "parser", "sock", "unsure", "where")
+    __slots__ = ("_connection", "era", "late", "parser", "sock", "unsure", "where")
 
-    def __init__(self, recipe: Dialer, patience: float | None = None) -> None:
+    def __init__(self, recipe: Dialer, patience: float | None = None, era: object = None) -> None:
         self.where = recipe.where
+        self.era = era
         self._connection = recipe.connection(patience)
         try:
             self._connection.connect()
@@ -111,6 +113,7 @@ class Wire:
         self.recipe = recipe
         self._idle: list[Link] = []
         self._left: dict[str, Link] = {}
+        self._era = object()  # another one since a connection ended: those that were open then have ended too
         self._closed = False
 
     def exchange(self, command: bytes, line: str, owner: str) -> Any:
@@ -119,7 +122,7 @@ class Wire:
             link = self._idle.pop()
         except IndexError:
             return self.ask(Message(command, line, owner))
-        if self._left or link.unsure:
+        if self._left or link.unsure or link.era is not self._era:
             self._idle.append(link)
             return self.ask(Message(command, line, owner))
         try:
@@ -149,11 +152,8 @@ class Wire:
                 self._call_after(link, command)
             link.close()
             link = None
-        try:
-            if link is None:
-                link = self._idle.pop()
-        except IndexError:
-            link = self._connect(patience)
+        if link is None:
+            link = self._take(patience)
         try:
             if patience is not None:
                 link.be_patient(patience)
@@ -188,10 +188,19 @@ class Wire:
             return self._refused(message, reply, once_more, asking)
         return reply
 
-    def _connect(self, patience: float | None) -> Link:
+    def _take(self, patience: float | None) -> Link:
+        """Return an idle connection that should still be open, or a new one."""
+        while True:
+            try:
+                link = self._idle.pop()
+            except IndexError:
+                break
+            if link.era is self._era:
+                return link
+            link.close()
         if self._closed:
             raise StoreError("this connection was closed: connect again")
-        return Link(self.recipe, patience)
+        return Link(self.recipe, patience, self._era)
 
     def _refused(self, message: Message, error: ReplyError, once_more: bool, asking: bool) -> Any:
         code = code_of(error)
@@ -224,7 +233,8 @@ class Wire:
         raise NoAnswer(f"{self.recipe.where} does not answer; the claim will go when its lease ends, if not before")
 
     def drop(self) -> None:
-        """Close the connections that nobody uses now."""
+        """Close the connections that nobody uses now, and the others when they come back."""
+        self._era = object()
         while self._idle:
             self._idle.pop().close()
 
