@@ -18,6 +18,7 @@ from interlock.engine import fresh_id
 from interlock.errors import LockError
 from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, in_global_order, manner_of
 from interlock.grants import Hold
+from interlock.process import Living
 from interlock.protocols.claiming import Attempt, Held, acquire
 from interlock.stores.base import Store, shortcuts
 
@@ -191,16 +192,16 @@ def _tell_lost(grant: AsyncGrant) -> None:
         grant._on_lost(grant)
 
 
-_open: "weakref.WeakSet[AsyncLocks]" = weakref.WeakSet()
+_open: Living[AsyncLocks] = Living()
 
 
 def _after_fork() -> None:
-    for locks in list(_open):
+    for locks in _open:
         locks._start_afresh()
 
 
 def _at_exit() -> None:
-    for locks in list(_open):
+    for locks in _open:
         if not locks._closed:
             locks._closed = True
             locks._store.close()

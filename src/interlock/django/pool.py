@@ -5,7 +5,6 @@ import copy
 import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,6 +17,7 @@ from django.db.utils import InterfaceError
 from interlock.django.failures import connecting_failed, is_definite, translated
 from interlock.django.statements import keep_cursor
 from interlock.errors import StoreError
+from interlock.process import Living
 
 IDLE = 8  # connections that are kept
 STALE = 20.0  # seconds; older ones are asked first whether they still live
@@ -42,10 +42,7 @@ class Pool:
         self._busy: set[Any] = set()
         self._closed = False
         self._turn = self._make_turn()
-        for id_, pool in list(_pools.items()):
-            if pool() is None:
-                _pools.pop(id_, None)
-        _pools[id(self)] = weakref.ref(self)
+        _pools.add(self)
 
     def _make_turn(self) -> Any:
         """Threads that write to one SQLite file queue up here, where the next runs at once, and not in SQLite."""
@@ -187,7 +184,7 @@ def _close(wrapper: Any) -> None:
         pass  # it was broken
 
 
-_pools: "dict[int, weakref.ref[Pool]]" = {}  # a WeakSet would run Python code at any moment, and swallow a Ctrl-C
+_pools: Living[Pool] = Living()
 _turns: dict[str, Any] = {}
 _inherited: list[Any] = []
 """Wrappers of the parent; to collect them would say goodbye to the server on the parent's connection."""
@@ -195,10 +192,8 @@ _inherited: list[Any] = []
 
 def _after_fork() -> None:
     _turns.clear()
-    for each in list(_pools.values()):
-        pool = each()
-        if pool is not None:
-            pool.start_afresh()
+    for pool in _pools:
+        pool.start_afresh()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import weakref
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -13,6 +12,7 @@ from interlock.engine import fresh_id, run
 from interlock.errors import LockError
 from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, in_global_order, manner_of
 from interlock.grants import Hold
+from interlock.process import Living
 from interlock.protocols.claiming import Attempt, Held, acquire
 from interlock.stores.base import Store, shortcuts
 from interlock.threads.grants import Grant, release_all
@@ -160,16 +160,16 @@ def _tell_lost(grant: Grant) -> None:
         grant._on_lost(grant)
 
 
-_open: "weakref.WeakSet[Locks]" = weakref.WeakSet()
+_open: Living[Locks] = Living()
 
 
 def _after_fork() -> None:
-    for locks in list(_open):
+    for locks in _open:
         locks._start_afresh()
 
 
 def _at_exit() -> None:
-    for locks in list(_open):
+    for locks in _open:
         try:
             locks.close()
         except LockError as error:

@@ -12,7 +12,7 @@ from django.db import connections, transaction
 def clean(databases: None) -> Iterator[None]:
     """Leave the tables of both databases empty."""
     yield
-    apps_of_tests = [apps.get_app_config(label) for label in ("library", "admin")]
+    apps_of_tests = [apps.get_app_config(label) for label in ("library", "admin", "interlock")]
     models = [model for config in apps_of_tests for model in config.get_models()]
     models += [User.user_permissions.through, User]
     for alias in ("default", "other"):

@@ -10,7 +10,6 @@ import contextlib
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -21,6 +20,7 @@ from urllib.parse import SplitResult, unquote
 from interlock.claims import SEPARATOR, Check, Claim, ClaimView
 from interlock.effects import Call, Op, Sleep
 from interlock.errors import InvalidArgument, StoreError
+from interlock.process import Living
 from interlock.protocols.queue import BUSY, OCCUPIED, Turn
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile, key_of
@@ -373,11 +373,11 @@ def _failed(line: LineFile, error: OSError) -> StoreError:
     return StoreError(f"the line of {line.key.partition(SEPARATOR)[2]!r} can't be read or written: {error}")
 
 
-_open_stores: "weakref.WeakSet[FileStore]" = weakref.WeakSet()
+_open_stores: Living[FileStore] = Living()
 
 
 def _after_fork() -> None:
-    for store in list(_open_stores):
+    for store in _open_stores:
         store._after_fork()
 
 

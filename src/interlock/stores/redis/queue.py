@@ -2,7 +2,6 @@
 
 import os
 import random
-import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from time import monotonic
@@ -12,7 +11,7 @@ from uuid import uuid4
 from interlock.claims import SEPARATOR, Claim, ClaimView, Terms
 from interlock.effects import Ask, Op
 from interlock.errors import StoreError, UnknownOutcome
-from interlock.process import HOST, pid
+from interlock.process import HOST, Living, pid
 from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Turn
 from interlock.stores.redis.bells import Bells
 from interlock.stores.redis.keys import keys_of_line, line_of
@@ -271,11 +270,11 @@ class RedisQueue:
         return count
 
 
-_open: "weakref.WeakSet[RedisQueue]" = weakref.WeakSet()
+_open: Living[RedisQueue] = Living()
 
 
 def _after_fork() -> None:
-    for store in list(_open):
+    for store in _open:
         store._start_afresh()
 
 
