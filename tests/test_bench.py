@@ -1,8 +1,6 @@
 """The benchmark harness: that it measures what it says, never how fast anything is."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,26 +10,13 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from bench_command import ROOT, bench
+
 sys.path.insert(0, str(ROOT))
 
-from bench import cli, figures, report, runner  # noqa: E402
-from bench.model import Beside, Facts, Metric, Outcome, Result, Target, Unavailable  # noqa: E402
-from bench.scenarios import SCENARIOS, by_key, handover, processes  # noqa: E402
-
-
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the real command at the root of the project."""
-    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    return subprocess.run(
-        [sys.executable, "-m", "bench", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+from bench import cli, figures, report, runner
+from bench.model import Beside, Facts, Metric, Outcome, Result, Target, Unavailable
+from bench.scenarios import SCENARIOS, by_key, handover, processes
 
 
 @pytest.mark.parametrize("key", [scenario.key for scenario in SCENARIOS])

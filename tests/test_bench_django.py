@@ -1,27 +1,14 @@
 """The scenarios in a Django project: that they measure what they say, never how fast anything is."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from bench_command import bench
 
 
 def test_the_group_runs_everybody_and_judges_all_of_its_targets(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    command = [sys.executable, "-m", "bench", "django", "--rounds", "1", "--seconds", "0.05", "--quiet"]
-    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    ran = subprocess.run(
-        [*command, "--json", str(file)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    ran = bench("django", "--rounds", "1", "--seconds", "0.05", "--quiet", "--json", str(file))
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
     occupy, save = json.loads(file.read_text())["scenarios"]

@@ -1,8 +1,6 @@
 """The scenarios on Redis: that they measure what they say, never how fast anything is."""
 
 import json
-import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,18 +10,18 @@ from typing import Any
 
 import pytest
 
+from bench_command import ROOT, bench
 from interlock.testing.servers import Missing, RedisServer
 from interlock.testing.waiting import throughout
 
-ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.contestants import redis_locks, redis_peers  # noqa: E402
-from bench.contestants.locks import NoLock  # noqa: E402
-from bench.contestants.redis_raw import BlpopToken, SetNx, SetNxBlpop  # noqa: E402
-from bench.contestants.redis_server import stage  # noqa: E402
-from bench.model import Contestant, Place, Unavailable  # noqa: E402
-from bench.scenarios import SCENARIOS, redis_crash, redis_processes  # noqa: E402
+from bench.contestants import redis_locks, redis_peers
+from bench.contestants.locks import NoLock
+from bench.contestants.redis_raw import BlpopToken, SetNx, SetNxBlpop
+from bench.contestants.redis_server import stage
+from bench.model import Contestant, Place, Unavailable
+from bench.scenarios import SCENARIOS, redis_crash, redis_processes
 
 GROUP = [scenario for scenario in SCENARIOS if "redis" in scenario.groups]
 SOON = 20.0
@@ -32,20 +30,6 @@ BLOCKING: dict[str, Any] = {
     "raw SET NX + BLPOP": SetNxBlpop,
     **{peer.name: redis_peers.one(peer.opener) for peer in redis_peers.PEERS if peer.name != "mithril-locks"},
 }
-
-
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the real command at the root of the project."""
-    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    return subprocess.run(
-        [sys.executable, "-m", "bench", "redis", "--rounds", "1", "--seconds", "0.1", "--quiet", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +46,9 @@ def place(server: RedisServer, tmp_path: Path) -> Iterator[Place]:
 
 def test_the_group_runs_ours_and_the_limits_and_judges_all_of_its_targets(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    ran = bench("--contestant", "interlock,raw,redis-py,redis.asyncio,python-redis-lock", "--json", str(file))
+    who = "interlock,raw,redis-py,redis.asyncio,python-redis-lock"
+    short = ("--rounds", "1", "--seconds", "0.1", "--quiet")
+    ran = bench("redis", *short, "--contestant", who, "--json", str(file))
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
     scenarios = json.loads(file.read_text())["scenarios"]

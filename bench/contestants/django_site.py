@@ -15,34 +15,29 @@ Batch = Callable[[int], object]
 PGLOCK = ("pgactivity", "pglock")
 
 
-def stage() -> AbstractContextManager[Facts]:
+@contextmanager
+def stage() -> Iterator[Facts]:
     """A PostgreSQL server with the project's tables, and a Valkey server."""
+    from interlock.testing.servers import Missing, PostgresServer, RedisServer
 
-    @contextmanager
-    def stand() -> Iterator[Facts]:
-        from interlock.testing.servers import Missing, PostgresServer, RedisServer
-
-        try:
-            database, cache = PostgresServer(), RedisServer("valkey")
-        except Missing as missing:
-            raise Unavailable(str(missing)) from missing
-        with database, cache:
-            facts = {"host": database.host, "port": str(database.port), "user": database.user, "url": cache.url}
-            # In a process of its own: settings are for the life of one.
-            making = get_context("spawn").Process(target=make_tables, args=(facts,))
-            making.start()
-            making.join()
-            if making.exitcode:
-                raise Unavailable("the tables could not be made; see above")
-            yield facts
-
-    return stand()
+    try:
+        database, cache = PostgresServer(), RedisServer("valkey")
+    except Missing as missing:
+        raise Unavailable(str(missing)) from missing
+    with database, cache:
+        facts = {"host": database.host, "port": str(database.port), "user": database.user, "url": cache.url}
+        # In a process of its own: settings are for the life of one.
+        making = get_context("spawn").Process(target=make_tables, args=(facts,))
+        making.start()
+        making.join()
+        if making.exitcode:
+            raise Unavailable("the tables could not be made; see above")
+        yield facts
 
 
 def configure(facts: Facts) -> None:
     """Set Django up for this process."""
     import django
-    from django.apps import apps
     from django.conf import settings
 
     settings.configure(
@@ -62,7 +57,6 @@ def configure(facts: Facts) -> None:
         USE_TZ=True,
     )
     django.setup()
-    assert apps.ready
 
 
 def has_pglock() -> bool:
@@ -153,31 +147,35 @@ def named(alias: str) -> Callable[[], Callable[[], object]]:
 def pglock(reads: bool) -> Callable[[], Callable[[], object]]:
     """django-pglock's advisory lock, alone or with what `occupy` does too."""
 
-    def make() -> Callable[[], object]:
+    def lock() -> AbstractContextManager[object]:
         import pglock  # type: ignore[import-untyped, unused-ignore]
 
-        row = plain_row()
+        taken: AbstractContextManager[object] = pglock.advisory(NAME)
+        return taken
 
-        def turn() -> None:
-            with pglock.advisory(NAME):
-                if reads:
-                    row.refresh_from_db()
-
-        return turn
-
-    return make
+    return peer(lock, reads)
 
 
 def django_redis(reads: bool) -> Callable[[], Callable[[], object]]:
     """django-redis' lock, which is redis-py's, alone or with what `occupy` does too."""
 
-    def make() -> Callable[[], object]:
+    def lock() -> AbstractContextManager[object]:
         from django.core.cache import cache
 
+        taken: AbstractContextManager[object] = cache.lock(NAME, timeout=30)  # type: ignore[attr-defined, unused-ignore]
+        return taken
+
+    return peer(lock, reads)
+
+
+def peer(lock: Callable[[], AbstractContextManager[object]], reads: bool) -> Callable[[], Callable[[], object]]:
+    """`with lock()`: the lock alone, or the row read afresh too."""
+
+    def make() -> Callable[[], object]:
         row = plain_row()
 
         def turn() -> None:
-            with cache.lock(NAME, timeout=30):  # type: ignore[attr-defined, unused-ignore]
+            with lock():
                 if reads:
                     row.refresh_from_db()
 

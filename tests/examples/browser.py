@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+from library_site import LIBRARY, environment_of
 from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
@@ -28,7 +29,6 @@ from interlock.testing.waiting import eventually
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
-SITE = ROOT / "examples" / "library"
 PICTURES = ROOT / "docs" / "images"
 VIEW = (1280, 800)
 """Pixels that a page has in the browser."""
@@ -95,23 +95,17 @@ class Library:
         self._home = Home("library")
         self._started = 0
         self._password = secrets.token_urlsafe(9)
-        foreign = ("LIBRARY_", "DJANGO_", "GUNICORN_", "PG", "PYTHONWARNINGS")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         folder = str(self._home.folder)
         # The browser leaves files in the user's own folders unless it is told of others.
         folders = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"), folder)
         self._environment = {
-            **kept,
+            **environment_of(self._home.folder / "data"),
             **folders,
-            "LIBRARY_DATA": str(self._home.folder / "data"),
-            "LIBRARY_PORT": "0",
             "LIBRARY_PROTECTION": "occupy",
             "LIBRARY_ADMIN_PASSWORD": self._password,
-            "PYTHONUNBUFFERED": "1",
-            "VIRTUAL_ENV": sys.prefix,
         }
         try:
-            self.address = self._serve([SITE / "run"], r"The library is at (http://127\.0\.0\.1:\d+)/")
+            self.address = self._serve([LIBRARY / "run"], r"The library is at (http://127\.0\.0\.1:\d+)/")
             with self._running([*self._manage, "shell", "-c", PEOPLE.format(password=self._password)]) as process:
                 assert process.wait(PATIENCE) == 0
         except BaseException:
@@ -120,7 +114,7 @@ class Library:
 
     @property
     def _manage(self) -> list[str | Path]:
-        return [sys.executable, SITE / "manage.py"]
+        return [sys.executable, LIBRARY / "manage.py"]
 
     def _spawn(self, command: list[str | Path]) -> tuple["subprocess.Popen[bytes]", str, Path]:
         """Start a process; return it, the name of its note, and the file that gets what it says."""

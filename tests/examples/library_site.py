@@ -11,6 +11,15 @@ from pathlib import Path
 LIBRARY = Path(__file__).parents[2] / "examples" / "library"
 
 
+def environment_of(data: Path) -> dict[str, str]:
+    """Return the environment of the site's processes, whose files are in the folder `data`, on any free port."""
+    foreign = ("LIBRARY_", "DJANGO_", "GUNICORN_", "PG", "PYTHONWARNINGS")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    # `run` uses the active virtual environment; this one, in which the tests run.
+    own = {"LIBRARY_DATA": str(data), "LIBRARY_PORT": "0", "PYTHONUNBUFFERED": "1", "VIRTUAL_ENV": sys.prefix}
+    return {**kept, **own}
+
+
 class Example:
     """Runs commands of examples/library.
 
@@ -21,16 +30,7 @@ class Example:
     def __init__(self, data: Path) -> None:
         self.data = data
         data.mkdir()
-        foreign = ("LIBRARY_", "DJANGO_", "GUNICORN_", "PG", "PYTHONWARNINGS")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-        # `run` uses the active virtual environment; this one, in which the tests run.
-        self.environment = {
-            **kept,
-            "LIBRARY_DATA": str(data),
-            "LIBRARY_PORT": "0",
-            "PYTHONUNBUFFERED": "1",
-            "VIRTUAL_ENV": sys.prefix,
-        }
+        self.environment = environment_of(data)
 
     @contextmanager
     def start(self, *command: str | Path, **variables: str) -> Iterator[subprocess.Popen[str]]:

@@ -15,7 +15,7 @@ from django.utils.timesince import timesince
 
 from interlock.claims import DONE, PENDING, SEPARATOR, USING, WRITER_UNITS
 from interlock.django.claimlines import began
-from interlock.django.conf import ORM_STORE, place, places
+from interlock.django.conf import orm_aliases
 from interlock.django.models import Claim
 from interlock.django.statements import MICROSECONDS
 from interlock.django.store import OrmStore
@@ -23,7 +23,6 @@ from interlock.engine import run
 from interlock.errors import LockError
 
 REFRESH = "refresh"
-NOTICES = "A holder notices within a third of its lease; until then it may still work."
 INTERVALS = (2, 5, 30)  # seconds
 
 
@@ -189,12 +188,4 @@ def _note(request: HttpRequest, claim: Claim) -> None:
 
 def orm_alias() -> str | None:
     """Return the database of the first entry of INTERLOCK with an ORM store; None for the routers' choice."""
-    for alias in places():
-        try:
-            found = place(alias)
-        except LockError:
-            continue
-        if found.location is None and found.backend == ORM_STORE:
-            chosen: str | None = found.options.get("alias")
-            return chosen
-    return None
+    return next(iter(orm_aliases()), None)

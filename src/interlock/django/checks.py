@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import router
 from django.utils.module_loading import import_string
 
-from interlock.django.conf import ORM_STORE, place, places
+from interlock.django.conf import ORM_STORE, orm_aliases, place, places
 from interlock.django.models import Claim
 from interlock.django.statements import NOW
 from interlock.errors import LockError
@@ -50,15 +50,7 @@ def tables_are_there(app_configs: Any, databases: Sequence[str] | None = None, *
 
 
 def _orm_aliases() -> set[str]:
-    aliases = set()
-    for alias in places():
-        try:
-            found = place(alias)
-        except LockError:
-            continue
-        if found.location is None and found.backend == ORM_STORE:
-            aliases.add(found.options.get("alias") or router.db_for_write(Claim))
-    return aliases
+    return {alias or router.db_for_write(Claim) for alias in orm_aliases()}
 
 
 def _check_place(alias: str) -> list[CheckMessage]:

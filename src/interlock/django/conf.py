@@ -98,6 +98,19 @@ def place(alias: str) -> Place:
     return Place(location, backend or ORM_STORE, options, namespace, ttl)
 
 
+def orm_aliases() -> list[str | None]:
+    """Return the databases of the entries with an ORM store, in their order; None for the routers' choice."""
+    found: list[str | None] = []
+    for alias in places():
+        try:
+            entry = place(alias)
+        except LockError:
+            continue
+        if entry.location is None and entry.backend == ORM_STORE:
+            found.append(entry.options.get("alias"))
+    return found
+
+
 def make_locks(alias: str = DEFAULT, namespace: str | None = None) -> Locks:
     """Return new locks for threads, which the caller closes.
 

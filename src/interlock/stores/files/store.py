@@ -211,7 +211,7 @@ class FileStore:
         return Step(image, monotonic(), self.presence().is_alive, self._quick.new_fence)
 
     def _perform(self, line: LineFile, step: Step, me: str) -> Bells:
-        """Do the writes of a step; return the bells to ring when the guard is free again.
+        """Do the writes of a step; return its bells, for `_ring_freely` when the guard is free again.
 
         Other processes are told first: they wake up on another processor while this one tidies.  Threads of this
         process must wait, since they would only wait for the guard.

@@ -55,7 +55,6 @@ class AsyncEars:
     def _start_afresh(self) -> None:
         self._links: PerLoop[_Listening] = PerLoop(self._open)
         self._again: set[asyncio.Task[None]] = set()
-        self._closed = False
 
     @property
     def live(self) -> bool:
@@ -73,8 +72,6 @@ class AsyncEars:
             await self._links.get()
 
     async def _open(self) -> _Listening:
-        if self._closed:
-            raise StoreError("this connection was closed: connect again")
         link = _Listening(self._recipe, self)
         await link.open()
         try:
@@ -90,14 +87,14 @@ class AsyncEars:
 
     def lost(self, link: _Listening) -> None:
         """A subscription ended: make a new one while somebody waits."""
-        if self._closed or not self.bells.ids:
+        if self._links.closed or not self.bells.ids:
             return
         task = asyncio.get_running_loop().create_task(self._subscribe_again(), name="interlock-ears")
         self._again.add(task)
         task.add_done_callback(self._again.discard)
 
     async def _subscribe_again(self) -> None:
-        while self.bells.ids and not self._closed:
+        while self.bells.ids and not self._links.closed:
             try:
                 await self.aask(None)
             except StoreError:
@@ -116,7 +113,6 @@ class AsyncEars:
 
     def close(self) -> None:
         """End the subscriptions."""
-        self._closed = True
         for task in self._again:
             task.cancel()
         self._links.close()

@@ -167,10 +167,16 @@ class PerLoop(Generic[Link]):
             weakref.WeakKeyDictionary()
         )
         self._open_links: set[Link] = set()  # also those that were replaced and are not closed yet
-        self._closed = False
+        self.closed = False
 
     async def get(self) -> Link:
-        """Return the one of the running loop, which is opened if there is none."""
+        """Return the one of the running loop, which is opened if there is none.
+
+        Raises:
+            StoreError: all were closed; or it can't be opened.
+        """
+        if self.closed:
+            raise StoreError("this connection was closed: connect again")
         loop = asyncio.get_running_loop()
         task = self._tasks.get(loop)
         if task is None:
@@ -186,7 +192,7 @@ class PerLoop(Generic[Link]):
         link = task.result()
         self._open_links.add(link)
         link.gone.add_done_callback(lambda _: self._open_links.discard(link))
-        if self._closed:
+        if self.closed:
             link.close()
         else:
             self.ready[loop] = link
@@ -203,7 +209,7 @@ class PerLoop(Generic[Link]):
 
     def close(self) -> None:
         """Close all whose loops still run, and give up what is being opened."""
-        self._closed = True
+        self.closed = True
         for loop, task in list(self._tasks.items()):
             if not loop.is_closed():
                 task.cancel()
@@ -232,11 +238,8 @@ class AsyncWire:
     def _start_afresh(self) -> None:
         self._links: PerLoop[TaskLink] = PerLoop(self._open)
         self._late: dict[str, TaskLink] = {}
-        self._closed = False
 
     async def _open(self) -> TaskLink:
-        if self._closed:
-            raise StoreError("this connection was closed: connect again")
         link = TaskLink(self.recipe)
         await link.open()
         return link
@@ -326,7 +329,6 @@ class AsyncWire:
 
     def close(self) -> None:
         """Close all connections whose loops still run."""
-        self._closed = True
         self._links.close()
         self._late.clear()
 
