@@ -47,6 +47,7 @@ class Bench:
         monkeypatch.setattr(store, "monotonic", lambda: NOW)
         monkeypatch.setattr(quick, "monotonic", lambda: NOW)
         self.store = FileStore(str(folder))
+        self.store._compiled = None
         monkeypatch.setattr(self.store._quick, "new_fence", lambda top: top + 1)
         self.other = Presence(self.store.folder.alive)
         self.claim = Claim(ME, TERMS, "")

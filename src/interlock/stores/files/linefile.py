@@ -71,20 +71,20 @@ class LineFile:
 
     __slots__ = (
         "_folder",
-        "_heads",
         "_known_pending",
         "_known_using",
         "_name",
         "_pending_span",
-        "_trusted",
         "fd",
         "head",
+        "heads",
         "key",
         "last_tail",
         "mutex",
         "pending_fd",
         "retired",
         "span",
+        "trusted",
         "waiters",
     )
 
@@ -98,12 +98,12 @@ class LineFile:
         self.last_tail: tuple[object, str, bytes] = (None, "", b"")
         head = header(key)
         self.head = len(head)
-        self._heads = (head, head[:WAITING_AT] + b"1" + head[WAITING_AT + 1 :])
+        self.heads = (head, head[:WAITING_AT] + b"1" + head[WAITING_AT + 1 :])
         self.span = self.head + 4 * SLOT
         self._pending_span = 32 * SLOT
         self._known_using: list[tuple[bytes, Slot | None]] = []
         self._known_pending: list[tuple[bytes, Slot | None]] = []
-        self._trusted = 0.0
+        self.trusted = 0.0
         self.waiters: set[object] = set()
         self.retired = False  # no longer kept open for the next time
 
@@ -130,7 +130,7 @@ class LineFile:
                 sched_yield()
                 continue
             data = pread(self.fd, self.span, 0)
-            if self._is_sound(data) and len(data) < self.span and monotonic() < self._trusted:
+            if self._is_sound(data) and len(data) < self.span and monotonic() < self.trusted:
                 return data
             data = self._read_carefully(data)
             if data:
@@ -155,25 +155,25 @@ class LineFile:
             self.span *= 2
             data = pread(self.fd, self.span, 0)
         if not self._is_sound(data):
-            if data[: self.head] == self._heads[0][:WAITING_AT] + REMOVED + self._heads[0][WAITING_AT + 1 :]:
+            if data[: self.head] == self.heads[0][:WAITING_AT] + REMOVED + self.heads[0][WAITING_AT + 1 :]:
                 self._unlink()  # whoever was removing it died; others may hold a pending/NAME that is gone already
                 return b""
             self._put_right(data)
             data = pread(self.fd, self.span, 0)
-        self._trusted = monotonic() + TRUST
+        self.trusted = monotonic() + TRUST
         return data
 
     def _is_sound(self, data: bytes) -> bool:
-        return data.startswith(self._heads) and not (len(data) - self.head) % SLOT
+        return data.startswith(self.heads) and not (len(data) - self.head) % SLOT
 
     def _put_right(self, found: bytes) -> None:
         """Write the head of a new or damaged file; of a damaged one, every claim that can be read stays."""
         if not found:
-            pwrite(self.fd, self._heads[0], 0)
+            pwrite(self.fd, self.heads[0], 0)
             return
         self._folder.broken.mkdir(exist_ok=True)
         (self._folder.broken / f"{self._name}.{time.time_ns()}").write_bytes(found)
-        pwrite(self.fd, self._heads[1], 0)  # somebody may wait: the next step looks
+        pwrite(self.fd, self.heads[1], 0)  # somebody may wait: the next step looks
         os.ftruncate(self.fd, self.head + max(0, len(found) - self.head) // SLOT * SLOT)
 
     def open(self) -> None:
@@ -189,7 +189,7 @@ class LineFile:
         """Close both files; they are opened again when needed."""
         fds = (self.fd, self.pending_fd)
         self.fd = self.pending_fd = -1
-        self._trusted = 0.0
+        self.trusted = 0.0
         for fd in fds:
             if fd >= 0:
                 os.close(fd)

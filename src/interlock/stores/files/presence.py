@@ -17,6 +17,7 @@ from pathlib import Path
 from interlock.errors import StoreError
 from interlock.process import pid
 from interlock.protocols.queue import Told
+from interlock.stores.files.native import native
 
 MOST_IDLE_BELLS = 64
 MOST_OTHERS = 128
@@ -35,9 +36,9 @@ class Presence:
         self._beacon = self._light()
         self._mutex = threading.Lock()
         self._idle: list[Bell] = []
-        self._bells: dict[int, Bell] = {}
+        self.bells: dict[int, Bell] = {}
         self._made = 0
-        self._others: dict[str, int] = {}
+        self.others: dict[str, int] = {}
 
     def _light(self) -> int:
         path = self._folder / f".{self.token}"
@@ -65,17 +66,17 @@ class Presence:
                 return True
             except OSError as error:
                 return error.errno not in (errno.ENOENT, errno.ENXIO)
-            os.close(self._others.pop(token))
+            os.close(self.others.pop(token))
             return False
 
     def _open(self, name: str, mode: int) -> int:
         """Return another's pipe, kept open for the next time; under the mutex."""
-        fd = self._others.get(name)
+        fd = self.others.get(name)
         if fd is None:
             fd = os.open(self._folder / name, mode | os.O_NONBLOCK | os.O_CLOEXEC)
-            if len(self._others) >= MOST_OTHERS:
-                os.close(self._others.pop(next(iter(self._others))))
-            self._others[name] = fd
+            if len(self.others) >= MOST_OTHERS:
+                os.close(self.others.pop(next(iter(self.others))))
+            self.others[name] = fd
         return fd
 
     def bell(self) -> "Bell":
@@ -85,7 +86,7 @@ class Presence:
                 bell = self._idle.pop()
             else:
                 self._made += 1
-                bell = self._bells[self._made] = Bell(self._folder, self.token, self._made)
+                bell = self.bells[self._made] = Bell(self._folder, self.token, self._made)
         bell.drain()
         return bell
 
@@ -95,19 +96,19 @@ class Presence:
             if len(self._idle) < MOST_IDLE_BELLS:
                 self._idle.append(bell)
                 return
-            self._bells.pop(bell.number, None)
+            self.bells.pop(bell.number, None)
         bell.remove()
 
     def ring(self, token: str, number: int, told: Told | None) -> None:
         """Wake the waiter at a bell, with the news that it holds the lock, if that is so."""
         message = b"\n" if told is None else b"%b %d\n" % (told.id.encode(), told.fence)
         try:
-            if token == self.token:
-                bell = self._bells.get(number)
-                if bell is not None:
-                    os.write(bell.fd, message)
-                return
-            with self._mutex:
+            with self._mutex:  # nothing is closed meanwhile
+                if token == self.token:
+                    bell = self.bells.get(number)
+                    if bell is not None:
+                        os.write(bell.fd, message)
+                    return
                 # Opened for both, so that no reader's absence can raise SIGPIPE.
                 os.write(self._open(f"{token}.{number}", os.O_RDWR), message)
         except OSError:
@@ -139,7 +140,7 @@ class Presence:
     def close(self) -> None:
         """Leave: the claims of this process end with it."""
         with self._mutex:
-            bells, self._bells, self._idle = list(self._bells.values()), {}, []
+            bells, self.bells, self._idle = list(self.bells.values()), {}, []
         for bell in bells:
             bell.remove()
         if self._beacon >= 0:
@@ -151,10 +152,10 @@ class Presence:
 
     def forget(self) -> None:
         """Close the beacon and the bells without removing them: they are the parent's."""
-        for bell in self._bells.values():
+        for bell in self.bells.values():
             bell.forget()
-        while self._others:
-            os.close(self._others.popitem()[1])
+        while self.others:
+            os.close(self.others.popitem()[1])
         if self._beacon >= 0:
             os.close(self._beacon)
             self._beacon = -1
@@ -195,9 +196,9 @@ class Bell:
         """Close it."""
         while self.watched:
             os.close(self.watched.popitem()[1])
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        fd, self.fd = self.fd, -1  # in this order: others may write to it at any time
+        if fd >= 0:
+            os.close(fd)
 
 
 class Wakeup:
@@ -243,6 +244,12 @@ class ThreadWakeup(Wakeup):
 
     def wait(self, seconds: float) -> Told | None:
         """Block until told, until somebody watched dies, or until `seconds` have passed."""
+        if native is not None:
+            news = native.wait(self.bell.fd, tuple(self._watched.values()), seconds)
+            if news is None:
+                return None
+            if news:
+                return Told(news[0].decode(errors="replace"), news[1])
         poll = select.poll()
         poll.register(self.bell.fd, select.POLLIN)
         for fd in self._watched.values():

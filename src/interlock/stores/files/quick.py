@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from interlock.claims import Claim
 from interlock.protocols.queue import Told, Turn
 from interlock.stores.files.folder import Folder
-from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile
+from interlock.stores.files.linefile import MOST_IDLE, NOBODY_WAITS, WAITING_AT, LineFile
 from interlock.stores.files.plan import LOOK_AGAIN
 from interlock.stores.files.presence import Presence
 from interlock.stores.files.record import (
@@ -110,6 +110,8 @@ class QuickWays:
         if not _is_using(data, at, claim.id):
             return None
         if data[WAITING_AT] == NOBODY_WAITS:
+            if len(data) > at + MOST_IDLE * SLOT:
+                return None  # a crowd made the file long: the plan may cut it
             os.pwrite(line.fd, FREE, at)
             return []
         if claim.terms.capacity == 1 and len(data) == line.head + SLOT:

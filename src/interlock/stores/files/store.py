@@ -22,8 +22,10 @@ from interlock.effects import Call, Op, Sleep
 from interlock.errors import InvalidArgument, StoreError
 from interlock.process import Living
 from interlock.protocols.queue import BUSY, OCCUPIED, Turn
+from interlock.stores.files.compiled import CompiledWays
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile, key_of
+from interlock.stores.files.native import native
 from interlock.stores.files.plan import Step
 from interlock.stores.files.presence import Presence, ThreadWakeup
 from interlock.stores.files.quick import Bells, QuickWays, jitter
@@ -65,6 +67,7 @@ class FileStore:
         self._lines: dict[str, LineFile] = {}
         self._presence: Presence | None = None
         self._quick = QuickWays(self.folder, self.presence)
+        self._compiled = None if native is None else CompiledWays(native, self._quick, self.presence)
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "FileStore":
@@ -89,6 +92,10 @@ class FileStore:
             return OCCUPIED  # threads of this process wait: stand in line behind them, with a bell
         bells: Bells = []
         with line.mutex:
+            if self._compiled is not None and not again:
+                turn = self._compiled.enter(line, claim, wakeup, wait)
+                if turn is not None:
+                    return turn
             try:
                 data = line.guard()
                 if data is None:
@@ -144,6 +151,8 @@ class FileStore:
         line = self._line(claim.terms.key)
         bells: Bells = []
         with line.mutex:
+            if self._compiled is not None and self._compiled.leave(line, claim):
+                return True
             try:
                 data = line.guard()
                 if data is None:

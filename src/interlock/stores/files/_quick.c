@@ -1,0 +1,620 @@
+/* The quick ways of quick.py, compiled: one step of a line without an interpreter between its system calls.
+ *
+ * Each does to the files, byte for byte, what the functions of the same names in quick.py do, or nothing at all: then
+ * it says so, and those take the step from its beginning.  A test holds both to the plan.  A step is done while the
+ * interpreter's own lock is held: it lasts some microseconds, and giving that lock away at each system call would cost
+ * threads that contend more than the step.  It is given away while another process has the guard.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* As in record.py, quick.py and linefile.py; LAYOUT lets a test compare them. */
+#define SLOT 512
+#define NUMBER_AT 15
+#define NUMBER_WIDTH 16
+#define NUMBER_END (NUMBER_AT + NUMBER_WIDTH)
+#define UNTIL_AT 38
+#define UNTIL_WIDTH 17
+#define ID_AT 90
+#define ID_WIDTH 36
+#define BELL_AT (ID_AT + ID_WIDTH + 6)
+#define BELL_WIDTH 6
+#define TAIL_AT 139
+#define MOST_NUMBER 9000000000000000LL
+
+#define SPINS 60
+#define TRUST 0.02
+#define MOST_IDLE 8
+#define MOST_USING (16 * SLOT)
+#define MOST_PENDING (64 * SLOT)
+#define MOST_TOKEN 80
+#define MOST_NEWS 65536
+#define MOST_WATCHED 64
+
+/* Answers of `enter` beside a fence and 0, which means: not done. */
+#define TAKEN (-1)
+#define OTHERS_WAIT (-2)
+
+typedef struct {
+    int fd, pending_fd;
+    Py_ssize_t head;
+    Py_ssize_t size;
+    char data[MOST_USING];
+    Py_ssize_t waits;
+    char pending[MOST_PENDING];
+} Line;
+
+typedef struct {
+    long long number;
+    double until;
+    char token[MOST_TOKEN];
+    long bell;
+} Slot;
+
+static PyObject *s_fd, *s_pending_fd, *s_heads, *s_trusted, *s_retired;
+
+static double
+monotonic_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* -- what is in a slot ---------------------------------------------------------------------------------- */
+
+/* Read exactly `width` digits; -1 if there is something else. */
+static long long
+digits(const char *text, int width)
+{
+    long long value = 0;
+    for (int i = 0; i < width; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return -1;
+        value = value * 10 + (text[i] - '0');
+    }
+    return value;
+}
+
+static long long
+number_at(const char *slot)
+{
+    long long number = digits(slot + NUMBER_AT, NUMBER_WIDTH);
+    return number < 0 || number > MOST_NUMBER ? 0 : number;
+}
+
+/* Read a slot of a claim that takes the whole of an exclusive lock; 0 if it is another, or not written by us. */
+static int
+read_slot(const char *text, Slot *slot)
+{
+    slot->number = digits(text + NUMBER_AT, NUMBER_WIDTH);
+    long long whole = digits(text + UNTIL_AT, 10), part = digits(text + UNTIL_AT + 11, 6);
+    slot->bell = (long)digits(text + BELL_AT, BELL_WIDTH);
+    if (slot->number < 0 || slot->number > MOST_NUMBER || whole < 0 || part < 0 || slot->bell < 0)
+        return 0;
+    slot->until = (double)whole + (double)part * 1e-6;
+    static const char units[] = "units=1/1 alive=";
+    if (memcmp(text + NUMBER_AT - 7, "number=", 7) || memcmp(text + NUMBER_END, " until=", 7) ||
+        text[UNTIL_AT + 10] != '.' || memcmp(text + UNTIL_AT + UNTIL_WIDTH, " since=", 7) ||
+        memcmp(text + ID_AT - 4, " id=", 4) || memcmp(text + BELL_AT - 6, " bell=", 6) ||
+        memcmp(text + TAIL_AT, units, sizeof units - 1) || text[SLOT - 1] != '\n')
+        return 0;
+    const char *token = text + TAIL_AT + sizeof units - 1;
+    int size = 0;
+    while (size < MOST_TOKEN && token[size] > ' ')
+        size++;
+    if (size == 0 || size == MOST_TOKEN || token[size] != ' ')
+        return 0;
+    memcpy(slot->token, token, size);
+    slot->token[size] = 0;
+    return 1;
+}
+
+/* Put an id, padded, into `padded`; 0 if it is longer than a slot has room for. */
+static int
+pad(PyObject *id, char *padded)
+{
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(id, &size);
+    if (text == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (size == 0 || size > ID_WIDTH)
+        return 0;
+    memset(padded, ' ', ID_WIDTH);
+    memcpy(padded, text, size);
+    return 1;
+}
+
+static void
+since_now(char *text)
+{
+    struct timespec now;
+    struct tm day;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &day);
+    size_t size = strftime(text, 32, "%Y-%m-%dT%H:%M:%S", &day);
+    snprintf(text + size, 32 - size, ".%03ldZ", now.tv_nsec / 1000000);
+}
+
+/* Write the text of a slot; 0 if something does not fit. */
+static int
+write_slot(char *slot, const char *state, long long number, double until, const char *id, long bell, const char *tail)
+{
+    char since[32], text[SLOT];
+    since_now(since);
+    int size = snprintf(text, sizeof text, "%-8snumber=%016lld until=%017.6f since=%s id=%.*s bell=%06ld ", state,
+                        number, until, since, ID_WIDTH, id, bell);
+    if (size != TAIL_AT)
+        return 0;
+    memcpy(slot, text, TAIL_AT);
+    memcpy(slot + TAIL_AT, tail, SLOT - TAIL_AT);
+    return 1;
+}
+
+/* Issue a fence that is higher than `top`, and than all that an emptied folder has forgotten. */
+static long long
+new_fence(long long top)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    long long micros = (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return top + 1 > micros ? top + 1 : micros;
+}
+
+/* -- the files of a line -------------------------------------------------------------------------------- */
+
+static int
+int_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    if (value == NULL)
+        return -1;
+    long number = PyLong_AsLong(value);
+    Py_DECREF(value);
+    return (int)number;
+}
+
+static void
+unguard(Line *line)
+{
+    flock(line->fd, LOCK_UN);
+}
+
+static int
+take_guard(int fd)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return 1;
+    int taken = 0, busy = errno == EWOULDBLOCK;
+    Py_BEGIN_ALLOW_THREADS
+    for (int spins = 0; busy && !taken && spins < SPINS; spins++) {
+        sched_yield();
+        taken = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        busy = errno == EWOULDBLOCK;
+    }
+    Py_END_ALLOW_THREADS
+    return taken;
+}
+
+/* As `_read_carefully`, of a file that is sound: tell whether it is still in its folder. */
+static int
+still_there(PyObject *object, int fd)
+{
+    struct stat status;
+    if (fstat(fd, &status) < 0 || status.st_nlink == 0)
+        return 0;
+    PyObject *moment = PyFloat_FromDouble(monotonic_now() + TRUST);
+    if (moment == NULL)
+        return 0;
+    int done = PyObject_SetAttr(object, s_trusted, moment) == 0;
+    Py_DECREF(moment);
+    return done;
+}
+
+/* Tell whether the head of using/NAME is one of the two that it may be. */
+static int
+is_sound(PyObject *heads, Line *line)
+{
+    for (Py_ssize_t which = 0; which < 2; which++) {
+        char *head;
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(heads, which), &head, &line->head) < 0)
+            return 0;
+        if (line->size >= line->head && line->size < MOST_USING && (line->size - line->head) % SLOT == 0 &&
+            memcmp(line->data, head, line->head) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Take the guard and read using/NAME; 0 without the guard if a quick way can't be taken. */
+static int
+guard(PyObject *object, Line *line)
+{
+    line->fd = int_attribute(object, s_fd);
+    line->pending_fd = int_attribute(object, s_pending_fd);
+    PyObject *retired = PyObject_GetAttr(object, s_retired);
+    PyObject *trusted = PyObject_GetAttr(object, s_trusted);
+    PyObject *heads = PyObject_GetAttr(object, s_heads);
+    int taken = 0;
+    if (line->fd >= 0 && retired == Py_False && trusted != NULL && heads != NULL && take_guard(line->fd)) {
+        line->size = pread(line->fd, line->data, MOST_USING, 0);
+        taken = is_sound(heads, line) &&
+                (monotonic_now() < PyFloat_AsDouble(trusted) || still_there(object, line->fd));
+        if (!taken)
+            unguard(line);
+    }
+    Py_XDECREF(retired);
+    Py_XDECREF(trusted);
+    Py_XDECREF(heads);
+    return taken;
+}
+
+static int
+read_pending(Line *line)
+{
+    if (line->pending_fd < 0)
+        return 0;
+    line->waits = pread(line->pending_fd, line->pending, MOST_PENDING, 0);
+    return line->waits >= 0 && line->waits < MOST_PENDING && line->waits % SLOT == 0;
+}
+
+/* Tell whether the beacon of a claim's process is locked; 0 also if it is not open here yet. */
+static int
+lives(const Slot *slot, const char *token, PyObject *others)
+{
+    if (slot->until <= monotonic_now())
+        return 0;
+    if (strcmp(slot->token, token) == 0)
+        return 1;
+    PyObject *beacon = PyDict_GetItemString(others, slot->token);
+    int fd = beacon == NULL ? -1 : (int)PyLong_AsLong(beacon);
+    if (fd < 0)
+        return 0;
+    if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
+        flock(fd, LOCK_UN);
+        return 0;
+    }
+    return errno == EWOULDBLOCK;
+}
+
+/* -- the ways ------------------------------------------------------------------------------------------- */
+
+/* Tell whether the only holder has the lock for itself, and lives. */
+static int
+is_taken(const Line *line, const char *id, const char *token, PyObject *others, Slot *holder)
+{
+    const char *held = line->data + line->head;
+    return line->size == line->head + SLOT && memcmp(held, "using ", 6) == 0 && read_slot(held, holder) &&
+           lives(holder, token, others) && memcmp(held + ID_AT, id, ID_WIDTH) != 0;
+}
+
+/* Return the highest number in using/NAME; -1 if somebody holds. */
+static long long
+top_of(const Line *line)
+{
+    long long top = 0;
+    for (Py_ssize_t at = line->head; at < line->size; at += SLOT) {
+        if (memcmp(line->data + at, "using   number=", 15) == 0)
+            return -1;
+        long long number = number_at(line->data + at);
+        top = number > top ? number : top;
+    }
+    return top;
+}
+
+static PyObject *
+enter(PyObject *module, PyObject *args)
+{
+    PyObject *object, *id, *others;
+    const char *tail, *token;
+    Py_ssize_t tail_size, waiting_at;
+    double ttl;
+    int capacity;
+    char padded[ID_WIDTH], slot[SLOT];
+    Line line;
+    Slot holder;
+    if (!PyArg_ParseTuple(args, "OOidy#nsO!", &object, &id, &capacity, &ttl, &tail, &tail_size, &waiting_at, &token,
+                          &PyDict_Type, &others))
+        return NULL;
+    long long answer = 0;
+    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(object, &line)) {
+        long long top = top_of(&line);
+        if (line.data[waiting_at] != '0') {
+            answer = OTHERS_WAIT;
+        } else if (top < 0) {
+            answer = capacity == 1 && is_taken(&line, padded, token, others, &holder) ? TAKEN : 0;
+        } else if (top > 0) { /* else the folder's floor is to be asked */
+            answer = new_fence(top);
+            if (!write_slot(slot, "using", answer, monotonic_now() + ttl, padded, 0, tail) ||
+                pwrite(line.fd, slot, SLOT, line.head) != SLOT)
+                answer = 0;
+        }
+        unguard(&line);
+    }
+    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(answer);
+}
+
+/* Return the row of the waiter whose number is the lowest or the highest, and how many wait. */
+static Py_ssize_t
+find_waiter(const Line *line, int last, int *count)
+{
+    Py_ssize_t found = -1;
+    *count = 0;
+    for (Py_ssize_t at = 0; at < line->waits; at += SLOT) {
+        if (memcmp(line->pending + at, "pending ", 8))
+            continue;
+        ++*count;
+        if (found >= 0) {
+            int order = memcmp(line->pending + at + NUMBER_AT, line->pending + found + NUMBER_AT, NUMBER_WIDTH);
+            if (last ? order <= 0 : order >= 0)
+                continue;
+        }
+        found = at;
+    }
+    return found;
+}
+
+/* Plan a place at the end of the line; 0 if that is less simple. */
+static int
+find_place(const Line *line, const char *id, const char *token, PyObject *others, Slot *holder, Slot *before,
+           Py_ssize_t *free)
+{
+    const char *held = line->data + line->head;
+    if (!is_taken(line, id, token, others, holder))
+        return 0;
+    *free = line->waits;
+    for (Py_ssize_t at = line->waits - SLOT; at >= 0; at -= SLOT) {
+        const char *slot = line->pending + at;
+        if (memcmp(slot, "pending ", 8))
+            *free = at;
+        else if (memcmp(slot + ID_AT, id, ID_WIDTH) == 0 || memcmp(slot + ID_AT, held + ID_AT, ID_WIDTH) == 0)
+            return 0;
+    }
+    int count;
+    Py_ssize_t last = find_waiter(line, 1, &count);
+    if (last < 0) {
+        *before = *holder;
+        before->number = 0;
+        return 1;
+    }
+    return read_slot(line->pending + last, before) && lives(before, token, others);
+}
+
+static PyObject *
+join(PyObject *module, PyObject *args)
+{
+    PyObject *object, *id, *others;
+    const char *tail, *token;
+    Py_ssize_t tail_size, waiting_at, free;
+    double ttl;
+    long bell;
+    char padded[ID_WIDTH], slot[SLOT];
+    Line line;
+    Slot holder, before;
+    if (!PyArg_ParseTuple(args, "OOdy#nlsO!", &object, &id, &ttl, &tail, &tail_size, &waiting_at, &bell, &token,
+                          &PyDict_Type, &others))
+        return NULL;
+    int joined = 0;
+    double now = monotonic_now();
+    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(object, &line)) {
+        if (read_pending(&line) && find_place(&line, padded, token, others, &holder, &before, &free) &&
+            write_slot(slot, "pending", before.number + 1, now + ttl, padded, bell, tail)) {
+            joined = pwrite(line.pending_fd, slot, SLOT, free) == SLOT;
+            if (joined && line.data[waiting_at] == '0')
+                joined = pwrite(line.fd, "1", 1, waiting_at) == 1;
+        }
+        unguard(&line);
+    }
+    if (PyErr_Occurred())
+        return NULL;
+    return joined ? Py_BuildValue("sd", before.token, holder.until - now) : Py_NewRef(Py_None);
+}
+
+/* Return the pipe of a bell of this process, or of another; -1 if it is not open. */
+static int
+bell_of(const Slot *slot, int mine, PyObject *others, PyObject *bells)
+{
+    if (!mine) {
+        char name[MOST_TOKEN + 32];
+        snprintf(name, sizeof name, "%s.%ld", slot->token, slot->bell);
+        PyObject *fd = PyDict_GetItemString(others, name);
+        return fd == NULL ? -1 : (int)PyLong_AsLong(fd);
+    }
+    PyObject *number = PyLong_FromLong(slot->bell);
+    PyObject *bell = number == NULL ? NULL : PyDict_GetItem(bells, number);
+    Py_XDECREF(number);
+    return bell == NULL ? -1 : int_attribute(bell, s_fd);
+}
+
+static void
+ring(int fd, const char *id, long long fence)
+{
+    char news[ID_WIDTH + 32];
+    int size = ID_WIDTH;
+    while (size > 0 && id[size - 1] == ' ')
+        size--;
+    memcpy(news, id, size);
+    size += snprintf(news + size, 32, " %lld\n", fence);
+    /* One that is gone, or whose pipe is full of news, looks again by itself. */
+    if (write(fd, news, size) < 0)
+        errno = 0;
+}
+
+/* Hand over to the first in line; 0 if that is less simple, 2 if it is in another process, else 1. */
+static int
+hand_over(Line *line, const char *id, const char *token, Py_ssize_t waiting_at, PyObject *others, PyObject *bells)
+{
+    Slot slot;
+    int count;
+    if (line->size != line->head + SLOT || !read_pending(line))
+        return 0;
+    Py_ssize_t first = find_waiter(line, 0, &count);
+    char *waits = line->pending + first;
+    if (first < 0 || !read_slot(waits, &slot) || memcmp(waits + ID_AT, id, ID_WIDTH) == 0 ||
+        !lives(&slot, token, others))
+        return 0;
+    int mine = strcmp(slot.token, token) == 0;
+    int bell = bell_of(&slot, mine, others, bells);
+    if (bell < 0)
+        return 0;
+    long long fence = new_fence(number_at(line->data + line->head));
+    char text[SLOT + 1];
+    snprintf(text, sizeof text, "using   number=%016lld", fence);
+    memcpy(text + NUMBER_END, waits + NUMBER_END, SLOT - NUMBER_END);
+    if (pwrite(line->fd, text, SLOT, line->head) != SLOT)
+        return 0;
+    if (!mine)
+        ring(bell, waits + ID_AT, fence);
+    /* If one of these fails, whoever comes next finds a place that is taken twice by one claim, and puts it right. */
+    int tidied = pwrite(line->pending_fd, "done    ", 8, first) == 8;
+    if (count == 1)
+        tidied = pwrite(line->fd, "0", 1, waiting_at) == 1 && tidied;
+    unguard(line);
+    if (mine)
+        ring(bell, waits + ID_AT, fence);
+    return mine ? 1 : 2;
+}
+
+static PyObject *
+leave(PyObject *module, PyObject *args)
+{
+    PyObject *object, *id, *others, *bells;
+    const char *token;
+    Py_ssize_t waiting_at;
+    int capacity;
+    char padded[ID_WIDTH];
+    Line line;
+    if (!PyArg_ParseTuple(args, "OOinsO!O!", &object, &id, &capacity, &waiting_at, &token, &PyDict_Type, &others,
+                          &PyDict_Type, &bells))
+        return NULL;
+    int done = 0;
+    if (pad(id, padded) && guard(object, &line)) {
+        const char *held = line.data + line.head;
+        if (line.size >= line.head + SLOT && memcmp(held, "using ", 6) == 0 &&
+            memcmp(held + ID_AT, padded, ID_WIDTH) == 0) {
+            if (line.data[waiting_at] == '0' && line.size <= line.head + MOST_IDLE * SLOT)
+                done = pwrite(line.fd, "done    ", 8, line.head) == 8;
+            else if (line.data[waiting_at] != '0' && capacity == 1)
+                done = hand_over(&line, padded, token, waiting_at, others, bells);
+        }
+        unguard(&line);
+    }
+    return PyErr_Occurred() ? NULL : PyLong_FromLong(done);
+}
+
+/* Read what came to a bell; return the last news of a lock obtained, or None. */
+static PyObject *
+hear(int fd)
+{
+    static char news[MOST_NEWS];
+    ssize_t size = read(fd, news, sizeof news);
+    PyObject *told = NULL;
+    char *line = news, *end = news + (size > 0 ? size : 0), *stop;
+    for (; line < end && (stop = memchr(line, '\n', end - line)) != NULL; line = stop + 1) {
+        char *space = memchr(line, ' ', stop - line);
+        if (space == NULL || stop - space < 2)
+            continue;
+        long long fence = stop - space > 18 ? -1 : digits(space + 1, (int)(stop - space - 1));
+        if (fence < 0)
+            continue;
+        Py_XDECREF(told);
+        told = Py_BuildValue("y#L", line, (Py_ssize_t)(space - line), fence);
+        if (told == NULL)
+            return NULL;
+    }
+    return told == NULL ? Py_NewRef(Py_None) : told;
+}
+
+static PyObject *
+wait_for(PyObject *module, PyObject *args)
+{
+    PyObject *watched;
+    struct pollfd polled[1 + MOST_WATCHED];
+    double seconds;
+    int fd;
+    if (!PyArg_ParseTuple(args, "iO!d", &fd, &PyTuple_Type, &watched, &seconds))
+        return NULL;
+    Py_ssize_t count = PyTuple_Size(watched);
+    if (count > MOST_WATCHED)
+        return Py_NewRef(Py_False);
+    polled[0] = (struct pollfd){fd, POLLIN, 0};
+    for (Py_ssize_t row = 0; row < count; row++)
+        polled[1 + row] = (struct pollfd){(int)PyLong_AsLong(PyTuple_GetItem(watched, row)), 0, 0};
+    if (PyErr_Occurred())
+        return NULL;
+    double until = monotonic_now() + seconds;
+    for (;;) {
+        double left = until - monotonic_now();
+        struct timespec patience = {0, 0};
+        if (left > 0) {
+            patience.tv_sec = (time_t)left;
+            patience.tv_nsec = (long)((left - (double)patience.tv_sec) * 1e9);
+        }
+        int ready, interrupted;
+        Py_BEGIN_ALLOW_THREADS
+        ready = ppoll(polled, 1 + (nfds_t)count, &patience, NULL);
+        interrupted = ready < 0 && errno == EINTR;
+        Py_END_ALLOW_THREADS
+        if (interrupted) {
+            if (PyErr_CheckSignals() < 0)
+                return NULL;
+            continue;
+        }
+        if (ready < 0)
+            return PyErr_SetFromErrno(PyExc_OSError);
+        break;
+    }
+    for (Py_ssize_t row = 0; row < count; row++)
+        if (polled[1 + row].revents)
+            return Py_NewRef(Py_False); /* somebody watched has died */
+    return hear(fd);
+}
+
+static PyMethodDef methods[] = {
+    {"enter", enter, METH_VARARGS, "Take a lock that nobody holds or waits for; return its fence, 0 (not done), -1 (taken), -2 (others wait)."},
+    {"join", join, METH_VARARGS, "Stand in line; return whose death matters and how long to wait, or None."},
+    {"leave", leave, METH_VARARGS, "Leave a line; return 0 (not done), 1, or 2 (told another process)."},
+    {"wait", wait_for, METH_VARARGS, "Wait at a bell; return the news, None, or False: poll yourself."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_quick", "The quick ways of quick.py, compiled.", -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC
+PyInit__quick(void)
+{
+    s_fd = PyUnicode_InternFromString("fd");
+    s_pending_fd = PyUnicode_InternFromString("pending_fd");
+    s_heads = PyUnicode_InternFromString("heads");
+    s_trusted = PyUnicode_InternFromString("trusted");
+    s_retired = PyUnicode_InternFromString("retired");
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL)
+        return NULL;
+    PyObject *layout = Py_BuildValue("iiiiiiiiii", SLOT, NUMBER_AT, NUMBER_END, UNTIL_AT, UNTIL_WIDTH, ID_AT, ID_WIDTH,
+                                     TAIL_AT, SPINS, MOST_IDLE);
+    if (layout == NULL || PyModule_AddObjectRef(module, "LAYOUT", layout) < 0) {
+        Py_XDECREF(layout);
+        Py_DECREF(module);
+        return NULL;
+    }
+    Py_DECREF(layout);
+    return module;
+}

@@ -1,0 +1,42 @@
+"""What `_quick.c` offers; `line` is a LineFile whose mutex the caller has."""
+
+from typing import Literal
+
+from interlock.stores.files.linefile import LineFile
+from interlock.stores.files.presence import Bell
+
+LAYOUT: tuple[int, ...]
+
+def enter(
+    line: LineFile,
+    id: str,
+    capacity: int,
+    ttl: float,
+    tail: bytes,
+    waiting_at: int,
+    token: str,
+    others: dict[str, int],
+    /,
+) -> int: ...
+def join(
+    line: LineFile,
+    id: str,
+    ttl: float,
+    tail: bytes,
+    waiting_at: int,
+    bell: int,
+    token: str,
+    others: dict[str, int],
+    /,
+) -> tuple[str, float] | None: ...
+def leave(
+    line: LineFile,
+    id: str,
+    capacity: int,
+    waiting_at: int,
+    token: str,
+    others: dict[str, int],
+    bells: dict[int, Bell],
+    /,
+) -> int: ...
+def wait(bell: int, watched: tuple[int, ...], seconds: float, /) -> tuple[bytes, int] | Literal[False] | None: ...

@@ -1,0 +1,422 @@
+"""The compiled quick ways of the file store do to the files what the ways in Python do, and answer the same.
+
+`test_files_fast_path` holds the ways in Python to the plan, which the model checker drives.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from interlock.claims import SEPARATOR, Claim, Terms
+from interlock.protocols.queue import OCCUPIED, REFUSED, Told
+from interlock.stores.files import FileStore, linefile, quick, record
+from interlock.stores.files.linefile import WAITING_AT, header
+from interlock.stores.files.native import native
+from interlock.stores.files.presence import Presence, ThreadWakeup
+from interlock.stores.files.record import SLOT, tail, write_slot
+
+KEY = f"{SEPARATOR}name"
+ME = "me"
+DEAD = "1-000000000000"
+NEW = 10**12  # fences that a test did not write are numbers of microseconds since 1970
+
+pytestmark = pytest.mark.skipif(
+    bool(os.environ.get("INTERLOCK_PURE")), reason="INTERLOCK_PURE leaves the compiled ways out"
+)
+
+
+def test_the_compiled_ways_are_there() -> None:
+    assert native is not None, "they were not built: is there a C compiler?  ./dev test installs the package again"
+
+
+def test_they_know_the_layout_of_the_files() -> None:
+    assert native is not None
+    assert native.LAYOUT == (
+        record.SLOT,
+        quick.NUMBER_AT,
+        quick.NUMBER_END,
+        record.UNTIL_AT,
+        record.UNTIL_WIDTH,
+        record.ID_AT,
+        record.ID_WIDTH,
+        record.TAIL_AT,
+        linefile.SPINS,
+        linefile.MOST_IDLE,
+    )
+
+
+class Row(NamedTuple):
+    """A slot to be written.
+
+    Attributes:
+        state: using, pending or done, or "damaged" for no slot at all.
+        number: the fence, or the place in line.
+        whose: the process: mine, living, dead.
+        capacity: of the claim.
+        lease: seconds until it ends.
+    """
+
+    state: str
+    number: int
+    whose: str
+    capacity: int = 1
+    lease: float = 5.0
+
+
+whose = st.sampled_from(["mine", "dead", "living", "living"])
+capacities = st.sampled_from([1, 1, 1, 3])
+leases = st.sampled_from([5.0, 5.0, 5.0, -5.0])
+holder = st.builds(Row, st.sampled_from(["using", "done", "damaged"]), st.integers(1, 9), whose, capacities, leases)
+waiter = st.builds(Row, st.sampled_from(["pending", "done"]), st.integers(1, 9), whose, capacities, leases)
+holders = st.one_of(st.lists(holder, min_size=1, max_size=1), st.lists(holder, max_size=12))
+waiters = st.lists(waiter, max_size=3, unique_by=lambda row: row.number)
+
+
+class Ear:
+    """A wake-up that notes what it is to watch."""
+
+    def __init__(self) -> None:
+        self.bell = SimpleNamespace(number=7)
+        self.watched: list[str] = []
+
+    def stand_in(self, waiters: set[object]) -> None:
+        """Be counted; of no account here."""
+
+    def watch(self, tokens: Iterable[str]) -> None:
+        self.watched = sorted(tokens)
+
+
+class Bench:
+    """A store on a real folder, and another process's presence in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = FileStore(str(folder))
+        self.compiled = self.store._compiled
+        self.here = self.store.presence()
+        self.there = Presence(self.store.folder.alive)
+        self.bells = {"mine": self.here.bell(), "living": self.there.bell(), "dead": SimpleNamespace(number=1)}
+        self.here.is_alive(self.there.token)
+        self.here.ring(self.there.token, self.bells["living"].number, None)  # opened here from now on
+        self.line = self.store._line(KEY)
+        self.line.guard()
+        self.line.read_pending()
+        self.line.unguard()
+        self.base = 0.0
+
+    def close(self) -> None:
+        self.there.close()
+        self.store.close()
+
+    def text(self, row: Row, id: str) -> bytes:
+        token = {"mine": self.here.token, "dead": DEAD, "living": self.there.token}[row.whose]
+        claim = Claim(id, Terms(KEY, 1, row.capacity), "")
+        until = max(0.0, self.base + row.lease)
+        bell = self.bells[row.whose].number
+        return write_slot(f"{row.state:<8}".encode(), row.number, until, id, bell, tail(claim, token))
+
+    def put(self, using: list[Row], pending: list[Row], flag: bool, mine: int | None) -> None:
+        """Write both files; the row `mine` gets the id of our claim."""
+        self.base = monotonic()
+        data = bytearray(header(KEY))
+        data[WAITING_AT] = ord("1" if flag else "0")
+        for at, row in enumerate(using):
+            data += b"#" * SLOT if row.state == "damaged" else self.text(row, ME if at == mine else f"holder{at}")
+        waits = b"".join(self.text(row, f"waiter{row.number}") for row in pending)
+        for fd, content in ((self.line.fd, bytes(data)), (self.line.pending_fd, waits)):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, content, 0)
+        self.heard()
+
+    def files(self) -> tuple[bytes, bytes]:
+        return os.pread(self.line.fd, 1 << 20, 0), os.pread(self.line.pending_fd, 1 << 20, 0)
+
+    def image_top(self) -> int:
+        data = self.line.guard()
+        assert data is not None
+        self.line.unguard()
+        return self.line.image(data).top
+
+    def heard(self) -> list[Told | None]:
+        """What was told to the waiters here and there."""
+        return [self.bells["mine"].drain(), self.bells["living"].drain()]
+
+    def image(self) -> tuple[Any, ...]:
+        """What the files say; fences that are new and leases that are new are told from old ones only."""
+        data = self.line.guard()
+        assert data is not None
+        try:
+            image = self.line.image(data)
+        finally:
+            self.line.unguard()
+
+        def plain(slot: Any) -> Any:
+            until = round(slot.until - self.base) if slot.until else -5
+            return slot._replace(raw=record.details(slot.raw), until=until, number=plainly(slot.number))
+
+        using, waits = ([plain(slot) for slot in slots if slot.alive != DEAD] for slots in image[:2])
+        for slots in (using, waits):
+            slots[:] = [slot._replace(raw=slot.raw._replace(since=len(slot.raw.since))) for slot in slots]
+        return sorted(using), waits, plainly(image.top), image.waiting
+
+    def both(self, put: Callable[[], None], act: Callable[[], Any]) -> Any:
+        """Do the same with the compiled ways and without; return the answer if nothing differs."""
+        found = []
+        for compiled in (self.compiled, None):
+            self.store._compiled = compiled
+            put()
+            answer = act()
+            told = [None if news is None else (news.id, plainly(news.fence)) for news in self.heard()]
+            found.append((answer, self.image(), told))
+        self.store._compiled = self.compiled
+        assert found[0] == found[1]
+        return found[0][0]
+
+
+def plainly(number: int) -> int:
+    """A number that the test wrote, or NEW."""
+    return number if number < NEW else NEW
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path / "locks")
+    yield made
+    made.close()
+
+
+many = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def lawful(flag: bool, pending: list[Row]) -> list[Row]:
+    """While the flag is down nobody waits: it is set in the step that puts the first waiter in line."""
+    return pending if flag else [row for row in pending if row.state != "pending"]
+
+
+def answered(turn: Any) -> tuple[Any, ...]:
+    """A turn without what differs from time to time."""
+    return turn.state, plainly(turn.fence)
+
+
+@many
+@given(holders, waiters, st.booleans(), st.booleans(), st.sampled_from([1, 1, 3]))
+def test_entering_without_a_bell(
+    bench: Bench, using: list[Row], pending: list[Row], flag: bool, wait: bool, capacity: int
+) -> None:
+    claim = Claim(ME, Terms(KEY, 1, capacity), "")
+    bench.both(
+        lambda: bench.put(using, lawful(flag, pending), flag, None),
+        lambda: answered(bench.store.enter_now(claim, None, wait, False)),
+    )
+
+
+@many
+@given(holders, waiters, st.booleans(), st.one_of(st.none(), st.integers(0, 3)), st.sampled_from([1, 1, 1, 3]))
+def test_standing_in_line(
+    bench: Bench, using: list[Row], pending: list[Row], flag: bool, mine: int | None, capacity: int
+) -> None:
+    claim = Claim(ME, Terms(KEY, 1, capacity), "")
+
+    def act() -> Any:
+        ear = Ear()
+        return answered(bench.store.enter_now(claim, ear, True, False)), ear.watched
+
+    bench.both(lambda: bench.put(using, lawful(flag, pending), flag, mine), act)
+
+
+@many
+@given(holders, waiters, st.booleans(), st.integers(0, 3), st.sampled_from([1, 1, 1, 3]))
+def test_leaving(bench: Bench, using: list[Row], pending: list[Row], flag: bool, mine: int, capacity: int) -> None:
+    claim = Claim(ME, Terms(KEY, 1, capacity), "")
+    bench.both(lambda: bench.put(using, lawful(flag, pending), flag, mine), lambda: bench.store.leave_now(claim))
+
+
+HELD = Row("using", 4, "living")
+MINE = Row("using", 4, "mine")
+FREE = Row("done", 4, "living")
+LAST = Row("pending", 1, "living")
+
+
+def test_the_simple_steps_are_taken_by_the_compiled_ways(bench: Bench) -> None:
+    claim = Claim(ME, Terms(KEY), "")
+    compiled = bench.compiled
+    assert compiled is not None
+    bench.put([FREE], [], False, None)
+    assert compiled.enter(bench.line, claim, None, True).state == "using"
+    bench.put([HELD], [], False, None)
+    assert compiled.enter(bench.line, claim, None, True) == OCCUPIED
+    assert compiled.enter(bench.line, claim, None, False) == REFUSED
+    for waits in ([], [LAST]):
+        bench.put([HELD], waits, bool(waits), None)
+        assert compiled.enter(bench.line, claim, Ear(), True).state == "pending"
+    for waits in ([], [LAST], [LAST._replace(whose="mine")]):
+        bench.put([MINE], waits, bool(waits), 0)
+        assert compiled.leave(bench.line, claim) is True
+        assert [news for news in bench.heard() if news] == [Told("waiter1", bench.image_top())] * len(waits)
+
+
+@pytest.mark.parametrize(
+    ("using", "pending", "flag"),
+    [
+        pytest.param([], [], False, id="new"),
+        pytest.param([HELD._replace(whose="dead")], [], False, id="held by the dead"),
+        pytest.param([HELD._replace(lease=-5.0)], [], False, id="lease over"),
+        pytest.param([HELD._replace(state="damaged")], [LAST], True, id="damaged"),
+        pytest.param([HELD, HELD], [], False, id="held by two"),
+        pytest.param([HELD], [LAST._replace(whose="dead")], True, id="the dead wait"),
+        pytest.param([HELD], [LAST._replace(capacity=3)], True, id="a semaphore's claim waits"),
+    ],
+)
+def test_what_is_less_simple_they_leave_alone(bench: Bench, using: list[Row], pending: list[Row], flag: bool) -> None:
+    compiled = bench.compiled
+    assert compiled is not None
+    claim = Claim(ME, Terms(KEY), "")
+    bench.put(using, pending, flag, None)
+    before = bench.files()
+    if not pending:
+        assert compiled.enter(bench.line, claim, None, False) is None
+    assert compiled.enter(bench.line, claim, Ear(), True) is None
+    assert compiled.leave(bench.line, claim) is False
+    assert bench.files() == before
+
+
+def test_a_holder_whose_beacon_has_gone_out_is_none(bench: Bench) -> None:
+    assert bench.compiled is not None
+    bench.put([HELD], [], False, None)
+    bench.there.forget()  # as the kernel does when a process dies
+    assert bench.compiled.enter(bench.line, Claim(ME, Terms(KEY), ""), None, True) is None
+    assert bench.store.enter_now(Claim(ME, Terms(KEY), ""), None, True, False).state == "using"
+
+
+def test_a_folder_that_was_removed_is_noticed(bench: Bench) -> None:
+    assert bench.compiled is not None
+    claim = Claim(ME, Terms(KEY), "")
+    bench.put([FREE], [], False, None)
+    os.unlink(bench.store.folder.using / "name")
+    bench.line.trusted = 0.0
+    assert bench.compiled.enter(bench.line, claim, None, True) is None
+    assert bench.store.enter_now(claim, None, True, False).state == "using"
+    assert (bench.store.folder.using / "name").exists()
+
+
+def test_while_another_process_has_the_guard_nothing_is_done(bench: Bench) -> None:
+    assert bench.compiled is not None
+    bench.put([FREE], [], False, None)
+    other = FileStore(str(bench.store.folder.path))
+    line = other._line(KEY)
+    line.guard()
+    try:
+        assert bench.compiled.enter(bench.line, Claim(ME, Terms(KEY), ""), None, True) is None
+    finally:
+        line.unguard()
+        other.close()
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), (1,), (None, "id", 1, 1.0, b"x" * (SLOT - record.TAIL_AT), 0, "token", {})]
+)
+def test_wrong_arguments_are_an_error_and_no_crash(bench: Bench, arguments: tuple[Any, ...]) -> None:
+    assert native is not None
+    for function in (native.enter, native.join, native.leave, native.wait):
+        with pytest.raises((TypeError, AttributeError)):
+            function(*arguments)
+
+
+def test_a_claim_whose_id_does_not_fit_is_left_to_others(bench: Bench) -> None:
+    assert bench.compiled is not None
+    bench.put([FREE], [], False, None)
+    for id in ("", "x" * 37, "\udc80"):
+        assert bench.compiled.enter(bench.line, Claim(id, Terms(KEY), ""), None, True) is None
+
+
+class Listener:
+    """A wake-up of the store that sees the messages written to its bell."""
+
+    def __init__(self, store: FileStore) -> None:
+        self.wakeup: ThreadWakeup = store.thread_wakeup()
+
+    def hear(self, news: bytes) -> Told | None:
+        os.write(self.wakeup.bell.fd, news)
+        return self.wakeup.wait(1.0)
+
+
+@pytest.mark.parametrize(
+    ("news", "told"),
+    [
+        (b"\n", None),
+        (b"one 5\n", Told("one", 5)),
+        (b"one 5\n\ntwo 6\n", Told("two", 6)),
+        (b"two 6\n\n", Told("two", 6)),
+        (b"no number\n", None),
+        (b"one 5\nno number\nthree\n", Told("one", 5)),
+        (b"\xff\xfe 7\n", Told("\ufffd\ufffd", 7)),
+        (b"one 12345678901234567890\n", None),
+    ],
+)
+def test_news_at_a_bell(bench: Bench, news: bytes, told: Told | None) -> None:
+    listener = Listener(bench.store)
+    assert listener.hear(news) == told
+    assert listener.wakeup.wait(0.0) is None
+    listener.wakeup.close()
+
+
+def test_the_death_of_somebody_watched_ends_the_wait(bench: Bench) -> None:
+    wakeup = bench.store.thread_wakeup()
+    wakeup.watch((bench.there.token,))
+    bench.there.forget()
+    assert wakeup.wait(60.0) is None
+    assert not wakeup._watched
+    wakeup.close()
+
+
+def test_a_wait_ends_in_time_also_when_signals_come(bench: Bench) -> None:
+    came: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: came.append(number))
+    wakeup = bench.store.thread_wakeup()
+    main = threading.main_thread().ident
+    assert main is not None
+    poke = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1))
+    poke.start()
+    started = monotonic()
+    try:
+        assert wakeup.wait(0.2) is None
+    finally:
+        poke.join()
+        signal.signal(signal.SIGUSR1, before)
+        wakeup.close()
+    assert came == [signal.SIGUSR1]
+    assert monotonic() - started >= 0.2
+
+
+def test_an_exception_of_a_signal_handler_ends_the_wait(bench: Bench) -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    wakeup = bench.store.thread_wakeup()
+    main = threading.main_thread().ident
+    assert main is not None
+    poke = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1))
+    poke.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            wakeup.wait(60.0)
+    finally:
+        poke.join()
+        signal.signal(signal.SIGUSR1, before)
+        wakeup.close()
+
+
+def test_more_than_it_can_watch_are_watched_in_python(bench: Bench) -> None:
+    assert native is not None
+    assert native.wait(bench.bells["mine"].fd, (0,) * 65, 0.0) is False
