@@ -22,8 +22,7 @@ from interlock.claims import SEPARATOR, Claim, Terms
 from interlock.protocols.queue import OCCUPIED, REFUSED, Told
 from interlock.stores.files import FileStore, linefile, quick, record
 from interlock.stores.files.linefile import WAITING_AT, header
-from interlock.stores.files.native import native
-from interlock.stores.files.presence import Presence, ThreadWakeup
+from interlock.stores.files.presence import Presence, ThreadWakeup, native
 from interlock.stores.files.record import SLOT, tail, write_slot
 
 KEY = f"{SEPARATOR}name"

@@ -17,10 +17,11 @@ from pathlib import Path
 from interlock.errors import StoreError
 from interlock.process import pid
 from interlock.protocols.queue import Told
-from interlock.stores.files.native import native
+from interlock.stores.native import compiled
 
 MOST_IDLE_BELLS = 64
 MOST_OTHERS = 128
+native = compiled("interlock.stores.files._quick")
 
 
 class Presence:

@@ -25,9 +25,8 @@ from interlock.protocols.queue import BUSY, OCCUPIED, Turn
 from interlock.stores.files.compiled import CompiledWays
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile, key_of
-from interlock.stores.files.native import native
 from interlock.stores.files.plan import Step
-from interlock.stores.files.presence import Presence, ThreadWakeup
+from interlock.stores.files.presence import Presence, ThreadWakeup, native
 from interlock.stores.files.quick import Bells, QuickWays, jitter
 from interlock.stores.files.record import (
     SLOT,

@@ -8,6 +8,7 @@ from interlock.stores.redis.awire import AsyncWire, TaskLink
 from interlock.stores.redis.cluster import PAUSE, Address, Map, tries
 from interlock.stores.redis.message import Message, Unreachable, unreachable
 from interlock.stores.redis.problems import Passing, Redirected
+from interlock.stores.redis.resp import ended_by
 
 
 class AsyncClusterWire:
@@ -53,9 +54,9 @@ class AsyncClusterWire:
                 await self._look_again()
         raise failure
 
-    async def exchange(self, command: bytes, line: str, owner: str) -> Any:
+    async def exchange(self, start: bytes, line: str, id: str) -> Any:
         """As `AsyncWire.exchange`."""
-        return await self.aask(Message(command, line, owner))
+        return await self.aask(Message(ended_by(start, id), line, id))
 
     async def initialize(self) -> None:
         """Let the client fetch the map of the cluster, unless it has it."""

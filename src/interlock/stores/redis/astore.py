@@ -21,8 +21,8 @@ class AsyncRedisStore(RedisQueue):
     async def aenter_now(self, claim: Claim, wait: bool) -> Turn:
         """As `enter`, the first time, without a generator around it."""
         try:
-            command, line = self._enter_command(claim, self._mode(claim, None, wait, False))
-            reply = await self._wire.exchange(command, line, claim.id)
+            start, line = self._enter_of(claim.terms, claim.who, self._mode(claim, None, wait, False))
+            reply = await self._wire.exchange(start, line, claim.id)
         except StoreError as error:
             self._note(claim, error, False)
             if isinstance(error, UnknownOutcome):
@@ -38,12 +38,12 @@ class AsyncRedisStore(RedisQueue):
             if self._troubles or self._unsent:
                 return await arun(self.leave(claim))
             self._bells.forget(claim.id)
-        command, line = self._leave_command(claim)
+        start, line = self._leave_of(claim.terms)
         try:
-            reply = await self._wire.exchange(command, line, claim.id)
+            reply = await self._wire.exchange(start, line, claim.id)
         except Broken:
             # The first request may have done it: then the second finds nothing, and the answer is still yes.
-            self._left(await self._wire.exchange(command, line, claim.id))
+            self._left(await self._wire.exchange(start, line, claim.id))
             self._bells.ring_all()
             return True
         except asyncio.CancelledError:

@@ -9,13 +9,15 @@ from typing import Any, Generic, TypeVar
 
 from interlock.claims import Claim
 from interlock.errors import StoreError
+from interlock.stores.native import compiled
 from interlock.stores.redis.clients import Dialer
 from interlock.stores.redis.message import Message, NoAnswer, broken, no_answer, unreachable
 from interlock.stores.redis.problems import code_of, refuse
-from interlock.stores.redis.resp import MISSING, Push, ReplyError, pack, parser
+from interlock.stores.redis.resp import MISSING, Push, ReplyError, ended_by, pack, parser
 from interlock.stores.redis.scripts import with_source, without_memory
 
 ASKING = pack("ASKING")
+native = compiled("interlock.stores.redis._exchange")
 
 
 class TaskLink(asyncio.Protocol):
@@ -23,11 +25,13 @@ class TaskLink(asyncio.Protocol):
 
     Attributes:
         ended: True when nothing more can be asked on it.
+        plain: the socket's file, for the compiled way; -1 with TLS, or if there is none.
     """
 
     def __init__(self, recipe: Dialer) -> None:
         self.recipe = recipe
         self.ended = False
+        self.plain = -1
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._deadlines: deque[float] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -53,15 +57,40 @@ class TaskLink(asyncio.Protocol):
             raise
         self._transport = connection._writer.transport
         self._transport.set_protocol(self)
+        if native is not None and self._transport.get_extra_info("ssl_object") is None:
+            self.plain = self._transport.get_extra_info("socket").fileno()
 
     def post(self, command: bytes, patience: float | None = None) -> "asyncio.Future[Any]":
         """Send a command and return what will have the reply."""
+        if not self.ended:
+            self._transport.write(command)
+        return self.expect(patience)
+
+    def post_compiled(self, start: bytes, id: str) -> Any:
+        """As `post`, of a command that ends with a claim's id, when no other reply is to come.
+
+        Returns:
+            A number, if that is the reply and came at once; or what will have the reply.
+        """
+        try:
+            data = native.post(self.plain, start, id)
+        except OSError as error:
+            self.close()
+            raise broken(self.recipe.where, error) from error
+        if type(data) is int:
+            return data
+        future = self.expect()
+        if data is not None:
+            self.data_received(data)
+        return future
+
+    def expect(self, patience: float | None = None) -> "asyncio.Future[Any]":
+        """Return what will have the reply to a command that was sent."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.ended:
             future.set_exception(broken(self.recipe.where, None))
             return future
         self._waiting.append(future)
-        self._transport.write(command)
         # One timer for all: most replies come long before it, and a timer for each would cost more than the reply.
         moment = self._loop.time() + (patience or self.recipe.patience)
         self._deadlines.append(moment)
@@ -70,6 +99,11 @@ class TaskLink(asyncio.Protocol):
                 self._timer.cancel()
             self._timer = self._loop.call_at(moment, self._look_for_late)
         return future
+
+    @property
+    def quiet(self) -> bool:
+        """True while no reply is to come."""
+        return not self._waiting
 
     async def ask(self, command: bytes, asking: bool = False, patience: float | None = None) -> Any:
         """Send a command and return the reply, which may be a ReplyError.
@@ -279,19 +313,29 @@ class AsyncWire:
             return await self._refused(message, reply, once_more, asking)
         return reply
 
-    async def exchange(self, command: bytes, line: str, owner: str) -> Any:
-        """As `aask`, on the shortest way: most replies are one number, on a connection that is open already."""
+    async def exchange(self, start: bytes, line: str, id: str) -> Any:
+        """As `aask`, on the shortest way: most replies are one number, on a connection that is open already.
+
+        Args:
+            start, line, id: as for `Wire.exchange`.
+        """
         link = self._links.ready.get(asyncio.get_running_loop())
         if link is None or link.ended or self._late:
-            return await self.aask(Message(command, line, owner))
+            return await self.aask(Message(ended_by(start, id), line, id))
         try:
-            reply = await link.post(command)
+            if link.plain >= 0 and link.quiet:
+                reply = link.post_compiled(start, id)
+                if type(reply) is int:
+                    return reply
+                reply = await reply
+            else:
+                reply = await link.post(ended_by(start, id))
         except NoAnswer:
-            self._late[owner] = link
+            self._late[id] = link
             raise
         if type(reply) is int or not isinstance(reply, ReplyError):
             return reply
-        return await self._refused(Message(command, line, owner), reply, True, False)
+        return await self._refused(Message(ended_by(start, id), line, id), reply, True, False)
 
     async def _refused(self, message: Message, error: ReplyError, once_more: bool, asking: bool) -> Any:
         code = code_of(error)

@@ -14,6 +14,7 @@ from interlock.errors import StoreError
 from interlock.stores.redis.clients import IO_TIMEOUT, Recipe, recipe
 from interlock.stores.redis.message import Message, Unreachable, unreachable
 from interlock.stores.redis.problems import Passing, Redirected
+from interlock.stores.redis.resp import ended_by
 from interlock.stores.redis.wire import Wire
 
 PAUSE = 0.05  # seconds between two looks while the cluster changes
@@ -122,9 +123,9 @@ class ClusterWire:
             wire = self._wires.setdefault(address, Wire(self._map.recipe_for(address)))
         return wire
 
-    def exchange(self, command: bytes, line: str, owner: str) -> Any:
+    def exchange(self, start: bytes, line: str, id: str) -> Any:
         """As `Wire.exchange`."""
-        return self.ask(Message(command, line, owner))
+        return self.ask(Message(ended_by(start, id), line, id))
 
     def ask(self, message: Message) -> Any:
         """As `Wire.ask`, on the node that the message's line lives on."""

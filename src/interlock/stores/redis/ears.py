@@ -18,7 +18,7 @@ from interlock.stores.redis.clients import Dialer
 from interlock.stores.redis.message import broken
 from interlock.stores.redis.problems import refuse
 from interlock.stores.redis.resp import ReplyError, pack
-from interlock.stores.redis.wire import MOST, Link
+from interlock.stores.redis.wire import MOST, Link, native
 
 GOODBYE = 1.0  # seconds to wait for whoever reads
 RETRY = 0.25  # seconds between two attempts to subscribe again
@@ -123,9 +123,17 @@ class Ears:
 
     def _hear(self, link: Link) -> None:
         try:
-            data = link.sock.recv(MOST)
-            while getattr(link.sock, "pending", int)():  # TLS has more than the system knows of
-                data += link.sock.recv(MOST)
+            if link.plain >= 0 and not link.unsure:
+                data = native.hear(link.plain)
+                if type(data) is list:
+                    for id, fence in data:
+                        self._bells.tell(id, fence)
+                    return
+                link.unsure = True  # a part of a message is with the parser, or may be
+            else:
+                data = link.sock.recv(MOST)
+                while getattr(link.sock, "pending", int)():  # TLS has more than the system knows of
+                    data += link.sock.recv(MOST)
         except OSError as error:
             if isinstance(error, BlockingIOError) or type(error).__name__ == "SSLWantReadError":
                 return

@@ -9,8 +9,8 @@ _ADVICE = {
     "WRONGTYPE": "a key of this lock holds something that is no lock: rename the lock, give connect() a namespace=, "
     "or remove the key",
     "NOPERM": "the server's access list forbids a command, key or channel that locks need; allow the user "
-    "'~interlock:* &interlock:* +evalsha +eval +subscribe +publish +time +hmget +hget +hset +hdel +hgetall +exists "
-    "+pexpire +pexpireat +zadd +zrem +zrange +zrank +zscore +scan +ping'",
+    "'~interlock:* &interlock:* +evalsha +eval +subscribe +publish +time +hmget +hget +hset +hdel +hexists +hgetall "
+    "+exists +pexpire +pexpireat +zadd +zrem +zpopmin +zrange +zrank +scan +ping'",
     "NOAUTH": "the server wants a password: give it in the URL (redis://user:password@host) or to the client",
     "WRONGPASS": "user name or password is wrong",
     "OOM": "the server is full (maxmemory) and refuses to write: give it memory, or remove data; held locks can be "

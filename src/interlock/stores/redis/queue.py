@@ -17,6 +17,7 @@ from interlock.stores.redis.bells import Bells
 from interlock.stores.redis.keys import keys_of_line, line_of
 from interlock.stores.redis.message import Broken, Message, NoAnswer, Unreachable
 from interlock.stores.redis.problems import Passing
+from interlock.stores.redis.resp import ended_by
 from interlock.stores.redis.scripts import ENTER, EVICT, LEAVE, LOOK, RENEW, call, prefix
 from interlock.stores.redis.views import lines_in, views_of
 
@@ -102,17 +103,6 @@ class RedisQueue:
         line = line_of(terms.key)
         return prefix(LEAVE, keys_of_line(line), (self._channel,), 1), line
 
-    def _enter_command(self, claim: Claim, mode: bytes) -> tuple[bytes, str]:
-        """Return the command, and the line that it is about."""
-        start, line = self._enter_of(claim.terms, claim.who, mode)
-        id = claim.id.encode()
-        return b"%s$%d\r\n%s\r\n" % (start, len(id), id), line
-
-    def _leave_command(self, claim: Claim) -> tuple[bytes, str]:
-        start, line = self._leave_of(claim.terms)
-        id = claim.id.encode()
-        return b"%s$%d\r\n%s\r\n" % (start, len(id), id), line
-
     def _mode(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> bytes:
         if again:
             return AGAIN
@@ -138,8 +128,8 @@ class RedisQueue:
             elif patience:
                 return Turn("pending", 0, patience, asked=False)  # it stands in line since a moment ago
         try:
-            command, line = self._enter_command(claim, self._mode(claim, wakeup, wait, again))
-            reply = yield Ask(self._wire, Message(command, line, claim.id))
+            start, line = self._enter_of(claim.terms, claim.who, self._mode(claim, wakeup, wait, again))
+            reply = yield Ask(self._wire, Message(ended_by(start, claim.id), line, claim.id))
         except StoreError as error:
             return self._later(claim, error, again, waits=wakeup is not None)
         return self._turn(claim, reply, wait)
@@ -203,7 +193,8 @@ class RedisQueue:
             return False
         if self._unsent.pop(claim.id, None) is not None:
             return False
-        message = Message(*self._leave_command(claim), claim.id, last=trouble is not None)
+        start, line = self._leave_of(claim.terms)
+        message = Message(ended_by(start, claim.id), line, claim.id, last=trouble is not None)
         try:
             reply = yield Ask(self._wire, message)
         except (NoAnswer, Unreachable):

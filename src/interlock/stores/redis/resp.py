@@ -28,6 +28,12 @@ def pack(*words: bytes | str) -> bytes:
     return b"".join(parts)
 
 
+def ended_by(start: bytes, word: str) -> bytes:
+    """Return a command of which only the last word was missing."""
+    data = word.encode()
+    return b"%s$%d\r\n%s\r\n" % (start, len(data), data)
+
+
 class _Incomplete(Exception):
     pass
 

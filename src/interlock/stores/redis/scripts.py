@@ -28,7 +28,7 @@ def _script(name: str, *parts: str) -> Script:
 
 
 ENTER = _script("enter", "head", "clock", "enter_fast", "common", "enter")
-LEAVE = _script("leave", "head", "leave_fast", "clock", "common", "leave")
+LEAVE = _script("leave", "head", "leave_fast", "clock", "leave_next", "common", "leave")
 RENEW = _script("renew", "head", "clock", "common", "renew")
 EVICT = _script("evict", "head", "clock", "common", "evict")
 LOOK = _script("look", "head", "clock", "look")

@@ -18,8 +18,8 @@ class RedisStore(RedisQueue):
     def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
         """As `enter`, without a generator around it."""
         try:
-            command, line = self._enter_command(claim, self._mode(claim, wakeup, wait, again))
-            reply = self._wire.exchange(command, line, claim.id)
+            start, line = self._enter_of(claim.terms, claim.who, self._mode(claim, wakeup, wait, again))
+            reply = self._wire.exchange(start, line, claim.id)
         except StoreError as error:
             self._note(claim, error, again)
             if isinstance(error, UnknownOutcome):
@@ -35,12 +35,12 @@ class RedisStore(RedisQueue):
             if self._troubles or self._unsent:
                 return run(self.leave(claim))
             self._bells.forget(claim.id)
-        command, line = self._leave_command(claim)
+        start, line = self._leave_of(claim.terms)
         try:
-            reply = self._wire.exchange(command, line, claim.id)
+            reply = self._wire.exchange(start, line, claim.id)
         except Broken:
             # The first request may have done it: then the second finds nothing, and the answer is still yes.
-            self._left(self._wire.exchange(command, line, claim.id))
+            self._left(self._wire.exchange(start, line, claim.id))
             self._bells.ring_all()  # its reply said who was promoted
             return True
         except StoreError:

@@ -8,13 +8,15 @@ from uuid import uuid4
 
 from interlock.claims import Claim
 from interlock.errors import StoreError
+from interlock.stores.native import compiled
 from interlock.stores.redis.clients import Dialer
 from interlock.stores.redis.message import Message, NoAnswer, broken, no_answer, unreachable
 from interlock.stores.redis.problems import code_of, refuse
-from interlock.stores.redis.resp import MISSING, Push, ReplyError, pack, parser
+from interlock.stores.redis.resp import MISSING, Push, ReplyError, ended_by, pack, parser
 from interlock.stores.redis.scripts import with_source, without_memory
 
 ASKING = pack("ASKING")
+native = compiled("interlock.stores.redis._exchange")
 MOST = 65536  # bytes taken at a time
 
 
@@ -23,12 +25,13 @@ class Link:
 
     Attributes:
         sock: the socket; the library has connected it and logged in.
+        plain: its file, for the compiled way; -1 with TLS, or if there is none.
         unsure: True if an interrupt left open how many replies are still to come.
         late: True if a reply did not come in time.
         era: of the wire, when it was made.
     """
 
-    __slots__ = ("_connection", "era", "late", "parser", "sock", "unsure", "where")
+    __slots__ = ("_connection", "era", "late", "parser", "plain", "sock", "unsure", "where")
 
     def __init__(self, recipe: Dialer, patience: float | None = None, era: object = None) -> None:
         self.where = recipe.where
@@ -43,6 +46,7 @@ class Link:
         self.parser = parser()
         self.unsure = False
         self.late = False
+        self.plain = self.sock.fileno() if native is not None and type(self.sock) is socket.socket else -1
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.be_patient(recipe.patience)
 
@@ -95,6 +99,7 @@ class Link:
 
     def close(self) -> None:
         """Close the socket; a forked child closes its copy only."""
+        self.plain = -1
         try:
             self.sock.close()
         except OSError:
@@ -116,26 +121,37 @@ class Wire:
         self._era = object()  # another one since a connection ended: those that were open then have ended too
         self._closed = False
 
-    def exchange(self, command: bytes, line: str, owner: str) -> Any:
-        """As `ask`, on the shortest way: most replies are one number, on a connection that is open already."""
+    def exchange(self, start: bytes, line: str, id: str) -> Any:
+        """As `ask`, on the shortest way: most replies are one number, on a connection that is open already.
+
+        Args:
+            start: the command up to its last word.
+            line: as in `Message`.
+            id: of the claim that it is about, its last word.
+        """
         try:
             link = self._idle.pop()
         except IndexError:
-            return self.ask(Message(command, line, owner))
+            return self.ask(Message(ended_by(start, id), line, id))
         if self._left or link.unsure or link.era is not self._era:
             self._idle.append(link)
-            return self.ask(Message(command, line, owner))
+            return self.ask(Message(ended_by(start, id), line, id))
         try:
-            sock = link.sock
-            sock.sendall(command)
-            data = sock.recv(MOST)
-            if data[:1] == b":" and data[-1:] == b"\n":
-                self._idle.append(link)
-                return int(data[1:-2])
+            if link.plain >= 0:
+                data = native.exchange(link.plain, start, id)
+                if type(data) is int:
+                    self._idle.append(link)
+                    return data
+            else:
+                link.sock.sendall(ended_by(start, id))
+                data = link.sock.recv(MOST)
+                if data[:1] == b":" and data[-1:] == b"\n":
+                    self._idle.append(link)
+                    return int(data[1:-2])
             reply = link.rest(data)
         except BaseException as error:
-            self._ended(link, owner, None, error)
-        return self._answer(link, Message(command, line, owner), reply)
+            self._ended(link, id, None, error)
+        return self._answer(link, Message(ended_by(start, id), line, id), reply)
 
     def ask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
         """Send a command and return the reply.

@@ -1,4 +1,4 @@
-local fence, kept, used, limit, ends, mixed, quick, told, changed
+local fence, kept, used, limit, ends, mixed, quick, told, changed, alone
 local writes, was_mixed = {}, false
 
 local function parse(record)
@@ -27,14 +27,14 @@ end
 
 -- Read a line, in its general form; return the record of one holder.
 local function open(id, sole)
-  told, changed = {}, false
+  told, changed, alone = {}, false, false
   if sole then
     local holder, record = string.match(sole, '^(%S+) (.*)$')
     call('HSET', line, holder, record)
     call('HDEL', line, 'sole')
-    local found = call('HMGET', line, 'fence', 'kept')
-    fence, kept = found[1], tonumber(found[2]) or 0
-    used, limit, ends, mixed, quick = 0, nil, nil, false, nil
+    local found = call('HMGET', line, 'fence', 'kept', 'quick')
+    fence, kept, quick = found[1], tonumber(found[2]) or 0, tonumber(found[3])
+    used, limit, ends, mixed = 0, nil, nil, false
     count(parse(record))
     return holder == id and record
   end
@@ -47,7 +47,9 @@ end
 
 -- Write what was changed.
 local function save()
-  if changed and used == 0 then
+  if alone then
+    call('HDEL', line, 'units', 'capacity', 'ends', 'mixed')
+  elseif changed and used == 0 then
     call('HDEL', line, 'units', 'capacity', 'ends', 'mixed', 'quick')
   elseif changed then
     write('units', used)
@@ -84,7 +86,9 @@ end
 -- Make a claim a holder, with a new fence.
 local function promote(id, stop, u, c, rest)
   fence = next_fence(fence)
-  write(id, text(stop, u, c, fence, rest))
+  alone = used == 0 and u == c
+  local record = text(stop, u, c, fence, rest)
+  if alone then write('sole', id .. ' ' .. record) else write(id, record) end
   write('fence', fence)
   count(stop, u, c)
   return fence

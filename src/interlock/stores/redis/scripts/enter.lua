@@ -64,8 +64,4 @@ end
 save()
 if told[1] then tell('', {}) end
 if answer then return tonumber(answer) end
--- The head looks when the first lease of a holder ends.  The others look a little later, in case the head is dead too,
--- and as often as the shortest lease before them could end: whoever is dead delays them by its own lease at most.
-local patience = math.max(1, ends - now + 1)
-if not head then patience = math.min(patience + 1000, math.max(1000, quick or 1000)) end
-return -10 - patience
+return -10 - patience(ends, head, quick)

@@ -1,6 +1,6 @@
 local ttl, units, capacity = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local channel, mode, who, id = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local found = call('HMGET', line, 'sole', 'units', 'fence', 'kept')
+local found = call('HMGET', line, 'sole', 'units', 'fence', 'kept', 'quick')
 
 if not found[3] then
   if call('EXISTS', line) == 1 then return redis.error_reply('WRONGTYPE a hash that is no line of a lock') end
@@ -15,5 +15,31 @@ if not found[1] and not found[2] and mode ~= 'a' then
     id .. ' ' .. stop .. ' ' .. units .. ' ' .. capacity .. ' ' .. fence .. ' ' .. now .. ' ' .. channel .. ' ' .. who)
   if not found[4] or tonumber(found[4]) < stop + KEEP then keep(stop) end
   return tonumber(fence)
+end
+
+-- Somebody has it for itself, and its lease is good: most of the time otherwise.
+if found[1] and mode ~= 'a' then
+  local holder, ends, u, c = string.match(found[1], '^(%S+) (%d+) (%d+) (%d+) ')
+  ends = tonumber(ends)
+  if u == c and ends > now and holder ~= id and (mode ~= 'w' or call('HEXISTS', waiters, id) == 0) then
+    if mode ~= 'w' then return 0 end
+    local stop = now + 1 + ttl
+    local behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
+    call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
+    call('HSET', waiters, id,
+      stop .. ' ' .. units .. ' ' .. capacity .. ' 0 ' .. now .. ' ' .. channel .. ' ' .. who)
+    local kept, quick = tonumber(found[4]), tonumber(found[5])
+    if kept < stop + KEEP then
+      keep(stop)
+    elseif not behind[1] then
+      call('PEXPIREAT', order, kept)
+      call('PEXPIREAT', waiters, kept)
+    end
+    if not quick or ttl < quick then
+      quick = ttl
+      call('HSET', line, 'quick', quick)
+    end
+    return -10 - patience(ends, not behind[1], quick)
+  end
 end
 units, capacity = tonumber(units), tonumber(capacity)

@@ -1,7 +1,8 @@
 -- The line of one name, in three keys of one hash slot:
---   line     hash: fence, the last one issued; kept, when the key expires; sole, id and record of the holder while
---            there is one and nobody waits; else each holder's record by its id, and their totals: units, capacity
---            (the smallest), ends (no lease ends before), mixed (capacities differ); quick (no waiter's lease is shorter)
+--   line     hash: fence, the last one issued; kept, when the key expires; sole, id and record of the holder if it was
+--            alone and nobody waited, or has the whole for itself; else each holder's record by its id, and their
+--            totals: units, capacity (the smallest), ends (no lease ends before), mixed (capacities differ); quick, while
+--            somebody waits or did (no waiter's lease is shorter)
 --   order    sorted set: the waiters' ids by arrival
 --   waiters  hash: each waiter's record by its id
 -- A record is "ends units capacity fence since channel who"; times are milliseconds of the server's clock.

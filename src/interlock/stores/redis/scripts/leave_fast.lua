@@ -1,8 +1,10 @@
 local channel, id = ARGV[1], ARGV[2]
 
 -- The only holder leaves, and nobody waits: most of the time.
-local sole = call('HGET', line, 'sole')
-if sole and string.sub(sole, 1, #id + 1) == id .. ' ' then
+local found = call('HMGET', line, 'sole', 'quick', 'fence')
+local sole = found[1]
+local mine_alone = sole and string.sub(sole, 1, #id + 1) == id .. ' '
+if mine_alone and not found[2] then
   call('HDEL', line, 'sole')
   return 1
 end

@@ -1,0 +1,241 @@
+/* One command out and one reply in over a plain socket, and what is heard on a channel, without an interpreter between the system calls.
+ *
+ * A server on the same machine or near answers sooner than a sleeping thread is woken, on virtual machines much sooner.
+ * So who waits for a reply looks for it a little while before it sleeps, gives the processor to whoever else wants it
+ * between two looks, and does not look where that was in vain: with a server that is far away, or on one processor.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#define MOST_REPLY 4096
+#define MOST_MISSES 8 /* looked in vain so often in a row: stop looking */
+#define PAUSE 200     /* commands until the next tries */
+#define PARTS 4
+
+/* How long a thread looks, and the thread of an event loop, in which others wait meanwhile. */
+static struct looking {
+    const double seconds;
+    _Atomic int misses;
+} of_threads = {250e-6, 0}, of_loops = {150e-6, 0};
+
+static int processors;
+
+static double
+monotonic_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Look for a reply a little while; what `recv` returned, or -1 with EAGAIN. */
+static ssize_t
+look(int fd, char *reply, struct looking *looking)
+{
+    errno = EAGAIN;
+    if (processors < 2)
+        return -1;
+    if (looking->misses >= MOST_MISSES) {
+        if (++looking->misses < MOST_MISSES + PAUSE)
+            return -1;
+        looking->misses = 0;
+    }
+    double end = monotonic_now() + looking->seconds;
+    do {
+        ssize_t got = recv(fd, reply, MOST_REPLY, MSG_DONTWAIT);
+        if (got >= 0 || errno != EAGAIN) {
+            looking->misses = 0;
+            return got;
+        }
+        sched_yield();
+    } while (monotonic_now() < end);
+    looking->misses++;
+    errno = EAGAIN;
+    return -1;
+}
+
+/* Send what is left of the parts; -1 with errno if that is not all. */
+static int
+send_rest(int fd, struct msghdr *command)
+{
+    while (command->msg_iovlen > 0) {
+        ssize_t sent = sendmsg(fd, command, MSG_NOSIGNAL);
+        if (sent < 0)
+            return -1;
+        while (command->msg_iovlen > 0 && (size_t)sent >= command->msg_iov->iov_len) {
+            sent -= (ssize_t)command->msg_iov->iov_len;
+            command->msg_iov++;
+            command->msg_iovlen--;
+        }
+        if (command->msg_iovlen > 0) {
+            command->msg_iov->iov_base = (char *)command->msg_iov->iov_base + sent;
+            command->msg_iov->iov_len -= (size_t)sent;
+        }
+    }
+    return 0;
+}
+
+/* Return the number that a reply of the form ":number\r\n" is; the reply itself if it is another. */
+static PyObject *
+number_in(const char *reply, ssize_t size)
+{
+    long long number = 0;
+    ssize_t at = 1, end = size - 2;
+    int negative = size > 4 && reply[1] == '-';
+    if (size < 4 || size > 20 || reply[0] != ':' || reply[end] != '\r' || reply[end + 1] != '\n')
+        return PyBytes_FromStringAndSize(reply, size);
+    for (at += negative; at < end; at++) {
+        if (reply[at] < '0' || reply[at] > '9')
+            return PyBytes_FromStringAndSize(reply, size);
+        number = number * 10 + (reply[at] - '0');
+    }
+    return PyLong_FromLongLong(negative ? -number : number);
+}
+
+/* Send, and look for the reply; if it does not come at once, wait for it (threads) or return None (loops). */
+static PyObject *
+talk(PyObject *args, struct looking *looking, int wait)
+{
+    int fd;
+    PyObject *start, *id;
+    char *begins, size[32], reply[MOST_REPLY];
+    Py_ssize_t begin_size, id_size;
+    if (!PyArg_ParseTuple(args, "iSU", &fd, &start, &id))
+        return NULL;
+    const char *text = PyUnicode_AsUTF8AndSize(id, &id_size);
+    if (text == NULL || PyBytes_AsStringAndSize(start, &begins, &begin_size) < 0)
+        return NULL;
+    int size_size = PyOS_snprintf(size, sizeof size, "$%zd\r\n", id_size);
+    struct iovec parts[PARTS] = {{begins, (size_t)begin_size},
+                                 {size, (size_t)size_size},
+                                 {(void *)text, (size_t)id_size},
+                                 {"\r\n", 2}};
+    struct msghdr command = {.msg_iov = parts, .msg_iovlen = PARTS};
+    for (;;) {
+        ssize_t got;
+        int error, sent;
+        Py_BEGIN_ALLOW_THREADS
+        got = sent = send_rest(fd, &command);
+        if (sent == 0) {
+            got = look(fd, reply, looking);
+            if (got < 0 && errno == EAGAIN && wait)
+                got = recv(fd, reply, MOST_REPLY, 0);
+        }
+        error = errno;
+        Py_END_ALLOW_THREADS
+        if (got > 0 || (got == 0 && wait))
+            return number_in(reply, got);
+        /* The end of the connection, and errors of it, are for the loop: it finds them too. */
+        if (sent == 0 && !wait)
+            return Py_NewRef(Py_None);
+        errno = error;
+        if (error != EINTR)
+            return PyErr_SetFromErrno(PyExc_OSError);
+        if (PyErr_CheckSignals() < 0)
+            return NULL;
+    }
+}
+
+static PyObject *
+exchange(PyObject *module, PyObject *args)
+{
+    return talk(args, &of_threads, 1);
+}
+
+static PyObject *
+post(PyObject *module, PyObject *args)
+{
+    return talk(args, &of_loops, 0);
+}
+
+/* Step over a line "$size\r\n" and so many bytes, which are returned; NULL if they are not there. */
+static const char *
+word(const char **at, const char *end, long *size)
+{
+    const char *digit = *at;
+    if (digit >= end || *digit++ != '$')
+        return NULL;
+    for (*size = 0; digit < end && *digit >= '0' && *digit <= '9' && *size < MOST_REPLY; digit++)
+        *size = *size * 10 + (*digit - '0');
+    if (end - digit < *size + 4 || digit[0] != '\r' || digit[1] != '\n' || digit[*size + 2] != '\r')
+        return NULL;
+    *at = digit + *size + 4;
+    return digit + 2;
+}
+
+/* Read one message of a channel, "id fence", and add it to the news; 0 if there is something else. */
+static int
+message(const char **at, const char *end, PyObject *news)
+{
+    static const char kind[] = "*3\r\n$7\r\nmessage\r\n";
+    long size;
+    long long fence = 0;
+    if (end - *at < (ssize_t)sizeof kind || memcmp(*at, kind, sizeof kind - 1))
+        return 0;
+    *at += sizeof kind - 1;
+    const char *text = word(at, end, &size) == NULL ? NULL : word(at, end, &size);
+    const char *space = text == NULL ? NULL : memchr(text, ' ', (size_t)size);
+    if (space == NULL || space == text || text + size - space < 2 || text + size - space > 19)
+        return 0;
+    for (const char *digit = space + 1; digit < text + size; digit++) {
+        if (*digit < '0' || *digit > '9')
+            return 0;
+        fence = fence * 10 + (*digit - '0');
+    }
+    PyObject *one = Py_BuildValue("s#L", text, (Py_ssize_t)(space - text), fence);
+    int done = one != NULL && PyList_Append(news, one) == 0;
+    Py_XDECREF(one);
+    return done;
+}
+
+static PyObject *
+hear(PyObject *module, PyObject *args)
+{
+    int fd;
+    char data[MOST_REPLY];
+    if (!PyArg_ParseTuple(args, "i", &fd))
+        return NULL;
+    ssize_t size = recv(fd, data, MOST_REPLY, MSG_DONTWAIT);
+    if (size < 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    PyObject *news = PyList_New(0);
+    const char *at = data, *end = data + size;
+    while (news != NULL && at < end && message(&at, end, news))
+        continue;
+    if (news == NULL || (at == end && size > 0))
+        return news;
+    Py_DECREF(news);
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        return NULL;
+    PyErr_Clear();
+    return PyBytes_FromStringAndSize(data, size);
+}
+
+static PyMethodDef methods[] = {
+    {"exchange", exchange, METH_VARARGS,
+     "Send a command that ends with a claim's id; return the reply: a number, or the bytes that came first."},
+    {"post", post, METH_VARARGS, "As exchange, on a socket that does not block; None if the reply does not come at once."},
+    {"hear", hear, METH_VARARGS, "Return the messages that came, each an id and a fence; the bytes, if they are others."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_exchange", "One command out and one reply in.", -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC
+PyInit__exchange(void)
+{
+    cpu_set_t mine;
+    processors = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1;
+    return PyModule_Create(&definition);
+}
