@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterable
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
+from types import BuiltinFunctionType
 
 from interlock.errors import StoreError
 from interlock.process import pid
@@ -22,6 +23,7 @@ from interlock.stores.native import compiled
 MOST_IDLE_BELLS = 64
 MOST_OTHERS = 128
 native = compiled("interlock.stores.files._quick")
+_poll = select.poll if isinstance(select.poll, BuiltinFunctionType) else None
 
 
 class Presence:
@@ -245,7 +247,7 @@ class ThreadWakeup(Wakeup):
 
     def wait(self, seconds: float) -> Told | None:
         """Block until told, until somebody watched dies, or until `seconds` have passed."""
-        if native is not None:
+        if native is not None and select.poll is _poll:  # gevent and its like put their own way of waiting there
             news = native.wait(self.bell.fd, tuple(self._watched.values()), seconds)
             if news is None:
                 return None

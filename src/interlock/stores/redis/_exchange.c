@@ -10,6 +10,7 @@
 #include <Python.h>
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -91,7 +92,7 @@ number_in(const char *reply, ssize_t size)
     long long number = 0;
     ssize_t at = 1, end = size - 2;
     int negative = size > 4 && reply[1] == '-';
-    if (size < 4 || size > 20 || reply[0] != ':' || reply[end] != '\r' || reply[end + 1] != '\n')
+    if (size < 4 || end - negative > 19 || reply[0] != ':' || reply[end] != '\r' || reply[end + 1] != '\n')
         return PyBytes_FromStringAndSize(reply, size);
     for (at += negative; at < end; at++) {
         if (reply[at] < '0' || reply[at] > '9')
@@ -197,21 +198,16 @@ message(const char **at, const char *end, PyObject *news)
     return done;
 }
 
+/* Return the messages in `data`, each an id and a fence; the bytes, if they are others. */
 static PyObject *
-hear(PyObject *module, PyObject *args)
+news_in(const char *data, ssize_t size)
 {
-    int fd;
-    char data[MOST_REPLY];
-    if (!PyArg_ParseTuple(args, "i", &fd))
-        return NULL;
-    ssize_t size = recv(fd, data, MOST_REPLY, MSG_DONTWAIT);
-    if (size < 0)
-        return PyErr_SetFromErrno(PyExc_OSError);
     PyObject *news = PyList_New(0);
     const char *at = data, *end = data + size;
-    while (news != NULL && at < end && message(&at, end, news))
-        continue;
-    if (news == NULL || (at == end && size > 0))
+    int sound = size > 0;
+    while (news != NULL && sound && at < end)
+        sound = message(&at, end, news);
+    if (news == NULL || sound)
         return news;
     Py_DECREF(news);
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
@@ -220,11 +216,50 @@ hear(PyObject *module, PyObject *args)
     return PyBytes_FromStringAndSize(data, size);
 }
 
+static PyObject *
+hear(PyObject *module, PyObject *args)
+{
+    struct pollfd polled[2] = {{.events = POLLIN}, {.events = POLLIN}};
+    char data[MOST_REPLY];
+    double seconds;
+    if (!PyArg_ParseTuple(args, "iid", &polled[0].fd, &polled[1].fd, &seconds))
+        return NULL;
+    double end = monotonic_now() + seconds;
+    for (;;) {
+        double left = end - monotonic_now();
+        struct timespec patience = {0, 0};
+        if (left > 0) {
+            patience.tv_sec = (time_t)left;
+            patience.tv_nsec = (long)((left - (double)patience.tv_sec) * 1e9);
+        }
+        int ready, error;
+        ssize_t size = 0;
+        Py_BEGIN_ALLOW_THREADS
+        ready = ppoll(polled, 2, &patience, NULL);
+        if (ready > 0 && !polled[1].revents)
+            size = recv(polled[0].fd, data, MOST_REPLY, MSG_DONTWAIT);
+        error = errno;
+        Py_END_ALLOW_THREADS
+        if (ready == 0)
+            return Py_NewRef(Py_None);
+        if (ready > 0 && polled[1].revents)
+            return Py_NewRef(Py_False);
+        if (ready > 0 && size >= 0)
+            return news_in(data, size);
+        errno = error;
+        if (error != EINTR && error != EAGAIN)
+            return PyErr_SetFromErrno(PyExc_OSError);
+        if (PyErr_CheckSignals() < 0)
+            return NULL;
+    }
+}
+
 static PyMethodDef methods[] = {
     {"exchange", exchange, METH_VARARGS,
      "Send a command that ends with a claim's id; return the reply: a number, or the bytes that came first."},
     {"post", post, METH_VARARGS, "As exchange, on a socket that does not block; None if the reply does not come at once."},
-    {"hear", hear, METH_VARARGS, "Return the messages that came, each an id and a fence; the bytes, if they are others."},
+    {"hear", hear, METH_VARARGS,
+     "Wait for messages; return each as an id and a fence, other bytes, None (none came), or False (the second file)."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -86,29 +86,51 @@ class Ears:
         if self._poke_in < 0:
             self._poke_in, self._poke_out = os.pipe()
             os.set_blocking(self._poke_out, False)
-        if not self.live:
-            self._subscribe_again()
-        link = self._link
         while not ear.rung:
-            left = deadline - monotonic()
-            if left <= 0:
-                return
-            poll = select.poll()
-            poll.register(self._poke_in, select.POLLIN)
-            if link is not None and self.live:
-                poll.register(link.sock, select.POLLIN)
-            else:
-                left = min(left, max(0.01, self._retry_at - monotonic()))
-            if self._retry_at == math.inf:
-                return  # closed
-            ready = {fd for fd, _ in poll.poll(left * 1000 + 0.5)}
-            if self._poke_in in ready:
-                os.read(self._poke_in, 512)
-            if link is not None and link.sock.fileno() in ready:
-                self._hear(link)
             if not self.live:
                 self._subscribe_again()
-                link = self._link
+            left = deadline - monotonic()
+            if left <= 0 or self._retry_at == math.inf:
+                return  # late, or closed
+            link = self._link
+            if link is None or not self.live:
+                self._sleep(min(left, max(0.01, self._retry_at - monotonic())), None)
+            elif link.plain < 0 or link.unsure:
+                if self._sleep(left, link):
+                    self._hear(link)
+            else:
+                self._hear_compiled(link, ear, left)
+
+    def _sleep(self, seconds: float, link: Link | None) -> bool:
+        """Wait until poked, or until something comes; tell whether something came."""
+        poll = select.poll()
+        poll.register(self._poke_in, select.POLLIN)
+        if link is not None:
+            poll.register(link.sock, select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(seconds * 1000 + 0.5)}
+        if self._poke_in in ready:
+            os.read(self._poke_in, 512)
+        return link is not None and link.sock.fileno() in ready
+
+    def _hear_compiled(self, link: Link, ear: "ThreadEar", seconds: float) -> None:
+        """Wait for messages and pass them on."""
+        try:
+            news = native.hear(link.plain, self._poke_in, seconds)
+        except OSError:
+            self.live = False
+            return
+        if type(news) is list:
+            self._reader = None  # who is told now need not be woken, if it is the one that reads
+            for id, fence in news:
+                self._bells.tell(id, fence)
+            self._reader = ear
+        elif news is False:
+            os.read(self._poke_in, 512)
+        elif news:
+            link.unsure = True  # other messages, or a part of one: the parser has it
+            self._take(link, news)
+        elif news is not None:
+            self.live = False
 
     def _subscribe_again(self) -> None:
         if monotonic() < self._retry_at:
@@ -123,26 +145,21 @@ class Ears:
 
     def _hear(self, link: Link) -> None:
         try:
-            if link.plain >= 0 and not link.unsure:
-                data = native.hear(link.plain)
-                if type(data) is list:
-                    for id, fence in data:
-                        self._bells.tell(id, fence)
-                    return
-                link.unsure = True  # a part of a message is with the parser, or may be
-            else:
-                data = link.sock.recv(MOST)
-                while getattr(link.sock, "pending", int)():  # TLS has more than the system knows of
-                    data += link.sock.recv(MOST)
+            data = link.sock.recv(MOST)
+            while getattr(link.sock, "pending", int)():  # TLS has more than the system knows of
+                data += link.sock.recv(MOST)
         except OSError as error:
             if isinstance(error, BlockingIOError) or type(error).__name__ == "SSLWantReadError":
                 return
             data = b""
         if data:
-            link.parser.feed(data)
-            self._bells.tell_all(link.parser)
+            self._take(link, data)
         else:
             self.live = False
+
+    def _take(self, link: Link, data: bytes) -> None:
+        link.parser.feed(data)
+        self._bells.tell_all(link.parser)
 
     def sleep(self, ear: "ThreadEar", seconds: float) -> None:
         """Block the calling thread until `ear` is rung or the time is over."""

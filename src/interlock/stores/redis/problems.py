@@ -9,7 +9,7 @@ _ADVICE = {
     "WRONGTYPE": "a key of this lock holds something that is no lock: rename the lock, give connect() a namespace=, "
     "or remove the key",
     "NOPERM": "the server's access list forbids a command, key or channel that locks need; allow the user "
-    "'~interlock:* &interlock:* +evalsha +eval +subscribe +publish +time +hmget +hget +hset +hdel +hexists +hgetall "
+    "'~interlock:* &interlock:* +evalsha +eval +subscribe +publish +time +hmget +hget +hset +hsetnx +hdel +hgetall "
     "+exists +pexpire +pexpireat +zadd +zrem +zpopmin +zrange +zrank +scan +ping'",
     "NOAUTH": "the server wants a password: give it in the URL (redis://user:password@host) or to the client",
     "WRONGPASS": "user name or password is wrong",

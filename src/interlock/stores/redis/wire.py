@@ -1,5 +1,6 @@
 """Connections of threads: one command out, one reply in, with as little as possible in between."""
 
+import os
 import socket
 import struct
 from collections.abc import Sequence
@@ -46,20 +47,22 @@ class Link:
         self.parser = parser()
         self.unsure = False
         self.late = False
-        self.plain = self.sock.fileno() if native is not None and type(self.sock) is socket.socket else -1
+        self.plain = -1
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.be_patient(recipe.patience)
+        if native is not None and self.sock.gettimeout() is None:
+            self.plain = self.sock.fileno()
 
     def be_patient(self, seconds: float) -> None:
         """Set how long to wait for a reply."""
         sock = self.sock
-        if type(sock) is not socket.socket:
-            sock.settimeout(seconds)  # TLS
+        sock.settimeout(None)
+        if type(sock) is not socket.socket or not os.get_blocking(sock.fileno()):
+            sock.settimeout(seconds)  # TLS; or a library such as gevent, which waits in its own way
             return
         # The kernel keeps the time: Python's own time-outs cost a system call more for each send and each receive.
         whole = int(seconds)
         limit = struct.pack("@ll", whole, int((seconds - whole) * 1e6))
-        sock.settimeout(None)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 

@@ -18,28 +18,30 @@ if not found[1] and not found[2] and mode ~= 'a' then
 end
 
 -- Somebody has it for itself, and its lease is good: most of the time otherwise.
+local stands, ends
 if found[1] and mode ~= 'a' then
-  local holder, ends, u, c = string.match(found[1], '^(%S+) (%d+) (%d+) (%d+) ')
-  ends = tonumber(ends)
-  if u == c and ends > now and holder ~= id and (mode ~= 'w' or call('HEXISTS', waiters, id) == 0) then
+  local holder, stop, u, c = string.match(found[1], '^(%S+) (%d+) (%d+) (%d+) ')
+  ends = tonumber(stop)
+  if u == c and ends > now and holder ~= id then
     if mode ~= 'w' then return 0 end
-    local stop = now + 1 + ttl
-    local behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
-    call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
-    call('HSET', waiters, id,
-      stop .. ' ' .. units .. ' ' .. capacity .. ' 0 ' .. now .. ' ' .. channel .. ' ' .. who)
-    local kept, quick = tonumber(found[4]), tonumber(found[5])
-    if kept < stop + KEEP then
-      keep(stop)
-    elseif not behind[1] then
-      call('PEXPIREAT', order, kept)
-      call('PEXPIREAT', waiters, kept)
-    end
-    if not quick or ttl < quick then
-      quick = ttl
-      call('HSET', line, 'quick', quick)
-    end
-    return -10 - patience(ends, not behind[1], quick)
+    local record = now + 1 + ttl .. ' ' .. units .. ' ' .. capacity .. ' 0 ' .. now .. ' ' .. channel .. ' ' .. who
+    stands = call('HSETNX', waiters, id, record) == 1
   end
+end
+if stands then
+  local stop, kept, quick = now + 1 + ttl, tonumber(found[4]), tonumber(found[5])
+  local behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
+  call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
+  if kept < stop + KEEP then
+    keep(stop)
+  elseif not behind[1] then
+    call('PEXPIREAT', order, kept)
+    call('PEXPIREAT', waiters, kept)
+  end
+  if not quick or ttl < quick then
+    quick = ttl
+    call('HSET', line, 'quick', quick)
+  end
+  return -10 - patience(ends, not behind[1], quick)
 end
 units, capacity = tonumber(units), tonumber(capacity)

@@ -1,0 +1,42 @@
+"""Under gevent a wait for a lock does not stop the other greenlets: the compiled waits are left out there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from interlock.testing.servers import RedisServer, need
+
+PLAY = """
+from gevent import monkey; monkey.patch_all()
+import sys, gevent, interlock
+locks = interlock.connect(sys.argv[1])
+inside = []
+def work(number):
+    for _ in range(10):
+        with locks.lock("book"):
+            inside.append(number)
+            gevent.sleep(0.001)
+            assert inside.pop() == number and not inside
+ended = gevent.joinall([gevent.spawn(work, number) for number in range(4)], timeout=30, raise_error=True)
+print(len(ended))
+locks.close()
+"""
+
+
+def play(url: str) -> None:
+    done = subprocess.run([sys.executable, "-c", PLAY, url], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("4\n", 0), done.stderr
+
+
+def test_greenlets_wait_for_each_other_in_memory() -> None:
+    play("memory://")
+
+
+def test_greenlets_wait_for_each_other_on_files(tmp_path: Path) -> None:
+    play(f"file://{tmp_path / 'locks'}")
+
+
+def test_greenlets_wait_for_each_other_on_a_server() -> None:
+    need("valkey")
+    with RedisServer("valkey") as server:
+        play(server.url)
