@@ -186,7 +186,8 @@ class Ears:
                 self._next_reader()
 
     def _next_reader(self) -> None:
-        for ear in list(self._sleepers.values()):
+        # The last to come will wait longest: with the first, nearly every hand-over would change the reader too.
+        for ear in reversed(list(self._sleepers.values())):
             if not ear.rung:
                 ear.nudge()
                 return

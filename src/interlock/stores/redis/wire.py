@@ -154,6 +154,9 @@ class Wire:
             reply = link.rest(data)
         except BaseException as error:
             self._ended(link, id, None, error)
+        if type(reply) is list:
+            self._idle.append(link)
+            return reply
         return self._answer(link, Message(ended_by(start, id), line, id), reply)
 
     def ask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
