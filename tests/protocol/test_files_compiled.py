@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from listeners import Ear
 
 from interlock.claims import SEPARATOR, Claim, Terms
 from interlock.protocols.queue import OCCUPIED, REFUSED, Told
@@ -80,20 +81,6 @@ holder = st.builds(Row, st.sampled_from(["using", "done", "damaged"]), st.intege
 waiter = st.builds(Row, st.sampled_from(["pending", "done"]), st.integers(1, 9), whose, capacities, leases)
 holders = st.one_of(st.lists(holder, min_size=1, max_size=1), st.lists(holder, max_size=12))
 waiters = st.lists(waiter, max_size=3, unique_by=lambda row: row.number)
-
-
-class Ear:
-    """A wake-up that notes what it is to watch."""
-
-    def __init__(self) -> None:
-        self.bell = SimpleNamespace(number=7)
-        self.watched: list[str] = []
-
-    def stand_in(self, waiters: set[object]) -> None:
-        """Be counted; of no account here."""
-
-    def watch(self, tokens: Iterable[str]) -> None:
-        self.watched = sorted(tokens)
 
 
 class Bench:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from listeners import Ear
 
 from interlock.claims import SEPARATOR, Claim, Terms
 from interlock.protocols.queue import OCCUPIED, Told, Turn
@@ -132,20 +132,6 @@ def test_entering_without_a_bell_does_to_the_files_what_the_plan_does(
     planned = bench.store._enter_line(bench.line, data, bench.claim, None, wait, False)[0]
     bench.line.unguard()
     assert (turn, after) == (planned, bench.image())
-
-
-class Ear:
-    """A wake-up that notes what it is to watch."""
-
-    def __init__(self) -> None:
-        self.bell = SimpleNamespace(number=7)
-        self.watched: list[str] = []
-
-    def stand_in(self, waiters: set[object]) -> None:
-        """Be counted; of no account here."""
-
-    def watch(self, tokens: Iterable[str]) -> None:
-        self.watched = sorted(tokens)
 
 
 @many

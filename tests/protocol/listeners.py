@@ -1,0 +1,20 @@
+"""Wake-ups for tests of the file store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+
+
+class Ear:
+    """A wake-up that notes what it is to watch."""
+
+    def __init__(self) -> None:
+        self.bell = SimpleNamespace(number=7)
+        self.watched: list[str] = []
+
+    def stand_in(self, waiters: set[object]) -> None:
+        """Be counted; of no account here."""
+
+    def watch(self, tokens: Iterable[str]) -> None:
+        self.watched = sorted(tokens)
