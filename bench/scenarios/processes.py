@@ -18,6 +18,7 @@ from bench.figures import waits
 from bench.model import Beside, Contestant, Metric, Raw, Scenario, Seat, Target
 
 PROCESSES = 8
+WARM_UP = 0.1  # seconds
 NUMBER = struct.Struct("<q")
 
 
@@ -39,12 +40,22 @@ class Counter:
         os.pwrite(self._fd, NUMBER.pack(value + 1), 0)
 
 
+def warm_up(lock: Lock, seat: Seat) -> None:
+    """Contend a moment before anything counts: the first waits of a process open its files and connections."""
+    lock.acquire()
+    lock.release()
+    seat.together.wait()
+    until = time.monotonic() + WARM_UP
+    while time.monotonic() < until:
+        lock.acquire()
+        lock.release()
+
+
 def work(contestant: Contestant[Lock], seat: Seat) -> Raw:
     """Contend until the time is up."""
     lock = contestant.make(seat.place)
     counter = Counter(seat.place.folder / "counter")
-    lock.acquire()
-    lock.release()
+    warm_up(lock, seat)
     sections = 0
     total = longest = 0.0
     seat.together.wait()
