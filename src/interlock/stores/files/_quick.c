@@ -189,10 +189,13 @@ int_attribute(PyObject *object, PyObject *name)
     return (int)number;
 }
 
+/* Give the guard back, unless that is done already. */
 static void
 unguard(Line *line)
 {
-    flock(line->fd, LOCK_UN);
+    if (line->fd >= 0)
+        flock(line->fd, LOCK_UN);
+    line->fd = -1;
 }
 
 static int

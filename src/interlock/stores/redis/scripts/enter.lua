@@ -1,4 +1,3 @@
-local stop = now + 1 + ttl
 local mine = open(id, found[1])
 if kept < stop + KEEP then kept = keep(stop) end
 if mine then

@@ -1,5 +1,6 @@
 local ttl, units, capacity = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local channel, mode, who, id = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local stop = now + 1 + ttl
 local found = call('HMGET', line, 'sole', 'units', 'fence', 'kept', 'quick')
 
 if not found[3] then
@@ -10,7 +11,6 @@ end
 -- Nobody holds it and nobody waits: most of the time.
 if not found[1] and not found[2] and mode ~= 'a' then
   local fence = next_fence(found[3])
-  local stop = now + 1 + ttl
   call('HSET', line, 'fence', fence, 'sole',
     id .. ' ' .. stop .. ' ' .. units .. ' ' .. capacity .. ' ' .. fence .. ' ' .. now .. ' ' .. channel .. ' ' .. who)
   if not found[4] or tonumber(found[4]) < stop + KEEP then keep(stop) end
@@ -20,16 +20,16 @@ end
 -- Somebody has it for itself, and its lease is good: most of the time otherwise.
 local stands, ends
 if found[1] and mode ~= 'a' then
-  local holder, stop, u, c = string.match(found[1], '^(%S+) (%d+) (%d+) (%d+) ')
-  ends = tonumber(stop)
+  local holder, last, u, c = string.match(found[1], '^(%S+) (%d+) (%d+) (%d+) ')
+  ends = tonumber(last)
   if u == c and ends > now and holder ~= id then
     if mode ~= 'w' then return 0 end
-    local record = now + 1 + ttl .. ' ' .. units .. ' ' .. capacity .. ' 0 ' .. now .. ' ' .. channel .. ' ' .. who
+    local record = stop .. ' ' .. units .. ' ' .. capacity .. ' 0 ' .. now .. ' ' .. channel .. ' ' .. who
     stands = call('HSETNX', waiters, id, record) == 1
   end
 end
 if stands then
-  local stop, kept, quick = now + 1 + ttl, tonumber(found[4]), tonumber(found[5])
+  local kept, quick = tonumber(found[4]), tonumber(found[5])
   local behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
   call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
   if kept < stop + KEEP then
