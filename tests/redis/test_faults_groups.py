@@ -136,7 +136,7 @@ def test_after_a_fail_over_locks_go_on_and_fences_increase(
         old = ann.do(locks.lock(world.name, ttl=FAIL_OVER).acquire)
         waiting = [each.start(locks.lock(world.name, ttl=FAIL_OVER).acquire) for each in others]
         world.until_waiting(2)
-        assert watched.master.command("WAIT", 1, 5000) == 1  # the replica has the line
+        watched.replicate()
         watched.fail_over(by_kill=by_kill)
         ann.do(old.release)
         fences = [grant.fence for grant in one_after_another(others, waiting)]

@@ -97,6 +97,20 @@ class RedisSentinel:
         _, port = self.sentinels[0].command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
         return next(server for server in self.servers if server.port == int(port))
 
+    def replicate(self) -> None:
+        """Return when the replica has all that the master has been told so far.
+
+        WAIT would not do: it waits for what its own connection has written, and every `command` has its own.
+        """
+        master = self.master
+        written = int(master.info("replication")["master_repl_offset"])
+        replicas = [server for server in self.servers if server is not master and server.running]
+
+        def has_all() -> bool:
+            return all(int(each.info("replication").get("slave_repl_offset", -1)) >= written for each in replicas)
+
+        eventually(has_all, self._failure, "the replica to have it all")
+
     def fail_over(self, by_kill: bool = False) -> RedisServer:
         """Have the replica promoted, and return it when all Sentinels name it and it takes writes.
 
