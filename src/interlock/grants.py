@@ -54,8 +54,8 @@ class BaseGrant:
 
     @property
     def held(self) -> bool:
-        """True while it is neither released nor lost."""
-        return not self.lost and self._state == HELD
+        """True while it is neither released nor lost; False from the moment when its release begins."""
+        return not self.lost and self._state == HELD and not self._leaving
 
     @property
     def lost(self) -> bool:
@@ -81,7 +81,7 @@ class BaseGrant:
         if self.lost:
             raise self._loss()
         if not self.held:
-            raise NotHeld(f"the lock {self.name!r} was released before this check; acquire it again")
+            raise NotHeld(f"the lock {self.name!r} was released, or its release has begun; acquire it again")
 
     def _loss(self) -> LockLost:
         why = "a forked child owns nothing of its parent's grants" if self.inherited else self._lost_because
@@ -96,6 +96,11 @@ class BaseGrant:
             self._lost_because = why
             # Who was asked to leave and has not answered may have done so: what is gone then is no loss.
             self._state = RELEASED if self._leaving else LOST
+
+    def _give_up_renewing(self) -> None:
+        """Note that leaving failed: the lock is free at the end of the lease at the latest, whatever comes."""
+        self._renews = False
+        self._due = self._deadline
 
     def _left(self, removed: bool, again: bool) -> bool:
         """Note the store's answer to leave; return what `release` answers.

@@ -4,6 +4,13 @@ import asyncio
 from typing import Any
 
 
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 class TaskBell:
     """A wake-up for one asyncio task."""
 
@@ -18,6 +25,9 @@ class TaskBell:
         """Wake the waiter, from any thread; a message is kept until it is read."""
         if message is not None:
             self._message = message
+        if _running_loop() is self._loop:
+            self._event.set()
+            return
         try:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:

@@ -60,7 +60,7 @@ class AsyncGrant(BaseGrant):
             True if this call released it; False if it was released or lost before.
 
         Raises:
-            StoreError: the store could not be asked; call again, nothing is forgotten.
+            StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
         """
         if self._state == RELEASED or self._pid != pid():
             return False
@@ -85,9 +85,11 @@ class AsyncGrant(BaseGrant):
         except StoreError:
             if self._state == LOST:
                 return False  # the store sees by itself that the lease ended
+            self._give_up_renewing()
             watchdog.add(self)
             raise
         except BaseException:
+            self._give_up_renewing()
             watchdog.add(self)
             raise
         released = self._left(bool(removed), again)

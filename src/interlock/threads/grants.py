@@ -27,7 +27,7 @@ class Grant(BaseGrant):
             True if this call released it; False if it was released or lost before.
 
         Raises:
-            StoreError: the store could not be asked; call again, nothing is forgotten.
+            StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
         """
         if self._state == RELEASED or self._pid != pid():
             return False
@@ -46,9 +46,11 @@ class Grant(BaseGrant):
         except StoreError:
             if self._state == LOST:
                 return False  # the store sees by itself that the lease ended
+            self._give_up_renewing()
             watchdog.add(self)
             raise
         except BaseException:
+            self._give_up_renewing()
             watchdog.add(self)
             raise
         return self._left(removed, again)

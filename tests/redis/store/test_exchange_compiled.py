@@ -60,11 +60,46 @@ def test_a_number_comes_back_and_the_command_arrives_whole(number: int, id: str)
         assert theirs.recv(4096) == ended_by(START, id)
 
 
+LISTS = st.lists(st.one_of(st.integers(-(10**16), 10**17), st.binary(max_size=40)), min_size=1, max_size=40)
+
+
+def on_the_wire(those: list[int | bytes]) -> bytes:
+    parts = [b":%d\r\n" % each if isinstance(each, int) else b"$%d\r\n%s\r\n" % (len(each), each) for each in those]
+    return b"*%d\r\n" % len(those) + b"".join(parts)
+
+
+@given(LISTS)
+def test_a_list_of_numbers_and_words_comes_back(those: list[int | bytes]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(on_the_wire(those))
+        assert native.exchange(ours.fileno(), START, "id") == those
+
+
+@given(LISTS, st.data())
+def test_a_part_of_a_list_and_more_than_one_come_back_as_they_are(
+    those: list[int | bytes], data: st.DataObject
+) -> None:
+    whole = on_the_wire(those)
+    reply = data.draw(st.one_of(st.integers(1, len(whole) - 1).map(lambda size: whole[:size]), st.just(whole * 2)))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(reply)
+        assert native.exchange(ours.fileno(), START, "id") == reply
+
+
 @pytest.mark.parametrize(
     "reply",
     [
         b"-ERR no\r\n",
-        b"*2\r\n:1\r\n$2\r\nid\r\n",
+        b"*0\r\n",
+        b"*-1\r\n",
+        b"*1\r\n$-1\r\n",
+        b"*1\r\n+OK\r\n",
+        b"*2\r\n:1\r\n",
+        b"*1\r\n$2\r\nabc\r\n",
+        b"*1\r\n*1\r\n:1\r\n",
+        b"$2\r\nid\r\n",
         b":1\r\n:2\r\n",
         b":12",
         b":\r\n",

@@ -85,21 +85,74 @@ send_rest(int fd, struct msghdr *command)
     return 0;
 }
 
-/* Return the number that a reply of the form ":number\r\n" is; the reply itself if it is another. */
-static PyObject *
-number_in(const char *reply, ssize_t size)
+/* Step over a line that is `mark` and a number; 0 if it is not there. */
+static int
+number(const char **at, const char *end, char mark, long long *value)
 {
-    long long number = 0;
-    ssize_t at = 1, end = size - 2;
-    int negative = size > 4 && reply[1] == '-';
-    if (size < 4 || end - negative > 19 || reply[0] != ':' || reply[end] != '\r' || reply[end + 1] != '\n')
-        return PyBytes_FromStringAndSize(reply, size);
-    for (at += negative; at < end; at++) {
-        if (reply[at] < '0' || reply[at] > '9')
-            return PyBytes_FromStringAndSize(reply, size);
-        number = number * 10 + (reply[at] - '0');
+    const char *digit = *at, *first;
+    if (digit >= end || *digit++ != mark)
+        return 0;
+    int negative = digit < end && *digit == '-';
+    digit += negative;
+    *value = 0;
+    for (first = digit; digit < end && *digit >= '0' && *digit <= '9' && digit - first < 18; digit++)
+        *value = *value * 10 + (*digit - '0');
+    if (digit == first || end - digit < 2 || digit[0] != '\r' || digit[1] != '\n')
+        return 0;
+    *at = digit + 2;
+    if (negative)
+        *value = -*value;
+    return 1;
+}
+
+/* Step over a line "$size" and so many bytes, which are returned; NULL if they are not there. */
+static const char *
+word(const char **at, const char *end, long long *size)
+{
+    const char *text = *at;
+    if (!number(&text, end, '$', size) || *size < 0 || end - text < *size + 2 || text[*size] != '\r')
+        return NULL;
+    *at = text + *size + 2;
+    return text;
+}
+
+/* Return a list of so many numbers and words, the last of which must end the reply; NULL, perhaps without an error. */
+static PyObject *
+list_in(const char *at, const char *end, long long count)
+{
+    long long value;
+    PyObject *list = PyList_New(0);
+    for (; list != NULL && count > 0; count--) {
+        PyObject *one = NULL;
+        const char *text;
+        if (number(&at, end, ':', &value))
+            one = PyLong_FromLongLong(value);
+        else if ((text = word(&at, end, &value)) != NULL)
+            one = PyBytes_FromStringAndSize(text, (Py_ssize_t)value);
+        if (one == NULL || PyList_Append(list, one) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(one);
     }
-    return PyLong_FromLongLong(negative ? -number : number);
+    if (list != NULL && at != end)
+        Py_CLEAR(list);
+    return list;
+}
+
+/* Return the number that a reply is, or the list of numbers and words; the reply itself if it is another. */
+static PyObject *
+reply_in(const char *reply, ssize_t size)
+{
+    const char *at = reply, *end = reply + size;
+    long long value;
+    if (number(&at, end, ':', &value) && at == end)
+        return PyLong_FromLongLong(value);
+    at = reply;
+    if (number(&at, end, '*', &value) && value > 0) {
+        PyObject *list = list_in(at, end, value);
+        if (list != NULL || PyErr_Occurred())
+            return list;
+    }
+    return PyBytes_FromStringAndSize(reply, size);
 }
 
 /* Send, and look for the reply; if it does not come at once, wait for it (threads) or return None (loops). */
@@ -134,7 +187,7 @@ talk(PyObject *args, struct looking *looking, int wait)
         error = errno;
         Py_END_ALLOW_THREADS
         if (got > 0 || (got == 0 && wait))
-            return number_in(reply, got);
+            return reply_in(reply, got);
         /* The end of the connection, and errors of it, are for the loop: it finds them too. */
         if (sent == 0 && !wait)
             return Py_NewRef(Py_None);
@@ -158,28 +211,12 @@ post(PyObject *module, PyObject *args)
     return talk(args, &of_loops, 0);
 }
 
-/* Step over a line "$size\r\n" and so many bytes, which are returned; NULL if they are not there. */
-static const char *
-word(const char **at, const char *end, long *size)
-{
-    const char *digit = *at;
-    if (digit >= end || *digit++ != '$')
-        return NULL;
-    for (*size = 0; digit < end && *digit >= '0' && *digit <= '9' && *size < MOST_REPLY; digit++)
-        *size = *size * 10 + (*digit - '0');
-    if (end - digit < *size + 4 || digit[0] != '\r' || digit[1] != '\n' || digit[*size + 2] != '\r')
-        return NULL;
-    *at = digit + *size + 4;
-    return digit + 2;
-}
-
 /* Read one message of a channel, "id fence", and add it to the news; 0 if there is something else. */
 static int
 message(const char **at, const char *end, PyObject *news)
 {
     static const char kind[] = "*3\r\n$7\r\nmessage\r\n";
-    long size;
-    long long fence = 0;
+    long long size, fence = 0;
     if (end - *at < (ssize_t)sizeof kind || memcmp(*at, kind, sizeof kind - 1))
         return 0;
     *at += sizeof kind - 1;
@@ -256,7 +293,7 @@ hear(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"exchange", exchange, METH_VARARGS,
-     "Send a command that ends with a claim's id; return the reply: a number, or the bytes that came first."},
+     "Send a command that ends with a claim's id; return the reply: a number, a list of numbers and words, or the bytes that came first."},
     {"post", post, METH_VARARGS, "As exchange, on a socket that does not block; None if the reply does not come at once."},
     {"hear", hear, METH_VARARGS,
      "Wait for messages; return each as an id and a fence, other bytes, None (none came), or False (the second file)."},

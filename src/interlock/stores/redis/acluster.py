@@ -54,7 +54,7 @@ class AsyncClusterWire:
                 await self._look_again()
         raise failure
 
-    async def exchange(self, start: bytes, line: str, id: str) -> Any:
+    async def exchange(self, start: bytes, line: str, id: str, busy: bool = False) -> Any:
         """As `AsyncWire.exchange`."""
         return await self.aask(Message(ended_by(start, id), line, id))
 

@@ -8,8 +8,9 @@ from interlock.claims import Check, Claim
 from interlock.errors import StoreError, UnknownOutcome
 from interlock.protocols.queue import BUSY, Turn
 from interlock.stores.redis.checks import examine
-from interlock.stores.redis.message import Broken
+from interlock.stores.redis.message import Broken, Message
 from interlock.stores.redis.queue import RedisQueue
+from interlock.stores.redis.resp import ended_by
 from interlock.taskbell import TaskBell
 
 GOODBYE = 1.0  # seconds
@@ -28,24 +29,22 @@ class AsyncRedisStore(RedisQueue):
             if isinstance(error, UnknownOutcome):
                 return BUSY  # whoever acquires asks again
             raise
-        if reply > 0 and not self._waits:
+        if type(reply) is int and reply > 0 and not self._waits:
             return Turn("using", reply)
         return self._turn(claim, reply, wait)
 
     async def aleave_now(self, claim: Claim) -> bool:
         """As `leave`, without a generator around it; if it is cancelled, leave again to know what became of it."""
+        busy = False
         if self._waits:
             if self._troubles or self._unsent:
                 return await arun(self.leave(claim))
-            self._bells.forget(claim.id)
+            busy = self._bells.leave(claim.id)
         start, line = self._leave_of(claim.terms)
         try:
-            reply = await self._wire.exchange(start, line, claim.id)
+            reply = await self._wire.exchange(start, line, claim.id, busy)
         except Broken:
-            # The first request may have done it: then the second finds nothing, and the answer is still yes.
-            self._left(await self._wire.exchange(start, line, claim.id))
-            self._bells.ring_all()
-            return True
+            return await arun(self._leave_again(Message(ended_by(start, claim.id), line, claim.id)))
         except asyncio.CancelledError:
             self._bells.ring_all()  # the reply says who was promoted, and nobody will read it
             raise

@@ -70,14 +70,14 @@ class TaskLink(asyncio.Protocol):
         """As `post`, of a command that ends with a claim's id, when no other reply is to come.
 
         Returns:
-            A number, if that is the reply and came at once; or what will have the reply.
+            The reply, if it came at once and is a number or a list; or what will have the reply.
         """
         try:
             data = native.post(self.plain, start, id)
         except OSError as error:
             self.close()
             raise broken(self.recipe.where, error) from error
-        if type(data) is int:
+        if data is not None and type(data) is not bytes:
             return data
         future = self.expect()
         if data is not None:
@@ -313,19 +313,20 @@ class AsyncWire:
             return await self._refused(message, reply, once_more, asking)
         return reply
 
-    async def exchange(self, start: bytes, line: str, id: str) -> Any:
+    async def exchange(self, start: bytes, line: str, id: str, busy: bool = False) -> Any:
         """As `aask`, on the shortest way: most replies are one number, on a connection that is open already.
 
         Args:
             start, line, id: as for `Wire.exchange`.
+            busy: True if other tasks are about to run: the loop does not look for the reply before that.
         """
         link = self._links.ready.get(asyncio.get_running_loop())
         if link is None or link.ended or self._late:
             return await self.aask(Message(ended_by(start, id), line, id))
         try:
-            if link.plain >= 0 and link.quiet:
+            if link.plain >= 0 and link.quiet and not busy:
                 reply = link.post_compiled(start, id)
-                if type(reply) is int:
+                if type(reply) is int or type(reply) is list:
                     return reply
                 reply = await reply
             else:

@@ -4,11 +4,12 @@ import threading
 from typing import Any
 
 from interlock.protocols.queue import Told
+from interlock.stores.redis.heirs import Heirs
 from interlock.stores.redis.resp import MISSING, Parser
 
 
 class Bells:
-    """The waiting claims of one store."""
+    """The waiting claims of one store, and who of them comes after whom."""
 
     def __init__(self) -> None:
         self.start_afresh()
@@ -19,6 +20,7 @@ class Bells:
         self.bells: dict[str, Any] = {}
         self._news: dict[str, Told] = {}
         self._patience: dict[str, float] = {}
+        self._heirs = Heirs()
 
     def expect(self, id: str) -> None:
         """Keep what will be told to a claim that has no bell yet."""
@@ -36,20 +38,37 @@ class Bells:
             How long it should wait at most, if it stands in line already, else 0; and what was told meanwhile.
         """
         with self._mutex:
-            self.bells[id] = bell
-            return self._patience.pop(id, 0.0), self._news.pop(id, None)
+            news = self._news.pop(id, None)
+            if news is None:
+                self.bells[id] = bell
+            else:
+                self.bells.pop(id, None)
+            return self._patience.pop(id, 0.0), news
 
     def tell(self, id: str, fence: int) -> None:
         """Tell a claim that it holds the lock with `fence`; with 0, that it should look."""
         with self._mutex:
-            if id not in self.bells:
-                return
-            bell = self.bells[id]
-            if bell is None:
-                if fence:
-                    self._news[id] = Told(id, fence)
-                return
-        bell.tell(Told(id, fence) if fence else None)
+            bell = self._promoted(id, fence) if fence else self.bells.get(id)
+        if bell is not None:
+            bell.tell(Told(id, fence) if fence else None)
+
+    def _promoted(self, id: str, fence: int) -> Any:
+        """Note that a claim holds the lock; return its bell if it waits for that."""
+        self._heirs.holds(id)
+        if id not in self.bells or id in self._news:
+            return None
+        bell = self.bells[id]
+        if bell is None:
+            self._news[id] = Told(id, fence)
+        else:
+            del self.bells[id]  # it waits no longer
+        return bell
+
+    def follow(self, before: str, id: str, fence: int) -> None:
+        """Keep that a waiting claim holds the lock, with `fence`, as soon as the claim before it has left."""
+        with self._mutex:
+            if id in self.bells and id not in self._news:
+                self._heirs.follow(before, id, fence)
 
     def tell_all(self, parser: Parser) -> None:
         """Tell what was heard on the channel."""
@@ -58,13 +77,35 @@ class Bells:
                 id, _, fence = message[2].decode().partition(" ")
                 self.tell(id, int(fence))
 
-    def forget(self, id: str) -> None:
-        """The claim waits no longer."""
+    def holds(self, id: str) -> None:
+        """The claim waits no longer: it holds the lock."""
         if id in self.bells:
             with self._mutex:
-                self.bells.pop(id, None)
-                self._news.pop(id, None)
-                self._patience.pop(id, None)
+                self._heirs.holds(id)
+                self._drop(id)
+
+    def leave(self, id: str) -> bool:
+        """The claim goes: if it waited, it waits no longer; if it held the lock, its heir does now, and is told so.
+
+        Returns:
+            True if there was such an heir.
+        """
+        with self._mutex:
+            if id in self.bells and id not in self._news:
+                self._heirs.withdraws(id)
+                self._drop(id)
+                return False
+            self._drop(id)
+            heir = self._heirs.leaves(id)
+            bell = None if heir is None else self._promoted(*heir)
+        if bell is not None and heir is not None:
+            bell.tell(Told(*heir))
+        return heir is not None
+
+    def _drop(self, id: str) -> None:
+        self.bells.pop(id, None)
+        self._news.pop(id, None)
+        self._patience.pop(id, None)
 
     def ring_all(self) -> None:
         """Let everybody look."""

@@ -23,6 +23,7 @@ from interlock.stores.redis.views import lines_in, views_of
 
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 FORGET_AFTER = 60.0  # seconds
+CUTS = 3  # so many connections may end in a row while a claim leaves, besides the first
 AT_ONCE = 100  # claims renewed by one call
 GONE_THERE, REFUSED_THERE, PENDING_THERE = -1, 0, -10
 TRY, LOOK_FIRST, WAIT, AGAIN = b"t", b"o", b"w", b"a"
@@ -134,18 +135,21 @@ class RedisQueue:
             return self._later(claim, error, again, waits=wakeup is not None)
         return self._turn(claim, reply, wait)
 
-    def _turn(self, claim: Claim, reply: int, wait: bool) -> Turn:
+    def _turn(self, claim: Claim, reply: Any, wait: bool) -> Turn:
         """Translate the answer of the script."""
         if self._troubles:
             self._troubles.pop(claim.id, None)
+        if type(reply) is list:
+            reply, before, fence = reply
+            self._bells.follow(before.decode(), claim.id, fence)
         if reply > 0:
-            self._bells.forget(claim.id)
+            self._bells.holds(claim.id)
             return Turn("using", reply)
         if reply <= PENDING_THERE:
             patience = min(LOOK_AGAIN, (PENDING_THERE - reply) / 1000) * random.uniform(1.0, 1.1)
             self._bells.wait_so_long(claim.id, patience)
             return Turn("pending", 0, patience)
-        self._bells.forget(claim.id)
+        self._bells.leave(claim.id)
         if reply == GONE_THERE:
             return GONE
         return OCCUPIED if wait else REFUSED
@@ -202,11 +206,21 @@ class RedisQueue:
                 self._nothing_to_say(claim)
             raise
         except Broken:
-            # The first request may have done it: then the second finds nothing, and the answer is still yes.
-            self._left((yield Ask(self._wire, message)))
-            self._bells.ring_all()  # the reply that was lost said who was promoted
-            return True
+            return (yield from self._leave_again(message))
         return self._left(reply)
+
+    def _leave_again(self, message: Message) -> Op[bool]:
+        """Ask again after a connection ended: an earlier request may have done it, so the answer is yes."""
+        for more in reversed(range(CUTS)):
+            try:
+                self._left((yield Ask(self._wire, message)))
+            except Broken:  # an heir may be at work meanwhile, and cut this one too
+                if not more:
+                    raise
+            else:
+                break
+        self._bells.ring_all()  # the reply that was lost said who was promoted
+        return True
 
     def _ask(self, message: Message) -> Op[Any]:
         """Ask what may be asked twice."""
@@ -217,15 +231,21 @@ class RedisQueue:
 
     def _forget(self, claim: Claim) -> "_Trouble | None":
         """Forget a claim that leaves; return what was the matter with it."""
-        self._bells.forget(claim.id)
+        self._bells.leave(claim.id)
         return self._troubles.pop(claim.id, None)
 
     def _left(self, reply: Any) -> bool:
-        """Take the answer to leave; tell those of this process who were promoted by it."""
+        """Take the answer to leave: tell those of this process who were promoted by it, and keep who comes next."""
         if type(reply) is int:
             return reply == 1
+        before = ""
         for place in range(1, len(reply), 2):
-            self._bells.tell(reply[place].decode(), reply[place + 1])
+            id, fence = reply[place].decode(), reply[place + 1]
+            if fence > 0:
+                self._bells.tell(id, fence)
+            else:
+                self._bells.follow(before, id, -fence)
+            before = id
         return bool(reply[0])
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:

@@ -8,8 +8,9 @@ from interlock.errors import StoreError, UnknownOutcome
 from interlock.protocols.queue import BUSY, Turn
 from interlock.stores.redis.checks import examine
 from interlock.stores.redis.ears import ThreadEar
-from interlock.stores.redis.message import Broken
+from interlock.stores.redis.message import Broken, Message
 from interlock.stores.redis.queue import RedisQueue
+from interlock.stores.redis.resp import ended_by
 
 
 class RedisStore(RedisQueue):
@@ -25,7 +26,7 @@ class RedisStore(RedisQueue):
             if isinstance(error, UnknownOutcome):
                 return BUSY  # whoever acquires asks again
             raise
-        if reply > 0 and not self._waits:
+        if type(reply) is int and reply > 0 and not self._waits:
             return Turn("using", reply)
         return self._turn(claim, reply, wait)
 
@@ -34,15 +35,12 @@ class RedisStore(RedisQueue):
         if self._waits:
             if self._troubles or self._unsent:
                 return run(self.leave(claim))
-            self._bells.forget(claim.id)
+            self._bells.leave(claim.id)
         start, line = self._leave_of(claim.terms)
         try:
             reply = self._wire.exchange(start, line, claim.id)
         except Broken:
-            # The first request may have done it: then the second finds nothing, and the answer is still yes.
-            self._left(self._wire.exchange(start, line, claim.id))
-            self._bells.ring_all()  # its reply said who was promoted
-            return True
+            return run(self._leave_again(Message(ended_by(start, claim.id), line, claim.id)))
         except StoreError:
             raise
         except BaseException:

@@ -40,9 +40,8 @@ def views_of(line: str, reply: Any) -> list[ClaimView]:
         id, _, held[id] = held[b"sole"].partition(b" ")
     name = key_of(line).partition(SEPARATOR)[2]
     holders = [(int(_fence(record)), id, record) for id, record in held.items() if id not in TOTALS]
-    found = [(id, record) for _, id, record in sorted(holders)]
-    found += [(id, waiting[id]) for id in reply[2] if id in waiting]
-    views = (_view(name, id.decode(), record, now) for id, record in found)
+    views = [_view(name, id.decode(), record, now, True) for _, id, record in sorted(holders)]
+    views += [_view(name, id.decode(), waiting[id], now, False) for id in reply[2] if id in waiting]
     return [view for view in views if view.expires_in > 0]
 
 
@@ -54,17 +53,17 @@ def _fence(record: bytes) -> bytes:
     return record.split(b" ", 4)[3]
 
 
-def _view(name: str, id: str, record: bytes, now: int) -> ClaimView:
+def _view(name: str, id: str, record: bytes, now: int, holds: bool) -> ClaimView:
     ends, units, capacity, fence, since, _, rest = record.decode(errors="replace").split(" ", 6)
     left = int(ends) - now
     host, pid, who, label = rest.split("\n", 3)
     return ClaimView(
         name=name,
         id=id,
-        state="using" if int(fence) else "pending",
+        state="using" if holds else "pending",
         units=int(units),
         capacity=int(capacity),
-        fence=int(fence) or None,
+        fence=int(fence) if holds else None,  # an heir has one already
         host=host,
         pid=int(pid),
         thread=who,

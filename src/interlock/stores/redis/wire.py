@@ -142,7 +142,7 @@ class Wire:
         try:
             if link.plain >= 0:
                 data = native.exchange(link.plain, start, id)
-                if type(data) is int:
+                if type(data) is not bytes:
                     self._idle.append(link)
                     return data
             else:

@@ -27,3 +27,8 @@ local function patience(ends, head, quick)
   if head then return first end
   return math.min(first + 1000, math.max(1000, quick or 1000))
 end
+
+-- Was its fence issued already?
+local function is_heir(record)
+  return record and string.match(record, '^%d+ %d+ %d+ (%d+)') ~= '0'
+end

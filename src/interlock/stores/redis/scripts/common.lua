@@ -83,15 +83,19 @@ local function sweep()
   end
 end
 
--- Make a claim a holder, with a new fence.
-local function promote(id, stop, u, c, rest)
-  fence = next_fence(fence)
+-- Make a claim a holder, with a new fence unless it is an heir.
+local function promote(id, stop, u, c, rest, heirs)
+  local its = heirs
+  if not its or its == '0' then
+    its = next_fence(fence)
+    fence = its
+    write('fence', fence)
+  end
   alone = used == 0 and u == c
-  local record = text(stop, u, c, fence, rest)
+  local record = text(stop, u, c, its, rest)
   if alone then write('sole', id .. ' ' .. record) else write(id, record) end
-  write('fence', fence)
   count(stop, u, c)
-  return fence
+  return its
 end
 
 -- Promote the waiters whose turn has come, from the head; nobody overtakes one that does not fit.
@@ -100,14 +104,14 @@ local function hand_over()
     local head = call('ZRANGE', order, 0, 0)[1]
     if not head then return end
     local record = call('HGET', waiters, head)
-    local stop, u, c, _, rest
-    if record then stop, u, c, _, rest = parse(record) end
+    local stop, u, c, f, rest
+    if record then stop, u, c, f, rest = parse(record) end
     local alive = stop and stop > now
     if alive and used + u > math.min(limit or c, c) then return end
     call('ZREM', order, head)
     call('HDEL', waiters, head)
     if alive then
-      told[#told + 1] = {head, promote(head, stop, u, c, rest), string.match(rest, '^%d+ (%S*) ')}
+      told[#told + 1] = {head, promote(head, stop, u, c, rest, f), string.match(rest, '^%d+ (%S*) ')}
     end
     if #writes > 2000 then  -- `unpack` has a limit
       call('HSET', line, unpack(writes))

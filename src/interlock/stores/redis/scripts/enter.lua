@@ -16,9 +16,9 @@ if ends and ends <= now then sweep() end
 
 local waits = call('HGET', waiters, id)
 if waits then
-  local ended, _, _, _, rest = parse(waits)
+  local ended, _, _, f, rest = parse(waits)
   if ended > now then
-    call('HSET', waiters, id, text(math.max(stop, ended), units, capacity, 0, rest))
+    call('HSET', waiters, id, text(math.max(stop, ended), units, capacity, f, rest))
   else  -- what has expired is never revived
     call('ZREM', order, id)
     call('HDEL', waiters, id)

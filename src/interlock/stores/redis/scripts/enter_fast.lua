@@ -18,19 +18,25 @@ if not found[1] and not found[2] and mode ~= 'a' then
 end
 
 -- Somebody has it for itself, and its lease is good: most of the time otherwise.
-local stands, ends
+local stands, ends, before
+local behind, fence = {}, '0'
 if found[1] and mode ~= 'a' then
   local holder, last, u, c = string.match(found[1], '^(%S+) (%d+) (%d+) (%d+) ')
   ends = tonumber(last)
   if u == c and ends > now and holder ~= id then
     if mode ~= 'w' then return 0 end
-    local record = stop .. ' ' .. units .. ' ' .. capacity .. ' 0 ' .. now .. ' ' .. channel .. ' ' .. who
+    behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
+    before = behind[1] or holder
+    if units == capacity and string.sub(before, 1, PROCESS) == string.sub(id, 1, PROCESS)
+      and (before == holder or is_heir(call('HGET', waiters, before))) then
+      fence = next_fence(found[3])
+    end
+    local record = stop .. ' ' .. units .. ' ' .. capacity .. ' ' .. fence .. ' ' .. now .. ' ' .. channel .. ' ' .. who
     stands = call('HSETNX', waiters, id, record) == 1
   end
 end
 if stands then
   local kept, quick = tonumber(found[4]), tonumber(found[5])
-  local behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
   call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
   if kept < stop + KEEP then
     keep(stop)
@@ -42,6 +48,9 @@ if stands then
     quick = ttl
     call('HSET', line, 'quick', quick)
   end
-  return -10 - patience(ends, not behind[1], quick)
+  local answer = -10 - patience(ends, not behind[1], quick)
+  if fence == '0' then return answer end
+  call('HSET', line, 'fence', fence)
+  return {answer, before, tonumber(fence)}
 end
 units, capacity = tonumber(units), tonumber(capacity)

@@ -1,0 +1,111 @@
+"""The line of one name as the server keeps it: what the scripts of the Redis store do with exclusive claims."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+HEIRS = 16
+PROCESS = 20
+
+
+class Record(NamedTuple):
+    """A claim in the line.
+
+    Attributes:
+        id: of the claim.
+        fence: 0 if none was issued yet.
+        alive: False once its lease has ended.
+    """
+
+    id: str
+    fence: int
+    alive: bool = True
+
+
+class Line(NamedTuple):
+    """All that the server knows.
+
+    Attributes:
+        holder: the one that holds the lock.
+        waiting: in the order of their arrival.
+        fence: the last one issued.
+    """
+
+    holder: Record | None = None
+    waiting: tuple[Record, ...] = ()
+    fence: int = 0
+
+
+Promoted = tuple[tuple[str, int], ...]
+"""Those who hold the lock now, with their fences; a negative one is that of an heir, of the one named before it."""
+Pending = tuple[str, int]
+"""The claim whose heir one is, and the fence; "" and 0 if of none."""
+
+
+def same_process(one: str, other: str) -> bool:
+    """Tell whether two claims are of the same process."""
+    return one[:PROCESS] == other[:PROCESS]
+
+
+def hand_over(line: Line) -> tuple[Line, Promoted]:
+    """Promote the first living waiter if nobody holds the lock, or whoever does is dead."""
+    holder, waiting, fence = line
+    if holder is not None and holder.alive:
+        return line, ()
+    while waiting:
+        head, *rest = waiting
+        waiting = tuple(rest)
+        if head.alive:
+            fence = max(fence, head.fence or fence + 1)
+            head = head._replace(fence=head.fence or fence)
+            return Line(head, waiting, fence), ((head.id, head.fence),)
+    return Line(None, (), fence), ()
+
+
+def enter(line: Line, id: str, again: bool) -> tuple[Line, int | Pending | None, Promoted]:
+    """A claim enters, or asks where it stands.
+
+    Returns:
+        The line; the fence if it holds the lock, else what it waits for, None if it is gone; who was promoted.
+    """
+    if line.holder is not None and line.holder.id == id and line.holder.alive:
+        return line, line.holder.fence, ()
+    found = next((each for each in line.waiting if each.id == id), None)
+    if found is not None and not found.alive:
+        line = line._replace(waiting=tuple(each for each in line.waiting if each.id != id))
+        found = None
+    line, promoted = hand_over(line)
+    if line.holder is not None and line.holder.id == id:
+        return line, line.holder.fence, ()
+    if found is not None:
+        return line, ("", 0), promoted
+    if again:
+        return line, None, promoted
+    if line.holder is None:
+        return Line(Record(id, line.fence + 1), (), line.fence + 1), line.fence + 1, promoted
+    before = line.waiting[-1] if line.waiting else line.holder
+    fence = line.fence + 1 if same_process(before.id, id) and before.fence else 0
+    line = Line(line.holder, (*line.waiting, Record(id, fence)), max(line.fence, fence))
+    return line, (before.id, fence) if fence else ("", 0), promoted
+
+
+def leave(line: Line, id: str) -> tuple[Line, Promoted]:
+    """A claim leaves; whoever is next is promoted, and the heirs of a promoted one of the same process are named."""
+    if line.holder is None or line.holder.id != id:
+        line = line._replace(waiting=tuple(each for each in line.waiting if each.id != id))
+        return hand_over(line)
+    alone = line.holder.alive
+    heirs = {each.id for each in line.waiting if each.fence}
+    line, promoted = hand_over(line._replace(holder=None))
+    head = line.holder
+    if not alone or head is None or not same_process(head.id, id) or head.id in heirs:
+        return line, promoted
+    fence = line.fence
+    waiting = list(line.waiting)
+    for place, each in enumerate(waiting[:HEIRS]):
+        if not same_process(each.id, head.id) or each.fence:
+            break
+        fence += 1
+        waiting[place] = each._replace(fence=fence)
+        promoted = (*promoted, (each.id, -fence))
+    return Line(head, tuple(waiting), fence), promoted

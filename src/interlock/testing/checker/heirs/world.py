@@ -1,0 +1,375 @@
+"""Processes whose claims let their heirs in, one server, and what gets lost between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from interlock.protocols.queue import Told
+from interlock.stores.redis.bells import Bells
+from interlock.testing.checker.explore import Successor
+from interlock.testing.checker.heirs.line import PROCESS, Line, Promoted, Record, enter, hand_over, leave
+
+Table = tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, int], ...], tuple[tuple[str, str, int], ...]]
+"""A process' bells: who waits and has a bell; what was told before there was one; who follows whom."""
+
+
+class Caller(NamedTuple):
+    """One who acquires and releases.
+
+    Attributes:
+        phase: where it is: "idle", "asked", "waiting", "looking", "inside", "leaving", "done" or "dead".
+        id: of its claim.
+        word: the fence that it was told, 0 if it was not told.
+    """
+
+    phase: str = "idle"
+    id: str = ""
+    word: int = 0
+
+
+class Left(NamedTuple):
+    """How often each thing may still happen."""
+
+    lapses: int
+    evictions: int
+    cancels: int
+    kills: int
+    losses: int
+
+
+class State(NamedTuple):
+    """A state of the world.
+
+    Attributes:
+        line: what the server knows.
+        tables: the bells of each process.
+        callers: all of them.
+        net: what is under way: requests of each claim in order, replies and words to processes in any.
+        over: claims that are no holders any more by their own clocks, or were evicted.
+        last: the highest fence that got in.
+        left: what may still happen.
+        wrong: what went wrong.
+    """
+
+    line: Line
+    tables: tuple[Table, ...]
+    callers: tuple[Caller, ...]
+    net: tuple[tuple[Any, ...], ...]
+    over: frozenset[str]
+    last: int
+    left: Left
+    wrong: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One world to explore.
+
+    Attributes:
+        name: what it is about.
+        processes: the number of each caller's process.
+        calls: how often each acquires.
+        lapses, evictions, cancels, kills, losses: how often each may happen in one run.  A loss is that of a request,
+            a reply or a word; a lapse the end of a lease.
+        large: only explored when asked for.
+    """
+
+    name: str
+    processes: tuple[int, ...]
+    calls: int = 1
+    lapses: int = 0
+    evictions: int = 0
+    cancels: int = 0
+    kills: int = 0
+    losses: int = 0
+    large: bool = False
+
+
+class _Bell:
+    """What a caller waits on; it notes what is told."""
+
+    def __init__(self, words: dict[str, int]) -> None:
+        self.words = words
+
+    def tell(self, message: Told | None) -> None:
+        """Keep the message."""
+        if message is not None:
+            self.words[message.id] = message.fence
+
+
+class World:
+    """A system for `explore`: the production bells of each process, a model of the server.
+
+    Args:
+        configuration: who competes, and what may befall them.
+        make: makes the bells of a process.
+    """
+
+    def __init__(self, configuration: Configuration, make: type[Bells] = Bells) -> None:
+        self.configuration = configuration
+        self.make = make
+
+    def init(self) -> State:
+        """Nobody has asked for anything."""
+        it = self.configuration
+        tables: tuple[Table, ...] = (((), (), ()),) * (max(it.processes) + 1)
+        left = Left(it.lapses, it.evictions, it.cancels, it.kills, it.losses)
+        return State(Line(), tables, (Caller(),) * len(it.processes), (), frozenset(), 0, left)
+
+    def violation(self, state: State) -> str | None:
+        """Two inside, or a fence that went back."""
+        inside = [each.id for each in state.callers if each.phase == "inside" and each.id not in state.over]
+        if len(inside) > 1:
+            return f"{' and '.join(map(_short, inside))} hold the lock"
+        return state.wrong or None
+
+    def successors(self, state: State) -> Iterator[Successor[State]]:
+        """Whatever may happen next."""
+        for number, caller in enumerate(state.callers):
+            yield from self._of_caller(state, number, caller)
+        yield from self._of_server(state)
+        yield from self._mishaps(state)
+
+    # What a caller does.
+
+    def _of_caller(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
+        phase, id, word = caller
+        name = f"caller {number}"
+        if phase == "idle":
+            fresh = self._fresh(number, id)
+            bells, words = self._thaw(state, number)
+            bells.expect(fresh)
+            after = self._with(state, number, Caller("asked", fresh), bells, words)
+            yield name, f"{name} asks as {_short(fresh)}", "ask", self._send(after, ("enter", fresh, False))
+        elif phase == "waiting":
+            if word:
+                yield name, f"{name} takes what it was told", "take", self._gets_in(state, number, word)
+            bells, words = self._thaw(state, number)
+            _, told = bells.hang(id, _Bell(words))
+            looking = self._with(state, number, caller._replace(phase="looking"), bells, words)
+            if told is None:
+                yield name, f"{name} looks", "look", self._send(looking, ("enter", id, True))
+            else:
+                yield name, f"{name} hears what it was told", "take", self._gets_in(looking, number, told.fence)
+            if state.left.cancels:
+                less = state._replace(left=state.left._replace(cancels=state.left.cancels - 1))
+                yield name, f"{name} gives up", "give up", self._leaves(less, number)
+        elif phase == "inside":
+            yield name, f"{name} leaves", "leave", self._leaves(state, number)
+
+    def _gets_in(self, state: State, number: int, fence: int) -> State:
+        """The caller holds the lock, unless its own clock says that this is over."""
+        id = state.callers[number].id
+        if id in state.over:
+            return self._leaves(state, number)
+        wrong = "" if fence > state.last else f"fence {fence} gets in after {state.last}"
+        callers = _put(state.callers, number, Caller("inside", id))
+        return state._replace(callers=callers, last=max(state.last, fence), wrong=wrong)
+
+    def _leaves(self, state: State, number: int) -> State:
+        id = state.callers[number].id
+        bells, words = self._thaw(state, number)
+        bells.leave(id)
+        after = self._with(state, number, Caller("leaving", id), bells, words)
+        return self._send(after, ("leave", id))
+
+    def _ends(self, state: State, number: int, phase: str = "idle") -> State:
+        """The call is over; perhaps another follows."""
+        id = state.callers[number].id
+        if phase == "idle" and int(id[-1]) >= self.configuration.calls:
+            phase = "done"
+        return state._replace(callers=_put(state.callers, number, Caller(phase, id)))
+
+    # What the server does, and what comes of it.
+
+    def _of_server(self, state: State) -> Iterator[Successor[State]]:
+        seen = set()
+        for at, message in enumerate(state.net):
+            kind, id, *rest = message
+            if kind in ("enter", "leave"):
+                if id not in seen:  # the requests of one claim do not overtake each other
+                    seen.add(id)
+                    after = self._performed(self._without(state, at), kind, id, *rest)
+                    yield "server", f"the server performs {kind} {_short(id)}", kind, after
+            else:
+                after = self._arrived(self._without(state, at), kind, id, *rest)
+                yield "net", f"{kind} of {_short(id)} arrives", kind, after
+
+    def _performed(self, state: State, kind: str, id: str, again: bool = False) -> State:
+        if kind == "enter":
+            line, answer, promoted = enter(state.line, id, again)
+            state = self._send(state._replace(line=line), ("stands", id, answer))
+            return self._publish(state, promoted)
+        line, promoted = leave(state.line, id)
+        mine = tuple(each for each in promoted if each[0][:PROCESS] == id[:PROCESS])
+        state = self._send(state._replace(line=line), ("left", id, mine))
+        return self._publish(state, tuple(each for each in promoted if each not in mine))
+
+    def _publish(self, state: State, promoted: Promoted) -> State:
+        for id, fence in promoted:
+            state = self._send(state, ("word", id, fence))
+        return state
+
+    def _arrived(self, state: State, kind: str, id: str, what: Any) -> State:
+        """A reply or a word reaches its process."""
+        number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
+        process = int(id[:PROCESS])
+        some = next(at for at, each in enumerate(self.configuration.processes) if each == process)
+        if kind == "word":
+            bells, words = self._thaw(state, some)
+            bells.tell(id, what)
+            return self._with(state, some, state.callers[some], bells, words)
+        if kind == "left":
+            bells, words = self._thaw(state, some)
+            before = ""
+            for other, fence in what:
+                if fence > 0:
+                    bells.tell(other, fence)
+                else:
+                    bells.follow(before, other, -fence)
+                before = other
+            state = self._with(state, some, state.callers[some], bells, words)
+            if number is not None and state.callers[number].phase == "leaving":
+                return self._ends(state, number)
+            return state
+        if number is None or state.callers[number].phase not in ("asked", "looking"):
+            return state
+        return self._stands(state, number, what)
+
+    def _stands(self, state: State, number: int, answer: Any) -> State:
+        """A caller learns where it stands."""
+        caller = state.callers[number]
+        bells, words = self._thaw(state, number)
+        if isinstance(answer, int):
+            bells.holds(caller.id)
+            return self._gets_in(self._with(state, number, caller, bells, words), number, answer)
+        if answer is None:
+            bells.leave(caller.id)
+            return self._ends(self._with(state, number, caller, bells, words), number)
+        before, fence = answer
+        if fence:
+            bells.follow(before, caller.id, fence)
+        if caller.phase == "asked":
+            _, told = bells.hang(caller.id, _Bell(words))
+            if told is not None:
+                return self._gets_in(self._with(state, number, caller, bells, words), number, told.fence)
+        return self._with(state, number, caller._replace(phase="waiting"), bells, words)
+
+    # What befalls them.
+
+    def _mishaps(self, state: State) -> Iterator[Successor[State]]:
+        left = state.left
+        records = [each for each in (state.line.holder, *state.line.waiting) if each is not None]
+        for record in records:
+            if left.lapses and record.alive and record.id not in state.over:
+                less = state._replace(left=left._replace(lapses=left.lapses - 1), over=state.over | {record.id})
+                yield "time", f"the lease of {_short(record.id)} ends", "lapse", less
+            if record.alive and record.id in state.over:
+                after = state._replace(line=_expired(state.line, record.id))
+                yield "time", f"{_short(record.id)} expires on the server", "expire", after
+            if left.evictions:
+                gone = _evicted(state.line, record.id)
+                line, promoted = hand_over(gone)
+                less = state._replace(
+                    line=line, left=left._replace(evictions=left.evictions - 1), over=state.over | {record.id}
+                )
+                yield "operator", f"{_short(record.id)} is evicted", "evict", self._publish(less, promoted)
+        if left.losses:
+            for at, message in enumerate(state.net):
+                lost = self._without(state, at)._replace(left=left._replace(losses=left.losses - 1))
+                yield "net", f"{message[0]} of {_short(message[1])} is lost", "loss", self._bereft(lost, message)
+        if left.kills:
+            for process in set(self.configuration.processes):
+                yield "fate", f"process {process} is killed", "kill", self._killed(state, process)
+
+    def _bereft(self, state: State, message: tuple[Any, ...]) -> State:
+        """Whoever waits for a reply that will not come goes on: it looks again, or its call has failed."""
+        kind, id, *_ = message
+        number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
+        if number is None or kind == "word":
+            return state
+        caller = state.callers[number]
+        if caller.phase in ("asked", "looking"):
+            bells, words = self._thaw(state, number)
+            _, told = bells.hang(id, _Bell(words))
+            if told is not None:
+                words[id] = told.fence
+            return self._with(state, number, caller._replace(phase="waiting"), bells, words)
+        if caller.phase == "leaving":
+            ended = state._replace(over=state.over | {id})  # nobody renews it
+            return self._ends(ended, number)
+        return state
+
+    def _killed(self, state: State, process: int) -> State:
+        left = state.left._replace(kills=state.left.kills - 1)
+        callers = state.callers
+        over = state.over
+        for number, its in enumerate(self.configuration.processes):
+            if its == process and callers[number].phase != "done":
+                over |= {callers[number].id}
+                callers = _put(callers, number, Caller("dead", callers[number].id))
+        return state._replace(callers=callers, left=left, over=over)
+
+    # How states are made.
+
+    def _fresh(self, number: int, id: str) -> str:
+        call = int(id[-1]) + 1 if id else 1
+        return f"{self.configuration.processes[number]:0{PROCESS}d}{number}{call}"
+
+    def _send(self, state: State, message: tuple[Any, ...]) -> State:
+        if message[0] in ("enter", "leave"):
+            return state._replace(net=(*state.net, message))
+        net = [each for each in state.net if each[0] in ("enter", "leave")]
+        words = sorted([each for each in state.net if each[0] not in ("enter", "leave")] + [message], key=repr)
+        return state._replace(net=(*net, *words))
+
+    def _without(self, state: State, at: int) -> State:
+        return state._replace(net=state.net[:at] + state.net[at + 1 :])
+
+    def _thaw(self, state: State, number: int) -> tuple[Bells, dict[str, int]]:
+        """Make the bells of a caller's process as they are."""
+        waiting, news, follows = state.tables[self.configuration.processes[number]]
+        words: dict[str, int] = {}
+        bells = self.make()
+        bells.bells = {id: _Bell(words) if hung else None for id, hung in waiting}
+        bells._news = {id: Told(id, fence) for id, fence in news}
+        for before, id, fence in follows:
+            bells._heirs.follow(before, id, fence)
+        return bells, words
+
+    def _with(self, state: State, number: int, caller: Caller, bells: Bells, words: dict[str, int]) -> State:
+        """Keep the bells, the caller, and what was told to others."""
+        table: Table = (
+            tuple(sorted((id, bell is not None) for id, bell in bells.bells.items())),
+            tuple(sorted((id, told.fence) for id, told in bells._news.items())),
+            tuple(sorted((before, *heir) for before, heir in bells._heirs._after.items())),
+        )
+        tables = _put(state.tables, self.configuration.processes[number], table)
+        callers = _put(state.callers, number, caller)
+        for at, each in enumerate(callers):
+            if each.id in words and each.phase in ("waiting", "looking", "asked"):
+                callers = _put(callers, at, each._replace(word=words[each.id]))
+        return state._replace(tables=tables, callers=callers)
+
+
+def _put(those: tuple[Any, ...], at: int, one: Any) -> tuple[Any, ...]:
+    return (*those[:at], one, *those[at + 1 :])
+
+
+def _expired(line: Line, id: str) -> Line:
+    def over(record: Record) -> Record:
+        return record._replace(alive=False) if record.id == id else record
+
+    holder = None if line.holder is None else over(line.holder)
+    return Line(holder, tuple(map(over, line.waiting)), line.fence)
+
+
+def _evicted(line: Line, id: str) -> Line:
+    holder = None if line.holder is not None and line.holder.id == id else line.holder
+    return Line(holder, tuple(each for each in line.waiting if each.id != id), line.fence)
+
+
+def _short(id: str) -> str:
+    return id[PROCESS - 1 :]
