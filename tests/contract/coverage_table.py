@@ -46,6 +46,7 @@ CONTRACT = {
         "test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before",
         "test_a_lease_can_be_renewed_by_hand",
         "test_a_lease_that_ended_is_not_revived_by_a_late_renewal",
+        "test_a_release_that_failed_is_renewed_no_more_so_the_lock_gets_free",
         "test_a_holder_that_died_costs_at_most_its_own_lease_and_nobody_spins",
     ],
     "acquire: blocking and timeout as in threading": [

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 from interlock.testing.checker.command import Command
 from interlock.testing.checker.files import report as files
+from interlock.testing.checker.heirs import report as heirs
 from interlock.testing.checker.pending import report as pending
 from interlock.testing.checker.seeds import report as seeds
 
-COMMANDS: tuple[Command, ...] = (seeds.COMMAND, pending.COMMAND, files.COMMAND)
+COMMANDS: tuple[Command, ...] = (seeds.COMMAND, pending.COMMAND, files.COMMAND, heirs.COMMAND)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.errors import LockLost
+from interlock.errors import LockLost, NotHeld, StoreError
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Kind, World
@@ -84,6 +84,23 @@ def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind) -
     fresh = probe.expires_in
     eventually(lambda: probe.expires_in < fresh - 0.5)
     eventually(lambda: probe.expires_in > fresh - 0.4)  # the watchdog has been round
+    assert lost == []
+
+
+def test_a_release_that_failed_is_renewed_no_more_so_the_lock_gets_free(world: World, kind: Kind) -> None:
+    locks, failing = world.connect_with(Failing)
+    ann = world.actor()
+    lost: list[Any] = []
+    grant = ann.do(kind.make(locks, world.name, ttl=SHORT, on_lost=lost.append).acquire)
+    failing.broken.add("leave")
+    with pytest.raises(StoreError):
+        ann.do(grant.release)
+    assert grant.held is False
+    with pytest.raises(NotHeld):
+        grant.check()
+    world.until_free()
+    eventually(lambda: ann.do(grant.release) is False)
+    assert grant.lost is False
     assert lost == []
 
 

@@ -153,7 +153,7 @@ def test_a_failed_last_release_can_be_tried_again(world: World) -> None:
     failing.broken.add("leave")
     with pytest.raises(StoreError):
         ann.do(lock.release)
-    assert ann.do(lock.owned) is True
+    assert ann.do(lock.owned) is False  # it may be another's already
     failing.broken.clear()
     ann.do(lock.release)
     assert world.nothing_left()

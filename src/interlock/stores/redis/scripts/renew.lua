@@ -1,16 +1,23 @@
-local answers = {}
-for i = 1, #KEYS, 3 do
-  line, order, waiters = KEYS[i], KEYS[i + 1], KEYS[i + 2]
-  local at = (i - 1) / 3 * 2
-  local id, ttl = ARGV[at + 1], tonumber(ARGV[at + 2])
-  local mine = open(id, call('HGET', line, 'sole'))
+-- Renew a claim where somebody has the lock for itself, and its lease is good: most of the time.
+local function renew_sole(sole, id, stop)
+  local holder, last, u, c, fence, rest = string.match(sole, '^(%S+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  local ends = tonumber(last)
+  if ends <= now then return end
+  local alive = holder == id or extend(id, stop)
+  if holder == id then call('HSET', line, 'sole', renewed(id .. ' ', ends, stop, u, c, fence, rest)) end
+  if alive and tonumber(call('HGET', line, 'kept')) < stop + KEEP then keep(stop) end
+  return alive and 1 or 0
+end
+
+local function renew(sole, id, stop)
+  local mine = open(id, sole)
   local record = mine or call('HGET', waiters, id)
   local alive = 0
   if record then
-    local stop, u, c, f, rest = parse(record)
-    if stop > now then
+    local ended, u, c, f, rest = parse(record)
+    if ended > now then
       alive = 1
-      stop = math.max(stop, now + 1 + ttl)
+      stop = math.max(stop, ended)
       if kept < stop + KEEP then kept = keep(stop) end
       if mine then write(id, text(stop, u, c, f, rest)) else call('HSET', waiters, id, text(stop, u, c, f, rest)) end
       if mine and used == u then
@@ -24,6 +31,15 @@ for i = 1, #KEYS, 3 do
   end
   save()
   tell('', {})
-  answers[#answers + 1] = alive
+  return alive
+end
+
+local answers = {}
+for i = 1, #KEYS, 3 do
+  line, order, waiters = KEYS[i], KEYS[i + 1], KEYS[i + 2]
+  local at = (i - 1) / 3 * 2
+  local id, stop = ARGV[at + 1], now + 1 + tonumber(ARGV[at + 2])
+  local sole = call('HGET', line, 'sole')
+  answers[#answers + 1] = sole and renew_sole(sole, id, stop) or renew(sole, id, stop)
 end
 return answers

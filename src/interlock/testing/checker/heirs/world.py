@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from interlock.protocols.queue import Told
 from interlock.stores.redis.bells import Bells
 from interlock.testing.checker.explore import Successor
-from interlock.testing.checker.heirs.line import PROCESS, Line, Promoted, Record, enter, hand_over, leave
+from interlock.testing.checker.heirs.configurations import Configuration
+from interlock.testing.checker.heirs.line import PROCESS, SERVER, Line, Promoted, Record, Server
 
 Table = tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, int], ...], tuple[tuple[str, str, int], ...]]
 """A process' bells: who waits and has a bell; what was told before there was one; who follows whom."""
@@ -63,30 +63,6 @@ class State(NamedTuple):
     wrong: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """One world to explore.
-
-    Attributes:
-        name: what it is about.
-        processes: the number of each caller's process.
-        calls: how often each acquires.
-        lapses, evictions, cancels, kills, losses: how often each may happen in one run.  A loss is that of a request,
-            a reply or a word; a lapse the end of a lease.
-        large: only explored when asked for.
-    """
-
-    name: str
-    processes: tuple[int, ...]
-    calls: int = 1
-    lapses: int = 0
-    evictions: int = 0
-    cancels: int = 0
-    kills: int = 0
-    losses: int = 0
-    large: bool = False
-
-
 class _Bell:
     """What a caller waits on; it notes what is told."""
 
@@ -105,11 +81,15 @@ class World:
     Args:
         configuration: who competes, and what may befall them.
         make: makes the bells of a process.
+        server: what the server does.
     """
 
-    def __init__(self, configuration: Configuration, make: type[Bells] = Bells) -> None:
+    def __init__(
+        self, configuration: Configuration, make: Callable[[], Bells] = Bells, server: Server = SERVER
+    ) -> None:
         self.configuration = configuration
         self.make = make
+        self.server = server
 
     def init(self) -> State:
         """Nobody has asked for anything."""
@@ -199,10 +179,10 @@ class World:
 
     def _performed(self, state: State, kind: str, id: str, again: bool = False) -> State:
         if kind == "enter":
-            line, answer, promoted = enter(state.line, id, again)
+            line, answer, promoted = self.server.enter(state.line, id, again)
             state = self._send(state._replace(line=line), ("stands", id, answer))
             return self._publish(state, promoted)
-        line, promoted = leave(state.line, id)
+        line, promoted = self.server.leave(state.line, id)
         mine = tuple(each for each in promoted if each[0][:PROCESS] == id[:PROCESS])
         state = self._send(state._replace(line=line), ("left", id, mine))
         return self._publish(state, tuple(each for each in promoted if each not in mine))
@@ -270,8 +250,7 @@ class World:
                 after = state._replace(line=_expired(state.line, record.id))
                 yield "time", f"{_short(record.id)} expires on the server", "expire", after
             if left.evictions:
-                gone = _evicted(state.line, record.id)
-                line, promoted = hand_over(gone)
+                line, promoted = self.server.hand_over(_evicted(state.line, record.id))
                 less = state._replace(
                     line=line, left=left._replace(evictions=left.evictions - 1), over=state.over | {record.id}
                 )

@@ -1,0 +1,86 @@
+"""One safeguard removed at a time: each of these must be caught, or it would not be needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from interlock.stores.redis.bells import Bells
+from interlock.testing.checker.heirs.configurations import Configuration
+from interlock.testing.checker.heirs.line import SERVER, Line, Pending, Promoted, Record, Server, enter, hand_over
+
+_CANCEL = Configuration("three of one process, one gives up", (0, 0, 0), cancels=1)
+_MIXED = Configuration("three of one process, one of another", (1, 0, 0))
+_EVICT = Configuration("three of one process, an eviction", (0, 0, 0), evictions=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A safeguard removed.
+
+    Attributes:
+        name: which one.
+        configuration: where it shows.
+        expected: a part of what the checker must say is wrong.
+        make: makes the bells of a process.
+        server: what the server does.
+    """
+
+    name: str
+    configuration: Configuration
+    expected: str
+    make: Callable[[], Bells] = Bells
+    server: Server = SERVER
+
+
+class _Generous(Bells):
+    """Lets its heir in also where it only waited itself."""
+
+    def leave(self, id: str) -> bool:
+        self.bells.pop(id, None)
+        return super().leave(id)
+
+
+def _names_anybody(line: Line, id: str, again: bool) -> tuple[Line, int | Pending | None, Promoted]:
+    """Name an heir behind a waiter that is none."""
+    after, answer, promoted = enter(line, id, again)
+    if answer != ("", 0) or not line.waiting or any(each.id == id for each in line.waiting):
+        return after, answer, promoted
+    before, fence = line.waiting[-1].id, after.fence + 1
+    return Line(after.holder, (*after.waiting[:-1], Record(id, fence)), fence), (before, fence), promoted
+
+
+def _forgets_the_fence(line: Line, id: str, again: bool) -> tuple[Line, int | Pending | None, Promoted]:
+    """An heir that looks is no heir any more."""
+    after, answer, promoted = enter(line, id, again)
+    if again and isinstance(answer, tuple):
+        waiting = tuple(each._replace(fence=0) if each.id == id else each for each in after.waiting)
+        after = after._replace(waiting=waiting)
+    return after, answer, promoted
+
+
+def _issues_another(line: Line) -> tuple[Line, Promoted]:
+    """A promoted heir gets another fence than the one it was named with."""
+    return hand_over(
+        line._replace(waiting=tuple(each._replace(fence=0) for each in line.waiting[:1]) + line.waiting[1:])
+    )
+
+
+MUTANTS = (
+    Mutant("only a holder lets its heir in", _CANCEL, "hold the lock", make=_Generous),
+    Mutant(
+        "heirs stand right behind holders or heirs",
+        _MIXED,
+        "gets in after",
+        server=SERVER._replace(enter=_names_anybody),
+    ),
+    Mutant(
+        "an heir that looks keeps its fence",
+        _EVICT,
+        "gets in after",
+        server=SERVER._replace(enter=_forgets_the_fence),
+    ),
+    Mutant(
+        "a promoted heir keeps its fence", _EVICT, "gets in after", server=SERVER._replace(hand_over=_issues_another)
+    ),
+)

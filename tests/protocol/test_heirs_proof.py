@@ -1,0 +1,69 @@
+"""The heirs of the Redis store: the production bells in every interleaving, with every fault."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from interlock.testing.checker import explore
+from interlock.testing.checker.heirs import CONFIGURATIONS, MUTANTS, Configuration, Mutant, Verdict, verdict
+from interlock.testing.checker.heirs.report import markdown, mutants_markdown
+from interlock.testing.checker.heirs.world import World
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "heirs.md"
+SMALL = [each for each in CONFIGURATIONS if not each.large]
+
+
+@cache
+def found(name: str) -> Verdict:
+    return verdict(next(each for each in SMALL if each.name == name))
+
+
+@cache
+def caught(mutant: Mutant) -> Verdict:
+    return verdict(mutant.configuration, mutant.make, mutant.server)
+
+
+@pytest.mark.parametrize("name", [each.name for each in SMALL])
+def test_never_two_are_in_and_everybody_comes_to_an_end(name: str) -> None:
+    one = found(name)
+    assert one.wrong is None, str(one)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_missing_safeguard_is_caught_with_a_counterexample(mutant: Mutant) -> None:
+    one = caught(mutant)
+    assert one.wrong is not None
+    assert mutant.expected in one.wrong
+    assert len(one.trace) >= 5
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_same_world_is_in_order_with_all_safeguards(mutant: Mutant) -> None:
+    one = verdict(mutant.configuration)
+    assert one.wrong is None, str(one)
+
+
+def test_heirs_get_in_before_the_server_knows() -> None:
+    world = World(Configuration("three of one process", (0, 0, 0)))
+    ahead = [
+        state
+        for state in explore(world).states()
+        if any(
+            each.phase == "inside" and each.id != (state.line.holder and state.line.holder.id)
+            for each in state.callers
+        )
+    ]
+    assert ahead
+
+
+def test_the_page_shows_these_verdicts() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert markdown([found(each.name) for each in SMALL]) in page, (
+        "run: python -m interlock.testing.checker heirs --markdown"
+    )
+    assert mutants_markdown([(mutant, caught(mutant)) for mutant in MUTANTS]) in page, (
+        "run: python -m interlock.testing.checker heirs --mutants --markdown"
+    )

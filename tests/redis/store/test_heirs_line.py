@@ -1,0 +1,109 @@
+"""The scripts do with heirs what the checker's model of the server does: the same steps get the same answers."""
+
+from collections.abc import Iterator
+from time import sleep
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from interlock.engine import fresh_id
+from interlock.stores.redis.keys import keys_of_line, line_of
+from interlock.stores.redis.scripts import ENTER, LEAVE, call
+from interlock.testing.checker.heirs.line import PROCESS, Line, enter, leave
+from interlock.testing.checker.heirs.world import _expired
+from interlock.testing.servers import RedisServer, need
+from interlock.testing.servers.resp import Wire
+
+STEP = some.tuples(
+    some.sampled_from(["enter", "enter", "enter", "enter", "brief", "leave", "leave", "again"]), some.integers(0, 30)
+)
+LONG, BRIEF = "600000", "1"  # milliseconds
+
+
+@pytest.fixture(scope="module", params=["valkey", "redis"])
+def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
+    need(request.param)
+    with RedisServer(request.param) as server, server.wire() as wire:
+        for script in (ENTER, LEAVE):
+            wire.ask("SCRIPT", "LOAD", script.text)
+        yield wire
+
+
+class Fences:
+    """Which fence of the server is which of the model's; the server's are of its clock."""
+
+    def __init__(self) -> None:
+        self.pairs: dict[int, int] = {}
+
+    def same(self, ours: int, theirs: int) -> bool:
+        """Is it the same as before, or else higher than all?"""
+        if ours not in self.pairs:
+            assert all(theirs > each for each in self.pairs.values())
+            self.pairs[ours] = theirs
+        return self.pairs[ours] == theirs
+
+
+def asked(wire: Wire, what: str, keys: tuple[str, str, str], id: str, *more: str) -> Any:
+    """Perform a script, each process with a channel of its own."""
+    channel = f"channel:{id[:PROCESS]}"
+    if what == "leave":
+        command = call(LEAVE, keys, channel, id)
+    else:
+        command = call(ENTER, keys, more[0], "1", "1", channel, more[1], "host\n1\nthread\nlabel", id)
+    wire._socket.sendall(command)
+    return wire.read()
+
+
+def entered(fences: Fences, reply: Any, answer: Any) -> None:
+    """Compare the answers to enter."""
+    if answer is None:
+        assert reply == -1
+    elif isinstance(answer, int):
+        assert fences.same(answer, reply)
+    elif answer == ("", 0):
+        assert reply <= -10
+    else:
+        code, before, fence = reply
+        assert code <= -10
+        assert before == answer[0]
+        assert fences.same(answer[1], fence)
+
+
+def left(fences: Fences, reply: Any, promoted: Any) -> None:
+    """Compare the answers to leave."""
+    told = reply[1:] if isinstance(reply, list) else []
+    assert told[::2] == [id for id, _ in promoted]
+    for (_, ours), theirs in zip(promoted, told[1::2], strict=True):
+        assert (ours > 0) == (theirs > 0)
+        assert fences.same(abs(ours), abs(theirs))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=some.lists(STEP, max_size=40))
+def test_the_same_steps_get_the_same_answers(wire: Wire, steps: list[tuple[str, int]]) -> None:
+    keys = keys_of_line(line_of(fresh_id()))
+    line, fences, ids = Line(), Fences(), list[str]()
+    for what, number in steps:
+        if what in ("enter", "brief") or not ids:
+            id = f"{number % 2:0{PROCESS}d}{len(ids)}"
+            ids.append(id)
+            reply = asked(wire, "enter", keys, id, BRIEF if what == "brief" else LONG, "w")
+            line, answer, _ = enter(line, id, again=False)
+            entered(fences, reply, answer)
+            if what == "brief":
+                sleep(0.004)
+                line = _expired(line, id)
+        elif what == "again":
+            id = ids[number % len(ids)]
+            reply = asked(wire, "enter", keys, id, LONG, "a")
+            line, answer, _ = enter(line, id, again=True)
+            entered(fences, reply, answer)
+        else:
+            id = ids[number % len(ids)]
+            reply = asked(wire, "leave", keys, id)
+            line, promoted = leave(line, id)
+            left(fences, reply, [each for each in promoted if each[0][:PROCESS] == id[:PROCESS]])
+    reply = wire.ask("ZRANGE", keys[1], 0, -1)
+    assert reply == [each.id for each in line.waiting]

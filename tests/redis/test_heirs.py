@@ -1,0 +1,169 @@
+"""Who leaves lets its heir in at once: the next claim of the same process, where nobody outside waits longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis_worlds import connect_to, one_after_another, place_of
+
+from interlock.errors import StoreError
+from interlock.testing.remote import Remote
+from interlock.testing.servers import Proxy, RedisServer
+from interlock.testing.waiting import eventually
+from interlock.testing.world import Place, World
+
+
+@pytest.fixture
+def place(server: RedisServer, proxy: Proxy) -> Place:
+    """The server; the proxy before it lives longer than what is connected through it."""
+    return place_of(server.url)
+
+
+def until_named(locks: Any, number: int) -> None:
+    """Wait until so many claims know whose heirs they are."""
+    eventually(lambda: len(locks._store._bells._heirs._after) == number)
+
+
+def test_an_heir_is_let_in_though_the_server_does_not_answer(world: World, proxy: Proxy) -> None:
+    locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
+    lock = locks.lock(world.name)
+    ann, bob = world.actors(2)
+    first = ann.do(lock.acquire)
+    waiting = bob.start(lock.acquire)
+    until_named(locks, 1)
+    proxy.black_hole()
+    releasing = ann.start(first.release)
+    second = waiting.result(5)
+    assert second.held
+    assert not first.held
+    assert second.fence > first.fence
+    with pytest.raises(StoreError):
+        releasing.result(5)
+    assert second.held
+    proxy.restore()
+    assert bob.do(second.release) is True
+    assert ann.do(first.release) is True
+    assert world.nothing_left()
+
+
+def test_who_leaves_first_on_the_server_does_not_matter(world: World, proxy: Proxy) -> None:
+    locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
+    lock = locks.lock(world.name)
+    ann, bob, carol = world.actors(3)
+    first = ann.do(lock.acquire)
+    to_bob = bob.start(lock.acquire)
+    until_named(locks, 1)
+    to_carol = carol.start(lock.acquire)
+    until_named(locks, 2)
+    proxy.black_hole()
+    with pytest.raises(StoreError):
+        ann.do(first.release)
+    proxy.restore()
+    second = to_bob.result(5)
+    assert bob.do(second.release) is True  # for the server, ann holds the lock
+    third = to_carol.result(5)
+    assert [view.id for view in world.holders()] == [first.id]
+    assert ann.do(first.release) is True
+    assert [(view.id, view.fence) for view in world.holders()] == [(third.id, third.fence)]
+    assert first.fence < second.fence < third.fence
+    assert carol.do(third.release) is True
+    assert world.nothing_left()
+
+
+def test_an_heir_that_gives_up_is_passed_over(world: World, proxy: Proxy) -> None:
+    locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
+    lock = locks.lock(world.name)
+    ann, bob, carol = world.actors(3)
+    first = ann.do(lock.acquire)
+    brief = bob.start(lock.acquire, timeout=0.4)
+    until_named(locks, 1)
+    waiting = carol.start(lock.acquire)
+    until_named(locks, 2)
+    assert brief.result(5) is None
+    until_named(locks, 1)
+    proxy.black_hole()
+    releasing = ann.start(first.release)
+    assert waiting.result(5).held
+    with pytest.raises(StoreError):
+        releasing.result(5)
+    proxy.restore()
+    assert carol.do(waiting.result().release) is True
+    assert ann.do(first.release) is True
+    assert world.nothing_left()
+
+
+def test_an_heir_is_shown_as_one_who_waits(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    grant = ann.do(locks.lock(world.name).acquire)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    until_named(locks, 1)
+    assert [(view.state, view.fence) for view in world.eye.claims(world.name)] == [
+        ("using", grant.fence),
+        ("pending", None),
+    ]
+    assert ann.do(grant.release) is True
+    later = waiting.result(5)
+    assert [(view.state, view.fence) for view in world.eye.claims(world.name)] == [("using", later.fence)]
+    assert bob.do(later.release) is True
+
+
+def test_an_evicted_heir_stands_in_line_again(world: World) -> None:
+    locks = world.connect()
+    lock = locks.lock(world.name)
+    ann, bob, carol = world.actors(3)
+    grant = ann.do(lock.acquire)
+    to_bob = bob.start(lock.acquire)
+    until_named(locks, 1)
+    to_carol = carol.start(lock.acquire)
+    until_named(locks, 2)
+    (evicted, stays) = (view.id for view in world.waiters())
+    assert world.eye.evict(world.name, evicted) == 1
+    eventually(lambda: [view.id for view in world.waiters()][:1] == [stays] and len(world.waiters()) == 2)
+    assert ann.do(grant.release) is True
+    third = to_carol.result(5)
+    assert carol.do(third.release) is True
+    second = to_bob.result(5)
+    assert grant.fence < third.fence < second.fence
+    assert bob.do(second.release) is True
+    assert world.nothing_left()
+
+
+def test_nobody_overtakes_another_process(world: World, remote: Callable[[], Remote]) -> None:
+    locks = world.connect()
+    lock = locks.lock(world.name)
+    ann, bob, carol = world.actors(3)
+    other = remote()
+    grant = ann.do(lock.acquire)
+    to_bob = bob.start(lock.acquire)
+    world.until_waiting(1)
+    other.start(f"grant = locks.lock({world.name!r}).acquire(); result = grant.fence")
+    world.until_waiting(2)
+    to_carol = carol.start(lock.acquire)
+    world.until_waiting(3)
+    assert ann.do(grant.release) is True
+    second = to_bob.result(5)
+    assert len(world.waiters()) == 2
+    assert bob.do(second.release) is True
+    third = other.answer()
+    assert not to_carol.done()
+    assert other.do("result = grant.release()") is True
+    fourth = to_carol.result(5)
+    assert second.fence < third < fourth.fence
+    assert carol.do(fourth.release) is True
+
+
+def test_of_many_that_wait_each_comes_to_hold_it_in_order(world: World) -> None:
+    locks = world.connect()
+    lock = locks.lock(world.name)
+    actors = world.actors(40)
+    waiting = []
+    for number, actor in enumerate(actors):
+        waiting.append(actor.start(lock.acquire))
+        eventually(lambda number=number: len(world.eye.claims(world.name)) == number + 1)
+    grants = one_after_another(actors, waiting)
+    fences = [future.result().fence for future in waiting]
+    assert fences == sorted(fences) == [grant.fence for grant in grants]
+    assert world.nothing_left()
