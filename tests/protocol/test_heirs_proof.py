@@ -10,7 +10,7 @@ import pytest
 from interlock.testing.checker import explore
 from interlock.testing.checker.heirs import CONFIGURATIONS, MUTANTS, Configuration, Mutant, Verdict, verdict
 from interlock.testing.checker.heirs.report import markdown, mutants_markdown
-from interlock.testing.checker.heirs.world import State, World
+from interlock.testing.checker.heirs.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "heirs.md"
 SMALL = [each for each in CONFIGURATIONS if not each.large]
