@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.aengine import afinish, arun
 from interlock.errors import LockLost, StoreError
-from interlock.grants import HELD, LEASE_ENDED, LOST, RELEASED, BaseGrant, BaseGrants, Hold
+from interlock.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants, Hold
 from interlock.process import pid
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class AsyncGrant(BaseGrant):
                 removed, later = await afinish(self._locks._store.leave(self._claim))
                 cancelled = cancelled or later
         except StoreError:
-            if self._state == LOST:
+            if self._state != HELD:
                 return False  # the store sees by itself that the lease ended
             self._give_up_renewing()
             watchdog.add(self)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from interlock.engine import run
 from interlock.errors import LockLost, StoreError
-from interlock.grants import HELD, LEASE_ENDED, LOST, RELEASED, BaseGrant, BaseGrants, Hold
+from interlock.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants, Hold
 from interlock.process import pid
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Grant(BaseGrant):
             if removed is None:
                 removed = run(self._locks._store.leave(self._claim))
         except StoreError:
-            if self._state == LOST:
+            if self._state != HELD:
                 return False  # the store sees by itself that the lease ended
             self._give_up_renewing()
             watchdog.add(self)

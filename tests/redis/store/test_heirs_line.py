@@ -38,9 +38,9 @@ class Fences:
         self.pairs: dict[int, int] = {}
 
     def same(self, ours: int, theirs: int) -> bool:
-        """Is it the same as before, or else higher than all?"""
+        """Is it the same as before, or else in the same order among those that were seen?"""
         if ours not in self.pairs:
-            assert all(theirs > each for each in self.pairs.values())
+            assert all((theirs > its) == (ours > each) for each, its in self.pairs.items())
             self.pairs[ours] = theirs
         return self.pairs[ours] == theirs
 
