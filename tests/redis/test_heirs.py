@@ -23,7 +23,7 @@ def place(server: RedisServer, proxy: Proxy) -> Place:
 
 def until_named(locks: Any, number: int) -> None:
     """Wait until so many claims know whose heirs they are."""
-    eventually(lambda: len(locks._store._bells._heirs._after) == number)
+    eventually(lambda: len(locks._store._bells._heirs.after) == number)
 
 
 def test_an_heir_is_let_in_though_the_server_does_not_answer(world: World, proxy: Proxy) -> None:
@@ -44,6 +44,25 @@ def test_an_heir_is_let_in_though_the_server_does_not_answer(world: World, proxy
     assert second.held
     proxy.restore()
     assert bob.do(second.release) is True
+    assert ann.do(first.release) is True
+    assert world.nothing_left()
+
+
+def test_an_heir_whose_look_failed_is_released_for_good(world: World, proxy: Proxy) -> None:
+    locks = connect_to(world, proxy.url + "?socket_timeout=0.2")
+    lock = locks.lock(world.name, ttl=6)
+    ann, bob = world.actors(2)
+    first = ann.do(lock.acquire)
+    waiting = bob.start(lock.acquire)
+    until_named(locks, 1)
+    proxy.black_hole()
+    eventually(lambda: locks._store._troubles)  # bob looked, and got no answer
+    with pytest.raises(StoreError):
+        ann.do(first.release)
+    second = waiting.result(5)
+    proxy.restore()
+    assert bob.do(second.release) is True
+    assert second.id not in [view.id for view in world.eye.claims(world.name)]
     assert ann.do(first.release) is True
     assert world.nothing_left()
 

@@ -69,18 +69,18 @@ class AsyncGrant(BaseGrant):
         if time.monotonic() >= self._deadline:
             self._lose(LEASE_ENDED)
         again, self._leaving = self._leaving, True
-        leave_now = self._locks._leave_now
+        locks, held = self._locks, self._state == HELD
         removed = cancelled = None
         try:
-            if leave_now is not None:
-                removed = leave_now(self._claim)
-            elif self._locks._aleave_now is not None:
+            if held and locks._leave_now is not None:
+                removed = locks._leave_now(self._claim)
+            elif held and locks._aleave_now is not None:
                 try:
-                    removed = await self._locks._aleave_now(self._claim)
+                    removed = await locks._aleave_now(self._claim)
                 except asyncio.CancelledError as error:
                     cancelled, again = error, True  # it was sent: it may have been done
             if removed is None:
-                removed, later = await afinish(self._locks._store.leave(self._claim))
+                removed, later = await afinish(locks._store.leave(self._claim))
                 cancelled = cancelled or later
         except StoreError:
             if self._state != HELD:

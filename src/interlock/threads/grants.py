@@ -36,7 +36,7 @@ class Grant(BaseGrant):
         if time.monotonic() >= self._deadline:
             self._lose(LEASE_ENDED)
         again, self._leaving = self._leaving, True
-        leave_now = self._locks._leave_now
+        leave_now = self._locks._leave_now if self._state == HELD else None
         removed = None
         try:
             if leave_now is not None:

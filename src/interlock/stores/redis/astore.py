@@ -34,12 +34,8 @@ class AsyncRedisStore(RedisQueue):
         return self._turn(claim, reply, wait)
 
     async def aleave_now(self, claim: Claim) -> bool:
-        """As `leave`, without a generator around it; if it is cancelled, leave again to know what became of it."""
-        busy = False
-        if self._waits:
-            if self._troubles or self._unsent:
-                return await arun(self.leave(claim))
-            busy = self._bells.leave(claim.id)
+        """As `leave`, of a claim that holds the lock; if it is cancelled, leave again to know what became of it."""
+        busy = self._released(claim) if self._waits else False
         start, line = self._leave_of(claim.terms)
         try:
             reply = await self._wire.exchange(start, line, claim.id, busy)

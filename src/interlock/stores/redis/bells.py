@@ -16,7 +16,8 @@ class Bells:
 
     def start_afresh(self) -> None:
         """Forget all: a forked child waits for nothing."""
-        self._mutex = threading.Lock()
+        # Re-entrant: the garbage collector may release a grant in the middle of any of these steps.
+        self._mutex = threading.RLock()
         self.bells: dict[str, Any] = {}
         self._news: dict[str, Told] = {}
         self._patience: dict[str, float] = {}
@@ -38,31 +39,31 @@ class Bells:
             How long it should wait at most, if it stands in line already, else 0; and what was told meanwhile.
         """
         with self._mutex:
+            self.bells[id] = bell
             news = self._news.pop(id, None)
-            if news is None:
-                self.bells[id] = bell
-            else:
+            if news is not None:
                 self.bells.pop(id, None)
             return self._patience.pop(id, 0.0), news
 
     def tell(self, id: str, fence: int) -> None:
         """Tell a claim that it holds the lock with `fence`; with 0, that it should look."""
         with self._mutex:
-            bell = self._promoted(id, fence) if fence else self.bells.get(id)
-        if bell is not None:
-            bell.tell(Told(id, fence) if fence else None)
+            if fence:
+                self._promoted(id, fence)
+            elif self.bells.get(id) is not None:
+                self.bells[id].tell(None)
 
-    def _promoted(self, id: str, fence: int) -> Any:
-        """Note that a claim holds the lock; return its bell if it waits for that."""
+    def _promoted(self, id: str, fence: int) -> None:
+        """Tell a claim that waits for it that it holds the lock."""
         self._heirs.holds(id)
         if id not in self.bells or id in self._news:
-            return None
+            return
         bell = self.bells[id]
         if bell is None:
             self._news[id] = Told(id, fence)
         else:
-            del self.bells[id]  # it waits no longer
-        return bell
+            bell.tell(Told(id, fence))
+            self.bells.pop(id, None)  # it waits no longer
 
     def follow(self, before: str, id: str, fence: int) -> None:
         """Keep that a waiting claim holds the lock, with `fence`, as soon as the claim before it has left."""
@@ -84,22 +85,25 @@ class Bells:
                 self._heirs.holds(id)
                 self._drop(id)
 
-    def leave(self, id: str) -> bool:
-        """The claim goes: if it waited, it waits no longer; if it held the lock, its heir does now, and is told so.
+    def withdraw(self, id: str) -> None:
+        """The claim leaves that waited, or was told and did not come to work: its heir follows the one before it."""
+        with self._mutex:
+            self._heirs.withdraws(id)
+            self._drop(id)
+
+    def pass_on(self, id: str) -> bool:
+        """The claim leaves that held the lock: its heir does now, and is told so.
+
+        Only the release of a grant may call this: whoever waits and leaves has nothing to pass on.
 
         Returns:
             True if there was such an heir.
         """
         with self._mutex:
-            if id in self.bells and id not in self._news:
-                self._heirs.withdraws(id)
-                self._drop(id)
-                return False
             self._drop(id)
             heir = self._heirs.leaves(id)
-            bell = None if heir is None else self._promoted(*heir)
-        if bell is not None and heir is not None:
-            bell.tell(Told(*heir))
+            if heir is not None:
+                self._promoted(*heir)
         return heir is not None
 
     def _drop(self, id: str) -> None:

@@ -197,8 +197,8 @@ class Ears:
         if self._reader is ear and self._poke_out >= 0:
             try:
                 os.write(self._poke_out, b"!")
-            except BlockingIOError:
-                pass  # poked often enough
+            except OSError:
+                pass  # poked often enough, or closed
 
     def close(self) -> None:
         """End the subscription; whoever reads it has been rung."""

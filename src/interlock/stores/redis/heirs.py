@@ -12,32 +12,38 @@ class Heirs:
     """Who comes after whom; a chain for each line, of claims that wait, but for its first one."""
 
     def __init__(self) -> None:
-        self._after: dict[str, tuple[str, int]] = {}
-        self._before: dict[str, str] = {}
+        self.after: dict[str, tuple[str, int]] = {}
+        self.before: dict[str, str] = {}
 
     def follow(self, before: str, id: str, fence: int) -> None:
-        """Note that the waiting claim `id` is the heir of `before`, with `fence`."""
-        self._after[before] = (id, fence)
-        self._before[id] = before
+        """Note that the waiting claim `id` is the heir of `before`, with `fence`; whoever was is gone."""
+        self._unlink(id)
+        former = self.after.get(before)
+        if former is not None:
+            self.before.pop(former[0], None)
+        self.after[before] = (id, fence)
+        self.before[id] = before
 
     def holds(self, id: str) -> None:
         """Note that a claim holds the lock: it is nobody's heir any more, and may have one."""
-        before = self._before.pop(id, None)
-        if before is not None:
-            del self._after[before]
+        self._unlink(id)
 
     def leaves(self, id: str) -> tuple[str, int] | None:
         """Note that a claim that held the lock leaves; return its heir and the fence."""
-        heir = self._after.pop(id, None)
+        self._unlink(id)
+        heir = self.after.pop(id, None)
         if heir is not None:
-            del self._before[heir[0]]
+            self.before.pop(heir[0], None)
         return heir
 
     def withdraws(self, id: str) -> None:
-        """Note that a waiting claim leaves: its heir becomes that of the one before it."""
+        """Note that a claim leaves that waited: its heir becomes that of the one before it."""
+        before = self.before.get(id)
         heir = self.leaves(id)
-        before = self._before.pop(id, None)
+        if before is not None and heir is not None:
+            self.follow(before, *heir)
+
+    def _unlink(self, id: str) -> None:
+        before = self.before.pop(id, None)
         if before is not None:
-            del self._after[before]
-            if heir is not None:
-                self.follow(before, *heir)
+            self.after.pop(before, None)

@@ -149,7 +149,7 @@ class RedisQueue:
             patience = min(LOOK_AGAIN, (PENDING_THERE - reply) / 1000) * random.uniform(1.0, 1.1)
             self._bells.wait_so_long(claim.id, patience)
             return Turn("pending", 0, patience)
-        self._bells.leave(claim.id)
+        self._bells.withdraw(claim.id)
         if reply == GONE_THERE:
             return GONE
         return OCCUPIED if wait else REFUSED
@@ -231,8 +231,17 @@ class RedisQueue:
 
     def _forget(self, claim: Claim) -> "_Trouble | None":
         """Forget a claim that leaves; return what was the matter with it."""
-        self._bells.leave(claim.id)
+        self._bells.withdraw(claim.id)
         return self._troubles.pop(claim.id, None)
+
+    def _released(self, claim: Claim) -> bool:
+        """Let the heir of a grant's claim in; True if there is one.
+
+        It held the lock: whatever was the matter with it while it waited, the server has it, and must be told.
+        """
+        self._troubles.pop(claim.id, None)
+        self._unsent.pop(claim.id, None)
+        return self._bells.pass_on(claim.id)
 
     def _left(self, reply: Any) -> bool:
         """Take the answer to leave: tell those of this process who were promoted by it, and keep who comes next."""

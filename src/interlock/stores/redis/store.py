@@ -31,11 +31,9 @@ class RedisStore(RedisQueue):
         return self._turn(claim, reply, wait)
 
     def leave_now(self, claim: Claim) -> bool:
-        """As `leave`, without a generator around it."""
+        """As `leave`, of a claim that holds the lock, without a generator around it."""
         if self._waits:
-            if self._troubles or self._unsent:
-                return run(self.leave(claim))
-            self._bells.leave(claim.id)
+            self._released(claim)
         start, line = self._leave_of(claim.terms)
         try:
             reply = self._wire.exchange(start, line, claim.id)

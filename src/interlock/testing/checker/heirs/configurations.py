@@ -41,6 +41,7 @@ CONFIGURATIONS = (
     Configuration("two and one, a lease ends", _MIXED, lapses=1),
     Configuration("two and one, an eviction", _MIXED, evictions=1),
     Configuration("two and one, a message is lost", _MIXED, losses=1),
+    Configuration("three of one process, one gives up, a message is lost", _ONE, cancels=1, losses=1),
     Configuration("two and one, a process is killed", _MIXED, kills=1),
     Configuration("three of one process, two calls each", _ONE, calls=2, large=True),
     Configuration("three of one process, a lease ends", _ONE, lapses=1, large=True),

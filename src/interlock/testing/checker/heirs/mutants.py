@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from interlock.stores.redis.bells import Bells
+from interlock.stores.redis.heirs import Heirs
 from interlock.testing.checker.heirs.configurations import Configuration
 from interlock.testing.checker.heirs.line import SERVER, Line, Pending, Promoted, Record, Server, enter, hand_over
 
 _CANCEL = Configuration("three of one process, one gives up", (0, 0, 0), cancels=1)
 _MIXED = Configuration("three of one process, one of another", (1, 0, 0))
+_AGAIN = Configuration("three of one process, one gives up, a message is lost", (0, 0, 0), cancels=1, losses=1)
+_LAPSE = Configuration("three of one process, a lease ends", (0, 0, 0), lapses=1)
 _EVICT = Configuration("three of one process, an eviction", (0, 0, 0), evictions=1)
 
 
@@ -36,9 +39,32 @@ class Mutant:
 class _Generous(Bells):
     """Lets its heir in also where it only waited itself."""
 
-    def leave(self, id: str) -> bool:
-        self.bells.pop(id, None)
-        return super().leave(id)
+    def withdraw(self, id: str) -> None:
+        self.pass_on(id)
+
+
+class _Twice(Bells):
+    """Lets its heir in also where it only waited itself, and has left before."""
+
+    def withdraw(self, id: str) -> None:
+        if id in self.bells and id not in self._news:
+            super().withdraw(id)
+        else:
+            self.pass_on(id)
+
+
+class _Hoarding(Heirs):
+    """Keeps who was the heir before."""
+
+    def follow(self, before: str, id: str, fence: int) -> None:
+        self.after[before] = (id, fence)
+        self.before[id] = before
+
+
+def _hoarding() -> Bells:
+    bells = Bells()
+    bells._heirs = _Hoarding()
+    return bells
 
 
 def _names_anybody(line: Line, id: str, again: bool) -> tuple[Line, int | Pending | None, Promoted]:
@@ -68,6 +94,8 @@ def _issues_another(line: Line) -> tuple[Line, Promoted]:
 
 MUTANTS = (
     Mutant("only a holder lets its heir in", _CANCEL, "hold the lock", make=_Generous),
+    Mutant("not even if it leaves a second time", _AGAIN, "hold the lock", make=_Twice),
+    Mutant("a new heir takes the place of the old one", _LAPSE, "disagree", make=_hoarding),
     Mutant(
         "heirs stand right behind holders or heirs",
         _MIXED,

@@ -11,15 +11,20 @@ from interlock.testing.checker.explore import Successor
 from interlock.testing.checker.heirs.configurations import Configuration
 from interlock.testing.checker.heirs.line import PROCESS, SERVER, Line, Promoted, Record, Server
 
-Table = tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, int], ...], tuple[tuple[str, str, int], ...]]
-"""A process' bells: who waits and has a bell; what was told before there was one; who follows whom."""
+Table = tuple[
+    tuple[tuple[str, bool], ...],
+    tuple[tuple[str, int], ...],
+    tuple[tuple[str, tuple[str, int]], ...],
+    tuple[tuple[str, str], ...],
+]
+"""A process' bells: who waits and has a bell; what was told before there was one; who comes after and before whom."""
 
 
 class Caller(NamedTuple):
     """One who acquires and releases.
 
     Attributes:
-        phase: where it is: "idle", "asked", "waiting", "looking", "inside", "leaving", "done" or "dead".
+        phase: where it is: "idle", "asked", "waiting", "looking", "inside", "leaving", "giving up", "done" or "dead".
         id: of its claim.
         word: the fence that it was told, 0 if it was not told.
     """
@@ -47,7 +52,8 @@ class State(NamedTuple):
         tables: the bells of each process.
         callers: all of them.
         net: what is under way: requests of each claim in order, replies and words to processes in any.
-        over: claims that are no holders any more by their own clocks, or were evicted.
+        over: claims that are no holders any more by their own clocks.
+        evicted: claims that are no holders any more, and need not know it.
         last: the highest fence that got in.
         left: what may still happen.
         wrong: what went wrong.
@@ -58,6 +64,7 @@ class State(NamedTuple):
     callers: tuple[Caller, ...]
     net: tuple[tuple[Any, ...], ...]
     over: frozenset[str]
+    evicted: frozenset[str]
     last: int
     left: Left
     wrong: str = ""
@@ -94,15 +101,20 @@ class World:
     def init(self) -> State:
         """Nobody has asked for anything."""
         it = self.configuration
-        tables: tuple[Table, ...] = (((), (), ()),) * (max(it.processes) + 1)
+        tables: tuple[Table, ...] = (((), (), (), ()),) * (max(it.processes) + 1)
         left = Left(it.lapses, it.evictions, it.cancels, it.kills, it.losses)
-        return State(Line(), tables, (Caller(),) * len(it.processes), (), frozenset(), 0, left)
+        return State(Line(), tables, (Caller(),) * len(it.processes), (), frozenset(), frozenset(), 0, left)
 
     def violation(self, state: State) -> str | None:
         """Two inside, or a fence that went back."""
-        inside = [each.id for each in state.callers if each.phase == "inside" and each.id not in state.over]
+        inside = [
+            each.id for each in state.callers if each.phase == "inside" and each.id not in state.over | state.evicted
+        ]
         if len(inside) > 1:
             return f"{' and '.join(map(_short, inside))} hold the lock"
+        for *_, after, before in state.tables:
+            if sorted((id, one) for one, (id, _) in after) != list(before):
+                return "who comes before and who comes after disagree"
         return state.wrong or None
 
     def successors(self, state: State) -> Iterator[Successor[State]]:
@@ -135,7 +147,7 @@ class World:
                 yield name, f"{name} hears what it was told", "take", self._gets_in(looking, number, told.fence)
             if state.left.cancels:
                 less = state._replace(left=state.left._replace(cancels=state.left.cancels - 1))
-                yield name, f"{name} gives up", "give up", self._leaves(less, number)
+                yield name, f"{name} gives up", "give up", self._gives_up(less, number)
         elif phase == "inside":
             yield name, f"{name} leaves", "leave", self._leaves(state, number)
 
@@ -143,16 +155,26 @@ class World:
         """The caller holds the lock, unless its own clock says that this is over."""
         id = state.callers[number].id
         if id in state.over:
-            return self._leaves(state, number)
-        wrong = "" if fence > state.last else f"fence {fence} gets in after {state.last}"
+            return self._gives_up(state, number)
+        right = fence > state.last or id in state.evicted
+        wrong = "" if right else f"fence {fence} gets in after {state.last}"
         callers = _put(state.callers, number, Caller("inside", id))
         return state._replace(callers=callers, last=max(state.last, fence), wrong=wrong)
 
     def _leaves(self, state: State, number: int) -> State:
+        """The release of a grant."""
         id = state.callers[number].id
         bells, words = self._thaw(state, number)
-        bells.leave(id)
+        bells.pass_on(id)
         after = self._with(state, number, Caller("leaving", id), bells, words)
+        return self._send(after, ("leave", id))
+
+    def _gives_up(self, state: State, number: int) -> State:
+        """The end of an acquire without a grant."""
+        id = state.callers[number].id
+        bells, words = self._thaw(state, number)
+        bells.withdraw(id)
+        after = self._with(state, number, Caller("giving up", id), bells, words)
         return self._send(after, ("leave", id))
 
     def _ends(self, state: State, number: int, phase: str = "idle") -> State:
@@ -211,7 +233,7 @@ class World:
                     bells.follow(before, other, -fence)
                 before = other
             state = self._with(state, some, state.callers[some], bells, words)
-            if number is not None and state.callers[number].phase == "leaving":
+            if number is not None and state.callers[number].phase in ("leaving", "giving up"):
                 return self._ends(state, number)
             return state
         if number is None or state.callers[number].phase not in ("asked", "looking"):
@@ -226,7 +248,7 @@ class World:
             bells.holds(caller.id)
             return self._gets_in(self._with(state, number, caller, bells, words), number, answer)
         if answer is None:
-            bells.leave(caller.id)
+            bells.withdraw(caller.id)
             return self._ends(self._with(state, number, caller, bells, words), number)
         before, fence = answer
         if fence:
@@ -252,34 +274,37 @@ class World:
             if left.evictions:
                 line, promoted = self.server.hand_over(_evicted(state.line, record.id))
                 less = state._replace(
-                    line=line, left=left._replace(evictions=left.evictions - 1), over=state.over | {record.id}
+                    line=line, left=left._replace(evictions=left.evictions - 1), evicted=state.evicted | {record.id}
                 )
                 yield "operator", f"{_short(record.id)} is evicted", "evict", self._publish(less, promoted)
         if left.losses:
             for at, message in enumerate(state.net):
                 lost = self._without(state, at)._replace(left=left._replace(losses=left.losses - 1))
-                yield "net", f"{message[0]} of {_short(message[1])} is lost", "loss", self._bereft(lost, message)
+                for after in self._bereft(lost, message):
+                    yield "net", f"{message[0]} of {_short(message[1])} is lost", "loss", after
         if left.kills:
             for process in set(self.configuration.processes):
                 yield "fate", f"process {process} is killed", "kill", self._killed(state, process)
 
-    def _bereft(self, state: State, message: tuple[Any, ...]) -> State:
-        """Whoever waits for a reply that will not come goes on: it looks again, or its call has failed."""
+    def _bereft(self, state: State, message: tuple[Any, ...]) -> Iterator[State]:
+        """Whoever waits for a reply that does not come looks again, leaves again, or its call has failed."""
         kind, id, *_ = message
         number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
         if number is None or kind == "word":
-            return state
+            yield state
+            return
         caller = state.callers[number]
         if caller.phase in ("asked", "looking"):
             bells, words = self._thaw(state, number)
             _, told = bells.hang(id, _Bell(words))
             if told is not None:
                 words[id] = told.fence
-            return self._with(state, number, caller._replace(phase="waiting"), bells, words)
-        if caller.phase == "leaving":
-            ended = state._replace(over=state.over | {id})  # nobody renews it
-            return self._ends(ended, number)
-        return state
+            yield self._with(state, number, caller._replace(phase="waiting"), bells, words)
+        elif caller.phase in ("leaving", "giving up"):
+            yield self._leaves(state, number) if caller.phase == "leaving" else self._gives_up(state, number)
+            yield self._ends(state._replace(over=state.over | {id}), number)  # nobody renews it
+        else:
+            yield state
 
     def _killed(self, state: State, process: int) -> State:
         left = state.left._replace(kills=state.left.kills - 1)
@@ -309,13 +334,12 @@ class World:
 
     def _thaw(self, state: State, number: int) -> tuple[Bells, dict[str, int]]:
         """Make the bells of a caller's process as they are."""
-        waiting, news, follows = state.tables[self.configuration.processes[number]]
+        waiting, news, after, before = state.tables[self.configuration.processes[number]]
         words: dict[str, int] = {}
         bells = self.make()
         bells.bells = {id: _Bell(words) if hung else None for id, hung in waiting}
         bells._news = {id: Told(id, fence) for id, fence in news}
-        for before, id, fence in follows:
-            bells._heirs.follow(before, id, fence)
+        bells._heirs.after, bells._heirs.before = dict(after), dict(before)
         return bells, words
 
     def _with(self, state: State, number: int, caller: Caller, bells: Bells, words: dict[str, int]) -> State:
@@ -323,7 +347,8 @@ class World:
         table: Table = (
             tuple(sorted((id, bell is not None) for id, bell in bells.bells.items())),
             tuple(sorted((id, told.fence) for id, told in bells._news.items())),
-            tuple(sorted((before, *heir) for before, heir in bells._heirs._after.items())),
+            tuple(sorted(bells._heirs.after.items())),
+            tuple(sorted(bells._heirs.before.items())),
         )
         tables = _put(state.tables, self.configuration.processes[number], table)
         callers = _put(state.callers, number, caller)

@@ -1,0 +1,149 @@
+"""Who waits in a process and whose heir it is, in the orders that a server's answers and words may come in."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from interlock.protocols.queue import Told
+from interlock.stores.redis.bells import Bells
+
+
+class Bell:
+    """Keeps what it was told; does something else then, if wanted."""
+
+    def __init__(self, then: Any = lambda: None) -> None:
+        self.words: list[Told | None] = []
+        self.then = then
+
+    def tell(self, message: Told | None = None) -> None:
+        """Keep it."""
+        self.words.append(message)
+        self.then()
+
+
+def hung(bells: Bells, id: str, then: Any = lambda: None) -> Bell:
+    """Let a claim wait."""
+    bells.expect(id)
+    bell = Bell(then)
+    bells.hang(id, bell)
+    return bell
+
+
+def is_empty(bells: Bells) -> bool:
+    """Is nothing kept?"""
+    return not any((bells.bells, bells._news, bells._patience, bells._heirs.after, bells._heirs.before))
+
+
+def test_an_heir_is_told_once_and_nothing_is_kept() -> None:
+    bells = Bells()
+    bell = hung(bells, "b")
+    bells.follow("a", "b", 7)
+    assert bells.pass_on("a") is True
+    bells.tell("b", 7)  # the server's word comes too
+    assert bell.words == [Told("b", 7)]
+    assert bells.pass_on("b") is False
+    assert is_empty(bells)
+
+
+def test_who_is_told_before_it_has_a_bell_hears_it_with_the_bell() -> None:
+    bells = Bells()
+    bells.expect("b")
+    bells.follow("a", "b", 7)
+    assert bells.pass_on("a") is True
+    assert bells.hang("b", Bell()) == (0.0, Told("b", 7))
+    assert bells.pass_on("b") is False
+    assert is_empty(bells)
+
+
+def test_who_leaves_twice_without_having_held_it_lets_nobody_in() -> None:
+    bells = Bells()
+    hung(bells, "b")
+    bells.follow("a", "b", 7)
+    bells.withdraw("b")
+    bell = hung(bells, "c")
+    bells.follow("b", "c", 8)  # the server has not heard yet that b left
+    bells.withdraw("b")
+    assert bell.words == []
+    bells.tell("c", 8)
+    bells.pass_on("c")
+    assert is_empty(bells)
+
+
+def test_the_heir_of_one_that_gives_up_follows_the_one_before() -> None:
+    bells = Bells()
+    hung(bells, "b")
+    bell = hung(bells, "c")
+    bells.follow("a", "b", 7)
+    bells.follow("b", "c", 8)
+    bells.withdraw("b")
+    assert bells.pass_on("a") is True
+    assert bell.words == [Told("c", 8)]
+
+
+def test_who_gives_up_after_it_was_told_leaves_its_heir_to_the_server() -> None:
+    bells = Bells()
+    hung(bells, "b")
+    bell = hung(bells, "c")
+    bells.follow("a", "b", 7)
+    bells.follow("b", "c", 8)
+    assert bells.pass_on("a") is True
+    bells.withdraw("b")
+    assert bell.words == []
+    bells.tell("c", 8)
+    assert bell.words == [Told("c", 8)]
+    bells.pass_on("c")
+    assert is_empty(bells)
+
+
+def test_a_new_heir_takes_the_place_of_one_that_expired() -> None:
+    bells = Bells()
+    hung(bells, "b")
+    bell = hung(bells, "c")
+    bells.follow("a", "b", 7)
+    bells.follow("a", "c", 8)
+    bells.withdraw("b")
+    assert bells.pass_on("a") is True
+    assert bell.words == [Told("c", 8)]
+    bells.pass_on("c")
+    assert is_empty(bells)
+
+
+def test_who_does_not_wait_any_more_is_nobodys_heir() -> None:
+    bells = Bells()
+    hung(bells, "b")
+    bells.withdraw("b")
+    bells.follow("a", "b", 7)
+    assert bells.pass_on("a") is False
+    assert is_empty(bells)
+
+
+def test_an_interrupt_while_a_claim_is_told_does_not_make_it_deaf() -> None:
+    bells = Bells()
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupt() -> None:
+        if interrupts:
+            raise interrupts.pop()
+
+    bell = hung(bells, "b", interrupt)
+    bells.follow("a", "b", 7)
+    with pytest.raises(KeyboardInterrupt):
+        bells.pass_on("a")
+    bells.tell("b", 7)
+    assert bell.words[-1] == Told("b", 7)
+
+
+def test_a_release_in_the_middle_of_another_step_does_not_block() -> None:
+    bells = Bells()
+    last = hung(bells, "d")
+    bells.follow("c", "d", 8)
+    hung(bells, "b", lambda: bells.pass_on("c"))  # as the garbage collector may do
+    bells.follow("a", "b", 7)
+    thread = threading.Thread(target=bells.pass_on, args=("a",), daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert last.words == [Told("d", 8)]
