@@ -32,8 +32,8 @@ def shortcuts(store: Store) -> tuple[EnterNow | None, LeaveNow | None]:
     """Return the store's `enter_now` and `leave_now`, if it has them.
 
     They are `enter` and `leave` of a store whose steps are short calls in this process, without a generator around
-    them; `leave_now` answers None when the store is busy and `leave` is to be performed. From here it is only called to
-    release a grant: whoever waits, or breaks off, leaves by `leave`.
+    them; `leave_now` answers None when the store is busy and `leave` is to be performed. Only the release of a grant
+    calls it: whoever waits, or breaks off, leaves by `leave`.
     """
     if hasattr(type(store), "enter_now") and hasattr(type(store), "leave_now"):
         return store.enter_now, store.leave_now  # type: ignore[attr-defined]
