@@ -96,7 +96,7 @@ def test_waiters_with_short_leases_ask_no_more_than_their_heartbeats(world: Worl
 
 def test_waiters_for_a_server_that_is_down_do_not_storm_it(proxy: Proxy, server: RedisServer, world: World) -> None:
     holder, *waiters = world.actors(1 + 20)
-    grant = holder.do(world.connect().lock(world.name, ttl=1).acquire)
+    grant = holder.do(world.connect().lock(world.name, ttl=4).acquire)  # renewed while they connect
     waiting = [each.start(connect_to(world, proxy.url).lock(world.name).acquire) for each in waiters]
     world.until_waiting(20)
     server.kill()
