@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.testing.checker.command import mutants_markdown
 from interlock.testing.checker.files import MUTANTS, Configuration, Mutant, Verdict, verdict
 from interlock.testing.checker.files.production import changed
-from interlock.testing.checker.files.report import mutants_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores" / "files.md"
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from interlock.testing.checker import explore
+from interlock.testing.checker.command import mutants_markdown
 from interlock.testing.checker.heirs import CONFIGURATIONS, MUTANTS, Configuration, Mutant, Verdict, verdict
-from interlock.testing.checker.heirs.report import markdown, mutants_markdown
+from interlock.testing.checker.heirs.report import markdown
 from interlock.testing.checker.heirs.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "heirs.md"

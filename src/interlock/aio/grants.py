@@ -82,13 +82,9 @@ class AsyncGrant(BaseGrant):
             if removed is None:
                 removed, later = await afinish(locks._store.leave(self._claim))
                 cancelled = cancelled or later
-        except StoreError:
-            if self._state != HELD:
+        except BaseException as error:
+            if isinstance(error, StoreError) and self._state != HELD:
                 return False  # the store sees by itself that the lease ended
-            self._give_up_renewing()
-            watchdog.add(self)
-            raise
-        except BaseException:
             self._give_up_renewing()
             watchdog.add(self)
             raise

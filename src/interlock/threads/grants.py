@@ -43,13 +43,9 @@ class Grant(BaseGrant):
                 removed = leave_now(self._claim)
             if removed is None:
                 removed = run(self._locks._store.leave(self._claim))
-        except StoreError:
-            if self._state != HELD:
+        except BaseException as error:
+            if isinstance(error, StoreError) and self._state != HELD:
                 return False  # the store sees by itself that the lease ended
-            self._give_up_renewing()
-            watchdog.add(self)
-            raise
-        except BaseException:
             self._give_up_renewing()
             watchdog.add(self)
             raise

@@ -11,8 +11,7 @@ from hypothesis import strategies as some
 from interlock.engine import fresh_id
 from interlock.stores.redis.keys import keys_of_line, line_of
 from interlock.stores.redis.scripts import ENTER, LEAVE, call
-from interlock.testing.checker.heirs.line import PROCESS, Line, enter, leave
-from interlock.testing.checker.heirs.world import _expired
+from interlock.testing.checker.heirs.line import PROCESS, Line, enter, expired, leave
 from interlock.testing.servers import RedisServer, need
 from interlock.testing.servers.resp import Wire
 
@@ -94,7 +93,7 @@ def test_the_same_steps_get_the_same_answers(wire: Wire, steps: list[tuple[str, 
             entered(fences, reply, answer)
             if what == "brief":
                 sleep(0.004)
-                line = _expired(line, id)
+                line = expired(line, id)
         elif what == "again":
             id = ids[number % len(ids)]
             reply = asked(wire, "enter", keys, id, LONG, "a")

@@ -17,7 +17,7 @@ class Heirs:
 
     def follow(self, before: str, id: str, fence: int) -> None:
         """Note that the waiting claim `id` is the heir of `before`, with `fence`; whoever was is gone."""
-        self._unlink(id)
+        self.holds(id)
         former = self.after.get(before)
         if former is not None:
             self.before.pop(former[0], None)
@@ -25,12 +25,14 @@ class Heirs:
         self.before[id] = before
 
     def holds(self, id: str) -> None:
-        """Note that a claim holds the lock: it is nobody's heir any more, and may have one."""
-        self._unlink(id)
+        """Note that a claim holds the lock, or is gone: it is nobody's heir any more, and may have one."""
+        before = self.before.pop(id, None)
+        if before is not None:
+            self.after.pop(before, None)
 
     def leaves(self, id: str) -> tuple[str, int] | None:
         """Note that a claim that held the lock leaves; return its heir and the fence."""
-        self._unlink(id)
+        self.holds(id)
         heir = self.after.pop(id, None)
         if heir is not None:
             self.before.pop(heir[0], None)
@@ -42,8 +44,3 @@ class Heirs:
         heir = self.leaves(id)
         if before is not None and heir is not None:
             self.follow(before, *heir)
-
-    def _unlink(self, id: str) -> None:
-        before = self.before.pop(id, None)
-        if before is not None:
-            self.after.pop(before, None)

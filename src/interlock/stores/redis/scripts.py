@@ -27,9 +27,9 @@ def _script(name: str, *parts: str) -> Script:
     return Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
-ENTER = _script("enter", "head", "clock", "enter_fast", "common", "enter")
+ENTER = _script("enter", "head", "clock", "enter_fast", "lease", "enter_next", "common", "enter")
 LEAVE = _script("leave", "head", "leave_fast", "clock", "leave_next", "common", "leave")
-RENEW = _script("renew", "head", "clock", "common", "renew")
+RENEW = _script("renew", "head", "clock", "lease", "common", "renew")
 EVICT = _script("evict", "head", "clock", "common", "evict")
 LOOK = _script("look", "head", "clock", "look")
 BY_SHA = {script.sha: script for script in (ENTER, LEAVE, RENEW, EVICT, LOOK)}

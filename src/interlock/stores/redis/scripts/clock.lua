@@ -27,22 +27,3 @@ local function patience(ends, head, quick)
   if head then return first end
   return math.min(first + 1000, math.max(1000, quick or 1000))
 end
-
--- Was its fence issued already?
-local function is_heir(record)
-  return record and string.match(record, '^%d+ %d+ %d+ (%d+)') ~= '0'
-end
-
--- A record whose lease goes on.
-local function renewed(before, ends, stop, u, c, fence, rest)
-  return before .. math.max(ends, stop) .. ' ' .. u .. ' ' .. c .. ' ' .. fence .. ' ' .. rest
-end
-
--- Let the lease of a waiter go on, if it is there and has not ended.
-local function extend(id, stop)
-  local ends, u, c, fence, rest =
-    string.match(call('HGET', waiters, id) or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
-  if not ends or tonumber(ends) <= now then return false end
-  call('HSET', waiters, id, renewed('', tonumber(ends), stop, u, c, fence, rest))
-  return true
-end

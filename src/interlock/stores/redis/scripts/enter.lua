@@ -14,16 +14,10 @@ if mine then
 end
 if ends and ends <= now then sweep() end
 
-local waits = call('HGET', waiters, id)
-if waits then
-  local ended, _, _, f, rest = parse(waits)
-  if ended > now then
-    call('HSET', waiters, id, text(math.max(stop, ended), units, capacity, f, rest))
-  else  -- what has expired is never revived
-    call('ZREM', order, id)
-    call('HDEL', waiters, id)
-    waits = false
-  end
+local waits = extend(id, stop)
+if waits == false then  -- what has expired is never revived
+  call('ZREM', order, id)
+  call('HDEL', waiters, id)
 end
 if changed or used == 0 then hand_over() end
 

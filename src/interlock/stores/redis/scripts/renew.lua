@@ -11,27 +11,28 @@ end
 
 local function renew(sole, id, stop)
   local mine = open(id, sole)
-  local record = mine or call('HGET', waiters, id)
-  local alive = 0
-  if record then
-    local ended, u, c, f, rest = parse(record)
-    if ended > now then
-      alive = 1
+  local alive
+  if mine then
+    local ended, u, c, f, rest = parse(mine)
+    alive = ended > now
+    if alive then
       stop = math.max(stop, ended)
-      if kept < stop + KEEP then kept = keep(stop) end
-      if mine then write(id, text(stop, u, c, f, rest)) else call('HSET', waiters, id, text(stop, u, c, f, rest)) end
-      if mine and used == u then
+      write(id, text(stop, u, c, f, rest))
+      if used == u then
         ends, changed = stop, true
       end
     end
+  else
+    alive = extend(id, stop)
   end
+  if alive and kept < stop + KEEP then kept = keep(stop) end
   if ends and ends <= now then
     sweep()
     hand_over()
   end
   save()
   tell('', {})
-  return alive
+  return alive and 1 or 0
 end
 
 local answers = {}

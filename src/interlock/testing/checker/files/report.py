@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 
-from interlock.testing.checker.command import Command
+from interlock.testing.checker.command import Command, mutants_markdown
 from interlock.testing.checker.files.configurations import CONFIGURATIONS, Configuration
 from interlock.testing.checker.files.mutants import MUTANTS, Mutant
 from interlock.testing.checker.files.verdicts import Verdict, verdict
@@ -31,17 +31,6 @@ def markdown(found: Sequence[Verdict]) -> str:
         result = "safe, live" if each.wrong is None else f"**{each.wrong}**"
         cells = [each.configuration.name, wakers(each.configuration), f"{each.states:,}", f"{each.steps:,}", result]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def mutants_markdown(caught: Sequence[tuple[Mutant, Verdict]]) -> str:
-    """Return the table of mutants as the store's page has it.
-
-    Args:
-        caught: each mutant with the verdict on it.
-    """
-    lines = ["| safeguard removed | what the checker finds |", "|---|---|"]
-    lines += [f"| {mutant.name} | {found.wrong or '**nothing**'} |" for mutant, found in caught]
     return "\n".join(lines)
 
 

@@ -48,6 +48,27 @@ def same_process(one: str, other: str) -> bool:
     return one[:PROCESS] == other[:PROCESS]
 
 
+def without(line: Line, id: str) -> Line:
+    """Return the line without a waiter."""
+    return line._replace(waiting=tuple(each for each in line.waiting if each.id != id))
+
+
+def expired(line: Line, id: str) -> Line:
+    """Return the line after the lease of a claim has ended."""
+
+    def over(record: Record) -> Record:
+        return record._replace(alive=False) if record.id == id else record
+
+    return Line(line.holder and over(line.holder), tuple(map(over, line.waiting)), line.fence)
+
+
+def evicted(line: Line, id: str) -> Line:
+    """Return the line without a claim, before anybody is promoted."""
+    if line.holder is not None and line.holder.id == id:
+        line = line._replace(holder=None)
+    return without(line, id)
+
+
 def hand_over(line: Line) -> tuple[Line, Promoted]:
     """Promote the first living waiter if nobody holds the lock, or whoever does is dead."""
     holder, waiting, fence = line
@@ -73,7 +94,7 @@ def enter(line: Line, id: str, again: bool) -> tuple[Line, int | Pending | None,
         return line, line.holder.fence, ()
     found = next((each for each in line.waiting if each.id == id), None)
     if found is not None and not found.alive:
-        line = line._replace(waiting=tuple(each for each in line.waiting if each.id != id))
+        line = without(line, id)
         found = None
     line, promoted = hand_over(line)
     if line.holder is not None and line.holder.id == id:
@@ -93,8 +114,7 @@ def enter(line: Line, id: str, again: bool) -> tuple[Line, int | Pending | None,
 def leave(line: Line, id: str) -> tuple[Line, Promoted]:
     """A claim leaves; whoever is next is promoted, and the heirs of a promoted one of the same process are named."""
     if line.holder is None or line.holder.id != id:
-        line = line._replace(waiting=tuple(each for each in line.waiting if each.id != id))
-        return hand_over(line)
+        return hand_over(without(line, id))
     alone = line.holder.alive
     heirs = {each.id for each in line.waiting if each.fence}
     line, promoted = hand_over(line._replace(holder=None))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from interlock.testing.checker.command import Command
+from interlock.testing.checker.command import Command, mutants_markdown
 from interlock.testing.checker.heirs.configurations import CONFIGURATIONS
-from interlock.testing.checker.heirs.mutants import MUTANTS, Mutant
+from interlock.testing.checker.heirs.mutants import MUTANTS
 from interlock.testing.checker.heirs.verdicts import Verdict, verdict
 
 
@@ -21,17 +21,6 @@ def markdown(found: Sequence[Verdict]) -> str:
     for each in found:
         result = "safe, live" if each.wrong is None else f"**{each.wrong}**"
         lines.append(f"| {each.configuration.name} | {each.states:,} | {each.steps:,} | {result} |")
-    return "\n".join(lines)
-
-
-def mutants_markdown(caught: Sequence[tuple[Mutant, Verdict]]) -> str:
-    """Return the table of mutants as the protocol's page has it.
-
-    Args:
-        caught: each mutant with the verdict on it.
-    """
-    lines = ["| safeguard removed | what the checker finds |", "|---|---|"]
-    lines += [f"| {mutant.name} | {found.wrong or '**nothing**'} |" for mutant, found in caught]
     return "\n".join(lines)
 
 

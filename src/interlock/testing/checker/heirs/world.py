@@ -9,7 +9,7 @@ from interlock.protocols.queue import Told
 from interlock.stores.redis.bells import Bells
 from interlock.testing.checker.explore import Successor
 from interlock.testing.checker.heirs.configurations import Configuration
-from interlock.testing.checker.heirs.line import PROCESS, SERVER, Line, Promoted, Record, Server
+from interlock.testing.checker.heirs.line import PROCESS, SERVER, Line, Promoted, Server, evicted, expired
 
 Table = tuple[
     tuple[tuple[str, bool], ...],
@@ -269,10 +269,10 @@ class World:
                 less = state._replace(left=left._replace(lapses=left.lapses - 1), over=state.over | {record.id})
                 yield "time", f"the lease of {_short(record.id)} ends", "lapse", less
             if record.alive and record.id in state.over:
-                after = state._replace(line=_expired(state.line, record.id))
+                after = state._replace(line=expired(state.line, record.id))
                 yield "time", f"{_short(record.id)} expires on the server", "expire", after
             if left.evictions:
-                line, promoted = self.server.hand_over(_evicted(state.line, record.id))
+                line, promoted = self.server.hand_over(evicted(state.line, record.id))
                 less = state._replace(
                     line=line, left=left._replace(evictions=left.evictions - 1), evicted=state.evicted | {record.id}
                 )
@@ -360,19 +360,6 @@ class World:
 
 def _put(those: tuple[Any, ...], at: int, one: Any) -> tuple[Any, ...]:
     return (*those[:at], one, *those[at + 1 :])
-
-
-def _expired(line: Line, id: str) -> Line:
-    def over(record: Record) -> Record:
-        return record._replace(alive=False) if record.id == id else record
-
-    holder = None if line.holder is None else over(line.holder)
-    return Line(holder, tuple(map(over, line.waiting)), line.fence)
-
-
-def _evicted(line: Line, id: str) -> Line:
-    holder = None if line.holder is not None and line.holder.id == id else line.holder
-    return Line(holder, tuple(each for each in line.waiting if each.id != id), line.fence)
 
 
 def _short(id: str) -> str:

@@ -1,0 +1,56 @@
+-- Was its fence issued already?
+local function is_heir(record)
+  return record and string.match(record, '^%d+ %d+ %d+ (%d+)') ~= '0'
+end
+
+-- Stand in line behind whoever has the lock for itself; nothing if the claim does so already.
+local function stand(holder, ends)
+  local behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
+  local before, fence = behind[1] or holder, '0'
+  if units == capacity and string.sub(before, 1, PROCESS) == string.sub(id, 1, PROCESS)
+    and (before == holder or is_heir(call('HGET', waiters, before))) then
+    fence = next_fence(found[3])
+  end
+  local record = stop .. ' ' .. units .. ' ' .. capacity .. ' ' .. fence .. ' ' .. now .. ' ' .. channel .. ' ' .. who
+  if call('HSETNX', waiters, id, record) == 0 then return end
+  local kept, quick = tonumber(found[4]), tonumber(found[5])
+  call('ZADD', order, (tonumber(behind[2]) or 0) + 1, id)
+  if kept < stop + KEEP then
+    keep(stop)
+  elseif not behind[1] then
+    call('PEXPIREAT', order, kept)
+    call('PEXPIREAT', waiters, kept)
+  end
+  if not quick or ttl < quick then
+    quick = ttl
+    call('HSET', line, 'quick', quick)
+  end
+  local answer = -10 - patience(ends, not behind[1], quick)
+  if fence == '0' then return answer end
+  call('HSET', line, 'fence', fence)
+  return {answer, before, tonumber(fence)}
+end
+
+-- Somebody has it for itself, and its lease is good: most of the time otherwise.
+if found[1] then
+  local holder, last, u, c, fence, rest = string.match(found[1], '^(%S+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  local ends = tonumber(last)
+  if ends > now and holder == id then  -- the holder itself asks again: its lease goes on, its fence stays
+    call('HSET', line, 'sole', renewed(id .. ' ', ends, stop, u, c, fence, rest))
+    if tonumber(found[4]) < stop + KEEP then keep(stop) end
+    return tonumber(fence)
+  elseif ends > now and u == c then
+    if mode == 't' or mode == 'o' then return 0 end
+    local answer = mode == 'w' and stand(holder, ends)
+    if answer then return answer end
+    if extend(id, stop) then
+      if tonumber(found[4]) < stop + KEEP then keep(stop) end
+      return -10 - patience(ends, call('ZRANK', order, id) == 0, tonumber(found[5]))
+    end
+    call('ZREM', order, id)  -- what has expired is never revived
+    call('HDEL', waiters, id)
+    if mode == 'a' then return -1 end
+    return stand(holder, ends)
+  end
+end
+units, capacity = tonumber(units), tonumber(capacity)
