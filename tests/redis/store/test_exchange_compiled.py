@@ -178,7 +178,7 @@ def test_a_signal_does_not_end_the_wait_unless_its_handler_raises(pair: tuple[so
     with pytest.raises(KeyboardInterrupt):
         interrupted(raise_interrupt, lambda: native.exchange(fd, START, "id"))
     with pytest.raises(KeyboardInterrupt):
-        interrupted(raise_interrupt, lambda: native.hear(fd, fd, 60.0))
+        interrupted(raise_interrupt, lambda: native.hear(fd, fd, -1, 60.0))
 
 
 def post(ours: socket.socket, theirs: socket.socket, reply: bytes) -> Any:
@@ -233,7 +233,7 @@ MESSAGE = b"*3\r\n$7\r\nmessage\r\n$4\r\nhere\r\n$5\r\nme 12\r\n"
 def test_what_is_heard(pair: tuple[socket.socket, socket.socket], data: bytes, heard: Any) -> None:
     ours, theirs = pair
     theirs.sendall(data)
-    assert native.hear(ours.fileno(), -1, 1.0) == heard
+    assert native.hear(ours.fileno(), -1, -1, 1.0) == heard
 
 
 def test_hearing_ends_in_time_when_poked_and_when_the_connection_ends(
@@ -241,18 +241,20 @@ def test_hearing_ends_in_time_when_poked_and_when_the_connection_ends(
 ) -> None:
     ours, theirs = pair
     read, write = os.pipe()
-    assert native.hear(ours.fileno(), read, 0.01) is None
+    assert native.hear(ours.fileno(), read, -1, 0.01) is None
+    assert native.hear(ours.fileno(), -1, read, 0.01) is None
     os.write(write, b"!")
-    assert native.hear(ours.fileno(), read, 60.0) is False
+    assert native.hear(ours.fileno(), -1, read, 60.0) is True
+    assert native.hear(ours.fileno(), read, -1, 60.0) is False
     os.read(read, 1)
     theirs.close()
-    assert native.hear(ours.fileno(), read, 60.0) == b""
+    assert native.hear(ours.fileno(), read, -1, 60.0) == b""
     os.close(read)
     os.close(write)
 
 
-@pytest.mark.parametrize("arguments", [(), ("x",), (1, 2, 3, 4), (0, "start", "id"), (0, b"start", b"id")])
+@pytest.mark.parametrize("arguments", [(), ("x",), (1, 2, 3, 4, 5), (0, "start", "id"), (0, b"start", b"id")])
 def test_wrong_arguments_are_an_error_and_no_crash(arguments: tuple[Any, ...]) -> None:
-    for function in (native.exchange, native.post, native.hear):
+    for function in (native.exchange, native.post, native.hear, native.words):
         with pytest.raises(TypeError):
             function(*arguments)

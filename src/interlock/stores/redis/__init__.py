@@ -56,11 +56,11 @@ def _for_threads(client: Any, release: Any) -> Store:
 
         map = Map(client, tasks=False)
         node = AnyNode(map)
-        return RedisStore(ClusterWire(map), lambda channel, bells: Ears(node, channel, bells), release)
+        return RedisStore(ClusterWire(map), lambda *its: Ears(node, *its), release)
     from interlock.stores.redis.wire import Wire
 
     recipe = recipe_of(client, tasks=False)
-    return RedisStore(Wire(recipe), lambda channel, bells: Ears(recipe, channel, bells), release)
+    return RedisStore(Wire(recipe), lambda *its: Ears(recipe, *its), release)
 
 
 def _for_tasks(client: Any, release: Any) -> Store:
@@ -73,8 +73,8 @@ def _for_tasks(client: Any, release: Any) -> Store:
 
         map = Map(client, tasks=True)
         node = AnyNode(map)
-        return AsyncRedisStore(AsyncClusterWire(map), lambda channel, bells: AsyncEars(node, channel, bells), release)
+        return AsyncRedisStore(AsyncClusterWire(map), lambda *its: AsyncEars(node, *its), release)
     from interlock.stores.redis.awire import AsyncWire
 
     recipe = recipe_of(client, tasks=True)
-    return AsyncRedisStore(AsyncWire(recipe), lambda channel, bells: AsyncEars(recipe, channel, bells), release)
+    return AsyncRedisStore(AsyncWire(recipe), lambda *its: AsyncEars(recipe, *its), release)

@@ -5,6 +5,7 @@
  * between two looks, and does not look where that was in vain: with a server that is far away, or on one processor.
  */
 
+#define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
@@ -12,15 +13,18 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <time.h>
 
 #define MOST_REPLY 4096
 #define MOST_MISSES 8 /* looked in vain so often in a row: stop looking */
 #define PAUSE 200     /* commands until the next tries */
 #define PARTS 4
+#define LONGEST_WORD 512 /* bytes */
 
 /* How long a thread looks, and the thread of an event loop, in which others wait meanwhile. */
 static struct looking {
@@ -256,10 +260,10 @@ news_in(const char *data, ssize_t size)
 static PyObject *
 hear(PyObject *module, PyObject *args)
 {
-    struct pollfd polled[2] = {{.events = POLLIN}, {.events = POLLIN}};
+    struct pollfd polled[3] = {{.events = POLLIN}, {.events = POLLIN}, {.events = POLLIN}};
     char data[MOST_REPLY];
     double seconds;
-    if (!PyArg_ParseTuple(args, "iid", &polled[0].fd, &polled[1].fd, &seconds))
+    if (!PyArg_ParseTuple(args, "iiid", &polled[0].fd, &polled[1].fd, &polled[2].fd, &seconds))
         return NULL;
     double end = monotonic_now() + seconds;
     for (;;) {
@@ -272,8 +276,8 @@ hear(PyObject *module, PyObject *args)
         int ready, error;
         ssize_t size = 0;
         Py_BEGIN_ALLOW_THREADS
-        ready = ppoll(polled, 2, &patience, NULL);
-        if (ready > 0 && !polled[1].revents)
+        ready = ppoll(polled, 3, &patience, NULL);
+        if (ready > 0 && !polled[1].revents && !polled[2].revents)
             size = recv(polled[0].fd, data, MOST_REPLY, MSG_DONTWAIT);
         error = errno;
         Py_END_ALLOW_THREADS
@@ -281,6 +285,8 @@ hear(PyObject *module, PyObject *args)
             return Py_NewRef(Py_None);
         if (ready > 0 && polled[1].revents)
             return Py_NewRef(Py_False);
+        if (ready > 0 && polled[2].revents)
+            return Py_NewRef(Py_True);
         if (ready > 0 && size >= 0)
             return news_in(data, size);
         errno = error;
@@ -291,12 +297,96 @@ hear(PyObject *module, PyObject *args)
     }
 }
 
+/* Step over a part of a word, up to the next space or the end; its size. */
+static Py_ssize_t
+part(const char **at, const char *end)
+{
+    const char *begin = *at;
+    while (*at < end && **at > ' ' && **at < 0x7f)
+        ++*at;
+    return *at - begin;
+}
+
+/* Return a word: (id, fence), or (id of the one before, (id, fence, address)); NULL without an error if it is none. */
+static PyObject *
+word_in(const char *text, const char *end, const char *address, Py_ssize_t address_size)
+{
+    const char *parts[3];
+    Py_ssize_t sizes[3], count = 0;
+    long long fence = 0;
+    for (const char *at = text; count < 3; at++) {
+        parts[count] = at;
+        sizes[count] = part(&at, end);
+        if (sizes[count++] == 0)
+            return NULL;
+        if (at == end)
+            break;
+        if (*at != ' ' || count == 3)
+            return NULL;
+    }
+    if (count < 2 || sizes[--count] > 18)
+        return NULL;
+    for (const char *digit = parts[count]; digit < end; digit++) {
+        if (*digit < '0' || *digit > '9')
+            return NULL;
+        fence = fence * 10 + (*digit - '0');
+    }
+    if (count == 1)
+        return Py_BuildValue("s#L", parts[0], sizes[0], fence);
+    return Py_BuildValue("s#(s#Ly#)", parts[0], sizes[0], parts[1], sizes[1], fence, address, address_size);
+}
+
+/* Take one datagram of a user; its size, -1 if there is none, 0 if it is another's. */
+static ssize_t
+datagram(int fd, uid_t user, char *data, struct sockaddr_un *from, Py_ssize_t *from_size)
+{
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(struct ucred))];
+    } about;
+    struct iovec all = {data, LONGEST_WORD};
+    struct msghdr message = {.msg_name = from, .msg_namelen = sizeof *from, .msg_iov = &all, .msg_iovlen = 1,
+                             .msg_control = &about, .msg_controllen = sizeof about};
+    ssize_t size = recvmsg(fd, &message, MSG_DONTWAIT);
+    if (size < 0)
+        return -1;
+    struct cmsghdr *sender = CMSG_FIRSTHDR(&message);
+    if (sender == NULL || sender->cmsg_level != SOL_SOCKET || sender->cmsg_type != SCM_CREDENTIALS)
+        return 0;
+    struct ucred credentials;
+    memcpy(&credentials, CMSG_DATA(sender), sizeof credentials);
+    *from_size = (Py_ssize_t)message.msg_namelen - (Py_ssize_t)offsetof(struct sockaddr_un, sun_path);
+    return credentials.uid == user && *from_size > 0 ? size : 0;
+}
+
+static PyObject *
+words(PyObject *module, PyObject *args)
+{
+    int fd;
+    unsigned int user;
+    char data[LONGEST_WORD];
+    struct sockaddr_un from;
+    Py_ssize_t from_size = 0;
+    ssize_t size;
+    if (!PyArg_ParseTuple(args, "iI", &fd, &user))
+        return NULL;
+    PyObject *list = PyList_New(0);
+    while (list != NULL && (size = datagram(fd, user, data, &from, &from_size)) >= 0) {
+        PyObject *one = word_in(data, data + size, from.sun_path, from_size);
+        if (one == NULL ? PyErr_Occurred() != NULL : PyList_Append(list, one) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    return list;
+}
+
 static PyMethodDef methods[] = {
     {"exchange", exchange, METH_VARARGS,
      "Send a command that ends with a claim's id; return the reply: a number, a list of numbers and words, or the bytes that came first."},
     {"post", post, METH_VARARGS, "As exchange, on a socket that does not block; None if the reply does not come at once."},
     {"hear", hear, METH_VARARGS,
-     "Wait for messages; return each as an id and a fence, other bytes, None (none came), or False (the second file)."},
+     "Wait for messages; return each as an id and a fence, other bytes, None (none came), False (the second file), or True (the third)."},
+    {"words", words, METH_VARARGS, "Take the words that have come from a user: (id, fence), or (id before, (id, fence, address)), in which the sender's address is."},
     {NULL, NULL, 0, NULL},
 };
 

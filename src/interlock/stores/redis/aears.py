@@ -1,12 +1,14 @@
 """How waiting asyncio tasks hear that they were promoted: one subscription for each loop."""
 
 import asyncio
+import socket
 from typing import Any
 
 from interlock.errors import StoreError
 from interlock.stores.redis.awire import PerLoop, TaskLink
 from interlock.stores.redis.bells import Bells
 from interlock.stores.redis.clients import Dialer
+from interlock.stores.redis.near import Near
 from interlock.stores.redis.problems import refuse
 from interlock.stores.redis.resp import ReplyError, pack
 
@@ -20,6 +22,7 @@ class _Listening(TaskLink):
         super().__init__(recipe)
         self._ears = ears
         self.subscribed = False
+        self._turns: socket.socket | None = None
 
     def data_received(self, data: bytes) -> None:
         """Tell those whom the messages are for."""
@@ -31,9 +34,34 @@ class _Listening(TaskLink):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Subscribe again, if anybody waits."""
+        self._hear_no_turns()
         super().connection_lost(error)
         if self.subscribed:
             self._ears.lost(self)
+
+    def close(self) -> None:
+        """As `TaskLink.close`."""
+        self._hear_no_turns()
+        super().close()
+
+    def hear_turns(self) -> None:
+        """Hear the neighbours in this loop, as long as the connection lasts."""
+        if self._ears.near.turns is not None:
+            self._turns = self._ears.near.turns.dup()  # each loop has its own: they end at different times
+            self._loop.add_reader(self._turns, self._ears.near.hear_turns)
+
+    def forget(self) -> None:
+        """As `TaskLink.forget`."""
+        super().forget()
+        if self._turns is not None:
+            self._turns.close()  # and the loop is left alone: it watches the parent's
+
+    def _hear_no_turns(self) -> None:
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(turns)
+            turns.close()
 
 
 class AsyncEars:
@@ -43,13 +71,15 @@ class AsyncEars:
         recipe: how to connect.
         channel: what to subscribe to.
         bells: whom to tell.
+        near: what the neighbours say.
     """
 
-    def __init__(self, recipe: Dialer, channel: str, bells: Bells) -> None:
+    def __init__(self, recipe: Dialer, channel: str, bells: Bells, near: Near) -> None:
         self._recipe = recipe
         self.patience = recipe.patience
         self._channel = channel
         self.bells = bells
+        self.near = near
         self._start_afresh()
 
     def _start_afresh(self) -> None:
@@ -83,6 +113,8 @@ class AsyncEars:
             link.close()
             refuse(reply, self._recipe.where)
         link.subscribed = True
+        self.near.open(self._channel)
+        link.hear_turns()
         return link
 
     def lost(self, link: _Listening) -> None:
@@ -116,10 +148,12 @@ class AsyncEars:
         for task in self._again:
             task.cancel()
         self._links.close()
+        self.near.close()
 
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
         self._links.forget()
+        self.near.close()
         self._channel = channel
         self._start_afresh()
         return channel

@@ -35,8 +35,11 @@ class AsyncRedisStore(RedisQueue):
 
     async def aleave_now(self, claim: Claim) -> bool:
         """As `leave`, of a claim that holds the lock; if it is cancelled, leave again to know what became of it."""
-        busy = self._released(claim) if self._waits else False
-        start, line = self._leave_of(claim.terms)
+        start, start_of_two, line = self._leave_of(claim.terms)
+        told = self._released(claim)
+        if told:
+            start = start_of_two + told
+        busy = bool(told)
         try:
             reply = await self._wire.exchange(start, line, claim.id, busy)
         except Broken:

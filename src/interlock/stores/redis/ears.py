@@ -16,6 +16,7 @@ from interlock.protocols.queue import Told
 from interlock.stores.redis.bells import Bells
 from interlock.stores.redis.clients import Dialer
 from interlock.stores.redis.message import broken
+from interlock.stores.redis.near import Near
 from interlock.stores.redis.problems import refuse
 from interlock.stores.redis.resp import ReplyError, pack
 from interlock.stores.redis.wire import MOST, Link, native
@@ -31,13 +32,15 @@ class Ears:
         recipe: how to connect.
         channel: what to subscribe to.
         bells: whom to tell.
+        near: what the neighbours say.
     """
 
-    def __init__(self, recipe: Dialer, channel: str, bells: Bells) -> None:
+    def __init__(self, recipe: Dialer, channel: str, bells: Bells, near: Near) -> None:
         self._recipe = recipe
         self.patience = recipe.patience
         self._channel = channel
         self._bells = bells
+        self._near = near
         self._start_afresh()
 
     def _start_afresh(self) -> None:
@@ -74,6 +77,7 @@ class Ears:
                 refuse(reply, self._recipe.where)
             link.sock.setblocking(False)
             self._link = link
+            self._near.open(self._channel)
             self.live = True
 
     def _close_link(self) -> None:
@@ -105,17 +109,21 @@ class Ears:
         """Wait until poked, or until something comes; tell whether something came."""
         poll = select.poll()
         poll.register(self._poke_in, select.POLLIN)
+        if self._near.fd >= 0:
+            poll.register(self._near.fd, select.POLLIN)
         if link is not None:
             poll.register(link.sock, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(seconds * 1000 + 0.5)}
         if self._poke_in in ready:
             os.read(self._poke_in, 512)
+        if self._near.fd in ready:
+            self._near.hear_turns()
         return link is not None and link.sock.fileno() in ready
 
     def _hear_compiled(self, link: Link, ear: "ThreadEar", seconds: float) -> None:
         """Wait for messages and pass them on."""
         try:
-            news = native.hear(link.plain, self._poke_in, seconds)
+            news = native.hear(link.plain, self._poke_in, self._near.fd, seconds)
         except OSError:
             self.live = False
             return
@@ -123,6 +131,10 @@ class Ears:
             self._reader = None  # who is told now need not be woken, if it is the one that reads
             for id, fence in news:
                 self._bells.tell(id, fence)
+            self._reader = ear
+        elif news is True:
+            self._reader = None
+            self._near.hear_turns()
             self._reader = ear
         elif news is False:
             os.read(self._poke_in, 512)
@@ -206,6 +218,7 @@ class Ears:
         self._retry_at = math.inf
         quiet = self._reading.acquire(timeout=GOODBYE)
         self._close_link()
+        self._near.close()
         self._close_pipe()
         if quiet:
             self._reading.release()
@@ -221,6 +234,7 @@ class Ears:
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
         self._close_link()
+        self._near.close()
         self._close_pipe()
         self._channel = channel
         self._start_afresh()

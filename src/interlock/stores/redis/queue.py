@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from time import monotonic
 from typing import Any
-from uuid import uuid4
 
 from interlock.claims import SEPARATOR, Claim, ClaimView, Terms
 from interlock.effects import Ask, Op
@@ -16,6 +15,7 @@ from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Turn
 from interlock.stores.redis.bells import Bells
 from interlock.stores.redis.keys import keys_of_line, line_of
 from interlock.stores.redis.message import Broken, Message, NoAnswer, Unreachable
+from interlock.stores.redis.near import Near, fresh_channel
 from interlock.stores.redis.problems import Passing
 from interlock.stores.redis.resp import ended_by
 from interlock.stores.redis.scripts import ENTER, EVICT, LEAVE, LOOK, RENEW, call, prefix
@@ -27,11 +27,6 @@ CUTS = 3  # so many connections may end in a row while a claim leaves, besides t
 AT_ONCE = 100  # claims renewed by one call
 GONE_THERE, REFUSED_THERE, PENDING_THERE = -1, 0, -10
 TRY, LOOK_FIRST, WAIT, AGAIN = b"t", b"o", b"w", b"a"
-
-
-def fresh_channel() -> str:
-    """Return the name of a channel that nobody else listens to."""
-    return f"interlock:wake:{uuid4().hex}"
 
 
 class _Trouble:
@@ -60,11 +55,12 @@ class RedisQueue:
         release: closes the client that was made for the store; None if the client is the program's own.
     """
 
-    def __init__(self, wire: Any, ears: Callable[[str, Bells], Any], release: Callable[[], Any] | None) -> None:
+    def __init__(self, wire: Any, ears: Callable[[str, Bells, Near], Any], release: Callable[[], Any] | None) -> None:
         self._wire = wire
         self._bells = Bells()
         self._channel = fresh_channel()
-        self._ears = ears(self._channel, self._bells)
+        self._near = Near(self._bells)
+        self._ears = ears(self._channel, self._bells, self._near)
         self._release = release
         self._unsent: dict[str, float] = {}
         self._troubles: dict[str, _Trouble] = {}
@@ -100,9 +96,10 @@ class RedisQueue:
         fixed = (ttl, str(terms.units), str(terms.capacity), self._channel, mode, about)
         return prefix(ENTER, keys_of_line(line), fixed, 1), line
 
-    def _start_of_leave(self, terms: Terms) -> tuple[bytes, str]:
+    def _start_of_leave(self, terms: Terms) -> tuple[bytes, bytes, str]:
         line = line_of(terms.key)
-        return prefix(LEAVE, keys_of_line(line), (self._channel,), 1), line
+        fixed = LEAVE, keys_of_line(line), (self._channel,)
+        return prefix(*fixed, 1), prefix(*fixed, 2), line
 
     def _mode(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> bytes:
         if again:
@@ -140,8 +137,10 @@ class RedisQueue:
         if self._troubles:
             self._troubles.pop(claim.id, None)
         if type(reply) is list:
-            reply, before, fence = reply
-            self._bells.follow(before.decode(), claim.id, fence)
+            reply, before, fence, channel = reply
+            before = before.decode()
+            if self._bells.follow(before, claim.id, fence):
+                self._near.follow(channel.decode(), before, claim.id, fence)
         if reply > 0:
             self._bells.holds(claim.id)
             return Turn("using", reply)
@@ -197,7 +196,7 @@ class RedisQueue:
             return False
         if self._unsent.pop(claim.id, None) is not None:
             return False
-        start, line = self._leave_of(claim.terms)
+        start, _, line = self._leave_of(claim.terms)
         message = Message(ended_by(start, claim.id), line, claim.id, last=trouble is not None)
         try:
             reply = yield Ask(self._wire, message)
@@ -234,27 +233,30 @@ class RedisQueue:
         self._bells.withdraw(claim.id)
         return self._troubles.pop(claim.id, None)
 
-    def _released(self, claim: Claim) -> bool:
-        """Let the heir of a grant's claim in; True if there is one.
+    def _released(self, claim: Claim) -> bytes:
+        """Let the heir of a grant's claim in.
 
         It held the lock: whatever was the matter with it while it waited, the server has it, and must be told.
+
+        Returns:
+            What the server is to know about the heir, as a word of the command; empty if there is none.
         """
+        if self._near.fd < 0 and not self._waits:
+            return b""
         self._troubles.pop(claim.id, None)
         self._unsent.pop(claim.id, None)
-        return self._bells.pass_on(claim.id)
+        self._near.hear_heirs()
+        heir = self._bells.pass_on(claim.id)
+        if heir is None or (heir[2] and not self._near.let_in(heir)):
+            return b""
+        return ended_by(b"", f"{heir[0]} {heir[1]}")
 
     def _left(self, reply: Any) -> bool:
         """Take the answer to leave: tell those of this process who were promoted by it, and keep who comes next."""
         if type(reply) is int:
             return reply == 1
-        before = ""
         for place in range(1, len(reply), 2):
-            id, fence = reply[place].decode(), reply[place + 1]
-            if fence > 0:
-                self._bells.tell(id, fence)
-            else:
-                self._bells.follow(before, id, -fence)
-            before = id
+            self._bells.tell(reply[place].decode(), reply[place + 1])
         return bool(reply[0])
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:

@@ -32,9 +32,10 @@ class RedisStore(RedisQueue):
 
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, of a claim that holds the lock, without a generator around it."""
-        if self._waits:
-            self._released(claim)
-        start, line = self._leave_of(claim.terms)
+        start, start_of_two, line = self._leave_of(claim.terms)
+        told = self._released(claim)
+        if told:
+            start = start_of_two + told
         try:
             reply = self._wire.exchange(start, line, claim.id)
         except Broken:

@@ -120,10 +120,11 @@ local function hand_over()
   end
 end
 
--- Tell those who were promoted: by message, or by the reply if the caller's process is theirs.
-local function tell(channel, reply)
+-- Tell those who were promoted and do not know it: by message, or by the reply if the caller's process is theirs.
+local function tell(channel, reply, let_in)
   for _, one in ipairs(told) do
-    if one[3] == channel then
+    if let_in == one[1] .. ' ' .. one[2] then  -- it has begun
+    elseif one[3] == channel then
       reply[#reply + 1] = one[1]
       reply[#reply + 1] = tonumber(one[2])
     else

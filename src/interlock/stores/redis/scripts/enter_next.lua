@@ -1,16 +1,10 @@
--- Was its fence issued already?
-local function is_heir(record)
-  return record and string.match(record, '^%d+ %d+ %d+ (%d+)') ~= '0'
-end
-
 -- Stand in line behind whoever has the lock for itself; nothing if the claim does so already.
-local function stand(holder, ends)
+-- An heir is answered behind whom it stands, and on which channel that one hears.
+local function stand(holder, ends, about)
   local behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
-  local before, fence = behind[1] or holder, '0'
-  if units == capacity and string.sub(before, 1, PROCESS) == string.sub(id, 1, PROCESS)
-    and (before == holder or is_heir(call('HGET', waiters, before))) then
-    fence = next_fence(found[3])
-  end
+  local before, fence, its = behind[1] or holder, '0', '1'
+  if behind[1] then its, about = string.match(call('HGET', waiters, before) or '', '^%d+ %d+ %d+ (%d+) (.*)$') end
+  if units == capacity and about and its ~= '0' then fence = next_fence(found[3]) end
   local record = stop .. ' ' .. units .. ' ' .. capacity .. ' ' .. fence .. ' ' .. now .. ' ' .. channel .. ' ' .. who
   if call('HSETNX', waiters, id, record) == 0 then return end
   local kept, quick = tonumber(found[4]), tonumber(found[5])
@@ -28,7 +22,7 @@ local function stand(holder, ends)
   local answer = -10 - patience(ends, not behind[1], quick)
   if fence == '0' then return answer end
   call('HSET', line, 'fence', fence)
-  return {answer, before, tonumber(fence)}
+  return {answer, before, tonumber(fence), string.match(about, '^%d+ (%S*)')}
 end
 
 -- Somebody has it for itself, and its lease is good: most of the time otherwise.
@@ -41,7 +35,7 @@ if found[1] then
     return tonumber(fence)
   elseif ends > now and u == c then
     if mode == 't' or mode == 'o' then return 0 end
-    local answer = mode == 'w' and stand(holder, ends)
+    local answer = mode == 'w' and stand(holder, ends, rest)
     if answer then return answer end
     if extend(id, stop) then
       if tonumber(found[4]) < stop + KEEP then keep(stop) end
@@ -50,7 +44,7 @@ if found[1] then
     call('ZREM', order, id)  -- what has expired is never revived
     call('HDEL', waiters, id)
     if mode == 'a' then return -1 end
-    return stand(holder, ends)
+    return stand(holder, ends, rest)
   end
 end
 units, capacity = tonumber(units), tonumber(capacity)

@@ -7,13 +7,12 @@
 --   waiters  hash: each waiter's record by its id
 -- A record is "ends units capacity fence since channel who"; times are milliseconds of the server's clock.
 -- A waiter has no fence, 0, unless it is an heir: one that wants the whole for itself, right behind a holder that has it
--- so, or behind another heir, of the same process. That process knows, and lets it in as soon as the one before it is
--- out; here the one before it stays the holder until its `leave` comes.
+-- so, or behind another heir. The one before it may let it in as soon as it is out itself; here that one stays the holder
+-- until its `leave` comes.
 -- After every step this holds: the first waiter does not fit beside the holders; nobody waits where nobody holds.
 
 -- An idle name keeps its fence for this time at least; after it the clock is far beyond the fence.
 local KEEP = 3600000
-local PROCESS = 20  -- characters of an id that all claims of a process have in common
-local HEIRS = 16  -- so many are named at once
+local HEIRS = 16  -- so many become heirs at once
 local call = redis.call
 local line, order, waiters = KEYS[1], KEYS[2], KEYS[3]

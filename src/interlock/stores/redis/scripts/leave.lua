@@ -21,6 +21,6 @@ end
 if changed then hand_over() end
 save()
 if not told[1] then return removed end
-local reply = tell(channel, {removed})
+local reply = tell(channel, {removed}, let_in)
 if #reply > 1 then return reply end
 return removed

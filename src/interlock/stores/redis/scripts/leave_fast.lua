@@ -1,4 +1,5 @@
-local channel, id = ARGV[1], ARGV[2]
+local channel, id, let_in = ARGV[1], ARGV[2], nil
+if ARGV[3] then id, let_in = ARGV[3], id end  -- the heir that knows already, and its fence
 
 -- The only holder leaves, and nobody waits: most of the time.
 local found = call('HMGET', line, 'sole', 'quick', 'fence')

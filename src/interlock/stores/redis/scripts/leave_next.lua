@@ -3,20 +3,16 @@ local holder, last, u, c
 if sole then holder, last, u, c = string.match(sole, '^(%S+) (%d+) (%d+) (%d+) ') end
 local ends = tonumber(last)
 
--- Name the waiters behind `head` that are of its process, and tell so in the reply.
-local function name_heirs(head, fence, reply)
+-- Make heirs of the waiters behind one that was none: else nobody behind them could be one.
+local function make_heirs(fence)
   local last = fence
   for _, id in ipairs(call('ZRANGE', order, 0, HEIRS - 1)) do
-    if string.sub(id, 1, PROCESS) ~= string.sub(head, 1, PROCESS) then break end
     local stop, u, c, f, rest = string.match(call('HGET', waiters, id) or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
     if not stop or u ~= c or f ~= '0' then break end
     last = next_fence(last)
     call('HSET', waiters, id, stop .. ' ' .. u .. ' ' .. c .. ' ' .. last .. ' ' .. rest)
-    reply[#reply + 1] = id
-    reply[#reply + 1] = -tonumber(last)
   end
   if last ~= fence then call('HSET', line, 'fence', last) end
-  return reply
 end
 
 while mine_alone and ends > now do
@@ -39,11 +35,14 @@ while mine_alone and ends > now do
     local fence = f
     if f == '0' then fence = next_fence(found[3]) end
     local sole = head .. ' ' .. stop .. ' ' .. u .. ' ' .. c .. ' ' .. fence .. ' ' .. rest
-    if f == '0' then call('HSET', line, 'sole', sole, 'fence', fence) else call('HSET', line, 'sole', sole) end
-    if told == channel then
-      local reply = {1, head, tonumber(fence)}
-      return f == '0' and name_heirs(head, fence, reply) or reply
+    if f == '0' then
+      call('HSET', line, 'sole', sole, 'fence', fence)
+      make_heirs(fence)
+    else
+      call('HSET', line, 'sole', sole)
     end
+    if let_in == head .. ' ' .. fence then return 1 end
+    if told == channel then return {1, head, tonumber(fence)} end
     call('PUBLISH', told, head .. ' ' .. fence)
     return 1
   end

@@ -13,6 +13,7 @@ class Configuration:
         name: what it is about.
         processes: the number of each caller's process.
         calls: how often each acquires.
+        plain: the numbers of callers whose claims can't be heirs.
         lapses, evictions, cancels, kills, losses: how often each may happen in one run.  A loss is that of a request,
             a reply or a word; a lapse the end of a lease.
         large: only explored when asked for.
@@ -27,16 +28,23 @@ class Configuration:
     kills: int = 0
     losses: int = 0
     large: bool = False
+    plain: tuple[int, ...] = ()
 
 
-_ONE, _TWO, _MIXED = (0, 0, 0), (0, 0), (0, 0, 1)
+_ONE, _TWO, _MIXED, _APART = (0, 0, 0), (0, 0), (0, 0, 1), (0, 1, 2)
 
 CONFIGURATIONS = (
     Configuration("two of one process, three calls each", _TWO, calls=3),
     Configuration("three of one process", _ONE),
     Configuration("two of one process, one of another", _MIXED),
+    Configuration("three processes", _APART),
+    Configuration("two processes, two calls each", (0, 1), calls=2),
+    Configuration("three processes, the second is no heir, two calls each", _APART, calls=2, plain=(1,), large=True),
+    Configuration("two and one, the one is no heir, two calls each", (1, 0, 0), calls=2, plain=(0,), large=True),
+    Configuration("three processes, one is no heir", _APART, plain=(1,)),
     Configuration("three of one process, one gives up", _ONE, cancels=1),
     Configuration("two and one, one gives up", _MIXED, cancels=1),
+    Configuration("three processes, one gives up", _APART, cancels=1),
     Configuration("two, two calls each, a lease ends", _TWO, calls=2, lapses=1),
     Configuration("two and one, a lease ends", _MIXED, lapses=1),
     Configuration("two and one, an eviction", _MIXED, evictions=1),
@@ -45,6 +53,10 @@ CONFIGURATIONS = (
     Configuration("two and one, a process is killed", _MIXED, kills=1),
     Configuration("three of one process, two calls each", _ONE, calls=2, large=True),
     Configuration("three of one process, a lease ends", _ONE, lapses=1, large=True),
+    Configuration("two processes, two calls each, a lease ends", (0, 1), calls=2, lapses=1, large=True),
+    Configuration("three processes, a lease ends", _APART, lapses=1, large=True),
+    Configuration("three processes, one is killed", _APART, kills=1, large=True),
+    Configuration("three processes, one gives up, a message is lost", _APART, cancels=1, losses=1, large=True),
     Configuration("three and one", (0, 0, 0, 1), large=True),
     Configuration("two and one, a lease ends, a message is lost", _MIXED, lapses=1, losses=1, large=True),
     Configuration("two and one, one gives up, an eviction", _MIXED, cancels=1, evictions=1, large=True),

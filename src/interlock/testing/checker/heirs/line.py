@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 HEIRS = 16
-PROCESS = 20
 
 
 class Record(NamedTuple):
@@ -16,11 +15,13 @@ class Record(NamedTuple):
         id: of the claim.
         fence: 0 if none was issued yet.
         alive: False once its lease has ended.
+        whole: False if it is of a kind that can't be an heir nor have one.
     """
 
     id: str
     fence: int
     alive: bool = True
+    whole: bool = True
 
 
 class Line(NamedTuple):
@@ -38,14 +39,9 @@ class Line(NamedTuple):
 
 
 Promoted = tuple[tuple[str, int], ...]
-"""Those who hold the lock now, with their fences; a negative one is that of an heir, of the one named before it."""
+"""Those who hold the lock now, with their fences."""
 Pending = tuple[str, int]
 """The claim whose heir one is, and the fence; "" and 0 if of none."""
-
-
-def same_process(one: str, other: str) -> bool:
-    """Tell whether two claims are of the same process."""
-    return one[:PROCESS] == other[:PROCESS]
 
 
 def without(line: Line, id: str) -> Line:
@@ -84,8 +80,14 @@ def hand_over(line: Line) -> tuple[Line, Promoted]:
     return Line(None, (), fence), ()
 
 
-def enter(line: Line, id: str, again: bool) -> tuple[Line, int | Pending | None, Promoted]:
+def enter(line: Line, id: str, again: bool, whole: bool = True) -> tuple[Line, int | Pending | None, Promoted]:
     """A claim enters, or asks where it stands.
+
+    Args:
+        line: the line.
+        id: the claim.
+        again: True if it only asks.
+        whole: as in `Record`.
 
     Returns:
         The line; the fence if it holds the lock, else what it waits for, None if it is gone; who was promoted.
@@ -104,39 +106,49 @@ def enter(line: Line, id: str, again: bool) -> tuple[Line, int | Pending | None,
     if again:
         return line, None, promoted
     if line.holder is None:
-        return Line(Record(id, line.fence + 1), (), line.fence + 1), line.fence + 1, promoted
+        return Line(Record(id, line.fence + 1, whole=whole), (), line.fence + 1), line.fence + 1, promoted
     before = line.waiting[-1] if line.waiting else line.holder
-    fence = line.fence + 1 if same_process(before.id, id) and before.fence else 0
-    line = Line(line.holder, (*line.waiting, Record(id, fence)), max(line.fence, fence))
+    fence = line.fence + 1 if whole and before.whole and before.fence else 0
+    line = Line(line.holder, (*line.waiting, Record(id, fence, whole=whole)), max(line.fence, fence))
     return line, (before.id, fence) if fence else ("", 0), promoted
 
 
-def leave(line: Line, id: str) -> tuple[Line, Promoted]:
-    """A claim leaves; whoever is next is promoted, and the heirs of a promoted one of the same process are named."""
+def leave(line: Line, id: str, let_in: tuple[str, int] | None = None) -> tuple[Line, Promoted]:
+    """A claim leaves; whoever is next is promoted, and if that was no heir, those behind it become heirs.
+
+    Args:
+        line: the line.
+        id: the claim.
+        let_in: the heir, with its fence, that knows already that it holds the lock: nobody tells it.
+    """
+    line, promoted = _left(line, id)
+    return line, tuple(each for each in promoted if each != let_in)
+
+
+def _left(line: Line, id: str) -> tuple[Line, Promoted]:
     if line.holder is None or line.holder.id != id:
         return hand_over(without(line, id))
-    alone = line.holder.alive
+    alone = line.holder.alive and line.holder.whole
     heirs = {each.id for each in line.waiting if each.fence}
     line, promoted = hand_over(line._replace(holder=None))
     head = line.holder
-    if not alone or head is None or not same_process(head.id, id) or head.id in heirs:
+    if not alone or head is None or not head.whole or head.id in heirs:
         return line, promoted
     fence = line.fence
     waiting = list(line.waiting)
     for place, each in enumerate(waiting[:HEIRS]):
-        if not same_process(each.id, head.id) or each.fence:
+        if each.fence or not each.whole:
             break
         fence += 1
         waiting[place] = each._replace(fence=fence)
-        promoted = (*promoted, (each.id, -fence))
     return Line(head, tuple(waiting), fence), promoted
 
 
 class Server(NamedTuple):
     """What the server does, so that a safeguard can be taken out."""
 
-    enter: Callable[[Line, str, bool], tuple[Line, int | Pending | None, Promoted]] = enter
-    leave: Callable[[Line, str], tuple[Line, Promoted]] = leave
+    enter: Callable[[Line, str, bool, bool], tuple[Line, int | Pending | None, Promoted]] = enter
+    leave: Callable[[Line, str, tuple[str, int] | None], tuple[Line, Promoted]] = leave
     hand_over: Callable[[Line], tuple[Line, Promoted]] = hand_over
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.stores.redis.bells import Bells
+from interlock.stores.redis.bells import Bells, Heir
 from interlock.stores.redis.heirs import Heirs
 from interlock.testing.checker.heirs.configurations import Configuration
 from interlock.testing.checker.heirs.line import SERVER, Line, Pending, Promoted, Record, Server, enter, hand_over
 
+_APART = Configuration("three processes, one gives up", (0, 1, 2), cancels=1)
 _CANCEL = Configuration("three of one process, one gives up", (0, 0, 0), cancels=1)
-_MIXED = Configuration("three of one process, one of another", (1, 0, 0))
+_PLAIN = Configuration("four processes, one is no heir", (0, 1, 2, 3), plain=(1,))
 _AGAIN = Configuration("three of one process, one gives up, a message is lost", (0, 0, 0), cancels=1, losses=1)
 _LAPSE = Configuration("three of one process, a lease ends", (0, 0, 0), lapses=1)
 _EVICT = Configuration("three of one process, an eviction", (0, 0, 0), evictions=1)
@@ -39,8 +40,8 @@ class Mutant:
 class _Generous(Bells):
     """Lets its heir in also where it only waited itself."""
 
-    def withdraw(self, id: str) -> None:
-        self.pass_on(id)
+    def withdraw(self, id: str) -> Heir | None:  # type: ignore[override]
+        return self.pass_on(id)
 
 
 class _Twice(Bells):
@@ -67,18 +68,18 @@ def _hoarding() -> Bells:
     return bells
 
 
-def _names_anybody(line: Line, id: str, again: bool) -> tuple[Line, int | Pending | None, Promoted]:
+def _names_anybody(line: Line, id: str, again: bool, whole: bool) -> tuple[Line, int | Pending | None, Promoted]:
     """Name an heir behind a waiter that is none."""
-    after, answer, promoted = enter(line, id, again)
-    if answer != ("", 0) or not line.waiting or any(each.id == id for each in line.waiting):
+    after, answer, promoted = enter(line, id, again, whole)
+    if answer != ("", 0) or not line.waiting or not whole or any(each.id == id for each in line.waiting):
         return after, answer, promoted
     before, fence = line.waiting[-1].id, after.fence + 1
     return Line(after.holder, (*after.waiting[:-1], Record(id, fence)), fence), (before, fence), promoted
 
 
-def _forgets_the_fence(line: Line, id: str, again: bool) -> tuple[Line, int | Pending | None, Promoted]:
+def _forgets_the_fence(line: Line, id: str, again: bool, whole: bool) -> tuple[Line, int | Pending | None, Promoted]:
     """An heir that looks is no heir any more."""
-    after, answer, promoted = enter(line, id, again)
+    after, answer, promoted = enter(line, id, again, whole)
     if again and isinstance(answer, tuple):
         waiting = tuple(each._replace(fence=0) if each.id == id else each for each in after.waiting)
         after = after._replace(waiting=waiting)
@@ -94,11 +95,12 @@ def _issues_another(line: Line) -> tuple[Line, Promoted]:
 
 MUTANTS = (
     Mutant("only a holder lets its heir in", _CANCEL, "hold the lock", make=_Generous),
+    Mutant("nor does a waiter let in one of another process", _APART, "hold the lock", make=_Generous),
     Mutant("not even if it leaves a second time", _AGAIN, "hold the lock", make=_Twice),
     Mutant("a new heir takes the place of the old one", _LAPSE, "disagree", make=_hoarding),
     Mutant(
         "heirs stand right behind holders or heirs",
-        _MIXED,
+        _PLAIN,
         "gets in after",
         server=SERVER._replace(enter=_names_anybody),
     ),

@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from interlock.protocols.queue import Told
-from interlock.stores.redis.bells import Bells
+from interlock.stores.redis.bells import Bells, Heir
 from interlock.testing.checker.explore import Successor
 from interlock.testing.checker.heirs.configurations import Configuration
-from interlock.testing.checker.heirs.line import PROCESS, SERVER, Line, Promoted, Server, evicted, expired
+from interlock.testing.checker.heirs.line import SERVER, Line, Promoted, Server, evicted, expired
 
 Table = tuple[
     tuple[tuple[str, bool], ...],
     tuple[tuple[str, int], ...],
     tuple[tuple[str, tuple[str, int]], ...],
     tuple[tuple[str, str], ...],
+    tuple[tuple[str, Heir], ...],
 ]
-"""A process' bells: who waits and has a bell; what was told before there was one; who comes after and before whom."""
+"""A process' bells: who waits and has a bell; what was told before there was one; who comes after whom, and before;
+who comes after whom in another process."""
+PROCESS = 1  # characters of an id
 
 
 class Caller(NamedTuple):
@@ -101,7 +104,7 @@ class World:
     def init(self) -> State:
         """Nobody has asked for anything."""
         it = self.configuration
-        tables: tuple[Table, ...] = (((), (), (), ()),) * (max(it.processes) + 1)
+        tables: tuple[Table, ...] = (((), (), (), (), ()),) * (max(it.processes) + 1)
         left = Left(it.lapses, it.evictions, it.cancels, it.kills, it.losses)
         return State(Line(), tables, (Caller(),) * len(it.processes), (), frozenset(), frozenset(), 0, left)
 
@@ -112,7 +115,7 @@ class World:
         ]
         if len(inside) > 1:
             return f"{' and '.join(map(_short, inside))} hold the lock"
-        for *_, after, before in state.tables:
+        for _, _, after, before, _ in state.tables:
             if sorted((id, one) for one, (id, _) in after) != list(before):
                 return "who comes before and who comes after disagree"
         return state.wrong or None
@@ -165,17 +168,25 @@ class World:
         """The release of a grant."""
         id = state.callers[number].id
         bells, words = self._thaw(state, number)
-        bells.pass_on(id)
+        heir = bells.pass_on(id)
         after = self._with(state, number, Caller("leaving", id), bells, words)
-        return self._send(after, ("leave", id))
+        return self._let_in(after, id, heir)
+
+    def _let_in(self, state: State, id: str, heir: Heir | None) -> State:
+        """Tell an heir in another process, and then the server."""
+        if heir is None:
+            return self._send(state, ("leave", id, None))
+        if heir[2]:
+            state = self._send(state, ("turn", heir[0], heir[1]))
+        return self._send(state, ("leave", id, heir[:2]))
 
     def _gives_up(self, state: State, number: int) -> State:
         """The end of an acquire without a grant."""
         id = state.callers[number].id
         bells, words = self._thaw(state, number)
-        bells.withdraw(id)
+        heir: Heir | None = bells.withdraw(id)  # type: ignore[func-returns-value]
         after = self._with(state, number, Caller("giving up", id), bells, words)
-        return self._send(after, ("leave", id))
+        return self._let_in(after, id, heir)
 
     def _ends(self, state: State, number: int, phase: str = "idle") -> State:
         """The call is over; perhaps another follows."""
@@ -199,12 +210,13 @@ class World:
                 after = self._arrived(self._without(state, at), kind, id, *rest)
                 yield "net", f"{kind} of {_short(id)} arrives", kind, after
 
-    def _performed(self, state: State, kind: str, id: str, again: bool = False) -> State:
+    def _performed(self, state: State, kind: str, id: str, what: Any) -> State:
         if kind == "enter":
-            line, answer, promoted = self.server.enter(state.line, id, again)
+            whole = int(id[PROCESS]) not in self.configuration.plain
+            line, answer, promoted = self.server.enter(state.line, id, what, whole)
             state = self._send(state._replace(line=line), ("stands", id, answer))
             return self._publish(state, promoted)
-        line, promoted = self.server.leave(state.line, id)
+        line, promoted = self.server.leave(state.line, id, what)
         mine = tuple(each for each in promoted if each[0][:PROCESS] == id[:PROCESS])
         state = self._send(state._replace(line=line), ("left", id, mine))
         return self._publish(state, tuple(each for each in promoted if each not in mine))
@@ -215,7 +227,7 @@ class World:
         return state
 
     def _arrived(self, state: State, kind: str, id: str, what: Any) -> State:
-        """A reply or a word reaches its process."""
+        """A reply or a word reaches its process; a word comes from the server, or from a neighbour."""
         number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
         process = int(id[:PROCESS])
         some = next(at for at, each in enumerate(self.configuration.processes) if each == process)
@@ -223,15 +235,14 @@ class World:
             bells, words = self._thaw(state, some)
             bells.tell(id, what)
             return self._with(state, some, state.callers[some], bells, words)
+        if kind in ("turn", "heir"):
+            bells, words = self._thaw(state, some)
+            bells.let_in(id, what) if kind == "turn" else bells.keep(id, what)
+            return self._with(state, some, state.callers[some], bells, words)
         if kind == "left":
             bells, words = self._thaw(state, some)
-            before = ""
             for other, fence in what:
-                if fence > 0:
-                    bells.tell(other, fence)
-                else:
-                    bells.follow(before, other, -fence)
-                before = other
+                bells.tell(other, fence)
             state = self._with(state, some, state.callers[some], bells, words)
             if number is not None and state.callers[number].phase in ("leaving", "giving up"):
                 return self._ends(state, number)
@@ -251,8 +262,8 @@ class World:
             bells.withdraw(caller.id)
             return self._ends(self._with(state, number, caller, bells, words), number)
         before, fence = answer
-        if fence:
-            bells.follow(before, caller.id, fence)
+        if fence and bells.follow(before, caller.id, fence) and before[:PROCESS] != caller.id[:PROCESS]:
+            state = self._send(state, ("heir", before, (caller.id, fence, caller.id[:PROCESS].encode())))
         if caller.phase == "asked":
             _, told = bells.hang(caller.id, _Bell(words))
             if told is not None:
@@ -290,7 +301,7 @@ class World:
         """Whoever waits for a reply that does not come looks again, leaves again, or its call has failed."""
         kind, id, *_ = message
         number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
-        if number is None or kind == "word":
+        if number is None or kind in ("word", "turn", "heir"):
             yield state
             return
         caller = state.callers[number]
@@ -334,12 +345,13 @@ class World:
 
     def _thaw(self, state: State, number: int) -> tuple[Bells, dict[str, int]]:
         """Make the bells of a caller's process as they are."""
-        waiting, news, after, before = state.tables[self.configuration.processes[number]]
+        waiting, news, after, before, abroad = state.tables[self.configuration.processes[number]]
         words: dict[str, int] = {}
         bells = self.make()
         bells.bells = {id: _Bell(words) if hung else None for id, hung in waiting}
         bells._news = {id: Told(id, fence) for id, fence in news}
         bells._heirs.after, bells._heirs.before = dict(after), dict(before)
+        bells._abroad = dict(abroad)
         return bells, words
 
     def _with(self, state: State, number: int, caller: Caller, bells: Bells, words: dict[str, int]) -> State:
@@ -349,6 +361,7 @@ class World:
             tuple(sorted((id, told.fence) for id, told in bells._news.items())),
             tuple(sorted(bells._heirs.after.items())),
             tuple(sorted(bells._heirs.before.items())),
+            tuple(sorted(bells._abroad.items())),
         )
         tables = _put(state.tables, self.configuration.processes[number], table)
         callers = _put(state.callers, number, caller)
@@ -363,4 +376,4 @@ def _put(those: tuple[Any, ...], at: int, one: Any) -> tuple[Any, ...]:
 
 
 def _short(id: str) -> str:
-    return id[PROCESS - 1 :]
+    return id

@@ -1,0 +1,186 @@
+"""Words between the processes of one user on one host: whose heir a claim is, and that its turn has come.
+
+Who stands in line right behind a claim of another process tells that process so; it lets its heir in by another word,
+and tells the server after that.  Each store that waits has two datagram sockets, with names made of its channel's in
+Linux' abstract namespace, so no file is left behind.  The kernel says who sent a datagram, and nobody hears one of
+another user.  A word that can't be sent is not needed: the server tells then.
+"""
+
+import hashlib
+import os
+import re
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+from uuid import uuid4
+
+from interlock.stores.native import compiled
+from interlock.stores.redis.bells import Bells, Heir
+
+CHANNEL = "interlock:wake:"
+PLACE = 12  # characters
+TURNS, HEIRS = b"\0interlock-turns:", b"\0interlock-heirs:"
+LONGEST = 512  # bytes of a word
+WORD = re.compile(rb"([!-~]+) (?:([!-~]+) )?([0-9]{1,18})")
+SENDER = struct.Struct("3i")  # process, user, group
+native = compiled("interlock.stores.redis._exchange")
+
+
+@cache
+def place() -> str:
+    """Return what the processes have in common that can send each other words; "" if this one can't send any."""
+    if not hasattr(socket, "SO_PASSCRED"):
+        return ""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        network = os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return ""
+    return hashlib.sha256(f"{boot} {network} {os.getuid()}".encode()).hexdigest()[:PLACE]
+
+
+def fresh_channel() -> str:
+    """Return the name of a channel that nobody else listens to; it begins with the place."""
+    return f"{CHANNEL}{place()}:{uuid4().hex}"
+
+
+class Near:
+    """What one store says to its neighbours, and hears from them.
+
+    Args:
+        bells: whom to tell.
+
+    Attributes:
+        fd: the file on which words to those who wait come; -1 while nothing is heard.
+    """
+
+    def __init__(self, bells: Bells) -> None:
+        self._bells = bells
+        self._channel = ""
+        self._user = -1
+        self.turns: socket.socket | None = None
+        self._heirs: socket.socket | None = None
+        self.fd = -1
+        self._opening = threading.Lock()
+
+    def open(self, channel: str) -> None:
+        """Hear from now on, if that is possible here.
+
+        Args:
+            channel: the store's own.
+        """
+        with self._opening:
+            if self.turns is not None or not place():
+                return
+            turns = None
+            try:
+                turns = _bound(TURNS, channel)
+                self._heirs = _bound(HEIRS, channel)
+            except OSError:
+                if turns is not None:
+                    turns.close()
+                return
+            self._channel, self._user = channel, os.getuid()
+            self.turns, self.fd = turns, turns.fileno()
+
+    def follow(self, channel: str, before: str, id: str, fence: int) -> None:
+        """Tell the process of the claim `before` that `id` is its heir, if it is another one, and near.
+
+        Args:
+            channel: on which the process of `before` hears the server.
+            before: the claim before.
+            id: the claim that comes next.
+            fence: the one that it has already.
+        """
+        mine = self._channel
+        if channel == mine or channel[: len(CHANNEL) + PLACE + 1] != mine[: len(CHANNEL) + PLACE + 1]:
+            return
+        _send(self.turns, f"{before} {id} {fence}", HEIRS + channel.encode())
+
+    def let_in(self, heir: Heir) -> bool:
+        """Tell an heir in another process that it holds the lock; False if it can't be told."""
+        return _send(self.turns, f"{heir[0]} {heir[1]}", heir[2])
+
+    def hear_heirs(self) -> None:
+        """Take what has come about who follows whom."""
+        for before, heir in _words(self._heirs, self._user):
+            if type(heir) is tuple:
+                self._bells.keep(before, heir)
+
+    def hear_turns(self) -> None:
+        """Take what has come for those who wait."""
+        for id, fence in _words(self.turns, self._user):
+            if type(fence) is int:
+                self._bells.let_in(id, fence)
+
+    def close(self) -> None:
+        """Hear no more."""
+        self.fd = -1
+        for sock in (self.turns, self._heirs):
+            if sock is not None:
+                sock.close()
+        self.turns = self._heirs = None
+        self._opening = threading.Lock()  # a forked child's may be locked
+
+
+class _Socket(socket.socket):
+    """One that is closed without a warning when its store is dropped, as those of the client libraries are."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _bound(kind: bytes, channel: str) -> socket.socket:
+    sock = _Socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        sock.bind(kind + channel.encode())
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _send(sock: socket.socket | None, word: str, address: bytes) -> bool:
+    if sock is None:
+        return False
+    try:
+        sock.sendto(word.encode(), address)
+    except OSError:  # nobody hears there, or has not listened for long
+        return False
+    return True
+
+
+def _words(sock: socket.socket | None, user: int) -> Any:
+    """Take the words that have come: (id, fence), or (id of the one before, heir)."""
+    if sock is None:
+        return ()
+    if native is not None:
+        return native.words(sock.fileno(), user)
+    return list(_received(sock, user))
+
+
+def _received(sock: socket.socket, user: int) -> Iterator[tuple[str, int | Heir]]:
+    while True:
+        try:
+            data, about, _, address = sock.recvmsg(LONGEST, socket.CMSG_SPACE(SENDER.size))
+        except OSError:
+            return
+        if about and SENDER.unpack(about[0][2])[1] == user and (word := _read(data, address)) is not None:
+            yield word
+
+
+def _read(data: bytes, address: bytes) -> tuple[str, int | Heir] | None:
+    """Return a word; None if it is none."""
+    found = WORD.fullmatch(data)
+    if found is None:
+        return None
+    first, second, fence = found.groups()
+    if second is None:
+        return first.decode(), int(fence)
+    return first.decode(), (second.decode(), int(fence), address)
