@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import sleep
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.stores.redis.bells import Bells
+from interlock.stores.redis.near import TURNS, Near, fresh_channel
 from interlock.stores.redis.resp import ended_by
 from interlock.stores.redis.wire import native
 
@@ -178,7 +181,7 @@ def test_a_signal_does_not_end_the_wait_unless_its_handler_raises(pair: tuple[so
     with pytest.raises(KeyboardInterrupt):
         interrupted(raise_interrupt, lambda: native.exchange(fd, START, "id"))
     with pytest.raises(KeyboardInterrupt):
-        interrupted(raise_interrupt, lambda: native.hear(fd, fd, -1, 60.0))
+        interrupted(raise_interrupt, lambda: native.hear(fd, fd, -1, 0, 60.0))
 
 
 def post(ours: socket.socket, theirs: socket.socket, reply: bytes) -> Any:
@@ -233,7 +236,7 @@ MESSAGE = b"*3\r\n$7\r\nmessage\r\n$4\r\nhere\r\n$5\r\nme 12\r\n"
 def test_what_is_heard(pair: tuple[socket.socket, socket.socket], data: bytes, heard: Any) -> None:
     ours, theirs = pair
     theirs.sendall(data)
-    assert native.hear(ours.fileno(), -1, -1, 1.0) == heard
+    assert native.hear(ours.fileno(), -1, -1, 0, 1.0) == heard
 
 
 def test_hearing_ends_in_time_when_poked_and_when_the_connection_ends(
@@ -241,20 +244,37 @@ def test_hearing_ends_in_time_when_poked_and_when_the_connection_ends(
 ) -> None:
     ours, theirs = pair
     read, write = os.pipe()
-    assert native.hear(ours.fileno(), read, -1, 0.01) is None
-    assert native.hear(ours.fileno(), -1, read, 0.01) is None
+    assert native.hear(ours.fileno(), read, -1, 0, 0.01) is None
     os.write(write, b"!")
-    assert native.hear(ours.fileno(), -1, read, 60.0) is True
-    assert native.hear(ours.fileno(), read, -1, 60.0) is False
+    assert native.hear(ours.fileno(), read, -1, 0, 60.0) is False
     os.read(read, 1)
     theirs.close()
-    assert native.hear(ours.fileno(), read, -1, 60.0) == b""
+    assert native.hear(ours.fileno(), read, -1, 0, 60.0) == b""
     os.close(read)
     os.close(write)
 
 
-@pytest.mark.parametrize("arguments", [(), ("x",), (1, 2, 3, 4, 5), (0, "start", "id"), (0, b"start", b"id")])
+@pytest.mark.parametrize("arguments", [(), ("x",), (1, 2, 3, 4, 5, 6), (0, "start", "id"), (0, b"start", b"id")])
 def test_wrong_arguments_are_an_error_and_no_crash(arguments: tuple[Any, ...]) -> None:
-    for function in (native.exchange, native.post, native.hear, native.words):
+    for function in (native.exchange, native.post, native.hear, native.word):
         with pytest.raises(TypeError):
             function(*arguments)
+
+
+def test_the_words_of_neighbours_are_heard_too(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    channel = fresh_channel()
+    bells = Bells()
+    near, other = Near(bells), Near(bells)
+    near.open(channel)
+    other.open(fresh_channel())
+    hear = partial(native.hear, ours.fileno(), -1, near.fd, near.user)
+    assert hear(0.01) is None
+    assert other.let_in(("b1", 7, TURNS + channel.encode()))
+    assert other.let_in(("", 7, TURNS + channel.encode()))
+    assert hear(60.0) == ("b1", 7)
+    assert hear(0.01) is None
+    theirs.sendall(MESSAGE)
+    assert hear(60.0) == [("me", 12)]
+    other.close()
+    near.close()

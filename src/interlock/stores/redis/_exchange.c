@@ -257,46 +257,6 @@ news_in(const char *data, ssize_t size)
     return PyBytes_FromStringAndSize(data, size);
 }
 
-static PyObject *
-hear(PyObject *module, PyObject *args)
-{
-    struct pollfd polled[3] = {{.events = POLLIN}, {.events = POLLIN}, {.events = POLLIN}};
-    char data[MOST_REPLY];
-    double seconds;
-    if (!PyArg_ParseTuple(args, "iiid", &polled[0].fd, &polled[1].fd, &polled[2].fd, &seconds))
-        return NULL;
-    double end = monotonic_now() + seconds;
-    for (;;) {
-        double left = end - monotonic_now();
-        struct timespec patience = {0, 0};
-        if (left > 0) {
-            patience.tv_sec = (time_t)left;
-            patience.tv_nsec = (long)((left - (double)patience.tv_sec) * 1e9);
-        }
-        int ready, error;
-        ssize_t size = 0;
-        Py_BEGIN_ALLOW_THREADS
-        ready = ppoll(polled, 3, &patience, NULL);
-        if (ready > 0 && !polled[1].revents && !polled[2].revents)
-            size = recv(polled[0].fd, data, MOST_REPLY, MSG_DONTWAIT);
-        error = errno;
-        Py_END_ALLOW_THREADS
-        if (ready == 0)
-            return Py_NewRef(Py_None);
-        if (ready > 0 && polled[1].revents)
-            return Py_NewRef(Py_False);
-        if (ready > 0 && polled[2].revents)
-            return Py_NewRef(Py_True);
-        if (ready > 0 && size >= 0)
-            return news_in(data, size);
-        errno = error;
-        if (error != EINTR && error != EAGAIN)
-            return PyErr_SetFromErrno(PyExc_OSError);
-        if (PyErr_CheckSignals() < 0)
-            return NULL;
-    }
-}
-
 /* Step over a part of a word, up to the next space or the end; its size. */
 static Py_ssize_t
 part(const char **at, const char *end)
@@ -359,25 +319,78 @@ datagram(int fd, uid_t user, char *data, struct sockaddr_un *from, Py_ssize_t *f
     return credentials.uid == user && *from_size > 0 ? size : 0;
 }
 
+/* Return the next word of a user; NULL, perhaps without an error, if there is none. */
 static PyObject *
-words(PyObject *module, PyObject *args)
+next_word(int fd, uid_t user)
 {
-    int fd;
-    unsigned int user;
     char data[LONGEST_WORD];
     struct sockaddr_un from;
     Py_ssize_t from_size = 0;
     ssize_t size;
+    while ((size = datagram(fd, user, data, &from, &from_size)) >= 0) {
+        PyObject *one = word_in(data, data + size, from.sun_path, from_size);
+        if (one != NULL || PyErr_Occurred())
+            return one;
+    }
+    return NULL;
+}
+
+static PyObject *
+word_of(PyObject *module, PyObject *args)
+{
+    int fd;
+    unsigned int user;
     if (!PyArg_ParseTuple(args, "iI", &fd, &user))
         return NULL;
-    PyObject *list = PyList_New(0);
-    while (list != NULL && (size = datagram(fd, user, data, &from, &from_size)) >= 0) {
-        PyObject *one = word_in(data, data + size, from.sun_path, from_size);
-        if (one == NULL ? PyErr_Occurred() != NULL : PyList_Append(list, one) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(one);
+    PyObject *one = next_word(fd, user);
+    return one != NULL || PyErr_Occurred() ? one : Py_NewRef(Py_None);
+}
+
+static PyObject *
+hear(PyObject *module, PyObject *args)
+{
+    struct pollfd polled[3] = {{.events = POLLIN}, {.events = POLLIN}, {.events = POLLIN}};
+    char data[MOST_REPLY];
+    unsigned int user;
+    double seconds;
+    if (!PyArg_ParseTuple(args, "iiiId", &polled[0].fd, &polled[1].fd, &polled[2].fd, &user, &seconds))
+        return NULL;
+    double end = monotonic_now() + seconds;
+    for (;;) {
+        double left = end - monotonic_now();
+        struct timespec patience = {0, 0};
+        if (left > 0) {
+            patience.tv_sec = (time_t)left;
+            patience.tv_nsec = (long)((left - (double)patience.tv_sec) * 1e9);
+        }
+        int ready, error;
+        ssize_t size = 0;
+        Py_BEGIN_ALLOW_THREADS
+        ready = ppoll(polled, 3, &patience, NULL);
+        if (ready > 0 && !polled[1].revents && !polled[2].revents)
+            size = recv(polled[0].fd, data, MOST_REPLY, MSG_DONTWAIT);
+        error = errno;
+        Py_END_ALLOW_THREADS
+        if (ready == 0)
+            return Py_NewRef(Py_None);
+        if (ready > 0 && polled[1].revents)
+            return Py_NewRef(Py_False);
+        if (ready > 0 && polled[2].revents & ~POLLIN) /* closed meanwhile */
+            return Py_NewRef(Py_None);
+        if (ready > 0 && polled[2].revents) {
+            PyObject *one = next_word(polled[2].fd, user);
+            if (one != NULL || PyErr_Occurred())
+                return one;
+            continue;
+        }
+        if (ready > 0 && size >= 0)
+            return news_in(data, size);
+        errno = error;
+        if (error != EINTR && error != EAGAIN)
+            return PyErr_SetFromErrno(PyExc_OSError);
+        if (PyErr_CheckSignals() < 0)
+            return NULL;
     }
-    return list;
 }
 
 static PyMethodDef methods[] = {
@@ -385,8 +398,8 @@ static PyMethodDef methods[] = {
      "Send a command that ends with a claim's id; return the reply: a number, a list of numbers and words, or the bytes that came first."},
     {"post", post, METH_VARARGS, "As exchange, on a socket that does not block; None if the reply does not come at once."},
     {"hear", hear, METH_VARARGS,
-     "Wait for messages; return each as an id and a fence, other bytes, None (none came), False (the second file), or True (the third)."},
-    {"words", words, METH_VARARGS, "Take the words that have come from a user: (id, fence), or (id before, (id, fence, address)), in which the sender's address is."},
+     "Wait for messages; return each as an id and a fence, other bytes, a word from the third file, None (none came), or False (the second file)."},
+    {"word", word_of, METH_VARARGS, "Take a word of a user: (id, fence), or (id of the one before, (id, fence, sender's address)); None if there is none."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -123,7 +123,7 @@ class Ears:
     def _hear_compiled(self, link: Link, ear: "ThreadEar", seconds: float) -> None:
         """Wait for messages and pass them on."""
         try:
-            news = native.hear(link.plain, self._poke_in, self._near.fd, seconds)
+            news = native.hear(link.plain, self._poke_in, self._near.fd, self._near.user, seconds)
         except OSError:
             self.live = False
             return
@@ -132,9 +132,9 @@ class Ears:
             for id, fence in news:
                 self._bells.tell(id, fence)
             self._reader = ear
-        elif news is True:
+        elif type(news) is tuple:
             self._reader = None
-            self._near.hear_turns()
+            self._near.take(news)
             self._reader = ear
         elif news is False:
             os.read(self._poke_in, 512)

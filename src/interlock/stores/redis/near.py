@@ -12,7 +12,6 @@ import re
 import socket
 import struct
 import threading
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -55,13 +54,15 @@ class Near:
         bells: whom to tell.
 
     Attributes:
-        fd: the file on which words to those who wait come; -1 while nothing is heard.
+        turns: the socket for those who wait, while something is heard.
+        fd: its file; -1 while nothing is heard.
+        user: whose words are heard.
     """
 
     def __init__(self, bells: Bells) -> None:
         self._bells = bells
         self._channel = ""
-        self._user = -1
+        self.user = 0
         self.turns: socket.socket | None = None
         self._heirs: socket.socket | None = None
         self.fd = -1
@@ -84,7 +85,7 @@ class Near:
                 if turns is not None:
                     turns.close()
                 return
-            self._channel, self._user = channel, os.getuid()
+            self._channel, self.user = channel, os.getuid()
             self.turns, self.fd = turns, turns.fileno()
 
     def follow(self, channel: str, before: str, id: str, fence: int) -> None:
@@ -105,17 +106,25 @@ class Near:
         """Tell an heir in another process that it holds the lock; False if it can't be told."""
         return _send(self.turns, f"{heir[0]} {heir[1]}", heir[2])
 
-    def hear_heirs(self) -> None:
-        """Take what has come about who follows whom."""
-        for before, heir in _words(self._heirs, self._user):
+    def hear_heirs(self, id: str) -> None:
+        """Take what has come about who follows whom, until the heir of the claim `id` is known."""
+        while (word := _word(self._heirs, self.user)) is not None:
+            before, heir = word
             if type(heir) is tuple:
                 self._bells.keep(before, heir)
+                if before == id:
+                    return
 
     def hear_turns(self) -> None:
         """Take what has come for those who wait."""
-        for id, fence in _words(self.turns, self._user):
-            if type(fence) is int:
-                self._bells.let_in(id, fence)
+        while (word := _word(self.turns, self.user)) is not None:
+            self.take(word)
+
+    def take(self, word: Any) -> None:
+        """Take a word for one that waits."""
+        id, fence = word
+        if type(fence) is int:
+            self._bells.let_in(id, fence)
 
     def close(self) -> None:
         """Hear no more."""
@@ -156,23 +165,19 @@ def _send(sock: socket.socket | None, word: str, address: bytes) -> bool:
     return True
 
 
-def _words(sock: socket.socket | None, user: int) -> Any:
-    """Take the words that have come: (id, fence), or (id of the one before, heir)."""
+def _word(sock: socket.socket | None, user: int) -> Any:
+    """Take the next word: (id, fence), or (id of the one before, heir); None if there is none."""
     if sock is None:
-        return ()
+        return None
     if native is not None:
-        return native.words(sock.fileno(), user)
-    return list(_received(sock, user))
-
-
-def _received(sock: socket.socket, user: int) -> Iterator[tuple[str, int | Heir]]:
+        return native.word(sock.fileno(), user)
     while True:
         try:
             data, about, _, address = sock.recvmsg(LONGEST, socket.CMSG_SPACE(SENDER.size))
         except OSError:
-            return
+            return None
         if about and SENDER.unpack(about[0][2])[1] == user and (word := _read(data, address)) is not None:
-            yield word
+            return word
 
 
 def _read(data: bytes, address: bytes) -> tuple[str, int | Heir] | None:

@@ -245,7 +245,7 @@ class RedisQueue:
             return b""
         self._troubles.pop(claim.id, None)
         self._unsent.pop(claim.id, None)
-        self._near.hear_heirs()
+        self._near.hear_heirs(claim.id)
         heir = self._bells.pass_on(claim.id)
         if heir is None or (heir[2] and not self._near.let_in(heir)):
             return b""
