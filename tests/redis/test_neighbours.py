@@ -44,7 +44,7 @@ def until_told_of(locks: Any, number: int) -> None:
     """Wait until so many heirs in other processes have said so."""
 
     def told() -> bool:
-        locks._store._near.hear_heirs("nobody")
+        locks._store._near.hear_heirs()
         return len(locks._store._bells._abroad) == number
 
     eventually(told)

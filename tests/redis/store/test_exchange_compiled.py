@@ -270,8 +270,8 @@ def test_the_words_of_neighbours_are_heard_too(pair: tuple[socket.socket, socket
     other.open(fresh_channel())
     hear = partial(native.hear, ours.fileno(), -1, near.fd, near.user)
     assert hear(0.01) is None
-    assert other.let_in(("b1", 7, TURNS + channel.encode()))
-    assert other.let_in(("", 7, TURNS + channel.encode()))
+    assert other.let_in("b1 7", TURNS + channel.encode())
+    assert other.let_in("no word", TURNS + channel.encode())
     assert hear(60.0) == ("b1", 7)
     assert hear(0.01) is None
     theirs.sendall(MESSAGE)

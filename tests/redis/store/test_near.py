@@ -42,14 +42,14 @@ class Process:
         self.bells.expect(id)
         self.bells.hang(id, bell)
         assert self.bells.follow(claim, id, fence)
-        self.near.follow(before.channel, claim, id, fence)
+        self.near.follow(before.channel.encode(), claim, id, fence)
         return bell
 
     def releases(self, claim: str) -> bool:
         """Release a grant; tell whether an heir elsewhere was told."""
-        self.near.hear_heirs(claim)
+        self.near.hear_heirs()
         heir = self.bells.pass_on(claim)
-        return heir is not None and self.near.let_in(heir)
+        return heir is not None and self.near.let_in(f"{heir[0]} {heir[1]}", heir[2])
 
 
 @pytest.fixture(params=["compiled", "pure"])
@@ -88,6 +88,15 @@ def test_several_words_are_taken_at_once(process: Callable[[], Process]) -> None
     assert [bell.words for bell in bells] == [[Told(f"b{number}", number)] for number in (1, 2, 3)]
 
 
+def test_the_last_one_to_say_so_is_the_heir(process: Callable[[], Process]) -> None:
+    one, other, third = process(), process(), process()
+    other.waits_behind(one, "a1", "b1", 7)
+    bell = third.waits_behind(one, "a1", "c1", 8)  # b1 gave up
+    assert one.releases("a1") is True
+    third.near.hear_turns()
+    assert bell.words == [Told("c1", 8)]
+
+
 def test_an_heir_whose_process_has_gone_cannot_be_told(process: Callable[[], Process]) -> None:
     one, other = process(), process()
     other.waits_behind(one, "a1", "b1", 7)
@@ -106,7 +115,7 @@ def test_who_does_not_hear_is_not_told(process: Callable[[], Process]) -> None:
 def test_a_full_box_is_no_reason_to_wait(process: Callable[[], Process]) -> None:
     one, other = process(), process()
     for number in range(2000):  # more than any system keeps
-        other.near.follow(one.channel, f"a{number}", f"b{number}", 7)
+        other.near.follow(one.channel.encode(), f"a{number}", f"b{number}", 7)
     assert one.releases("a0") is True
     assert one.releases("a1999") is False
 
@@ -144,7 +153,7 @@ def test_only_neighbours_are_told(process: Callable[[], Process], other_place: s
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as far:
         far.bind(HEIRS + channel.encode())
         far.setblocking(False)
-        one.near.follow(channel, "a1", "b1", 7)
+        one.near.follow(channel.encode(), "a1", "b1", 7)
         with pytest.raises(BlockingIOError):
             far.recv(512)
 
@@ -192,7 +201,7 @@ def test_words_of_the_wrong_kind_are_dropped(process: Callable[[], Process]) -> 
     one.near.turns.sendto(b"a1 b1 7", TURNS + other.channel.encode())
     one.near.turns.sendto(b"b1 7", HEIRS + other.channel.encode())
     other.near.hear_turns()
-    other.near.hear_heirs("a1")
+    other.near.hear_heirs()
     assert bell.words == []
     assert not other.bells._abroad
 
@@ -202,10 +211,10 @@ def test_where_it_is_impossible_nothing_is_heard_and_nothing_fails(monkeypatch: 
     one = Near(Bells())
     one.open(near.fresh_channel())
     assert one.fd == -1
-    one.follow("interlock:wake::0", "a1", "b1", 7)
-    one.hear_heirs("a1")
+    one.follow(b"interlock:wake::0", "a1", "b1", 7)
+    one.hear_heirs()
     one.hear_turns()
-    assert one.let_in(("b1", 7, WHO)) is False
+    assert one.let_in("b1 7", WHO) is False
     one.close()
 
 

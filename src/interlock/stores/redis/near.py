@@ -61,7 +61,7 @@ class Near:
 
     def __init__(self, bells: Bells) -> None:
         self._bells = bells
-        self._channel = ""
+        self._channel = self._here = b""
         self.user = 0
         self.turns: socket.socket | None = None
         self._heirs: socket.socket | None = None
@@ -85,10 +85,11 @@ class Near:
                 if turns is not None:
                     turns.close()
                 return
-            self._channel, self.user = channel, os.getuid()
+            self._channel, self._here = channel.encode(), f"{CHANNEL}{place()}:".encode()
+            self.user = os.getuid()
             self.turns, self.fd = turns, turns.fileno()
 
-    def follow(self, channel: str, before: str, id: str, fence: int) -> None:
+    def follow(self, channel: bytes, before: str, id: str, fence: int) -> None:
         """Tell the process of the claim `before` that `id` is its heir, if it is another one, and near.
 
         Args:
@@ -97,23 +98,24 @@ class Near:
             id: the claim that comes next.
             fence: the one that it has already.
         """
-        mine = self._channel
-        if channel == mine or channel[: len(CHANNEL) + PLACE + 1] != mine[: len(CHANNEL) + PLACE + 1]:
-            return
-        _send(self.turns, f"{before} {id} {fence}", HEIRS + channel.encode())
+        if channel != self._channel and channel.startswith(self._here):
+            _send(self.turns, f"{before} {id} {fence}", HEIRS + channel)
 
-    def let_in(self, heir: Heir) -> bool:
-        """Tell an heir in another process that it holds the lock; False if it can't be told."""
-        return _send(self.turns, f"{heir[0]} {heir[1]}", heir[2])
+    def let_in(self, heir: str, address: bytes) -> bool:
+        """Tell an heir in another process that it holds the lock; False if it can't be told.
 
-    def hear_heirs(self, id: str) -> None:
-        """Take what has come about who follows whom, until the heir of the claim `id` is known."""
+        Args:
+            heir: its id and its fence, with a space between them.
+            address: where its process hears.
+        """
+        return _send(self.turns, heir, address)
+
+    def hear_heirs(self) -> None:
+        """Take what has come about who follows whom."""
         while (word := _word(self._heirs, self.user)) is not None:
             before, heir = word
             if type(heir) is tuple:
                 self._bells.keep(before, heir)
-                if before == id:
-                    return
 
     def hear_turns(self) -> None:
         """Take what has come for those who wait."""

@@ -140,7 +140,7 @@ class RedisQueue:
             reply, before, fence, channel = reply
             before = before.decode()
             if self._bells.follow(before, claim.id, fence):
-                self._near.follow(channel.decode(), before, claim.id, fence)
+                self._near.follow(channel, before, claim.id, fence)
         if reply > 0:
             self._bells.holds(claim.id)
             return Turn("using", reply)
@@ -245,14 +245,18 @@ class RedisQueue:
             return b""
         self._troubles.pop(claim.id, None)
         self._unsent.pop(claim.id, None)
-        self._near.hear_heirs(claim.id)
+        self._near.hear_heirs()
         heir = self._bells.pass_on(claim.id)
-        if heir is None or (heir[2] and not self._near.let_in(heir)):
+        if heir is None:
             return b""
-        return ended_by(b"", f"{heir[0]} {heir[1]}")
+        id, fence, address = heir
+        word = f"{id} {fence}"
+        if address and not self._near.let_in(word, address):
+            return b""
+        return ended_by(b"", word)
 
     def _left(self, reply: Any) -> bool:
-        """Take the answer to leave: tell those of this process who were promoted by it, and keep who comes next."""
+        """Take the answer to leave: tell those of this process who were promoted by it."""
         if type(reply) is int:
             return reply == 1
         for place in range(1, len(reply), 2):

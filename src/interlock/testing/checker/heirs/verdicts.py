@@ -9,7 +9,8 @@ from interlock.stores.redis.bells import Bells
 from interlock.testing.checker.explore import explore
 from interlock.testing.checker.heirs.configurations import Configuration
 from interlock.testing.checker.heirs.line import SERVER, Server
-from interlock.testing.checker.heirs.world import State, World
+from interlock.testing.checker.heirs.state import State
+from interlock.testing.checker.heirs.world import World
 from interlock.testing.checker.liveness import can_reach
 
 

@@ -3,74 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from interlock.protocols.queue import Told
 from interlock.stores.redis.bells import Bells, Heir
 from interlock.testing.checker.explore import Successor
 from interlock.testing.checker.heirs.configurations import Configuration
 from interlock.testing.checker.heirs.line import SERVER, Line, Promoted, Server, evicted, expired
+from interlock.testing.checker.heirs.state import Caller, Left, State, Table
 
-Table = tuple[
-    tuple[tuple[str, bool], ...],
-    tuple[tuple[str, int], ...],
-    tuple[tuple[str, tuple[str, int]], ...],
-    tuple[tuple[str, str], ...],
-    tuple[tuple[str, Heir], ...],
-]
-"""A process' bells: who waits and has a bell; what was told before there was one; who comes after whom, and before;
-who comes after whom in another process."""
 PROCESS = 1  # characters of an id
-
-
-class Caller(NamedTuple):
-    """One who acquires and releases.
-
-    Attributes:
-        phase: where it is: "idle", "asked", "waiting", "looking", "inside", "leaving", "giving up", "done" or "dead".
-        id: of its claim.
-        word: the fence that it was told, 0 if it was not told.
-    """
-
-    phase: str = "idle"
-    id: str = ""
-    word: int = 0
-
-
-class Left(NamedTuple):
-    """How often each thing may still happen."""
-
-    lapses: int
-    evictions: int
-    cancels: int
-    kills: int
-    losses: int
-
-
-class State(NamedTuple):
-    """A state of the world.
-
-    Attributes:
-        line: what the server knows.
-        tables: the bells of each process.
-        callers: all of them.
-        net: what is under way: requests of each claim in order, replies and words to processes in any.
-        over: claims that are no holders any more by their own clocks.
-        evicted: claims that are no holders any more, and need not know it.
-        last: the highest fence that got in.
-        left: what may still happen.
-        wrong: what went wrong.
-    """
-
-    line: Line
-    tables: tuple[Table, ...]
-    callers: tuple[Caller, ...]
-    net: tuple[tuple[Any, ...], ...]
-    over: frozenset[str]
-    evicted: frozenset[str]
-    last: int
-    left: Left
-    wrong: str = ""
 
 
 class _Bell:
