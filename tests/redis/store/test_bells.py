@@ -35,7 +35,7 @@ def hung(bells: Bells, id: str, then: Any = lambda: None) -> Bell:
 def is_empty(bells: Bells) -> bool:
     """Is nothing kept?"""
     heirs = bells._heirs
-    return not any((bells.bells, bells._news, bells._patience, heirs.after, heirs.before, bells._abroad))
+    return not any((bells.bells, bells._news, bells._patience, heirs.after, heirs.before, bells._abroad, bells._rung))
 
 
 def test_an_heir_is_told_once_and_nothing_is_kept() -> None:
@@ -215,3 +215,25 @@ def test_only_so_many_heirs_elsewhere_are_kept() -> None:
     assert len(bells._abroad) == MOST_ABROAD
     assert bells.pass_on("a0") is None
     assert bells.pass_on(f"a{MOST_ABROAD}") is not None
+
+
+def test_who_has_no_bell_yet_when_all_should_look_asks_as_soon_as_it_has_one() -> None:
+    bells = Bells()
+    bells.expect("b")
+    bells.ring_all()
+    bells.wait_so_long("b", 5.0)
+    assert bells.hang("b", Bell()) == (0.0, None)
+    bells.wait_so_long("b", 5.0)
+    assert bells.hang("b", Bell()) == (0.0, None)
+    bells.withdraw("b")
+    assert is_empty(bells)
+
+
+def test_the_last_heir_elsewhere_to_be_told_of_is_the_last_to_be_forgotten() -> None:
+    bells = Bells()
+    bells.keep("a", ("b", 7, ELSEWHERE))
+    for number in range(MOST_ABROAD - 1):
+        bells.keep(f"a{number}", ("b", 7, ELSEWHERE))
+    bells.keep("a", ("c", 8, ELSEWHERE))
+    bells.keep("z", ("b", 7, ELSEWHERE))
+    assert bells.pass_on("a") == ("c", 8, ELSEWHERE)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import resource
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -223,3 +225,39 @@ def test_a_name_that_is_taken_is_no_failure(process: Callable[[], Process]) -> N
     other = Near(Bells())
     other.open(one.channel)
     assert other.fd == -1
+
+
+def test_without_files_nothing_is_heard_and_nothing_is_said_about_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    one = Near(Bells())
+    with socket.socket() as last:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, hard))
+        try:
+            one.open(fresh_channel())
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert one.fd == -1
+    gc.collect()
+    assert capfd.readouterr().err == ""
+
+
+def test_what_was_closed_stays_closed_but_in_a_forked_child(process: Callable[[], Process]) -> None:
+    one = process()
+    one.near.close()
+    one.near.open(one.channel)
+    assert one.near.fd == -1
+    one.near.reset()
+    one.near.open(one.channel)
+    assert one.near.fd >= 0
+
+
+def test_a_process_that_became_another_user_leaves_it_to_the_server(
+    process: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = process(), process()
+    other.waits_behind(one, "a1", "b1", 7)
+    user = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: user + 1)
+    assert one.releases("a1") is False

@@ -25,6 +25,7 @@
 #define PAUSE 200     /* commands until the next tries */
 #define PARTS 4
 #define LONGEST_WORD 512 /* bytes */
+#define JUNK 32 /* datagrams that are no words are dropped at a time */
 
 /* How long a thread looks, and the thread of an event loop, in which others wait meanwhile. */
 static struct looking {
@@ -327,7 +328,7 @@ next_word(int fd, uid_t user)
     struct sockaddr_un from;
     Py_ssize_t from_size = 0;
     ssize_t size;
-    while ((size = datagram(fd, user, data, &from, &from_size)) >= 0) {
+    for (int junk = 0; junk < JUNK && (size = datagram(fd, user, data, &from, &from_size)) >= 0; junk++) {
         PyObject *one = word_in(data, data + size, from.sun_path, from_size);
         if (one != NULL || PyErr_Occurred())
             return one;
@@ -367,7 +368,7 @@ hear(PyObject *module, PyObject *args)
         ssize_t size = 0;
         Py_BEGIN_ALLOW_THREADS
         ready = ppoll(polled, 3, &patience, NULL);
-        if (ready > 0 && !polled[1].revents && !polled[2].revents)
+        if (ready > 0 && !polled[1].revents && polled[0].revents)
             size = recv(polled[0].fd, data, MOST_REPLY, MSG_DONTWAIT);
         error = errno;
         Py_END_ALLOW_THREADS
@@ -375,13 +376,9 @@ hear(PyObject *module, PyObject *args)
             return Py_NewRef(Py_None);
         if (ready > 0 && polled[1].revents)
             return Py_NewRef(Py_False);
-        if (ready > 0 && polled[2].revents & ~POLLIN) /* closed meanwhile */
-            return Py_NewRef(Py_None);
-        if (ready > 0 && polled[2].revents) {
+        if (ready > 0 && !polled[0].revents) {
             PyObject *one = next_word(polled[2].fd, user);
-            if (one != NULL || PyErr_Occurred())
-                return one;
-            continue;
+            return one != NULL || PyErr_Occurred() ? one : Py_NewRef(Py_None);
         }
         if (ready > 0 && size >= 0)
             return news_in(data, size);

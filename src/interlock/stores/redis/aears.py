@@ -34,20 +34,24 @@ class _Listening(TaskLink):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Subscribe again, if anybody waits."""
-        self._hear_no_turns()
+        self.hear_no_turns()
         super().connection_lost(error)
         if self.subscribed:
             self._ears.lost(self)
 
     def close(self) -> None:
         """As `TaskLink.close`."""
-        self._hear_no_turns()
+        self.hear_no_turns()
         super().close()
 
     def hear_turns(self) -> None:
         """Hear the neighbours in this loop, as long as the connection lasts."""
-        if self._ears.near.turns is not None:
-            self._turns = self._ears.near.turns.dup()  # each loop has its own: they end at different times
+        turns = self._ears.near.turns
+        if turns is not None:
+            try:
+                self._turns = turns.dup()  # each loop has its own: they end at different times
+            except OSError:
+                return  # no file is left, or it was closed: the waiters look by themselves
             self._loop.add_reader(self._turns, self._ears.near.hear_turns)
 
     def forget(self) -> None:
@@ -56,7 +60,8 @@ class _Listening(TaskLink):
         if self._turns is not None:
             self._turns.close()  # and the loop is left alone: it watches the parent's
 
-    def _hear_no_turns(self) -> None:
+    def hear_no_turns(self) -> None:
+        """Hear the neighbours no more."""
         turns, self._turns = self._turns, None
         if turns is not None:
             if not self._loop.is_closed():
@@ -114,6 +119,7 @@ class AsyncEars:
             refuse(reply, self._recipe.where)
         link.subscribed = True
         self.near.open(self._channel)
+        self._tidy()
         link.hear_turns()
         return link
 
@@ -148,12 +154,18 @@ class AsyncEars:
         for task in self._again:
             task.cancel()
         self._links.close()
+        self._tidy()
         self.near.close()
+
+    def _tidy(self) -> None:
+        """Let loops that have ended hear nothing."""
+        for link in self._links.stranded():
+            link.hear_no_turns()
 
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
         self._links.forget()
-        self.near.close()
+        self.near.reset()
         self._channel = channel
         self._start_afresh()
         return channel

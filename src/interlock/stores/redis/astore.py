@@ -35,13 +35,12 @@ class AsyncRedisStore(RedisQueue):
 
     async def aleave_now(self, claim: Claim) -> bool:
         """As `leave`, of a claim that holds the lock; if it is cancelled, leave again to know what became of it."""
-        start, start_of_two, line = self._leave_of(claim.terms)
-        told = self._released(claim)
-        if told:
-            start = start_of_two + told
-        busy = bool(told)
+        start, start_of_both, line = self._leave_of(claim.terms)
+        heir = self._released(claim)
+        if heir:
+            start = start_of_both + heir
         try:
-            reply = await self._wire.exchange(start, line, claim.id, busy)
+            reply = await self._wire.exchange(start, line, claim.id, busy=bool(heir))
         except Broken:
             return await arun(self._leave_again(Message(ended_by(start, claim.id), line, claim.id)))
         except asyncio.CancelledError:

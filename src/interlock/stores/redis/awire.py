@@ -241,6 +241,10 @@ class PerLoop(Generic[Link]):
         loop = asyncio.get_running_loop()
         return [link for link in self._open_links if link.gone.get_loop() is loop]
 
+    def stranded(self) -> list[Link]:
+        """Return those whose loops have ended without them."""
+        return [link for link in self._open_links if link.gone.get_loop().is_closed()]
+
     def close(self) -> None:
         """Close all whose loops still run, and give up what is being opened."""
         self.closed = True
@@ -318,7 +322,7 @@ class AsyncWire:
 
         Args:
             start, line, id: as for `Wire.exchange`.
-            busy: True if other tasks are about to run: the loop does not look for the reply before that.
+            busy: True if somebody else is about to run, who needs the processor more than looking for the reply does.
         """
         link = self._links.ready.get(asyncio.get_running_loop())
         if link is None or link.ended or self._late:

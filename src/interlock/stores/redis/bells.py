@@ -25,6 +25,7 @@ class Bells:
         self.bells: dict[str, Any] = {}
         self._news: dict[str, Told] = {}
         self._patience: dict[str, float] = {}
+        self._rung: set[str] = set()
         self._heirs = Heirs()
         self._abroad: dict[str, Heir] = {}
 
@@ -41,14 +42,18 @@ class Bells:
         """Give a claim its bell.
 
         Returns:
-            How long it should wait at most, if it stands in line already, else 0; and what was told meanwhile.
+            How long to wait at most if it stands in line already, 0 if it should ask now; what was told meanwhile.
         """
         with self._mutex:
             self.bells[id] = bell
             news = self._news.pop(id, None)
             if news is not None:
                 self.bells.pop(id, None)
-            return self._patience.pop(id, 0.0), news
+            patience = self._patience.pop(id, 0.0)
+            if id in self._rung:
+                self._rung.discard(id)
+                patience = 0.0
+            return patience, news
 
     def tell(self, id: str, fence: int) -> None:
         """Tell a claim that it holds the lock with `fence`; with 0, that it should look."""
@@ -85,6 +90,7 @@ class Bells:
     def keep(self, before: str, heir: Heir) -> None:
         """Keep the heir of a claim of this process that waits in another one."""
         with self._mutex:
+            self._abroad.pop(before, None)  # the last one to come is the last one to be forgotten
             self._abroad[before] = heir
             if len(self._abroad) > MOST_ABROAD:
                 self._abroad.pop(next(iter(self._abroad)))
@@ -137,12 +143,15 @@ class Bells:
         self.bells.pop(id, None)
         self._news.pop(id, None)
         self._patience.pop(id, None)
+        self._rung.discard(id)
 
     def ring_all(self) -> None:
-        """Let everybody look."""
-        for bell in list(self.bells.values()):
+        """Let everybody look, those too who have no bell yet."""
+        for id, bell in list(self.bells.items()):
             if bell is not None:
                 bell.tell(None)
+            else:
+                self._rung.add(id)
 
     @property
     def ids(self) -> list[str]:

@@ -234,7 +234,7 @@ class Ears:
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
         self._close_link()
-        self._near.close()
+        self._near.reset()
         self._close_pipe()
         self._channel = channel
         self._start_afresh()

@@ -23,8 +23,9 @@ CHANNEL = "interlock:wake:"
 PLACE = 12  # characters
 TURNS, HEIRS = b"\0interlock-turns:", b"\0interlock-heirs:"
 LONGEST = 512  # bytes of a word
+JUNK = 32  # datagrams that are no words are dropped at a time
 WORD = re.compile(rb"([!-~]+) (?:([!-~]+) )?([0-9]{1,18})")
-SENDER = struct.Struct("3i")  # process, user, group
+SENDER = struct.Struct("iII")  # process, user, group
 native = compiled("interlock.stores.redis._exchange")
 
 
@@ -36,9 +37,13 @@ def place() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
+        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
+            anybody = int(file.read())
         network = os.stat("/proc/self/ns/net").st_ino
     except OSError:
         return ""
+    if os.getuid() == anybody:
+        return ""  # in a container all users that it does not know are shown as this one
     return hashlib.sha256(f"{boot} {network} {os.getuid()}".encode()).hexdigest()[:PLACE]
 
 
@@ -67,6 +72,7 @@ class Near:
         self._heirs: socket.socket | None = None
         self.fd = -1
         self._opening = threading.Lock()
+        self._closed = False
 
     def open(self, channel: str) -> None:
         """Hear from now on, if that is possible here.
@@ -75,7 +81,7 @@ class Near:
             channel: the store's own.
         """
         with self._opening:
-            if self.turns is not None or not place():
+            if self.turns is not None or self._closed or not place():
                 return
             turns = None
             try:
@@ -108,7 +114,8 @@ class Near:
             heir: its id and its fence, with a space between them.
             address: where its process hears.
         """
-        return _send(self.turns, heir, address)
+        # Since it listened the process may have become another user's, whose words are not heard.
+        return os.getuid() == self.user and _send(self.turns, heir, address)
 
     def hear_heirs(self) -> None:
         """Take what has come about who follows whom."""
@@ -130,19 +137,26 @@ class Near:
 
     def close(self) -> None:
         """Hear no more."""
+        self._closed = True
         self.fd = -1
         for sock in (self.turns, self._heirs):
             if sock is not None:
                 sock.close()
         self.turns = self._heirs = None
-        self._opening = threading.Lock()  # a forked child's may be locked
+
+    def reset(self) -> None:
+        """In a forked child: leave the sockets to the parent."""
+        self.close()
+        self._closed = False
+        self._opening = threading.Lock()  # it may be locked
 
 
 class _Socket(socket.socket):
     """One that is closed without a warning when its store is dropped, as those of the client libraries are."""
 
     def __del__(self) -> None:
-        self.close()
+        if self.fileno() >= 0:
+            self.close()
 
 
 def _bound(kind: bytes, channel: str) -> socket.socket:
@@ -173,19 +187,20 @@ def _word(sock: socket.socket | None, user: int) -> Any:
         return None
     if native is not None:
         return native.word(sock.fileno(), user)
-    while True:
+    for _ in range(JUNK):
         try:
             data, about, _, address = sock.recvmsg(LONGEST, socket.CMSG_SPACE(SENDER.size))
         except OSError:
             return None
         if about and SENDER.unpack(about[0][2])[1] == user and (word := _read(data, address)) is not None:
             return word
+    return None
 
 
-def _read(data: bytes, address: bytes) -> tuple[str, int | Heir] | None:
+def _read(data: bytes, address: object) -> tuple[str, int | Heir] | None:
     """Return a word; None if it is none."""
     found = WORD.fullmatch(data)
-    if found is None:
+    if found is None or type(address) is not bytes or not address:
         return None
     first, second, fence = found.groups()
     if second is None:

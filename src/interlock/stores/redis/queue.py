@@ -23,7 +23,7 @@ from interlock.stores.redis.views import lines_in, views_of
 
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 FORGET_AFTER = 60.0  # seconds
-CUTS = 3  # so many connections may end in a row while a claim leaves, besides the first
+CUTS = 5  # so many connections may end in a row while a claim leaves, besides the first
 AT_ONCE = 100  # claims renewed by one call
 GONE_THERE, REFUSED_THERE, PENDING_THERE = -1, 0, -10
 TRY, LOOK_FIRST, WAIT, AGAIN = b"t", b"o", b"w", b"a"
@@ -97,9 +97,10 @@ class RedisQueue:
         return prefix(ENTER, keys_of_line(line), fixed, 1), line
 
     def _start_of_leave(self, terms: Terms) -> tuple[bytes, bytes, str]:
+        """Return what stays the same when a claim leaves, without an heir and up to the heir let in, and the line."""
         line = line_of(terms.key)
-        fixed = LEAVE, keys_of_line(line), (self._channel,)
-        return prefix(*fixed, 1), prefix(*fixed, 2), line
+        start = prefix(LEAVE, keys_of_line(line), (self._channel,), 2)
+        return ended_by(start, ""), start, line
 
     def _mode(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> bytes:
         if again:
@@ -239,7 +240,7 @@ class RedisQueue:
         It held the lock: whatever was the matter with it while it waited, the server has it, and must be told.
 
         Returns:
-            What the server is to know about the heir, as a word of the command; empty if there is none.
+            What the server is to know about the heir, as a word of the command; nothing if there is none.
         """
         if self._near.fd < 0 and not self._waits:
             return b""

@@ -32,10 +32,10 @@ class RedisStore(RedisQueue):
 
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, of a claim that holds the lock, without a generator around it."""
-        start, start_of_two, line = self._leave_of(claim.terms)
-        told = self._released(claim)
-        if told:
-            start = start_of_two + told
+        start, start_of_both, line = self._leave_of(claim.terms)
+        heir = self._released(claim)
+        if heir:
+            start = start_of_both + heir
         try:
             reply = self._wire.exchange(start, line, claim.id)
         except Broken:

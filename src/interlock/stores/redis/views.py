@@ -8,7 +8,7 @@ from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.message import Message
 from interlock.stores.redis.resp import pack
 
-TOTALS = frozenset((b"fence", b"kept", b"sole", b"units", b"capacity", b"ends", b"mixed", b"quick"))
+TOTALS = frozenset((b"fence", b"kept", b"sole", b"units", b"capacity", b"ends", b"mixed", b"quick", b"made"))
 
 
 def nodes_of(wire: Any) -> Op[list[str]]:

@@ -50,7 +50,7 @@ local function save()
   if alone then
     call('HDEL', line, 'units', 'capacity', 'ends', 'mixed')
   elseif changed and used == 0 then
-    call('HDEL', line, 'units', 'capacity', 'ends', 'mixed', 'quick')
+    call('HDEL', line, 'units', 'capacity', 'ends', 'mixed', 'quick', 'made')
   elseif changed then
     write('units', used)
     write('capacity', limit)

@@ -3,23 +3,37 @@ local holder, last, u, c
 if sole then holder, last, u, c = string.match(sole, '^(%S+) (%d+) (%d+) (%d+) ') end
 local ends = tonumber(last)
 
--- Make heirs of the waiters behind one that was none: else nobody behind them could be one.
-local function make_heirs(fence)
-  local last = fence
-  for _, id in ipairs(call('ZRANGE', order, 0, HEIRS - 1)) do
+-- Make heirs of the waiters behind `made`, else of the first ones: some in every step, until all are.  Behind one that
+-- is none nobody could be one.
+local function make_heirs(made, fence)
+  local last, from = fence, 0
+  if made then
+    local rank = call('ZRANK', order, made)
+    local f = rank and string.match(call('HGET', waiters, made) or '', '^%d+ %d+ %d+ (%d+)')
+    if not f or f == '0' then  -- it has gone
+      call('HDEL', line, 'made')
+      return
+    end
+    from = rank + 1
+  end
+  for _, id in ipairs(call('ZRANGE', order, from, from + HEIRS - 1)) do
     local stop, u, c, f, rest = string.match(call('HGET', waiters, id) or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
     if not stop or u ~= c or f ~= '0' then break end
-    last = next_fence(last)
+    last, made, from = next_fence(last), id, from + 1
     call('HSET', waiters, id, stop .. ' ' .. u .. ' ' .. c .. ' ' .. last .. ' ' .. rest)
   end
-  if last ~= fence then call('HSET', line, 'fence', last) end
+  if last ~= fence then
+    call('HSET', line, 'fence', last, 'made', made)
+  elseif made then
+    call('HDEL', line, 'made')
+  end
 end
 
 while mine_alone and ends > now do
   local first = call('ZPOPMIN', order)
   local head, place = first[1], first[2]
   if not head then
-    call('HDEL', line, 'sole', 'quick')
+    call('HDEL', line, 'sole', 'quick', 'made')
     return 1
   end
   local record = call('HGET', waiters, head)
@@ -37,9 +51,10 @@ while mine_alone and ends > now do
     local sole = head .. ' ' .. stop .. ' ' .. u .. ' ' .. c .. ' ' .. fence .. ' ' .. rest
     if f == '0' then
       call('HSET', line, 'sole', sole, 'fence', fence)
-      make_heirs(fence)
+      make_heirs(nil, fence)
     else
       call('HSET', line, 'sole', sole)
+      if found[4] then make_heirs(found[4], found[3]) end
     end
     if let_in == head .. ' ' .. fence then return 1 end
     if told == channel then return {1, head, tonumber(fence)} end

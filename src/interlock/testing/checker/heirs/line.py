@@ -31,11 +31,13 @@ class Line(NamedTuple):
         holder: the one that holds the lock.
         waiting: in the order of their arrival.
         fence: the last one issued.
+        made: the last waiter that was made an heir, while those behind it may have to be.
     """
 
     holder: Record | None = None
     waiting: tuple[Record, ...] = ()
     fence: int = 0
+    made: str = ""
 
 
 Promoted = tuple[tuple[str, int], ...]
@@ -55,7 +57,7 @@ def expired(line: Line, id: str) -> Line:
     def over(record: Record) -> Record:
         return record._replace(alive=False) if record.id == id else record
 
-    return Line(line.holder and over(line.holder), tuple(map(over, line.waiting)), line.fence)
+    return line._replace(holder=line.holder and over(line.holder), waiting=tuple(map(over, line.waiting)))
 
 
 def evicted(line: Line, id: str) -> Line:
@@ -67,7 +69,7 @@ def evicted(line: Line, id: str) -> Line:
 
 def hand_over(line: Line) -> tuple[Line, Promoted]:
     """Promote the first living waiter if nobody holds the lock, or whoever does is dead."""
-    holder, waiting, fence = line
+    holder, waiting, fence, made = line
     if holder is not None and holder.alive:
         return line, ()
     while waiting:
@@ -76,7 +78,7 @@ def hand_over(line: Line) -> tuple[Line, Promoted]:
         if head.alive:
             fence = max(fence, head.fence or fence + 1)
             head = head._replace(fence=head.fence or fence)
-            return Line(head, waiting, fence), ((head.id, head.fence),)
+            return Line(head, waiting, fence, made), ((head.id, head.fence),)
     return Line(None, (), fence), ()
 
 
@@ -109,7 +111,7 @@ def enter(line: Line, id: str, again: bool, whole: bool = True) -> tuple[Line, i
         return Line(Record(id, line.fence + 1, whole=whole), (), line.fence + 1), line.fence + 1, promoted
     before = line.waiting[-1] if line.waiting else line.holder
     fence = line.fence + 1 if whole and before.whole and before.fence else 0
-    line = Line(line.holder, (*line.waiting, Record(id, fence, whole=whole)), max(line.fence, fence))
+    line = line._replace(waiting=(*line.waiting, Record(id, fence, whole=whole)), fence=max(line.fence, fence))
     return line, (before.id, fence) if fence else ("", 0), promoted
 
 
@@ -132,16 +134,27 @@ def _left(line: Line, id: str) -> tuple[Line, Promoted]:
     heirs = {each.id for each in line.waiting if each.fence}
     line, promoted = hand_over(line._replace(holder=None))
     head = line.holder
-    if not alone or head is None or not head.whole or head.id in heirs:
+    if not alone or head is None or not head.whole:
         return line, promoted
-    fence = line.fence
+    if head.id not in heirs:
+        return _make_heirs(line, ""), promoted
+    return _make_heirs(line, line.made) if line.made else line, promoted
+
+
+def _make_heirs(line: Line, made: str) -> Line:
+    """Make heirs of some waiters behind `made`, of the first ones if it is empty."""
     waiting = list(line.waiting)
-    for place, each in enumerate(waiting[:HEIRS]):
+    last = next((place for place, each in enumerate(waiting) if each.id == made), -1)
+    if made and (last < 0 or not waiting[last].fence):
+        return line._replace(made="")
+    fence, made = line.fence, ""
+    for place, each in enumerate(waiting[last + 1 : last + 1 + HEIRS], last + 1):
         if each.fence or not each.whole:
             break
         fence += 1
+        made = each.id
         waiting[place] = each._replace(fence=fence)
-    return Line(head, tuple(waiting), fence), promoted
+    return line._replace(waiting=tuple(waiting), fence=fence, made=made)
 
 
 class Server(NamedTuple):

@@ -74,7 +74,8 @@ def _names_anybody(line: Line, id: str, again: bool, whole: bool) -> tuple[Line,
     if answer != ("", 0) or not line.waiting or not whole or any(each.id == id for each in line.waiting):
         return after, answer, promoted
     before, fence = line.waiting[-1].id, after.fence + 1
-    return Line(after.holder, (*after.waiting[:-1], Record(id, fence)), fence), (before, fence), promoted
+    after = after._replace(waiting=(*after.waiting[:-1], Record(id, fence)), fence=fence)
+    return after, (before, fence), promoted
 
 
 def _forgets_the_fence(line: Line, id: str, again: bool, whole: bool) -> tuple[Line, int | Pending | None, Promoted]:

@@ -247,6 +247,8 @@ class World:
             yield state
             return
         caller = state.callers[number]
+        if caller.phase == "asked":
+            yield self._send(state, ("enter", id, False))
         if caller.phase in ("asked", "looking"):
             bells, words = self._thaw(state, number)
             _, told = bells.hang(id, _Bell(words))
