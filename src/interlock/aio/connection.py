@@ -20,6 +20,7 @@ from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, in_global_order, m
 from interlock.grants import Hold
 from interlock.process import Living
 from interlock.protocols.claiming import Attempt, Held, acquire
+from interlock.protocols.queue import Turn
 from interlock.stores.base import Store, shortcuts
 
 
@@ -158,7 +159,9 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             if self._enter_now is not None:
                 turn = self._enter_now(claim, None, seconds != 0, False)
             elif self._aenter_now is not None:
-                turn = await self._aenter_now(claim, seconds != 0)
+                turn = self._aenter_now(claim, seconds != 0)
+                if type(turn) is not Turn:
+                    turn = await turn
             held: Held | None
             if turn is not None and turn.state == "using" and monotonic() < started + terms.ttl:
                 held = Held(claim, turn.fence, started + terms.ttl)

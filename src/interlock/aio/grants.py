@@ -76,7 +76,9 @@ class AsyncGrant(BaseGrant):
                 removed = locks._leave_now(self._claim)
             elif held and locks._aleave_now is not None:
                 try:
-                    removed = await locks._aleave_now(self._claim)
+                    removed = locks._aleave_now(self._claim)
+                    if type(removed) is not bool:
+                        removed = await removed
                 except asyncio.CancelledError as error:
                     cancelled, again = error, True  # it was sent: it may have been done
             if removed is None:

@@ -69,9 +69,7 @@ class AsyncLockable(Generic[G]):
             InvalidArgument: the arguments contradict each other or are out of range.
             StoreError: the store failed.
         """
-        return await self._obtain(patience(self._manner, blocking, timeout))
-
-    async def _obtain(self, seconds: float | None) -> G | None:
+        seconds = patience(self._manner, blocking, timeout)
         task = current_task()
         grant = None
         try:
@@ -130,7 +128,7 @@ class AsyncLockable(Generic[G]):
             pass  # another task was faster
 
     async def __aenter__(self) -> G:
-        grant = await self._obtain(self._manner.timeout)
+        grant = await self.acquire()
         if grant is None:
             raise time_is_over(self.name, self._manner.timeout)
         grant._enter_body()

@@ -56,9 +56,7 @@ class Lockable(Generic[G]):
             InvalidArgument: the arguments contradict each other or are out of range.
             StoreError: the store failed.
         """
-        return self._obtain(patience(self._manner, blocking, timeout))
-
-    def _obtain(self, seconds: float | None) -> G | None:
+        seconds = patience(self._manner, blocking, timeout)
         thread = threading.current_thread()
         grant = None
         try:
@@ -125,7 +123,7 @@ class Lockable(Generic[G]):
     def __enter__(self) -> G:
         grant = None
         try:
-            grant = self._obtain(self._manner.timeout)
+            grant = self.acquire()
             if grant is None:
                 raise time_is_over(self.name, self._manner.timeout)
             return grant

@@ -54,9 +54,9 @@ class AsyncClusterWire:
                 await self._look_again()
         raise failure
 
-    async def exchange(self, start: bytes, line: str, id: str, busy: bool = False) -> Any:
+    def exchange(self, start: bytes, line: str, id: str, busy: bool = False) -> Any:
         """As `AsyncWire.exchange`."""
-        return await self.aask(Message(ended_by(start, id), line, id))
+        return self.aask(Message(ended_by(start, id), line, id))
 
     async def initialize(self) -> None:
         """Let the client fetch the map of the cluster, unless it has it."""

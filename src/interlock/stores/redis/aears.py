@@ -94,8 +94,7 @@ class AsyncEars:
     @property
     def live(self) -> bool:
         """True while the running loop is subscribed."""
-        link = self._links.ready.get(asyncio.get_running_loop())
-        return link is not None and not link.ended
+        return self._links.here() is not None
 
     async def aask(self, _: Any) -> None:
         """Subscribe, unless that is done already.

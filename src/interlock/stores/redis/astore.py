@@ -1,6 +1,7 @@
 """redis:// - locks on a Redis or Valkey server, for asyncio tasks."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 from interlock.aengine import arun
@@ -19,34 +20,57 @@ GOODBYE = 1.0  # seconds
 class AsyncRedisStore(RedisQueue):
     """A store on a Redis server, for asyncio tasks."""
 
-    async def aenter_now(self, claim: Claim, wait: bool) -> Turn:
-        """As `enter`, the first time, without a generator around it."""
+    def aenter_now(self, claim: Claim, wait: bool) -> Turn | Coroutine[Any, Any, Turn]:
+        """As `enter`, the first time, without a generator around it; what to await if it is not done at once."""
         try:
             start, line = self._enter_of(claim.terms, claim.who, self._mode(claim, None, wait, False))
-            reply = await self._wire.exchange(start, line, claim.id)
+            reply = self._wire.exchange(start, line, claim.id)
         except StoreError as error:
-            self._note(claim, error, False)
-            if isinstance(error, UnknownOutcome):
-                return BUSY  # whoever acquires asks again
-            raise
+            return self._unclear(claim, error)
         if type(reply) is int and reply > 0 and not self._waits:
             return Turn("using", reply)
-        return self._turn(claim, reply, wait)
+        if type(reply) is int or type(reply) is list:
+            return self._turn(claim, reply, wait)
+        return self._enters(claim, wait, reply)
 
-    async def aleave_now(self, claim: Claim) -> bool:
-        """As `leave`, of a claim that holds the lock; if it is cancelled, leave again to know what became of it."""
+    async def _enters(self, claim: Claim, wait: bool, reply: Coroutine[Any, Any, Any]) -> Turn:
+        try:
+            return self._turn(claim, await reply, wait)
+        except StoreError as error:
+            return self._unclear(claim, error)
+
+    def _unclear(self, claim: Claim, error: StoreError) -> Turn:
+        """Note that there was no answer; whoever acquires asks again."""
+        self._note(claim, error, False)
+        if isinstance(error, UnknownOutcome):
+            return BUSY
+        raise error
+
+    def aleave_now(self, claim: Claim) -> bool | Coroutine[Any, Any, bool]:
+        """As `leave`, of a claim that holds the lock; what to await if the answer does not come at once.
+
+        If that is cancelled, leave again to know what became of the claim.
+        """
         start, start_of_both, line = self._leave_of(claim.terms)
         heir = self._released(claim)
         if heir:
             start = start_of_both + heir
         try:
-            reply = await self._wire.exchange(start, line, claim.id, busy=bool(heir))
+            reply = self._wire.exchange(start, line, claim.id, busy=bool(heir))
         except Broken:
-            return await arun(self._leave_again(Message(ended_by(start, claim.id), line, claim.id)))
+            return arun(self._leave_again(Message(ended_by(start, claim.id), line, claim.id)))
+        if type(reply) is int:
+            return reply == 1
+        return self._left(reply) if type(reply) is list else self._leaves(reply, start, line, claim.id)
+
+    async def _leaves(self, reply: Coroutine[Any, Any, Any], start: bytes, line: str, id: str) -> bool:
+        try:
+            return self._left(await reply)
+        except Broken:
+            return await arun(self._leave_again(Message(ended_by(start, id), line, id)))
         except asyncio.CancelledError:
             self._bells.ring_all()  # the reply says who was promoted, and nobody will read it
             raise
-        return reply == 1 if type(reply) is int else self._left(reply)
 
     def thread_wakeup(self) -> Any:
         """There is none: this store's connections belong to event loops."""

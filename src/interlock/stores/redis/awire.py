@@ -200,8 +200,17 @@ class PerLoop(Generic[Link]):
         self._tasks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Link]] = (
             weakref.WeakKeyDictionary()
         )
+        self._recent: Link | None = None
         self._open_links: set[Link] = set()  # also those that were replaced and are not closed yet
         self.closed = False
+
+    def here(self) -> Link | None:
+        """Return the one of the running loop, if it is open."""
+        loop = asyncio.get_running_loop()
+        link = self._recent
+        if link is None or link.ended or link._loop is not loop:
+            link = self._recent = self.ready.get(loop)
+        return link if link is not None and not link.ended else None
 
     async def get(self) -> Link:
         """Return the one of the running loop, which is opened if there is none.
@@ -283,8 +292,7 @@ class AsyncWire:
         return link
 
     async def _link(self) -> TaskLink:
-        link = self._links.ready.get(asyncio.get_running_loop())
-        return link if link is not None and not link.ended else await self._links.get()
+        return self._links.here() or await self._links.get()
 
     async def aask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
         """Send a command and return the reply.
@@ -317,24 +325,30 @@ class AsyncWire:
             return await self._refused(message, reply, once_more, asking)
         return reply
 
-    async def exchange(self, start: bytes, line: str, id: str, busy: bool = False) -> Any:
-        """As `aask`, on the shortest way: most replies are one number, on a connection that is open already.
+    def exchange(self, start: bytes, line: str, id: str, busy: bool = False) -> Any:
+        """As `aask`, on the shortest way: most replies come at once, on a connection that is open already.
 
         Args:
             start, line, id: as for `Wire.exchange`.
             busy: True if somebody else is about to run, who needs the processor more than looking for the reply does.
+
+        Returns:
+            The reply, if it came at once and is a number or a list; else what to await for it.
         """
-        link = self._links.ready.get(asyncio.get_running_loop())
-        if link is None or link.ended or self._late:
-            return await self.aask(Message(ended_by(start, id), line, id))
+        link = self._links.here()
+        if link is None or self._late:
+            return self.aask(Message(ended_by(start, id), line, id))
+        if link.plain < 0 or busy or not link.quiet:
+            return self._rest(link, link.post(ended_by(start, id)), start, line, id)
+        reply = link.post_compiled(start, id)
+        if type(reply) is int or type(reply) is list:
+            return reply
+        return self._rest(link, reply, start, line, id)
+
+    async def _rest(self, link: TaskLink, coming: "asyncio.Future[Any]", start: bytes, line: str, id: str) -> Any:
+        """Wait for the reply of an exchange."""
         try:
-            if link.plain >= 0 and link.quiet and not busy:
-                reply = link.post_compiled(start, id)
-                if type(reply) is int or type(reply) is list:
-                    return reply
-                reply = await reply
-            else:
-                reply = await link.post(ended_by(start, id))
+            reply = await coming
         except NoAnswer:
             self._late[id] = link
             raise
