@@ -50,6 +50,23 @@ def until_told_of(locks: Any, number: int) -> None:
     eventually(told)
 
 
+def with_an_heir_elsewhere(world: World, server: RedisServer, remote: Callable[[], Remote]) -> tuple[Any, ...]:
+    """Let an heir in another process wait for the lock, and somebody of this one behind it.
+
+    Returns:
+        Who holds it, who waits behind; the grant, the other process, what the one behind will have.
+    """
+    locks = hearing(world, server.url)
+    ann, bob = world.actors(2)
+    first = ann.do(locks.lock(world.name).acquire)
+    other = remote()
+    waits(world, other)
+    until_told_of(locks, 1)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    world.until_waiting(2)
+    return ann, bob, first, other, waiting
+
+
 def test_an_heir_in_another_process_is_let_in_though_the_server_does_not_answer(
     world: World, proxy: Proxy, remote: Callable[[], Remote]
 ) -> None:
@@ -116,14 +133,7 @@ def test_turns_go_round_between_processes(world: World, server: RedisServer, rem
 def test_an_heir_that_was_killed_delays_the_next_by_its_lease(
     world: World, server: RedisServer, remote: Callable[[], Remote]
 ) -> None:
-    locks = hearing(world, server.url)
-    ann, bob = world.actors(2)
-    first = ann.do(locks.lock(world.name).acquire)
-    other = remote()
-    waits(world, other)
-    until_told_of(locks, 1)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    world.until_waiting(2)
+    ann, bob, first, other, waiting = with_an_heir_elsewhere(world, server, remote)
     other.kill()
     assert ann.do(first.release) is True
     second = waiting.result(10)
@@ -134,14 +144,7 @@ def test_an_heir_that_was_killed_delays_the_next_by_its_lease(
 def test_an_heir_that_stands_still_is_let_in_no_more_when_its_lease_is_over(
     world: World, server: RedisServer, remote: Callable[[], Remote]
 ) -> None:
-    locks = hearing(world, server.url)
-    ann, bob = world.actors(2)
-    first = ann.do(locks.lock(world.name).acquire)
-    other = remote()
-    waits(world, other)
-    until_told_of(locks, 1)
-    waiting = bob.start(locks.lock(world.name).acquire)
-    world.until_waiting(2)
+    ann, bob, first, other, waiting = with_an_heir_elsewhere(world, server, remote)
     other.signal(signal.SIGSTOP)
     assert ann.do(first.release) is True
     second = waiting.result(10)
