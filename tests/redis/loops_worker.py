@@ -39,8 +39,8 @@ def is_bound(locks: Any) -> bool:
 
 async def acquire_once(locks: Any) -> None:
     """Wait for the page, which another process holds."""
-    grant = await locks.lock("page").acquire()
-    await grant.release()
+    async with locks.lock("page"):
+        pass
 
 
 def main(url: str) -> None:

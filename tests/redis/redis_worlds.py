@@ -1,13 +1,14 @@
 """What the tests on real Redis and Valkey servers share."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from interlock.testing.actors import Actor
-from interlock.testing.servers import Wire
+from interlock.testing.servers import RedisServer, Wire
 from interlock.testing.waiting import PATIENCE, eventually
 from interlock.testing.world import THREADS, Place, World
 from interlock.urls import open_store
@@ -69,6 +70,15 @@ def one_after_another(actors: Sequence[Actor], waiting: Sequence[Any]) -> list[A
 def until_lost(world: World, grant: Any) -> Any:
     """In the body of a lock: wait until the grant is lost; a task awaits what is returned, and is cancelled."""
     return in_colour(world, lambda: eventually(lambda: grant.lost), lambda: asyncio.sleep(PATIENCE))()
+
+
+@contextmanager
+def nothing_published(server: RedisServer) -> Iterator[None]:
+    """Be sure that the server tells nobody anything meanwhile."""
+    with server.wire() as wire:
+        wire.ask("CONFIG", "RESETSTAT")
+        yield
+        assert "cmdstat_publish" not in wire.ask("INFO", "commandstats")
 
 
 def client_ids(wire: Wire, kind: str) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from redis_worlds import connect_to, place_of
+from redis_worlds import connect_to, nothing_published, place_of
 
 from interlock.errors import StoreError
 from interlock.testing.remote import Remote
@@ -22,9 +22,9 @@ def place(server: RedisServer, proxy: Proxy) -> Place:
     return place_of(server.url)
 
 
-def hearing(world: World, where: str, **how: Any) -> Any:
+def hearing(world: World, where: str) -> Any:
     """Return a connection on which somebody has waited, so that it hears its neighbours."""
-    locks = connect_to(world, where, **how)
+    locks = connect_to(world, where)
     ann, bob = world.actors(2)
     first = ann.do(locks.lock("other").acquire)
     waiting = bob.start(locks.lock("other").acquire)
@@ -50,18 +50,29 @@ def until_told_of(locks: Any, number: int) -> None:
     eventually(told)
 
 
-def with_an_heir_elsewhere(world: World, server: RedisServer, remote: Callable[[], Remote]) -> tuple[Any, ...]:
-    """Let an heir in another process wait for the lock, and somebody of this one behind it.
+def an_heir_elsewhere(world: World, where: str, remote: Callable[[], Remote]) -> tuple[Any, ...]:
+    """Hold the lock, and let an heir in another process wait for it.
 
     Returns:
-        Who holds it, who waits behind; the grant, the other process, what the one behind will have.
+        The connection to `where`, who holds the lock, the grant, and the other process.
     """
-    locks = hearing(world, server.url)
-    ann, bob = world.actors(2)
+    locks = hearing(world, where)
+    (ann,) = world.actors(1)
     first = ann.do(locks.lock(world.name).acquire)
     other = remote()
     waits(world, other)
     until_told_of(locks, 1)
+    return locks, ann, first, other
+
+
+def followed_by_one_here(world: World, server: RedisServer, remote: Callable[[], Remote]) -> tuple[Any, ...]:
+    """As `an_heir_elsewhere`, and somebody of this process waits behind it.
+
+    Returns:
+        Who holds it, who waits behind; the grant, the other process, what the one behind will have.
+    """
+    locks, ann, first, other = an_heir_elsewhere(world, server.url, remote)
+    (bob,) = world.actors(1)
     waiting = bob.start(locks.lock(world.name).acquire)
     world.until_waiting(2)
     return ann, bob, first, other, waiting
@@ -70,12 +81,7 @@ def with_an_heir_elsewhere(world: World, server: RedisServer, remote: Callable[[
 def test_an_heir_in_another_process_is_let_in_though_the_server_does_not_answer(
     world: World, proxy: Proxy, remote: Callable[[], Remote]
 ) -> None:
-    locks = hearing(world, proxy.url + "?socket_timeout=0.5")
-    (ann,) = world.actors(1)
-    first = ann.do(locks.lock(world.name).acquire)
-    other = remote()
-    waits(world, other)
-    until_told_of(locks, 1)
+    _, ann, first, other = an_heir_elsewhere(world, proxy.url + "?socket_timeout=0.5", remote)
     proxy.black_hole()
     releasing = ann.start(first.release)
     second = other.answer()
@@ -91,17 +97,10 @@ def test_an_heir_in_another_process_is_let_in_though_the_server_does_not_answer(
 def test_the_server_need_not_tell_an_heir_that_was_let_in(
     world: World, server: RedisServer, remote: Callable[[], Remote]
 ) -> None:
-    locks = hearing(world, server.url)
-    (ann,) = world.actors(1)
-    first = ann.do(locks.lock(world.name).acquire)
-    other = remote()
-    waits(world, other)
-    until_told_of(locks, 1)
-    with server.wire() as wire:
-        wire.ask("CONFIG", "RESETSTAT")
+    _, ann, first, other = an_heir_elsewhere(world, server.url, remote)
+    with nothing_published(server):
         assert ann.do(first.release) is True
         assert other.answer() > first.fence
-        assert "cmdstat_publish" not in wire.ask("INFO", "commandstats")
     assert other.do("result = grant.release()") is True
 
 
@@ -133,7 +132,7 @@ def test_turns_go_round_between_processes(world: World, server: RedisServer, rem
 def test_an_heir_that_was_killed_delays_the_next_by_its_lease(
     world: World, server: RedisServer, remote: Callable[[], Remote]
 ) -> None:
-    ann, bob, first, other, waiting = with_an_heir_elsewhere(world, server, remote)
+    ann, bob, first, other, waiting = followed_by_one_here(world, server, remote)
     other.kill()
     assert ann.do(first.release) is True
     second = waiting.result(10)
@@ -144,7 +143,7 @@ def test_an_heir_that_was_killed_delays_the_next_by_its_lease(
 def test_an_heir_that_stands_still_is_let_in_no_more_when_its_lease_is_over(
     world: World, server: RedisServer, remote: Callable[[], Remote]
 ) -> None:
-    ann, bob, first, other, waiting = with_an_heir_elsewhere(world, server, remote)
+    ann, bob, first, other, waiting = followed_by_one_here(world, server, remote)
     other.signal(signal.SIGSTOP)
     assert ann.do(first.release) is True
     second = waiting.result(10)
@@ -177,10 +176,8 @@ def test_a_forked_child_takes_no_words_of_its_parent(
         "result = os.read(ready[0], 1).decode()"
     )
     assert child == "!"
-    with server.wire() as wire:
-        wire.ask("CONFIG", "RESETSTAT")
+    with nothing_published(server):
         assert ann.do(first.release) is True
         assert other.do("thread.join(5); result = got[0].fence") > first.fence
-        assert "cmdstat_publish" not in wire.ask("INFO", "commandstats")
     assert other.do("os.write(go[1], b'!'); os.waitpid(child, 0); result = got[0].release()") is True
     assert world.nothing_left()

@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pytest
+from redis_bells import Bell, hung
 
 from interlock.protocols.queue import Told
 from interlock.stores.redis.bells import MOST_ABROAD, Bells
-
-
-class Bell:
-    """Keeps what it was told; does something else then, if wanted."""
-
-    def __init__(self, then: Any = lambda: None) -> None:
-        self.words: list[Told | None] = []
-        self.then = then
-
-    def tell(self, message: Told | None = None) -> None:
-        """Keep it."""
-        self.words.append(message)
-        self.then()
-
-
-def hung(bells: Bells, id: str, then: Any = lambda: None) -> Bell:
-    """Let a claim wait."""
-    bells.expect(id)
-    bell = Bell(then)
-    bells.hang(id, bell)
-    return bell
 
 
 def is_empty(bells: Bells) -> bool:

@@ -21,7 +21,6 @@ STEP = some.tuples(
 )
 WHOLE, PLAIN = ("3", "3"), ("2", "3")  # units and capacity: two claims never fit, and one that has a part is no heir
 LONG, BRIEF = "600000", "1"  # milliseconds
-PROCESS = 1  # characters of an id
 
 
 @pytest.fixture(scope="module", params=["valkey", "redis"])
@@ -49,7 +48,7 @@ class Fences:
 
 def asked(wire: Wire, what: str, keys: tuple[str, str, str], id: str, *more: str) -> Any:
     """Perform a script, each process with a channel of its own."""
-    channel = f"channel:{id[:PROCESS]}"
+    channel = f"channel:{id[0]}"
     if what == "leave":
         command = call(LEAVE, keys, channel, *more, id)
     else:
@@ -71,7 +70,7 @@ def entered(fences: Fences, reply: Any, answer: Any) -> None:
         code, before, fence, channel = reply
         assert code <= -10
         assert before == answer[0]
-        assert channel == f"channel:{before[:PROCESS]}"
+        assert channel == f"channel:{before[0]}"
         assert fences.same(answer[1], fence)
 
 
@@ -90,7 +89,7 @@ def test_the_same_steps_get_the_same_answers(wire: Wire, steps: list[tuple[str, 
     line, fences, ids, plain = Line(), Fences(), list[str](), set[str]()
     for what, number in steps:
         if what in ("enter", "plain", "brief") or not ids:
-            id = f"{number % 2:0{PROCESS}d}{len(ids)}"
+            id = f"{number % 2}{len(ids)}"
             ids.append(id)
             if what == "plain":
                 plain.add(id)
@@ -114,7 +113,7 @@ def test_the_same_steps_get_the_same_answers(wire: Wire, steps: list[tuple[str, 
             reply = asked(wire, "leave", keys, id, word)
             let_in = let_in if word else None
             line, promoted = leave(line, id, let_in)
-            left(fences, reply, [each for each in promoted if each[0][:PROCESS] == id[:PROCESS]])
+            left(fences, reply, [each for each in promoted if each[0][0] == id[0]])
     reply = wire.ask("ZRANGE", keys[1], 0, -1)
     alive = [each.id for each in line.waiting if each.alive]
     assert [id for id in reply if id in alive] == alive  # who is dead may be taken out sooner or later

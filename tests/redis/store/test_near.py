@@ -11,22 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from redis_bells import Bell, hung
 
 from interlock.protocols.queue import Told
 from interlock.stores.redis import near
 from interlock.stores.redis.bells import Bells
 from interlock.stores.redis.near import CHANNEL, HEIRS, TURNS, Near, fresh_channel
-
-
-class Bell:
-    """Keeps what it was told."""
-
-    def __init__(self) -> None:
-        self.words: list[Told | None] = []
-
-    def tell(self, message: Told | None = None) -> None:
-        """Keep it."""
-        self.words.append(message)
 
 
 class Process:
@@ -40,9 +30,7 @@ class Process:
 
     def waits_behind(self, before: Process, claim: str, id: str, fence: int) -> Bell:
         """Let a claim wait as the heir of one of another process."""
-        bell = Bell()
-        self.bells.expect(id)
-        self.bells.hang(id, bell)
+        bell = hung(self.bells, id)
         assert self.bells.follow(claim, id, fence)
         self.near.follow(before.channel.encode(), claim, id, fence)
         return bell

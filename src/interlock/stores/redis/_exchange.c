@@ -216,24 +216,34 @@ post(PyObject *module, PyObject *args)
     return talk(args, &of_loops, 0);
 }
 
+/* Read a fence that reaches up to the end; 0 if it is none. */
+static int
+fence_in(const char *digit, const char *end, long long *fence)
+{
+    *fence = 0;
+    if (digit == end || end - digit > 18)
+        return 0;
+    for (; digit < end; digit++) {
+        if (*digit < '0' || *digit > '9')
+            return 0;
+        *fence = *fence * 10 + (*digit - '0');
+    }
+    return 1;
+}
+
 /* Read one message of a channel, "id fence", and add it to the news; 0 if there is something else. */
 static int
 message(const char **at, const char *end, PyObject *news)
 {
     static const char kind[] = "*3\r\n$7\r\nmessage\r\n";
-    long long size, fence = 0;
+    long long size, fence;
     if (end - *at < (ssize_t)sizeof kind || memcmp(*at, kind, sizeof kind - 1))
         return 0;
     *at += sizeof kind - 1;
     const char *text = word(at, end, &size) == NULL ? NULL : word(at, end, &size);
     const char *space = text == NULL ? NULL : memchr(text, ' ', (size_t)size);
-    if (space == NULL || space == text || text + size - space < 2 || text + size - space > 19)
+    if (space == NULL || space == text || !fence_in(space + 1, text + size, &fence))
         return 0;
-    for (const char *digit = space + 1; digit < text + size; digit++) {
-        if (*digit < '0' || *digit > '9')
-            return 0;
-        fence = fence * 10 + (*digit - '0');
-    }
     PyObject *one = Py_BuildValue("s#L", text, (Py_ssize_t)(space - text), fence);
     int done = one != NULL && PyList_Append(news, one) == 0;
     Py_XDECREF(one);
@@ -274,7 +284,7 @@ word_in(const char *text, const char *end, const char *address, Py_ssize_t addre
 {
     const char *parts[3];
     Py_ssize_t sizes[3], count = 0;
-    long long fence = 0;
+    long long fence;
     for (const char *at = text; count < 3; at++) {
         parts[count] = at;
         sizes[count] = part(&at, end);
@@ -285,14 +295,9 @@ word_in(const char *text, const char *end, const char *address, Py_ssize_t addre
         if (*at != ' ' || count == 3)
             return NULL;
     }
-    if (count < 2 || sizes[--count] > 18)
+    if (count < 2 || !fence_in(parts[count - 1], end, &fence))
         return NULL;
-    for (const char *digit = parts[count]; digit < end; digit++) {
-        if (*digit < '0' || *digit > '9')
-            return NULL;
-        fence = fence * 10 + (*digit - '0');
-    }
-    if (count == 1)
+    if (count == 2)
         return Py_BuildValue("s#L", parts[0], sizes[0], fence);
     return Py_BuildValue("s#(s#Ly#)", parts[0], sizes[0], parts[1], sizes[1], fence, address, address_size);
 }

@@ -6,8 +6,8 @@ from typing import Any
 
 from interlock.aengine import arun
 from interlock.claims import Check, Claim
-from interlock.errors import StoreError, UnknownOutcome
-from interlock.protocols.queue import BUSY, Turn
+from interlock.errors import StoreError
+from interlock.protocols.queue import Turn
 from interlock.stores.redis.checks import examine
 from interlock.stores.redis.message import Broken, Message
 from interlock.stores.redis.queue import RedisQueue
@@ -26,7 +26,7 @@ class AsyncRedisStore(RedisQueue):
             start, line = self._enter_of(claim.terms, claim.who, self._mode(claim, None, wait, False))
             reply = self._wire.exchange(start, line, claim.id)
         except StoreError as error:
-            return self._unclear(claim, error)
+            return self._unclear(claim, error, False)
         if type(reply) is int and reply > 0 and not self._waits:
             return Turn("using", reply)
         if type(reply) is int or type(reply) is list:
@@ -37,26 +37,16 @@ class AsyncRedisStore(RedisQueue):
         try:
             return self._turn(claim, await reply, wait)
         except StoreError as error:
-            return self._unclear(claim, error)
-
-    def _unclear(self, claim: Claim, error: StoreError) -> Turn:
-        """Note that there was no answer; whoever acquires asks again."""
-        self._note(claim, error, False)
-        if isinstance(error, UnknownOutcome):
-            return BUSY
-        raise error
+            return self._unclear(claim, error, False)
 
     def aleave_now(self, claim: Claim) -> bool | Coroutine[Any, Any, bool]:
         """As `leave`, of a claim that holds the lock; what to await if the answer does not come at once.
 
         If that is cancelled, leave again to know what became of the claim.
         """
-        start, start_of_both, line = self._leave_of(claim.terms)
-        heir = self._released(claim)
-        if heir:
-            start = start_of_both + heir
+        start, line, let_in = self._released(claim)
         try:
-            reply = self._wire.exchange(start, line, claim.id, busy=bool(heir))
+            reply = self._wire.exchange(start, line, claim.id, busy=let_in)
         except Broken:
             return arun(self._leave_again(Message(ended_by(start, claim.id), line, claim.id)))
         if type(reply) is int:

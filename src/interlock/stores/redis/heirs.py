@@ -1,10 +1,9 @@
-"""Who holds the lock next in this process, by the server's word, once the claim before it has left.
+"""Who of this process holds the lock next, by the server's word, once the claim before it has left.
 
-The server names heirs: a waiter that stands right behind a holder or behind another heir of the same process, where
-all want the lock for themselves, has its fence already, and nobody can come between the two. So who leaves lets its
-heir in at once, and the server is told while the heir works already. For the server the one that left holds the lock
-until then, or until its lease ends; after it comes the heir in either case, and nobody else as long as the heir's own
-lease lasts.
+The server names heirs: a waiter that stands right behind a holder or behind another heir, where all want the lock
+for themselves, has its fence already, and nobody can come between the two. So who leaves lets its heir in at once,
+and the server is told while the heir works already. For the server the one that left holds the lock until then, or
+until its lease ends; after it comes the heir in either case, and nobody else as long as the heir's own lease lasts.
 """
 
 

@@ -11,7 +11,7 @@ from interlock.claims import SEPARATOR, Claim, ClaimView, Terms
 from interlock.effects import Ask, Op
 from interlock.errors import StoreError, UnknownOutcome
 from interlock.process import HOST, Living, pid
-from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Turn
+from interlock.protocols.queue import BUSY, GONE, OCCUPIED, REFUSED, Turn
 from interlock.stores.redis.bells import Bells
 from interlock.stores.redis.keys import keys_of_line, line_of
 from interlock.stores.redis.message import Broken, Message, NoAnswer, Unreachable
@@ -179,6 +179,17 @@ class RedisQueue:
         trouble.cut = isinstance(error, Unreachable)
         return trouble
 
+    def _unclear(self, claim: Claim, error: StoreError, again: bool) -> Turn:
+        """Note that a claim's first request failed; if it may have been done, whoever acquires asks again.
+
+        Raises:
+            StoreError: it was not done.
+        """
+        self._note(claim, error, again)
+        if isinstance(error, UnknownOutcome):
+            return BUSY
+        raise error
+
     def _nothing_to_say(self, claim: Claim) -> None:
         """Keep that the server need not be told that a claim leaves, as long as somebody may try."""
         now = monotonic()
@@ -234,27 +245,28 @@ class RedisQueue:
         self._bells.withdraw(claim.id)
         return self._troubles.pop(claim.id, None)
 
-    def _released(self, claim: Claim) -> bytes:
+    def _released(self, claim: Claim) -> tuple[bytes, str, bool]:
         """Let the heir of a grant's claim in.
 
         It held the lock: whatever was the matter with it while it waited, the server has it, and must be told.
 
         Returns:
-            What the server is to know about the heir, as a word of the command; nothing if there is none.
+            The beginning of the command to leave, which names the heir if one was let in; the line; was one?
         """
+        start, start_with_heir, line = self._leave_of(claim.terms)
         if self._near.fd < 0 and not self._waits:
-            return b""
+            return start, line, False
         self._troubles.pop(claim.id, None)
         self._unsent.pop(claim.id, None)
         self._near.hear_heirs()
         heir = self._bells.pass_on(claim.id)
         if heir is None:
-            return b""
+            return start, line, False
         id, fence, address = heir
         word = f"{id} {fence}"
         if address and not self._near.let_in(word, address):
-            return b""
-        return ended_by(b"", word)
+            return start, line, False
+        return ended_by(start_with_heir, word), line, True
 
     def _left(self, reply: Any) -> bool:
         """Take the answer to leave: tell those of this process who were promoted by it."""

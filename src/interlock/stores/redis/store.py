@@ -4,8 +4,8 @@ from typing import Any
 
 from interlock.claims import Check, Claim
 from interlock.engine import run
-from interlock.errors import StoreError, UnknownOutcome
-from interlock.protocols.queue import BUSY, Turn
+from interlock.errors import StoreError
+from interlock.protocols.queue import Turn
 from interlock.stores.redis.checks import examine
 from interlock.stores.redis.ears import ThreadEar
 from interlock.stores.redis.message import Broken, Message
@@ -22,20 +22,14 @@ class RedisStore(RedisQueue):
             start, line = self._enter_of(claim.terms, claim.who, self._mode(claim, wakeup, wait, again))
             reply = self._wire.exchange(start, line, claim.id)
         except StoreError as error:
-            self._note(claim, error, again)
-            if isinstance(error, UnknownOutcome):
-                return BUSY  # whoever acquires asks again
-            raise
+            return self._unclear(claim, error, again)
         if type(reply) is int and reply > 0 and not self._waits:
             return Turn("using", reply)
         return self._turn(claim, reply, wait)
 
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, of a claim that holds the lock, without a generator around it."""
-        start, start_of_both, line = self._leave_of(claim.terms)
-        heir = self._released(claim)
-        if heir:
-            start = start_of_both + heir
+        start, line, _ = self._released(claim)
         try:
             reply = self._wire.exchange(start, line, claim.id)
         except Broken:

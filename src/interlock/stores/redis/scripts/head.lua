@@ -2,8 +2,8 @@
 --   line     hash: fence, the last one issued; kept, when the key expires; sole, id and record of the holder if it was
 --            alone and nobody waited, or has the whole for itself; else each holder's record by its id, and their
 --            totals: units, capacity (the smallest), ends (no lease ends before), mixed (capacities differ); quick, while
---            somebody waits or did (no waiter's lease is shorter); made, the last waiter that was made
---            an heir, while those behind it may have to be
+--            somebody waits or did (no waiter's lease is shorter); made, the last waiter that was made an heir, while
+--            those behind it may have to be
 --   order    sorted set: the waiters' ids by arrival
 --   waiters  hash: each waiter's record by its id
 -- A record is "ends units capacity fence since channel who"; times are milliseconds of the server's clock.

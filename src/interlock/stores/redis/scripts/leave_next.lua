@@ -19,7 +19,7 @@ local function make_heirs(made, fence)
   for _, id in ipairs(call('ZRANGE', order, from, from + HEIRS - 1)) do
     local stop, u, c, f, rest = string.match(call('HGET', waiters, id) or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
     if not stop or u ~= c or f ~= '0' then break end
-    last, made, from = next_fence(last), id, from + 1
+    last, made = next_fence(last), id
     call('HSET', waiters, id, stop .. ' ' .. u .. ' ' .. c .. ' ' .. last .. ' ' .. rest)
   end
   if last ~= fence then

@@ -12,8 +12,6 @@ from interlock.testing.checker.heirs.configurations import Configuration
 from interlock.testing.checker.heirs.line import SERVER, Line, Promoted, Server, evicted, expired
 from interlock.testing.checker.heirs.state import Caller, Left, State, Table
 
-PROCESS = 1  # characters of an id
-
 
 class _Bell:
     """What a caller waits on; it notes what is told."""
@@ -56,7 +54,7 @@ class World:
             each.id for each in state.callers if each.phase == "inside" and each.id not in state.over | state.evicted
         ]
         if len(inside) > 1:
-            return f"{' and '.join(map(_short, inside))} hold the lock"
+            return f"{' and '.join(inside)} hold the lock"
         for _, _, after, before, _ in state.tables:
             if sorted((id, one) for one, (id, _) in after) != list(before):
                 return "who comes before and who comes after disagree"
@@ -79,7 +77,7 @@ class World:
             bells, words = self._thaw(state, number)
             bells.expect(fresh)
             after = self._with(state, number, Caller("asked", fresh), bells, words)
-            yield name, f"{name} asks as {_short(fresh)}", "ask", self._send(after, ("enter", fresh, False))
+            yield name, f"{name} asks as {fresh}", "ask", self._send(after, ("enter", fresh, False))
         elif phase == "waiting":
             if word:
                 yield name, f"{name} takes what it was told", "take", self._gets_in(state, number, word)
@@ -126,7 +124,7 @@ class World:
         """The end of an acquire without a grant."""
         id = state.callers[number].id
         bells, words = self._thaw(state, number)
-        heir: Heir | None = bells.withdraw(id)  # type: ignore[func-returns-value]
+        heir: Heir | None = bells.withdraw(id)  # type: ignore[func-returns-value]  # only a mutant has one
         after = self._with(state, number, Caller("giving up", id), bells, words)
         return self._let_in(after, id, heir)
 
@@ -147,19 +145,19 @@ class World:
                 if id not in seen:  # the requests of one claim do not overtake each other
                     seen.add(id)
                     after = self._performed(self._without(state, at), kind, id, *rest)
-                    yield "server", f"the server performs {kind} {_short(id)}", kind, after
+                    yield "server", f"the server performs {kind} {id}", kind, after
             else:
                 after = self._arrived(self._without(state, at), kind, id, *rest)
-                yield "net", f"{kind} of {_short(id)} arrives", kind, after
+                yield "net", f"{kind} of {id} arrives", kind, after
 
     def _performed(self, state: State, kind: str, id: str, what: Any) -> State:
         if kind == "enter":
-            whole = int(id[PROCESS]) not in self.configuration.plain
+            whole = int(id[1]) not in self.configuration.plain
             line, answer, promoted = self.server.enter(state.line, id, what, whole)
             state = self._send(state._replace(line=line), ("stands", id, answer))
             return self._publish(state, promoted)
         line, promoted = self.server.leave(state.line, id, what)
-        mine = tuple(each for each in promoted if each[0][:PROCESS] == id[:PROCESS])
+        mine = tuple(each for each in promoted if each[0][0] == id[0])
         state = self._send(state._replace(line=line), ("left", id, mine))
         return self._publish(state, tuple(each for each in promoted if each not in mine))
 
@@ -171,7 +169,7 @@ class World:
     def _arrived(self, state: State, kind: str, id: str, what: Any) -> State:
         """A reply or a word reaches its process; a word comes from the server, or from a neighbour."""
         number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
-        process = int(id[:PROCESS])
+        process = int(id[0])
         some = next(at for at, each in enumerate(self.configuration.processes) if each == process)
         if kind == "word":
             bells, words = self._thaw(state, some)
@@ -204,8 +202,8 @@ class World:
             bells.withdraw(caller.id)
             return self._ends(self._with(state, number, caller, bells, words), number)
         before, fence = answer
-        if fence and bells.follow(before, caller.id, fence) and before[:PROCESS] != caller.id[:PROCESS]:
-            state = self._send(state, ("heir", before, (caller.id, fence, caller.id[:PROCESS].encode())))
+        if fence and bells.follow(before, caller.id, fence) and before[0] != caller.id[0]:
+            state = self._send(state, ("heir", before, (caller.id, fence, caller.id[0].encode())))
         if caller.phase == "asked":
             _, told = bells.hang(caller.id, _Bell(words))
             if told is not None:
@@ -220,21 +218,21 @@ class World:
         for record in records:
             if left.lapses and record.alive and record.id not in state.over:
                 less = state._replace(left=left._replace(lapses=left.lapses - 1), over=state.over | {record.id})
-                yield "time", f"the lease of {_short(record.id)} ends", "lapse", less
+                yield "time", f"the lease of {record.id} ends", "lapse", less
             if record.alive and record.id in state.over:
                 after = state._replace(line=expired(state.line, record.id))
-                yield "time", f"{_short(record.id)} expires on the server", "expire", after
+                yield "time", f"{record.id} expires on the server", "expire", after
             if left.evictions:
                 line, promoted = self.server.hand_over(evicted(state.line, record.id))
                 less = state._replace(
                     line=line, left=left._replace(evictions=left.evictions - 1), evicted=state.evicted | {record.id}
                 )
-                yield "operator", f"{_short(record.id)} is evicted", "evict", self._publish(less, promoted)
+                yield "operator", f"{record.id} is evicted", "evict", self._publish(less, promoted)
         if left.losses:
             for at, message in enumerate(state.net):
                 lost = self._without(state, at)._replace(left=left._replace(losses=left.losses - 1))
                 for after in self._bereft(lost, message):
-                    yield "net", f"{message[0]} of {_short(message[1])} is lost", "loss", after
+                    yield "net", f"{message[0]} of {message[1]} is lost", "loss", after
         if left.kills:
             for process in set(self.configuration.processes):
                 yield "fate", f"process {process} is killed", "kill", self._killed(state, process)
@@ -275,7 +273,7 @@ class World:
 
     def _fresh(self, number: int, id: str) -> str:
         call = int(id[-1]) + 1 if id else 1
-        return f"{self.configuration.processes[number]:0{PROCESS}d}{number}{call}"
+        return f"{self.configuration.processes[number]}{number}{call}"
 
     def _send(self, state: State, message: tuple[Any, ...]) -> State:
         if message[0] in ("enter", "leave"):
@@ -317,7 +315,3 @@ class World:
 
 def _put(those: tuple[Any, ...], at: int, one: Any) -> tuple[Any, ...]:
     return (*those[:at], one, *those[at + 1 :])
-
-
-def _short(id: str) -> str:
-    return id

@@ -1,0 +1,29 @@
+"""Somebody who waits on the bells of a process, without a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.protocols.queue import Told
+from interlock.stores.redis.bells import Bells
+
+
+class Bell:
+    """Keeps what it was told; does something else then, if wanted."""
+
+    def __init__(self, then: Any = lambda: None) -> None:
+        self.words: list[Told | None] = []
+        self.then = then
+
+    def tell(self, message: Told | None = None) -> None:
+        """Keep it."""
+        self.words.append(message)
+        self.then()
+
+
+def hung(bells: Bells, id: str, then: Any = lambda: None) -> Bell:
+    """Let a claim wait."""
+    bells.expect(id)
+    bell = Bell(then)
+    bells.hang(id, bell)
+    return bell
