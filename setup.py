@@ -16,6 +16,6 @@ def compiled(name: str) -> Extension:
 
 
 setup(
-    ext_modules=[compiled("interlock.stores.files._quick"), compiled("interlock.stores.redis._exchange")],
+    ext_modules=[compiled("interlock.stores.files._quick")],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from interlock.testing.world import Place
+from starter import take_signals_as_at_a_terminal
 from stores import ROWS, Row
+
+take_signals_as_at_a_terminal()  # before anything starts a thread or a process
 
 
 @pytest.fixture(params=ROWS, ids=lambda row: row.name)

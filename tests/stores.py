@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
+from interlock.stores.base import Store
+from interlock.stores.files import opened
 from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.servers import RedisCluster, RedisServer, need
 from interlock.testing.world import Place
@@ -42,6 +44,18 @@ def _file(folder: Path) -> Place:
     return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
 
 
+def _file_apart(folder: Path) -> Place:
+    """As connections of several processes, which share no beacon and no open files."""
+    url = f"file://{folder / 'locks'}"
+
+    def apart() -> Store:
+        store = open_store(url)
+        opened._opened.clear()  # the next one does not find it
+        return store
+
+    return Place(open=apart, frees_at_death=True)
+
+
 def _register(folds: bool) -> Callable[[Path], Place]:
     def place(folder: Path) -> Place:
         register = MemoryRegister(folds)
@@ -75,11 +89,12 @@ def _redis(kind: str) -> Callable[[Path], Place]:
     return place
 
 
-_VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkey+cluster")
-_REDIS = ("redis", "rediss", "redis+sentinel", "redis+cluster", "unix")
+_VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster")
+_REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix")
 ROWS = [
     Row("memory", ("memory",), _memory),
     Row("file", ("file",), _file, reaches_processes=True, frees_at_death=True),
+    Row("file, connections apart", (), _file_apart),
     Row("register", (), _register(folds=False)),
     Row("register that folds", (), _register(folds=True)),
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),

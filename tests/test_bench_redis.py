@@ -46,7 +46,7 @@ def place(server: RedisServer, tmp_path: Path) -> Iterator[Place]:
 
 def test_the_group_runs_ours_and_the_limits_and_judges_all_of_its_targets(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    who = "interlock,raw,redis-py,redis.asyncio,python-redis-lock"
+    who = "interlock,raw,asyncio streams,redis-py,redis.asyncio,python-redis-lock"
     short = ("--rounds", "1", "--seconds", "0.1", "--quiet")
     ran = bench("redis", *short, "--contestant", who, "--json", str(file))
     assert ran.returncode == 0, ran.stderr

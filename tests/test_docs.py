@@ -27,3 +27,14 @@ def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
     missing = [link for link in links if not (page.parent / link).exists()]
     assert not missing
+
+
+def test_every_test_that_the_page_of_faults_names_is_there() -> None:
+    sources = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("src/interlock/testing/contract/*.py")]
+    names = {name for source in sources for name in re.findall(r"def (test_\w+)", source.read_text())}
+    page = (ROOT / "docs/explanation/faults.md").read_text()
+    named = set(re.findall(r"::(test_\w+)", page))
+    assert len(named) > 100
+    assert named - names == set()
+    files = {source.name for source in sources}
+    assert set(re.findall(r"(test_\w+\.py)\b", page)) - files == set()

@@ -17,7 +17,7 @@ from interlock.doctor import round_trip
 from interlock.effects import Op, Sleep
 from interlock.engine import run
 from interlock.protocols.queue import BUSY, Turn
-from interlock.stores.files import FileStore, checks, folder, runtime_folder
+from interlock.stores.files import FileStore, checks, folder, machine, marker
 from interlock.stores.memory import MemoryStore, Space
 from interlock.testing.faults import Around, Failing
 
@@ -58,7 +58,7 @@ def test_a_folder_that_everybody_may_write_is_found(store: FileStore) -> None:
 
 
 def refuse(number: int) -> Callable[..., Any]:
-    def call(*args: object) -> None:
+    def call(*args: object, **how: object) -> None:
         raise OSError(number, os.strerror(number))
 
     return call
@@ -89,8 +89,7 @@ def test_named_pipes_that_do_not_work_are_found(store: FileStore, monkeypatch: p
 
 
 def test_another_machine_is_found_and_refused(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "boot_id", lambda: "another")
-    monkeypatch.setattr(checks, "boot_id", lambda: "another")
+    monkeypatch.setattr(marker, "boot_id", lambda: "another")
     assert finding(store, "machine").status == "fail"
     with pytest.raises(StoreError, match="another machine"):
         FileStore(str(store.folder.path))
@@ -98,9 +97,9 @@ def test_another_machine_is_found_and_refused(store: FileStore, monkeypatch: pyt
 
 def test_a_marker_that_somebody_locks_for_ever_is_said(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.folder.leave()
-    monkeypatch.setattr(folder.time, "sleep", lambda seconds: None)
-    with open(store.folder.path / "interlock") as marker:
-        fcntl.flock(marker, fcntl.LOCK_EX)
+    monkeypatch.setattr(marker.time, "sleep", lambda seconds: None)
+    with open(store.folder.path / "interlock") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
         with pytest.raises(StoreError, match="lslocks"):
             FileStore(str(store.folder.path))
 
@@ -139,23 +138,10 @@ def test_a_damaged_claim_a_dead_holder_and_what_was_put_aside_are_found(store: F
     assert found["broken"].status == "warn"
 
 
-def test_the_runtime_folder_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert runtime_folder() == str(tmp_path / "interlock")
-    monkeypatch.delenv("XDG_RUNTIME_DIR")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    made = Path(runtime_folder())
-    assert made.stat().st_mode & 0o777 == 0o700
-    assert runtime_folder() == str(made)
-    made.chmod(0o777)
-    with pytest.raises(StoreError, match="INTERLOCK_URL"):
-        runtime_folder()
-
-
 def test_a_machine_without_proc_still_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", refuse(errno.ENOENT))
-    assert folder.boot_id() == f"host {os.uname().nodename}"
-    assert folder.file_system(Path("/")) == "unknown"
+    assert machine.boot_id() == f"host {os.uname().nodename}"
+    assert machine.file_system(Path("/")) == "unknown"
 
 
 def test_a_host_in_the_url_is_refused() -> None:

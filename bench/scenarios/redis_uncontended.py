@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from bench.contestants import needs, redis_locks, redis_peers
+from bench.contestants import needs, redis_locks, redis_peers, redis_tasks
 from bench.contestants.redis_raw import SetNx
 from bench.contestants.redis_server import stage
 from bench.model import Beside, Contestant, Scenario, Target
 from bench.scenarios import pairs
 
 CALLS, WITH, TASKS = "interlock", "interlock with", "interlock asyncio"
-PEER, ASYNC_PEER, LIMIT = Beside(redis_peers.REDIS_PY), Beside("redis.asyncio"), Beside("raw SET NX + EVALSHA")
+PEER, LIMIT = Beside(redis_peers.REDIS_PY), Beside("raw SET NX + EVALSHA")
+ASYNC_PEER, ASYNC_LIMIT = Beside("redis.asyncio"), Beside("asyncio streams")
 SLOW_PARSER = "where hiredis is not installed"
 
 
@@ -51,8 +52,17 @@ PEERS = (
     ),
     Contestant(ASYNC_PEER.peer, pairs.awaits(redis_locks.redis_py_async()), needs.redis),
     Contestant("coredis", pairs.awaits(redis_peers.coredis_async), redis_peers.COREDIS, notes="asyncio"),
+    Contestant(
+        "aioredlock",
+        pairs.awaits(redis_tasks.aioredlock),
+        needs.module("aioredlock", "Aioredlock"),
+        notes="asyncio",
+    ),
 )
-LIMITS = (Contestant(LIMIT.peer, pairs.calls(SetNx), role="limit", notes="a blocking socket, packed bytes"),)
+LIMITS = (
+    Contestant(LIMIT.peer, pairs.calls(SetNx), role="limit", notes="a blocking socket, packed bytes"),
+    Contestant(ASYNC_LIMIT.peer, pairs.awaits(redis_tasks.streams), role="limit", notes="the same two commands"),
+)
 
 SCENARIO: Scenario[pairs.Batch] = Scenario(
     key="redis_uncontended",
@@ -62,11 +72,12 @@ SCENARIO: Scenario[pairs.Batch] = Scenario(
     metrics=pairs.METRICS,
     work=pairs.work,
     fold=pairs.fold,
-    beside=(PEER, ASYNC_PEER, LIMIT),
+    beside=(PEER, ASYNC_PEER, LIMIT, ASYNC_LIMIT),
     targets=(
         *targets(CALLS),
         *targets(WITH),
-        Target("at least 3 x redis.asyncio's Lock", TASKS, "us", 3.0, least=True, beside=ASYNC_PEER),
+        Target("ahead of redis.asyncio's Lock", TASKS, "us", 1.0, least=True, beside=ASYNC_PEER),
+        Target("at least 0.9 of asyncio streams", TASKS, "us", 0.9, least=True, beside=ASYNC_LIMIT),
     ),
     stage=stage(),
 )

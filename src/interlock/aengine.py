@@ -1,7 +1,8 @@
 """The trampoline for asyncio tasks: performs the requests of a protocol on the running event loop."""
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -9,6 +10,51 @@ from interlock.effects import Ask, Before, Call, FreshId, Now, Op, Sleep, Subscr
 from interlock.engine import fresh_id, seconds_of
 
 T = TypeVar("T")
+
+
+TURN = 0.001  # seconds
+
+
+class _Turns(threading.local):
+    """When the loop of this thread is to get its next turn: what completes at once would else keep it for good."""
+
+    next = 0.0
+
+
+turns = _Turns()
+
+
+async def give_way() -> None:
+    """Let the other tasks of the loop run, if they had no turn for a millisecond."""
+    if monotonic() >= turns.next:
+        await asyncio.sleep(0)
+        turns.next = monotonic() + TURN
+
+
+def at_the_end(finish: Callable[[], Awaitable[object]]) -> AsyncGenerator[None, None]:
+    """Do something when the running loop ends: `asyncio.run` then closes the asynchronous generators of its loop.
+
+    Source: https://docs.python.org/3/library/asyncio-eventloop.html#asyncio.loop.shutdown_asyncgens
+
+    Args:
+        finish: what is awaited then; it must not fail.
+
+    Returns:
+        What has to be kept until then.
+    """
+
+    async def waiting() -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            await finish()
+
+    generator = waiting()
+    try:
+        generator.__anext__().send(None)
+    except StopIteration:
+        pass  # it waits
+    return generator
 
 
 async def arun(op: Op[T]) -> T:
@@ -75,12 +121,37 @@ async def afinish(op: Op[T]) -> tuple[T, asyncio.CancelledError | None]:
         Whatever the protocol raises; the cancellation, from it, if there was one too.
     """
     task = asyncio.ensure_future(arun(op))
+    cancelled = await _wait_for(task)
+    if cancelled is not None and (task.cancelled() or task.exception() is not None):
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result(), cancelled
+
+
+async def to_its_end(task: "asyncio.Task[T]") -> T:
+    """Wait until `task` has come to its end, even if the calling task is cancelled meanwhile.
+
+    Args:
+        task: it may have several who wait for it.
+
+    Returns:
+        What it returns.
+
+    Raises:
+        Whatever it raises; then, if there was one, the cancellation.
+    """
+    cancelled = await _wait_for(task)
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
+
+
+async def _wait_for(task: "asyncio.Task[T]") -> asyncio.CancelledError | None:
+    """Wait until `task` is done; return the cancellation of the calling task, if there was one."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is not None and (task.cancelled() or task.exception() is not None):
-        raise cancelled from (None if task.cancelled() else task.exception())
-    return task.result(), cancelled
+    return cancelled

@@ -20,6 +20,7 @@ MIN_TTL = 0.1
 MAX_NAME = 1000
 MAX_TTL = 10 * 365 * 86400.0
 MAX_LABEL = 200
+MOST_SHOWN = 60  # characters of a wrong value in a message
 SEPARATOR = "\0"  # between the namespace and the name; neither may contain it
 
 
@@ -166,11 +167,11 @@ def checked_ttl(ttl: object) -> float:
     """Return `ttl` in seconds as a float if it can be a lease, else raise InvalidArgument."""
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
         raise InvalidArgument(
-            f"ttl is a number of seconds, not {ttl!r}; leases always end, so that a dead holder can't block the "
+            f"ttl is a number of seconds, not {said(ttl)}; leases always end, so that a dead holder can't block the "
             f"others for ever; leave it out for {DEFAULT_TTL:g} s"
         )
     if not MIN_TTL <= ttl <= MAX_TTL:  # also refuses NaN
-        raise InvalidArgument(f"ttl must be from {MIN_TTL} to {MAX_TTL:g} seconds, not {ttl!r}")
+        raise InvalidArgument(f"ttl must be from {MIN_TTL} to {MAX_TTL:g} seconds, not {said(ttl)}")
     return float(ttl)
 
 
@@ -187,22 +188,51 @@ def checked_timeout(blocking: object, timeout: object) -> float | None:
     Raises:
         InvalidArgument: a combination or a value that makes no sense.
     """
-    if not isinstance(blocking, bool):
-        raise InvalidArgument(f"blocking is True or False, not {blocking!r}; did you mean timeout={blocking!r}?")
+    if not isinstance(blocking, bool) and not (type(blocking) is int and blocking in (0, 1)):
+        raise InvalidArgument(
+            f"blocking is True or False, not {said(blocking)}; did you mean timeout={said(blocking)}?"
+        )
     if timeout is not None:
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or math.isnan(timeout):
-            raise InvalidArgument(f"timeout is a number of seconds or None, not {timeout!r}")
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout != timeout:
+            raise InvalidArgument(f"timeout is a number of seconds or None, not {said(timeout)}")
         if timeout < 0 and timeout != -1:
-            raise InvalidArgument(f"timeout must not be negative, not {timeout!r}; None or -1 waits without a limit")
+            raise InvalidArgument(
+                f"timeout must not be negative, not {said(timeout)}; None or -1 waits without a limit"
+            )
     if not blocking:
         if timeout is not None and timeout != -1:
             raise InvalidArgument("a try that does not block can't have a timeout; leave out one of the two")
         return 0.0
-    return None if timeout is None or timeout == -1 or timeout == math.inf else float(timeout)
+    if timeout is None or timeout == -1 or timeout == math.inf:
+        return None
+    try:
+        return float(timeout)
+    except OverflowError:
+        raise InvalidArgument(
+            f"timeout={said(timeout)} is more seconds than a float can hold; None waits without a limit"
+        ) from None
 
 
 def checked_count(value: object, what: str, most: int = WRITER_UNITS - 1) -> int:
     """Return `value` if it is a whole number from 1 to `most`, else raise InvalidArgument."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidArgument(f"{what} is a whole number from 1 to {most}, not {value!r}")
-    return value
+        raise InvalidArgument(f"{what} is a whole number from 1 to {most}, not {said(value)}")
+    return int(value)
+
+
+def said(value: object) -> str:
+    """Return `value` as it is shown in a message: not without end, and not every int can be written."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__} that can't be shown"
+    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
+
+
+def shown_text(text: str) -> str:
+    """Return a text from outside, as a thread's name, such that every store can keep it and a line can show it."""
+    if len(text) <= MAX_LABEL and text.isprintable():
+        return text
+    # Cut last: what is escaped is longer.
+    text = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"

@@ -71,6 +71,9 @@ class ThreadWakeup(Protocol):
     def wait(self, seconds: float) -> Any:
         """Block until told, or until `seconds` have passed; return the message or None."""
 
+    def wake(self) -> None:
+        """Let the waiter look again, from any thread; a wake-up that comes before the wait ends it at once."""
+
     def close(self) -> None:
         """Give it back; nobody waits on it any more."""
 
@@ -80,6 +83,9 @@ class TaskWakeup(Protocol):
 
     async def wait(self, seconds: float) -> Any:
         """As `ThreadWakeup.wait`, without blocking the loop."""
+
+    def wake(self) -> None:
+        """As `ThreadWakeup.wake`."""
 
     def close(self) -> None:
         """Give it back; nobody waits on it any more."""

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from itertools import count
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
@@ -11,22 +10,12 @@ from interlock.effects import Ask, Before, Call, FreshId, Now, Op, Sleep, Subscr
 T = TypeVar("T")
 
 
-# A random prefix per process and a counter: unique without a system call for each claim.
-_prefix = os.urandom(10).hex()
-_numbers = count(1)
-
-
 def fresh_id() -> str:
-    """Return a claim id that no process has used or will use."""
-    return f"{_prefix}{next(_numbers):x}"
+    """Return a claim id that nobody has used or will use.
 
-
-def _after_fork() -> None:
-    global _prefix
-    _prefix = os.urandom(10).hex()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+    The operating system is asked each time: what a process has in its memory is cloned with it.
+    """
+    return os.urandom(16).hex()
 
 
 def seconds_of(wait: Wait) -> float:

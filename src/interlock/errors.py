@@ -1,12 +1,38 @@
 """What can go wrong, as exceptions; every message says what to do."""
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class LockError(Exception):
     """The root of everything that this library raises on purpose."""
 
 
 class LockTimeout(LockError, TimeoutError):
-    """The lock was not obtained within the time that the caller allowed."""
+    """The lock was not obtained within the time that the caller allowed.
+
+    Args:
+        message: what happened, and what to do.
+        name, timeout, holders: as the attributes.
+
+    Attributes:
+        name: of the lock; None if it is not known.
+        timeout: seconds that were allowed; None if they are not known.
+        holders: who held it just now, as `ClaimView`s; empty if that could not be found out.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        holders: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(message)
+        self.name = name
+        self.timeout = timeout
+        self.holders = tuple(holders)
 
 
 class LockLost(LockError):

@@ -1,8 +1,9 @@
 """What both colours of `Locks` share: names, terms, and the arguments that people give."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from interlock.busy import LastHolders
 from interlock.claims import (
     MAX_LABEL,
     MAX_NAME,
@@ -16,8 +17,10 @@ from interlock.claims import (
     checked_text,
     checked_timeout,
     checked_ttl,
+    said,
 )
-from interlock.errors import InvalidArgument, LockTimeout, StoreError
+from interlock.errors import InvalidArgument, StoreError
+from interlock.passwords import masked
 from interlock.stores.base import Store
 
 TRY_PATIENCE = 1.0  # seconds that one try may take when the store itself is busy
@@ -50,9 +53,9 @@ def manner_of(timeout: float | None, renew: bool, on_lost: Callable[[Any], objec
     if timeout is None and renew is True and on_lost is None:
         return _PLAIN
     if on_lost is not None and not callable(on_lost):
-        raise InvalidArgument(f"on_lost is a function of one argument, the grant, not {on_lost!r}")
+        raise InvalidArgument(f"on_lost is a function of one argument, the grant, not {said(on_lost)}")
     if not isinstance(renew, bool):
-        raise InvalidArgument(f"renew is True or False, not {renew!r}")
+        raise InvalidArgument(f"renew is True or False, not {said(renew)}")
     return Manner(checked_timeout(True, timeout), renew, on_lost)
 
 
@@ -71,14 +74,6 @@ def name_of(key: str) -> str:
     return key.partition(SEPARATOR)[2]
 
 
-def time_is_over(name: str, seconds: float | None) -> LockTimeout:
-    """Return the error for a lock that was not obtained in time."""
-    return LockTimeout(
-        f"the lock {name!r} was not obtained within {seconds or 0:g} s: somebody holds it; wait longer (timeout=), "
-        f"or see who with `interlock show`"
-    )
-
-
 class BaseLocks(Generic[L]):
     """The part of `Locks` and `AsyncLocks` that makes locks; `_make` gives them their colour.
 
@@ -93,6 +88,26 @@ class BaseLocks(Generic[L]):
         self._namespace = checked_text(namespace, "namespace", MAX_NAME)
         self._ttl = checked_ttl(ttl)
         self._closed = False
+        self._source: tuple[Callable[..., Any], str] | None = None  # what connects elsewhere, and to what
+        self._last_holders = LastHolders()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._source is None or self._source[1].startswith("memory:"):
+            why = "its locks are this process's own" if self._source else "it was not made from a URL"
+            raise InvalidArgument(
+                f"{self!r} can't be sent to another process: {why}; connect by the URL of a store that both reach, "
+                f"or connect anew over there"
+            )
+        connect_again, url = self._source
+        return connect_again, (url, self._namespace, self._ttl)
+
+    def __repr__(self) -> str:
+        namespace = f", namespace={self._namespace!r}" if self._namespace else ""
+        return f"<{type(self).__name__} on {self._where}{namespace}>"
+
+    @property
+    def _where(self) -> str:
+        return type(self._store).__name__ if self._source is None else masked(self._source[1])
 
     @property
     def store(self) -> Store:
@@ -195,25 +210,41 @@ class BaseLocks(Generic[L]):
         manner = manner_of(timeout, renew, on_lost)
         reader = self._terms(name, 1, WRITER_UNITS, ttl, label)
         writer = self._terms(name, WRITER_UNITS, WRITER_UNITS, ttl, label)
-        return ReadWrite(lambda: self._make(reader, manner), lambda: self._make(writer, manner))
+        return ReadWrite(self, reader, writer, manner)
 
 
 class ReadWrite(Generic[L]):
     """A reader/writer lock, in first come, first served order: no writer starves, no reader barges."""
 
-    __slots__ = ("_read", "_write")
+    __slots__ = ("_locks", "_manner", "_reader", "_writer")
 
-    def __init__(self, read: Callable[[], L], write: Callable[[], L]) -> None:
-        self._read = read
-        self._write = write
+    def __init__(self, locks: BaseLocks[L], reader: Terms, writer: Terms, manner: Manner) -> None:
+        self._locks = locks
+        self._reader = reader
+        self._writer = writer
+        self._manner = manner
 
     def read(self) -> L:
         """Return the lock that readers share."""
-        return self._read()
+        return self._locks._make(self._reader, self._manner)
 
     def write(self) -> L:
         """Return the lock that one writer has for itself."""
-        return self._write()
+        return self._locks._make(self._writer, self._manner)
+
+    def __repr__(self) -> str:
+        return f"<ReadWrite {name_of(self._reader.key)!r} of {self._locks!r}>"
+
+
+OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
+"""What a guarded function does while somebody else holds its lock."""
+
+
+def guard_timeout(on_busy: object, timeout: float | None) -> float | None:
+    """Return how long a guarded function waits at most: one that does not wait tries once, unless it is told."""
+    if on_busy not in ("wait", "raise", "skip"):
+        raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
+    return 0 if timeout is None and on_busy != "wait" else timeout
 
 
 class Part(Protocol):

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 
+from interlock.blocks import Block
 from interlock.claims import SEPARATOR, Claim
-from interlock.errors import LockLost, NotHeld
+from interlock.errors import InvalidArgument, LockLost, NotHeld
+from interlock.forgotten import kept
 from interlock.process import pid
 from interlock.protocols.claiming import Held
 
@@ -24,12 +26,17 @@ class BaseGrant:
     """
 
     __slots__ = (
-        "_claim", "_deadline", "_due", "_leaving",
-        "_lost_because", "_on_lost", "_pid", "_renews", "_state", "fence", "id",
+        "__weakref__", "_block", "_claim", "_deadline", "_due", "_leaving",
+        "_lost_because", "_on_lost", "_owner", "_pid", "_renews", "_state", "fence", "id",
     )  # fmt: skip
+    _owner: Any
 
-    def __init__(self, held: Held, renews: bool, on_lost: Callable[[Any], object] | None) -> None:
-        claim, self.fence, deadline = held
+    _block: Block | None
+
+    def __init__(
+        self, held: Held | tuple[Claim, int, float], renews: bool, on_lost: Callable[[Any], object] | None
+    ) -> None:
+        claim, self.fence, deadline = held  # a tuple on the fast path: it is made in half the time
         self._claim: Claim = claim
         self.id: str = claim[0]
         self._deadline: float = deadline
@@ -37,6 +44,7 @@ class BaseGrant:
         self._on_lost = on_lost
         self._state = HELD
         self._leaving = False
+        self._block = None
         self._pid = pid()
         self._due = deadline - claim[1].ttl * (2 / 3) if renews else deadline
 
@@ -71,6 +79,11 @@ class BaseGrant:
         """True in a forked child, which owns nothing of its parent's grants."""
         return self._pid != pid()
 
+    @property
+    def _over(self) -> bool:
+        """True once nobody will ask what became of it: it was released, or lost and asked to be released."""
+        return self._state == RELEASED or (self._state == LOST and self._leaving)
+
     def check(self) -> None:
         """Raise unless the lock is held now; call it before what must not be done twice.
 
@@ -83,6 +96,29 @@ class BaseGrant:
         if not self.held:
             raise NotHeld(f"the lock {self.name!r} was released, or its release has begun; acquire it again")
 
+    def abandoned(self) -> bool:
+        """Tell whether it was taken by a `with` statement whose block was left without a release.
+
+        That takes an interrupt at the moment when `__exit__` is entered; such a grant is to be released by others.
+        """
+        block = self._block
+        return block is not None and self.held and block() is None
+
+    def _check_before_block(self) -> None:
+        """Raise unless `with grant:` may be entered.
+
+        Raises:
+            LockLost, NotHeld: as `check`.
+            NotHeld: another `with` will release it.
+        """
+        self.check()
+        if self._block is not None:
+            raise NotHeld(f"the lock {self.name!r} is released by the `with` that it is in already; use that one")
+
+    def _keep_for_block(self) -> None:
+        """Keep it until it is released: a `with` block will do that, or whoever finds that the block was left."""
+        kept[self.id] = self
+
     def _loss(self) -> LockLost:
         why = "a forked child owns nothing of its parent's grants" if self.inherited else self._lost_because
         return LockLost(
@@ -90,9 +126,14 @@ class BaseGrant:
             f"fence so that it can refuse it"
         )
 
+    def _told(self) -> LockLost | None:
+        """Return what the end of a `with` block raises: nothing in a forked child, whose parent has the lock."""
+        return self._loss() if self.lost and not self.inherited else None
+
     def _lose(self, why: str) -> None:
         """Mark it lost, unless it is over already."""
         if self._state == HELD:
+            kept.pop(self.id, None)
             self._lost_because = why
             # Who was asked to leave and has not answered may have done so: what is gone then is no loss.
             self._state = RELEASED if self._leaving else LOST
@@ -124,31 +165,13 @@ class BaseGrant:
         self._deadline = max(self._deadline, sent + ttl)
         self._due = self._deadline - ttl * (2 / 3) if self._renews else self._deadline
 
+    def __reduce__(self) -> NoReturn:
+        raise InvalidArgument(
+            f"the grant of {self.name!r} belongs to the process that acquired it: send the lock, or the fence"
+        )
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} {self._state} fence={self.fence} id={self.id}>"
-
-
-class Hold(Generic[G]):
-    """One hold of a re-entrant lock: a grant, and the handles on it that are not released yet."""
-
-    __slots__ = ("entries", "forget", "grant")
-
-    def __init__(self, grant: G, forget: Callable[[], object]) -> None:
-        self.grant = grant
-        self.forget = forget
-        self.entries: list[object] = []
-
-    def drop(self, entry: object) -> bool:
-        """Take a handle off; True when it was the last one, and the grant is to be released."""
-        if len(self.entries) > 1:
-            self.entries.remove(entry)
-            return False
-        return True
-
-    def end(self) -> None:
-        """The grant was released or lost: nobody may re-enter it."""
-        self.entries.clear()
-        self.forget()
 
 
 class BaseGrants(Sequence[G]):
@@ -156,6 +179,17 @@ class BaseGrants(Sequence[G]):
 
     def __init__(self, grants: Sequence[G]) -> None:
         self._grants = tuple(grants)
+        self._within: Block | None = None
+
+    @property
+    def _block(self) -> Block | None:
+        return self._within
+
+    @_block.setter
+    def _block(self, block: Block | None) -> None:
+        self._within = block
+        for grant in self._grants:
+            grant._block = block
 
     @overload
     def __getitem__(self, index: int) -> G: ...
@@ -173,8 +207,8 @@ class BaseGrants(Sequence[G]):
         return {grant.name: grant.fence for grant in self._grants}
 
     @property
-    def _state(self) -> str:
-        return RELEASED if all(grant._state == RELEASED for grant in self._grants) else HELD
+    def _over(self) -> bool:
+        return all(grant._over for grant in self._grants)
 
     @property
     def held(self) -> bool:
@@ -198,3 +232,18 @@ class BaseGrants(Sequence[G]):
 
     def _loss(self) -> LockLost:
         return next(grant for grant in self._grants if grant.lost)._loss()
+
+    def abandoned(self) -> bool:
+        """As `BaseGrant.abandoned`."""
+        return any(grant.abandoned() for grant in self._grants)
+
+    def _check_before_block(self) -> None:
+        for grant in self._grants:
+            grant._check_before_block()
+
+    def _keep_for_block(self) -> None:
+        for grant in self._grants:
+            grant._keep_for_block()
+
+    def _told(self) -> LockLost | None:
+        return self._loss() if self.lost and not self.inherited else None

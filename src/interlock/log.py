@@ -1,6 +1,11 @@
 """What is worth a line in the log; `logging` is loaded only then, since programs must start fast."""
 
+import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
 
 _sink: Callable[[str], object] | None = None
 
@@ -16,9 +21,9 @@ def warn(message: str, *args: object) -> None:
     if _sink is not None:
         _sink(message % args)
         return
-    import logging
-
-    logging.getLogger("interlock").warning(message, *args)
+    logger = _logger(message, *args)
+    if logger is not None:
+        logger.warning(message, *args)
 
 
 def exception(message: str, *args: object) -> None:
@@ -26,6 +31,17 @@ def exception(message: str, *args: object) -> None:
     if _sink is not None:
         _sink(message % args)
         return
-    import logging
+    logger = _logger(message, *args)
+    if logger is not None:
+        logger.exception(message, *args)
 
-    logging.getLogger("interlock").exception(message, *args)
+
+def _logger(message: str, *args: object) -> "logging.Logger | None":
+    """Return the logger; where it can't be loaded, because no file can be opened, the message goes to stderr."""
+    try:
+        import logging
+    except OSError:
+        if sys.stderr is not None:
+            print(f"interlock: {message % args}", file=sys.stderr)
+        return None
+    return logging.getLogger("interlock")

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Generic, TypeVar
 
+from interlock.claims import shown_text
+
 T = TypeVar("T")
-HOST = os.uname().nodename
+HOST = shown_text(os.uname().nodename)
 _pid = os.getpid()
 
 

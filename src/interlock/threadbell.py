@@ -29,5 +29,9 @@ class ThreadBell:
         message, self._message = self._message, None
         return message
 
+    def wake(self) -> None:
+        """Let the waiter look again, from any thread."""
+        self.tell()
+
     def close(self) -> None:
         """Nothing to give back."""

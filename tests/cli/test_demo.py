@@ -237,7 +237,7 @@ def test_a_race_that_fails_is_exit_status_70_and_says_why(monkeypatch: pytest.Mo
 def test_a_password_in_the_url_is_not_shown() -> None:
     rounds = [Round(True, 10, 0, 0, 1.0, 0.0)]
     shown = report.as_json(Plan(1, 1, 1, 2, 1), "redis://me:secret@host:1/0?x=1", rounds)
-    assert json.loads(shown)["store"] == "redis://host:1/0?x=1"
+    assert json.loads(shown)["store"] == "redis://me:***@host:1/0?x=1"
 
 
 def test_luck_is_called_luck() -> None:

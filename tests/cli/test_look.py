@@ -62,16 +62,16 @@ def rows(table: str) -> list[list[str]]:
 # Nothing to see
 
 
-def test_nothing_is_said_in_words(seen: Seen) -> None:
-    assert seen("ls") == (0, "No lock is held.\n", "")
-    assert seen("ls", "--namespace", "shop") == (0, "No lock is held in namespace 'shop'.\n", "")
-    assert seen("show", "book") == (0, "Nobody holds 'book' or waits for it.\n", "")
+def test_nothing_is_said_in_words(seen: Seen, space: str) -> None:
+    assert seen("ls") == (0, f"No lock is held in {space}.\n", "")
+    assert seen("ls", "--namespace", "shop") == (0, f"No lock is held in namespace 'shop' of {space}.\n", "")
+    assert seen("show", "book") == (0, f"Nobody holds 'book' or waits for it in {space}.\n", "")
     assert seen("evict", "book") == (1, "", "interlock: nothing was removed from 'book'\n")
 
 
-def test_nothing_is_empty_in_json(seen: Seen) -> None:
+def test_nothing_is_empty_in_json(seen: Seen, space: str) -> None:
     assert seen.json("ls") == []
-    assert seen.json("show", "book") == {"name": "book", "holders": [], "waiters": []}
+    assert seen.json("show", "book") == {"name": "book", "holders": [], "waiters": [], "store": space}
     status, printed, _ = seen("evict", "book", "--json")
     assert status == 1
     assert json.loads(printed) == {"name": "book", "id": None, "evicted": 0}
@@ -80,11 +80,12 @@ def test_nothing_is_empty_in_json(seen: Seen) -> None:
 # ls and show
 
 
-def test_ls_shows_a_row_for_each_lock(seen: Seen, locks: interlock.Locks) -> None:
+def test_ls_shows_a_row_for_each_lock(seen: Seen, space: str, locks: interlock.Locks) -> None:
     with locks.lock("book:2", label="nightly"), locks.rwlock("book:1").read(), locks.rwlock("book:1").read():
         _, printed, _ = seen("ls")
     me = f"{os.getpid()}@"
-    header, first, second = rows(printed)
+    store, header, first, second = rows(printed)
+    assert store == [f"Store {space}"]
     assert header == ["Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"]
     assert first[:4] == ["book:1", "reader", "2", "0"]
     assert second[:4] == ["book:2", "exclusive", "1", "0"]
@@ -98,7 +99,8 @@ def test_show_shows_the_line_in_its_order(house: House) -> None:
         house.start("run", "-s", "--label", label, "book", "--", "true")
         house.wait_for({"second": 1, "third": 2}[label], "pending")
     _, printed, _ = house.run("show", "book")
-    header, *line = rows(printed)
+    store, header, *line = rows(printed)
+    assert store == [f"Store {house.url}"]
     assert header == ["State", "Kind", "Process", "Label", "Since", "Lease ends", "Thread", "Fence", "ID"]
     assert [(row[0], row[1], row[3]) for row in line] == [
         ("holder", "exclusive", "first"),
@@ -118,11 +120,12 @@ def test_show_fits_a_narrow_terminal(house: House) -> None:
         person.see(rf" +fence {view.fence}, thread MainThread, id {view.id}\n")
 
 
-def test_json_has_the_documented_keys(seen: Seen, locks: interlock.Locks) -> None:
+def test_json_has_the_documented_keys(seen: Seen, space: str, locks: interlock.Locks) -> None:
     with locks.semaphore("pool", 5, units=2, label="nightly", ttl=60) as grant:
         (lock,) = seen.json("ls")
         assert seen.json("show", "pool") == {
             **lock,
+            "store": space,
             "holders": [{**lock["holders"][0], "expires_in": pytest.approx(60, abs=30)}],
         }
     assert list(lock) == ["name", "holders", "waiters"]
@@ -154,7 +157,7 @@ def test_names_and_labels_of_others_are_neither_markup_nor_commands_to_the_termi
     with locks.lock("[red]\x1b[2J", label="a\nb"):
         _, printed, _ = seen("ls")
         assert "\x1b" not in printed
-        assert rows(printed)[1][0] == r"[red]\x1b[2J"
+        assert rows(printed)[2][0] == r"[red]\x1b[2J"
         assert r"a\nb" in printed
         assert "\x1b" not in seen("show", "[red]\x1b[2J")[1]
     assert "\x1b" not in seen("show", "\x1b[2J")[1]
@@ -213,7 +216,8 @@ def test_evict_does_not_ask_if_told_or_if_there_is_nothing(house: House) -> None
 def test_watch_prints_a_line_of_json_for_each_look_and_ends_with_0(house: House) -> None:
     watch = house.start("watch", "--json", "--interval", "0.05")
     first = json.loads(watch.hear())
-    assert (list(first), first["locks"]) == (["time", "locks"], [])
+    assert first["store"] == house.url
+    assert (list(first), first["locks"]) == (["time", "store", "locks"], [])
     house.hold()
     look = eventually(lambda: json.loads(watch.hear())["locks"], "a look with a lock")
     assert [lock["name"] for lock in look] == ["book"]
@@ -226,8 +230,9 @@ def test_watch_prints_a_line_of_json_for_each_look_and_ends_with_0(house: House)
 def test_watch_without_a_terminal_prints_a_table_for_each_look(house: House) -> None:
     watch = house.start("watch", "--interval", "0.05")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", watch.hear())
-    assert watch.hear() == "No lock is held."
+    assert watch.hear() == f"No lock is held in {house.url}."
     house.hold("book", "--label", "nightly")
+    eventually(lambda: watch.hear().strip() == f"Store {house.url}", "the store")
     eventually(lambda: re.match(r" book +holder +exclusive +\d+@\S+ +nightly ", watch.hear()), "a row")
     watch.send_signal(signal.SIGINT)
     status, _, errors = watch.ended()
@@ -236,11 +241,11 @@ def test_watch_without_a_terminal_prints_a_table_for_each_look(house: House) -> 
 
 def test_watch_on_a_terminal_keeps_a_table_until_ctrl_c(house: House) -> None:
     with terminal(house, "watch", "--interval", "0.05") as person:
-        person.see("No lock is held.")
+        person.see("No lock is held in")
         holder = house.hold("book", "--label", "nightly")
         person.see(r"book[^\n]*holder[^\n]*nightly")
         holder.ended()
-        person.see("No lock is held.")
+        person.see("No lock is held in")
         person.press("\x03")
         assert "\x1b[?25h" in person.see(r"(?s).*ended 0")[0]  # the cursor is shown again
 
@@ -248,7 +253,7 @@ def test_watch_on_a_terminal_keeps_a_table_until_ctrl_c(house: House) -> None:
 def test_watch_leaves_the_terminal_as_it_was_when_it_is_terminated(house: House) -> None:
     with terminal(house, "watch") as person:
         job = int(person.see(r"job (\d+)")[1])
-        person.see("No lock is held.")
+        person.see("No lock is held in")
         os.kill(job, signal.SIGTERM)
         assert "\x1b[?25h" in person.see(r"(?s).*ended 143")[0]
 
@@ -297,13 +302,6 @@ def test_doctor_is_70_if_a_check_fails(seen: Seen, monkeypatch: pytest.MonkeyPat
     assert rows(printed)[2] == ["clock", "fail", "it stands still"]
     status, printed, _ = seen("doctor", "--json")
     assert (status, json.loads(printed)["status"]) == (70, "fail")
-
-
-def test_a_password_is_not_shown() -> None:
-    from interlock.cli.manage import without_password
-
-    assert without_password("redis://me:secret@host/0") == "redis://…@host/0"
-    assert without_password("file:///a@b") == "file:///a@b"
 
 
 # Errors

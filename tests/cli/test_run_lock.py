@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from house import COMMAND, House
@@ -26,6 +27,39 @@ def test_a_run_waits_until_the_other_is_over(house: House) -> None:
     assert holder.ended() == (0, "out\n", "")
     assert waiter.hear() == "in"
     assert waiter.ended() == (0, "", "")
+
+
+def test_a_short_command_keeps_others_out_as_long_as_it_is_told(house: House) -> None:
+    started = time.monotonic()
+    first = house.start("run", "-n", "--at-least", "1.5", "book", "--", "sh", "-c", "echo in; exit 3")
+    assert first.hear() == "in"
+    assert house.run("run", "-n", "book", "--", "true")[0] == 1
+    assert first.ended() == (3, "", "")
+    assert time.monotonic() - started >= 1.5
+    assert house.run("run", "-n", "--at-least", "0.01", "book", "--", "true")[0] == 0
+
+
+def test_a_signal_ends_what_at_least_asks_for(house: House) -> None:
+    for when in ("after the command", "during it"):
+        program = "echo in" if when == "after the command" else "echo in; exec sleep 60"
+        run = house.start("run", "-v", "--at-least", "60", "book", "--", "sh", "-c", program)
+        assert run.hear() == "in"
+        if when == "after the command":
+            while "--at-least" not in run.hear_error():
+                pass
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(timeout=30) == 128 + signal.SIGTERM
+        assert house.run("run", "-n", "book", "--", "true")[0] == 0
+
+
+def test_a_lock_that_is_lost_while_it_is_held_at_least_so_long_is_70(house: House) -> None:
+    run = house.start("run", "-v", "--ttl", "0.6", "--at-least", "60", "book", "--", "true")
+    while "--at-least" not in run.hear_error():
+        pass
+    house.locks.evict("book")
+    status, _, errors = run.ended()
+    assert status == 70
+    assert "sooner than --at-least says" in errors
 
 
 def test_it_excludes_programs_that_use_the_library(house: House) -> None:
@@ -144,7 +178,7 @@ def test_v_tells_what_happens_with_times(house: House) -> None:
     status, output, errors = house.run("run", "-v", "book", "--", "sh", "-c", "exit 3")
     assert (status, output) == (3, "")
     waiting, obtained, released = errors.splitlines()
-    assert waiting == "interlock: waiting for 'book'"
+    assert waiting == f"interlock: waiting for 'book' in {house.url}"
     assert re.fullmatch(r"interlock: obtained 'book' after \d+\.\d{3} s, fence \d+", obtained)
     assert re.fullmatch(r"interlock: released 'book' after \d+\.\d{3} s, exit status 3", released)
 

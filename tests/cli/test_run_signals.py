@@ -299,10 +299,11 @@ def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
 
 def test_a_release_that_fails_is_told_and_the_status_is_the_commands(house: House) -> None:
     failing = house.python_with(
-        "import interlock\n"
-        "def release(grant):\n"
-        "    raise interlock.StoreError('the disk is on fire')\n"
-        "interlock.Grant.release = release\n"
+        "from interlock.errors import StoreError\n"
+        "from interlock.stores.files.store import FileStore\n"
+        "def leave(store, claim):\n"
+        "    raise StoreError('the disk is on fire')\n"
+        "FileStore.leave = FileStore.leave_now = leave\n"
     )
     status, output, errors = house.run("run", "book", "--", "sh", "-c", "exit 3", extra=failing)
     assert (status, output) == (3, "")
@@ -316,8 +317,52 @@ def test_what_the_library_logs_is_told_with_v_only(house: House, tmp_path: Path)
         assert run.hear() == "SIGTERM"
         status, _, errors = run.ended()
         assert status == 70
-        assert ("trying again" in errors) == bool(options)
+        assert ("cleans up there" in errors) == bool(options)
         assert all(line.startswith("interlock: ") for line in errors.splitlines())
+
+
+LOST_BEFORE = """
+import os, interlock
+from interlock.threads.locks import Lock
+acquire = Lock.acquire
+def loses(lock, *args, **how):
+    grant = acquire(lock, *args, **how)
+    grant._on_lost = None  # nobody tells it: it has to ask
+    with interlock.connect(os.environ["INTERLOCK_URL"]) as other:
+        other.evict("book")
+    assert not grant.renew()
+    return grant
+Lock.acquire = loses
+"""
+
+
+def test_a_lock_that_is_lost_before_the_command_could_start_starts_none(house: House) -> None:
+    status, output, errors = house.run("run", "book", "--", "echo", "started", extra=house.python_with(LOST_BEFORE))
+    assert (status, output) == (70, "")
+    assert errors.startswith("interlock: the lock 'book' was lost")
+
+
+FAILS = """
+import os, sys
+from interlock.cli import run
+from interlock.threads.connection import Locks
+def fails(guard):
+    run.command = guard._child.pid
+    raise RuntimeError("of the test")
+close = Locks.close
+def tells(locks):
+    print("still there" if os.path.exists(f"/proc/{run.command}") else "gone", file=sys.stderr, flush=True)
+    close(locks)
+run.Guard._attend, Locks.close = fails, tells
+"""
+
+
+def test_an_error_of_ours_ends_the_command_before_it_releases(house: House) -> None:
+    status, _, errors = house.run("run", "book", "--", "sleep", "60", extra=house.python_with(FAILS))
+    assert status == 70
+    assert errors.splitlines()[0] == "gone"
+    assert "of the test" in errors
+    assert house.locks.claims() == []
 
 
 # The signals themselves, where no process can be timed so well
@@ -357,6 +402,26 @@ signals.close()
     assert unit(house, script) == (0, "15 15\nnot started: 15\n", "")
 
 
+def test_a_wait_that_does_not_heed_a_poke_is_poked_again(house: House) -> None:
+    script = """
+import threading
+poke, pokes = signal.pthread_kill, []
+def fails_at_first(thread, number):  # as one that comes just before a system call does
+    pokes.append(number)
+    if len(pokes) > 2:
+        poke(thread, number)
+def strike():
+    while not signals._breakable:
+        time.sleep(0.001)
+    me(signal.SIGTERM)
+signal.pthread_kill = fails_at_first
+threading.Thread(target=strike).start()
+print(broken(20), len(pokes))
+signals.close()
+"""
+    assert unit(house, script) == (0, "15 3\n", "")
+
+
 def test_signals_that_are_no_end_do_not_break_the_wait_and_later_ones_are_events(house: House) -> None:
     script = """
 me(signal.SIGCHLD), me(signal.SIGURG), me(signal.SIGWINCH)
@@ -364,7 +429,7 @@ print(broken(0.01))
 signals.wait_is_over()
 me(signal.SIGTERM)
 event = signals.next(60)
-print(event.kind, event.number, event.by_terminal, event.sender == os.getpid(), signals.next(0.01))
+print(event.kind, event.number, event.by_terminal, event.sender == os.getpid(), signals.next(0.01), flush=True)
 signals.close()
 me(signal.SIGURG)
 me(signal.SIGTERM)

@@ -19,7 +19,7 @@ from interlock.threads.locks import AllLock, Lock, RLock
 from interlock.urls import BUILT_IN
 from stores import ROWS
 
-NOT_KINDS = {"claims", "evict", "doctor", "close", "store"}
+NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store"}
 COLOURS = [
     (Locks, AsyncLocks), (Lock, AsyncLock), (RLock, AsyncRLock), (AllLock, AsyncAllLock), (Grant, AsyncGrant),
     (Grants, AsyncGrants), (interlock.connect, interlock.aconnect),

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from interlock.claims import Terms
 from interlock.effects import Call
 from interlock.errors import StoreError, UnknownOutcome
 from interlock.testing.register import MemoryRegister, RegisterStore
+from interlock.testing.waiting import eventually
 from interlock.testing.world import Place, World
 
 SEED = 20261121
@@ -96,6 +98,17 @@ def test_any_lost_reply_while_waiting_strands_no_orphan(world: World, register: 
     register.lose_from_now()
     assert [view.id for view in world.eye.claims(world.name)] == [grant.id]
     assert bob.do(grant.release) is True
+
+
+def test_who_waits_removes_the_records_of_the_dead(world: World, register: Flaky) -> None:
+    ann, bob = world.actors(2)
+    lock = world.connect().lock(world.name)
+    held = ann.do(lock.acquire)
+    dead = world.ghost(Terms(world.key(), ttl=0.2))
+    waiting = bob.start(lock.acquire)
+    eventually(lambda: [row for row in register._in_line(world.key()) if row.claim.id == dead] == [])
+    assert ann.do(held.release) is True
+    assert waiting.result(20).held is True
 
 
 def test_when_no_reply_ever_comes_it_is_an_error_and_no_hot_loop(world: World, register: Flaky) -> None:

@@ -108,27 +108,6 @@ def test_the_environment_says_the_default(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert (tmp_path / "from-environment").is_dir()
 
 
-def test_without_environment_it_is_the_runtime_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("INTERLOCK_URL", raising=False)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with interlock.connect() as locks, locks.lock("x"):
-        assert [path.name for path in tmp_path.iterdir()] == ["interlock"]
-
-
-def test_without_a_runtime_folder_it_is_one_of_the_user_in_the_temporary_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("INTERLOCK_URL", raising=False)
-    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with interlock.connect() as locks, locks.lock("x"):
-        (made,) = tmp_path.iterdir()
-        assert made.stat().st_mode & 0o777 == 0o700
-    made.chmod(0o777)
-    with pytest.raises(StoreError, match="INTERLOCK_URL"):
-        interlock.connect()
-
-
 def test_memory_spaces_are_separate(tmp_path: Path) -> None:
     one, other = interlock.connect(f"memory://{tmp_path.name}1"), interlock.connect(f"memory://{tmp_path.name}2")
     with one.lock("x"), other.lock("x"):

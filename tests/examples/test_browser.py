@@ -149,6 +149,9 @@ def test_an_evicted_holder_loses_its_lock_and_the_log_of_the_admin_has_it(librar
         anna.one("input.action-select").click()
         anna.put("action", "evict")
         anna.send("[name=index]")
+        assert "runaway" in anna.one("#content").text  # it asks before it evicts
+        assert holder.poll() is None
+        anna.send("#content input[type=submit]")
         assert anna.texts(".messagelist .success")[0].startswith("1 claim was evicted.")
         assert claims_of(anna, name) == []
         assert holder.wait(20) == 70

@@ -2,8 +2,9 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -253,6 +254,38 @@ def test_the_decorator_is_good_for_coroutine_functions_and_clients_of_later(serv
 def test_the_decorator_refuses_bad_limits_at_once() -> None:
     with pytest.raises(InvalidArgument, match="retries"):
         transactional(None, retries=-1)
+
+
+def test_what_would_run_in_no_transaction_is_refused(server: RedisServer, other: Any) -> None:
+    def generator(tx: Any) -> Iterator[Any]:
+        yield tx.set("copies", 1)
+
+    async def agenerator(tx: Any) -> AsyncIterator[Any]:
+        yield tx.set("copies", 1)
+
+    class Called:
+        async def __call__(self, tx: Any) -> Any:
+            return tx.set("copies", 2)
+
+    async def late(tx: Any) -> Any:
+        return generator(tx)
+
+    async def main() -> None:
+        async with connected(server.url) as client:
+            for each in (generator, agenerator, late, lambda tx: generator(tx), partial(generator)):
+                with pytest.raises(InvalidArgument):
+                    await atransact(client, each)
+            with pytest.raises(InvalidArgument, match="generator"):
+                transactional(client)(agenerator)
+            assert await transactional(client)(Called())() is True
+
+    asyncio.run(main())
+    assert other.get("copies") == "2"
+    with redis.Redis.from_url(server.url) as client:
+        for each in (generator, lambda tx: generator(tx), partial(generator), Called(), partial(Called())):
+            with pytest.raises(InvalidArgument):
+                transact(client, each)
+    assert other.get("copies") == "2"
 
 
 def test_an_interrupted_thread_leaves_nothing(server: RedisServer, other: Any) -> None:

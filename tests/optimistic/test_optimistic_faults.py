@@ -263,6 +263,22 @@ def test_a_command_that_the_access_list_forbids_is_named_and_nothing_is_done_wit
     assert other.get("number") is None
 
 
+def test_a_function_that_passes_over_a_refused_watch_commits_nothing(
+    colour: Any, server: RedisServer, other: Any
+) -> None:
+    other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-watch"])
+    client = colour.client(server.url, username="clerk", password="secret")
+
+    async def function(tx: Any) -> None:
+        with pytest.raises(StoreError, match="refused WATCH"):
+            await tx.get("number")
+        tx.set("number", 7)
+
+    with pytest.raises(StoreError, match=r"refused WATCH.*nothing was changed"):
+        colour.transact(client, function)
+    assert other.get("number") is None
+
+
 def test_a_guard_that_is_forbidden_later_is_told_loudly(colour: Any, server: RedisServer, other: Any) -> None:
     other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all"])
     client = colour.client(server.url, username="clerk", password="secret")

@@ -55,6 +55,12 @@ def remote(url: str) -> Iterator[Callable[[], Remote]]:
 
 
 @pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a file store; not made yet."""
+    return tmp_path / "locks"
+
+
+@pytest.fixture
 def log(tmp_path: Path) -> str:
     """The path of a log that is shared by processes."""
     return str(tmp_path / "log")

@@ -2,23 +2,21 @@
 
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import interlock
+from interlock import StoreError
+from interlock.stores.files import opened
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 
 NAME = "book"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The folder of a file store; not made yet."""
-    return tmp_path / "locks"
 
 
 @pytest.fixture
@@ -56,14 +54,32 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-@pytest.mark.parametrize("room", ["using", "pending"])
-def test_a_file_that_is_not_ours_stops_nobody(folder: Path, damage: bytes, room: str) -> None:
+@pytest.mark.parametrize("what", ["empty", "a head without an end"])
+def test_a_file_that_was_just_begun_stops_nobody(folder: Path, what: str) -> None:
     with connect(folder):
-        (folder / room / NAME).write_bytes(damage)
+        (folder / "using" / NAME).write_bytes(DAMAGE[what])
     with connect(folder) as locks:
         fence = use(locks)
         assert use(locks) > fence
+
+
+@pytest.mark.parametrize("what", ["text", "zeros", "noise", "one long line"])
+@pytest.mark.parametrize("room", ["using", "pending"])
+def test_a_file_that_is_not_ours_is_named_and_not_touched(folder: Path, what: str, room: str) -> None:
+    with connect(folder) as locks:
+        path = folder / room / NAME
+        path.write_bytes(DAMAGE[what])
+        path.chmod(0o644)
+        with pytest.raises(StoreError, match=f"{path}.*remove it"), locks.lock(NAME):
+            locks.lock(NAME).acquire(timeout=5)  # who waits reads pending/ too
+        assert use(locks, "another name")
+        assert f"{room}/{NAME}" in complaints(locks)
+        assert locks.claims() == []
+    assert path.read_bytes() == DAMAGE[what]
+    assert not (folder / "broken").exists()
+    path.unlink()
+    with connect(folder) as locks:
+        assert use(locks)
 
 
 @pytest.mark.parametrize("size", [1, 20, 50, 100, 127, 128, 129, 200, 255])
@@ -88,7 +104,7 @@ def test_damage_in_the_middle_of_a_line_stops_nobody(folder: Path) -> None:
         assert grant is not None
         whole = (folder / "using" / NAME).read_bytes()
         grant.release()
-    for at in range(0, len(whole), 16):
+    for at in range(32, len(whole), 16):
         (folder / "using" / NAME).write_bytes(whole[:at] + b"\xff" * 16 + whole[at + 16 :])
         with connect(folder) as locks:
             assert use(locks) > grant.fence, at
@@ -120,13 +136,32 @@ def test_foreign_files_do_not_disturb_a_listing(folder: Path) -> None:
             assert [view.name for view in locks.claims()] == [NAME]
 
 
-def test_a_damaged_record_of_fences_stops_nobody(folder: Path) -> None:
-    for damage in (b"", b"many\n", b"\xff" * 100):
-        with connect(folder) as locks:
-            fence = use(locks)
+def test_a_record_of_fences_that_was_just_begun_stops_nobody(folder: Path) -> None:
+    with connect(folder) as locks:
+        fence = use(locks)
+    (folder / "fences").write_bytes(b"")  # its maker was killed before it wrote
+    with connect(folder) as locks:
+        assert use(locks) > fence
+
+
+@pytest.mark.parametrize(
+    "damage", [b"many\n", b"\xff" * 100, b"9" * 20 + b"\n", b"%020d\n" % (9 * 10**15 + 1), b"7\n", b"-" + b"1" * 19]
+)
+def test_a_record_of_fences_that_is_none_is_named_and_not_touched(folder: Path, damage: bytes) -> None:
+    with connect(folder) as locks:
+        grant = locks.lock("held").acquire()
+        assert grant is not None
         (folder / "fences").write_bytes(damage)
-        with connect(folder) as locks:
-            assert use(locks) > fence
+        with pytest.raises(StoreError, match=r"fences.*remove it"):
+            use(locks)
+        assert "fences" in complaints(locks)
+        assert grant.renew()
+        assert grant.release()
+    assert (folder / "fences").read_bytes() == damage
+    assert len((folder / "using" / NAME).read_bytes()) % 512 == 0  # no slot longer than the others was written
+    (folder / "fences").unlink()
+    with connect(folder) as locks:
+        assert use(locks) > grant.fence
 
 
 def test_names_used_once_leave_nothing_after_close(folder: Path) -> None:
@@ -178,6 +213,49 @@ def test_a_crowd_that_came_and_went_leaves_a_small_line(folder: Path, remote: Re
         use(locks)
         use(locks)
         assert (folder / "using" / NAME).stat().st_size < 8192
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_fences_increase_though_the_clock_was_set_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    if not compiled:
+        monkeypatch.setattr(opened, "native", None)
+    with connect(folder) as locks:
+        grant = locks.lock(NAME).acquire()
+        assert grant is not None
+        path, ahead = folder / "using" / NAME, grant.fence + 10**14  # as if the clock had gone so far then
+        path.write_bytes(path.read_bytes().replace(b"=%016d" % grant.fence, b"=%016d" % ahead))
+        grant.release()
+        fences = [use(locks)]
+        with locks.lock(NAME) as held, ThreadPoolExecutor() as pool:
+            fences.append(held.fence)
+            waiting = pool.submit(use, locks)
+            eventually(lambda: len(locks.claims(NAME)) == 2)
+            held.release()
+            fences.append(waiting.result(20))
+    with connect(folder) as locks:  # its files were removed
+        fences.append(use(locks))
+    assert fences == [ahead + each for each in (1, 2, 3, 4)]
+
+
+def test_a_line_that_somebody_waits_in_is_not_swept(folder: Path, remote: Remote) -> None:
+    waiter = Remote(f"file://{folder}")
+    try:
+        remote.do(f"grant = locks.lock({NAME!r}).acquire()")
+        with connect(folder) as locks:
+            waiter.start(f"grant = locks.lock({NAME!r}).acquire(); result = grant.fence")
+            eventually(lambda: len(locks.claims(NAME)) == 2)
+            os.kill(waiter.process.pid, signal.SIGSTOP)  # so that it does not take over from the dead at once
+            remote.kill()
+            os.utime(folder / "using" / NAME, (0, 0))
+            assert locks.store.sweep(100) == 0  # type: ignore[attr-defined]
+            os.kill(waiter.process.pid, signal.SIGCONT)
+            assert waiter.answer() > 0
+            (view,) = locks.claims(NAME)
+            assert view.pid == waiter.process.pid
+    finally:
+        waiter.close()
 
 
 def test_fences_increase_after_the_folder_was_removed(folder: Path) -> None:

@@ -17,6 +17,7 @@ FREES_AT_DEATH = pytest.mark.parametrize(
 )
 """Stores where the lock of a killed process is free at once; on the others its lease ends: see tests/redis."""
 Start = Callable[[], Remote]
+SOON = 3.0  # seconds; who is not told looks by itself after five
 
 HOLD = """
 lock = locks.lock('book', ttl={ttl})
@@ -111,19 +112,23 @@ def test_the_end_of_a_child_releases_nothing(locks: interlock.Locks, remote: Sta
     assert holder.do("result = grant.release()") is True
 
 
-def test_a_body_that_forks_keeps_its_lock_when_the_child_leaves_it(locks: interlock.Locks, remote: Start) -> None:
+@pytest.mark.parametrize("lock", ["locks.lock('book')", "locks.rlock('book')", "locks.all('book', 'shelf')"])
+def test_a_body_that_forks_keeps_its_lock_when_the_child_leaves_it(
+    locks: interlock.Locks, remote: Start, lock: str
+) -> None:
     holder = remote()
     holder.do(IN_CHILD)
     told = holder.do(
         "def leave():\n"
-        "    lock.__exit__(None, None, None)\n"
-        "lock = locks.lock('book')\n"
+        "    return [lock.__exit__(None, None, None), grant.lost, grant.held]\n"
+        f"lock = {lock}\n"
         "with lock as grant:\n"
-        "    in_child(leave)\n"
-        "    result = [grant.held, interlock.connect(url).lock('book').acquire(timeout=0) is None]"
+        "    of_child = in_child(leave)\n"
+        "    held = interlock.connect(url).lock('book').acquire(timeout=0) is None\n"
+        "    result = [of_child, grant.held, held]"
     )
-    assert told == [True, True]
-    assert locks.claims("book") == []
+    assert told == [[None, True, False], True, True]  # the child leaves it without an error: the lock is not its own
+    assert locks.claims() == []
 
 
 def test_the_lease_is_renewed_by_the_parent_after_a_fork(locks: interlock.Locks, remote: Start) -> None:
@@ -173,6 +178,80 @@ def test_a_waiter_that_forks_still_gets_its_turn(locks: interlock.Locks, remote:
     waiter.do("in_child(lambda: None)")
     held.release()
     assert waiter.do("thread.join(20); result = got[0].held") is True
+
+
+def test_a_child_is_shown_as_itself_and_hears_when_its_turn_has_come(locks: interlock.Locks, remote: Start) -> None:
+    waiter = remote()
+    waiter.do(IN_CHILD)
+    lock = locks.lock("book")
+    held = lock.acquire()
+    assert held is not None
+    waiter.start("lock = locks.lock('book', timeout=20)\nwith lock: pass")  # now it knows how to wait, and to leave
+    eventually(lambda: len(locks.claims("book")) == 2)
+    held.release()
+    waiter.answer()
+    held = lock.acquire()
+    assert held is not None
+    waiter.start(
+        "import os\n"
+        "def waits():\n"
+        "    with lock: return [view.pid == os.getpid() for view in locks.claims('book')]\n"
+        "result = in_child(waits)"
+    )
+    eventually(lambda: len(locks.claims("book")) == 2)
+    assert waiter.process.pid not in [view.pid for view in locks.claims("book")]
+    held.release()
+    assert waiter.answer(within=SOON) == [True]
+
+
+def test_a_waiter_hears_when_a_child_of_its_process_releases(locks: interlock.Locks, remote: Start) -> None:
+    parent = remote()
+    child = parent.do(
+        "import os, threading, warnings\n"
+        "warnings.simplefilter('ignore', DeprecationWarning)\n"
+        "lock = locks.lock('book')\n"
+        "with lock: pass\n"  # now it knows how to leave
+        "word, say = os.pipe()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    grant = lock.acquire()\n"
+        "    os.read(word, 1)\n"
+        "    grant.release()\n"
+        "    os._exit(0)\n"
+        "result = child"
+    )
+    eventually(lambda: [view.pid for view in locks.claims("book")] == [child])
+    parent.do("got = []\nthread = threading.Thread(target=lambda: got.append(lock.acquire()))\nthread.start()")
+    eventually(lambda: len(locks.claims("book")) == 2)
+    told = parent.do(f"os.write(say, b'.')\nthread.join({SOON})\nresult = len(got)\nos.waitpid(child, 0)")
+    assert told == 1
+    parent.do("thread.join(20)\ngot[0].release()")
+
+
+def test_a_child_can_lock_in_memory_though_a_thread_was_in_the_middle_of_a_step_at_the_fork() -> None:
+    parent = Remote("memory://")
+    try:
+        parent.do(IN_CHILD)
+        told = parent.do(
+            "import signal, threading\n"
+            "grant = locks.lock('book').acquire()\n"
+            "taken, over = threading.Event(), threading.Event()\n"
+            "def steps():\n"
+            "    with locks.store._space.mutex: taken.set(); over.wait(20)\n"
+            "thread = threading.Thread(target=steps)\n"
+            "thread.start()\n"
+            "taken.wait(20)\n"
+            "def work():\n"
+            "    signal.alarm(10)\n"  # else it would hang for ever
+            "    with locks.lock('book', timeout=5) as own: return own.held\n"
+            "result = in_child(work)\n"
+            "over.set()\n"
+            "thread.join()"
+        )
+        assert told is True
+        assert parent.do("result = grant.release()") is True
+    finally:
+        parent.close()
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

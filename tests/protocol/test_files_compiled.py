@@ -1,10 +1,11 @@
-"""The compiled quick ways of the file store do to the files what the ways in Python do, and answer the same.
+"""The compiled quick ways of the file store write what the ways in Python write, and answer the same.
 
 `test_files_fast_path` holds the ways in Python to the plan, which the model checker drives.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import threading
@@ -23,8 +24,10 @@ from interlock.claims import SEPARATOR, Claim, Terms
 from interlock.protocols.queue import OCCUPIED, REFUSED, Told
 from interlock.stores.files import FileStore, linefile, quick, record
 from interlock.stores.files.linefile import WAITING_AT, header
-from interlock.stores.files.presence import Presence, ThreadWakeup, native
+from interlock.stores.files.opened import native
+from interlock.stores.files.presence import Presence
 from interlock.stores.files.record import SLOT, tail, write_slot
+from interlock.stores.files.wakeups import ThreadWakeup
 
 KEY = f"{SEPARATOR}name"
 ME = "me"
@@ -54,6 +57,33 @@ def test_they_know_the_layout_of_the_files() -> None:
         linefile.SPINS,
         linefile.MOST_IDLE,
     )
+
+
+def test_the_stub_says_what_the_module_has() -> None:
+    assert native is not None
+    stub = ast.parse(Path(native.__file__).with_name("_quick.pyi").read_text())
+    functions = {each.name: each for each in stub.body if isinstance(each, ast.FunctionDef)}
+    constants = {each.target.id for each in stub.body if isinstance(each, ast.AnnAssign)}  # type: ignore[union-attr]
+    assert {*functions, *constants} == {name for name in vars(native) if not name.startswith("__")}
+    for name, function in functions.items():
+        number = len(function.args.posonlyargs)
+        assert ast.unparse(function.args).endswith(", /")
+        with pytest.raises(TypeError, match=rf"exactly {number} arguments"):
+            getattr(native, name)()
+
+
+def test_the_module_takes_what_the_stub_says(bench: Bench) -> None:
+    """As `CompiledWays` calls it: with the types of the stub, in its order, and with what it answers."""
+    assert native is not None
+    end = tail(Claim(ME, Terms(KEY), ""), bench.here.token)
+    common = (bench.here.token, bench.here.others)
+    bench.put([FREE], [], False, None)
+    assert type(native.enter(bench.line, ME, 1, 5.0, end, WAITING_AT, *common)) is int
+    assert type(native.leave(bench.line, ME, 1, WAITING_AT, *common, bench.here.bells)) is int
+    assert native.join(bench.line, ME, 5.0, end, WAITING_AT, 1, *common) is None  # nobody holds it
+    bench.put([HELD], [], False, None)
+    before, seconds = native.join(bench.line, ME, 5.0, end, WAITING_AT, 1, *common)
+    assert (before, type(seconds)) == (bench.there.token, float)
 
 
 class Row(NamedTuple):
@@ -260,6 +290,8 @@ def test_the_simple_steps_are_taken_by_the_compiled_ways(bench: Bench) -> None:
         pytest.param([HELD._replace(state="damaged")], [LAST], True, id="damaged"),
         pytest.param([HELD, HELD], [], False, id="held by two"),
         pytest.param([HELD], [LAST._replace(whose="dead")], True, id="the dead wait"),
+        pytest.param([HELD], [LAST._replace(whose="dead"), LAST._replace(number=2)], True, id="the head is dead"),
+        pytest.param([HELD], [LAST, LAST._replace(number=2, whose="dead")], True, id="the last is dead"),
         pytest.param([HELD], [LAST._replace(capacity=3)], True, id="a semaphore's claim waits"),
     ],
 )
@@ -273,6 +305,27 @@ def test_what_is_less_simple_they_leave_alone(bench: Bench, using: list[Row], pe
         assert compiled.enter(bench.line, claim, None, False) is None
     assert compiled.enter(bench.line, claim, Ear(), True) is None
     assert compiled.leave(bench.line, claim) is False
+    assert bench.files() == before
+
+
+@pytest.mark.parametrize(
+    "pending", [[LAST, LAST._replace(number=2, whose="dead")], [LAST._replace(whose="dead"), LAST]]
+)
+def test_a_hand_over_that_leaves_a_dead_head_is_left_to_the_plan(bench: Bench, pending: list[Row]) -> None:
+    assert bench.compiled is not None
+    pending = [row._replace(number=number) for number, row in enumerate(pending, 1)]
+    bench.put([MINE], pending, True, 0)
+    before = bench.files()
+    assert bench.compiled.leave(bench.line, Claim(ME, Terms(KEY), "")) is False
+    assert bench.files() == before
+
+
+def test_a_pipe_whose_name_is_gone_is_not_written_to(bench: Bench) -> None:
+    assert bench.compiled is not None
+    bench.put([MINE], [LAST], True, 0)
+    (bench.store.folder.alive / f"{bench.there.token}.{bench.bells['living'].number}").unlink()
+    before = bench.files()
+    assert bench.compiled.leave(bench.line, Claim(ME, Terms(KEY), "")) is False
     assert bench.files() == before
 
 
@@ -298,14 +351,13 @@ def test_a_folder_that_was_removed_is_noticed(bench: Bench) -> None:
 def test_while_another_process_has_the_guard_nothing_is_done(bench: Bench) -> None:
     assert bench.compiled is not None
     bench.put([FREE], [], False, None)
-    other = FileStore(str(bench.store.folder.path))
-    line = other._line(KEY)
+    line = linefile.LineFile(bench.store.folder, KEY)
     line.guard()
     try:
         assert bench.compiled.enter(bench.line, Claim(ME, Terms(KEY), ""), None, True) is None
     finally:
         line.unguard()
-        other.close()
+        line.close()
 
 
 @pytest.mark.parametrize(
@@ -313,7 +365,7 @@ def test_while_another_process_has_the_guard_nothing_is_done(bench: Bench) -> No
 )
 def test_wrong_arguments_are_an_error_and_no_crash(bench: Bench, arguments: tuple[Any, ...]) -> None:
     assert native is not None
-    for function in (native.enter, native.join, native.leave, native.wait):
+    for function in (native.enter, native.join, native.leave):
         with pytest.raises((TypeError, AttributeError)):
             function(*arguments)
 
@@ -401,8 +453,3 @@ def test_an_exception_of_a_signal_handler_ends_the_wait(bench: Bench) -> None:
         poke.join()
         signal.signal(signal.SIGUSR1, before)
         wakeup.close()
-
-
-def test_more_than_it_can_watch_are_watched_in_python(bench: Bench) -> None:
-    assert native is not None
-    assert native.wait(bench.bells["mine"].fd, (0,) * 65, 0.0) is False

@@ -1,4 +1,7 @@
-"""The uncontended paths of the file store do to the files what the plan would do; and the order of its writes.
+"""The quick ways of the file store leave in the files what the plan would leave; and the order of its writes.
+
+What is compared: the claims of the living with their rows, numbers and leases, the highest fence, the flag, who is
+told, and whom the waiter watches.  Not compared: what the dead left, of which the quick ways may leave more.
 
 The model checker drives `plan.Step` and repeats what `FileStore` does around it.  Here the repeated part is held
 against the real store, on real files.
@@ -9,17 +12,18 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from listeners import Ear
 
 from interlock.claims import SEPARATOR, Claim, Terms
 from interlock.protocols.queue import OCCUPIED, Told, Turn
-from interlock.stores.files import FileStore, linefile, quick, store
+from interlock.stores.files import FileStore, linefile, opening, quick, store
 from interlock.stores.files.linefile import WAITING_AT, header
 from interlock.stores.files.plan import Flag, Image, Write
 from interlock.stores.files.presence import Presence
@@ -36,7 +40,7 @@ one_row = st.tuples(
     st.integers(1, 9),  # the fence
     st.sampled_from(["mine", "dead", "living"]),
 )
-rows = st.lists(one_row, max_size=6)
+rows = st.one_of(st.lists(one_row, min_size=1, max_size=1), st.lists(one_row, max_size=6))
 waiters = st.lists(st.sampled_from(["dead", "done", "living"]), max_size=3)
 
 
@@ -134,9 +138,18 @@ def test_entering_without_a_bell_does_to_the_files_what_the_plan_does(
     assert (turn, after) == (planned, bench.image())
 
 
+HELD, MINE = [("using", 1, "living")], [("using", 1, "mine")]
+
+
 @many
+@example(using=HELD, pending=["living"], flag=True, mine=None)
+@example(using=HELD, pending=["dead", "living"], flag=True, mine=None)
+@example(using=HELD, pending=["living", "dead", "living"], flag=True, mine=None)
+@example(using=HELD, pending=["living", "dead"], flag=True, mine=None)
+@example(using=HELD, pending=["dead"], flag=True, mine=None)
+@example(using=HELD, pending=["dead"], flag=False, mine=None)
 @given(
-    using=st.one_of(rows, st.lists(one_row, min_size=1, max_size=1)),
+    using=rows,
     pending=waiters,
     flag=st.booleans(),
     mine=st.one_of(st.none(), st.integers(0, 5)),
@@ -145,7 +158,7 @@ def test_standing_in_line_does_to_the_files_what_the_plan_does(
     bench: Bench, using: list[tuple[str, int, str]], pending: list[str], flag: bool, mine: int | None
 ) -> None:
     pending = lawful(flag, pending)
-    bench.store._ring = lambda bells: None  # type: ignore[method-assign]
+    bench.store.presence().ring = lambda token, number, told: None  # type: ignore[method-assign]
     ears = Ear(), Ear()
     bench.put(using, pending, flag, mine)
     turn = bench.store.enter_now(bench.claim, ears[0], True, False)
@@ -160,6 +173,11 @@ def test_standing_in_line_does_to_the_files_what_the_plan_does(
 
 
 @many
+@example(using=MINE, pending=["living"], flag=True, mine=0)
+@example(using=MINE, pending=["living", "dead"], flag=True, mine=0)
+@example(using=MINE, pending=["living", "dead", "living"], flag=True, mine=0)
+@example(using=MINE, pending=["dead", "living"], flag=True, mine=0)
+@example(using=MINE, pending=["dead"], flag=False, mine=0)
 @given(
     using=rows,
     pending=waiters,
@@ -175,14 +193,31 @@ def test_leaving_does_to_the_files_what_the_plan_does(
 ) -> None:
     pending = lawful(flag, pending)
     news: list[Told] = []
-    bench.store._ring = lambda bells: news.extend(bell[2] for bell in bells if bell[2])  # type: ignore[method-assign]
+    # Where both ways tell somebody: the quick one tells another process's waiter itself.
+    bench.store.presence().ring = lambda token, number, told: news.append(told)  # type: ignore[method-assign]
     bench.put(using, pending, flag, mine)
     removed = bench.store.leave_now(bench.claim)
-    after, told = bench.image(), news.copy()
+    after, told = bench.image(), [each for each in news if each]
     bench.put(using, pending, flag, mine)
     news.clear()
     assert removed == bench.store._do(KEY, lambda step: step.leave(ME))
-    assert (after, told) == (bench.image(), news)
+    assert (after, told) == (bench.image(), [each for each in news if each])
+
+
+@many
+@given(using=rows, pending=waiters, flag=st.booleans(), mine=st.integers(0, 5))
+def test_renewing_does_to_the_files_what_the_plan_does(
+    bench: Bench, using: list[tuple[str, int, str]], pending: list[str], flag: bool, mine: int
+) -> None:
+    pending = lawful(flag, pending)
+    found = []
+    for quickly in (True, False):
+        bench.put(using, pending, flag, mine)
+        token = bench.store.presence().token
+        change = partial(store._renew_one, bench.claim, token)
+        renew = partial(bench.store._quick.renew, bench.claim, token) if quickly else None
+        found.append((bench.store._do(KEY, change, renew), bench.image()))
+    assert found[0] == found[1]
 
 
 @many
@@ -247,18 +282,17 @@ def test_who_is_dead_before_it_can_be_watched_wakes_the_waiter_at_once(bench: Be
 def test_a_clean_up_that_was_cut_short_does_not_part_the_line_in_two(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    second = FileStore(str(bench.store.folder.path))
-    line = second._line(KEY)
+    line = linefile.LineFile(bench.store.folder, KEY)
     unlink = os.unlink
 
-    def killed(path: Any) -> None:
-        unlink(path)
+    def killed(path: Any, **where: Any) -> None:
+        unlink(path, **where)
         raise KeyboardInterrupt
 
     bench.put([("done", 7, "dead")], [], False, None)
     assert line.guard() is not None
     with monkeypatch.context() as patch:
-        patch.setattr(linefile.os, "unlink", killed)
+        patch.setattr(opening.os, "unlink", killed)
         with pytest.raises(KeyboardInterrupt):
             line.remove(7)
     line.unguard()
@@ -269,7 +303,7 @@ def test_a_clean_up_that_was_cut_short_does_not_part_the_line_in_two(
     here = os.stat(bench.store.folder.pending / "name")
     assert os.fstat(bench.line.pending_fd).st_ino == here.st_ino
     assert os.fstat(bench.line.fd).st_nlink == 1
-    second.close()
+    line.close()
 
 
 def test_a_freed_slot_keeps_its_fence() -> None:

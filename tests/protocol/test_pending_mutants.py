@@ -40,7 +40,7 @@ def test_a_change_must_fit_exactly_once() -> None:
     with pytest.raises(ValueError, match="0 times"):
         changed(Change(CLAIMING, "this is not in the source", ""))
     with pytest.raises(ValueError, match="2 times"):
-        changed(Change(CLAIMING, "yield from queue.leave(claim)", ""))
+        changed(Change(CLAIMING, "yield from queue.leave(", ""))
     with pytest.raises(ValueError, match="no source"):
         changed(Change("sys", "", ""))
 

@@ -1,11 +1,12 @@
 """A Cluster whose slots move, Sentinels that fail over, TLS."""
 
 import gc
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from redis_worlds import SERVERS, key_of, one_after_another, place_of
+from redis_worlds import SERVERS, client_ids, key_of, one_after_another, place_of
 
 from interlock.errors import StoreError
 from interlock.testing.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need
@@ -13,6 +14,7 @@ from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, Place, World
 
 FAIL_OVER = 30.0  # seconds
+TTL = 3.0  # seconds
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +103,12 @@ def test_a_lock_is_used_while_its_slot_moves(world: World, cluster: RedisCluster
     assert world.nothing_left()
 
 
+def test_the_doctor_compares_the_clocks_of_all_nodes(world: World, cluster: RedisCluster) -> None:
+    checks = {check.name: check for check in world.actor().do(world.connect().doctor)}
+    assert checks["clocks"].status == "ok"
+    assert "3 servers" in checks["clocks"].detail
+
+
 def test_a_node_that_restarts_is_found_again(world: World, cluster: RedisCluster) -> None:
     ann = world.actor()
     lock = world.connect().lock(world.name)
@@ -143,6 +151,121 @@ def test_after_a_fail_over_locks_go_on_and_fences_increase(
         assert old.fence < fences[0] < fences[1]
         assert ann.do(ann.do(locks.lock(world.name).acquire).release) is True
         assert world.nothing_left()
+        checks = {check.name: check for check in ann.do(locks.doctor)}
+        assert by_kill or "2 servers" in checks["clocks"].detail  # the replica, where it was left running
+    finally:
+        world.close()
+
+
+@pytest.fixture
+def divided(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
+    """As `watched`; the master can be cut off from the Sentinels and the replica."""
+    need(request.param)
+    with RedisSentinel(request.param, login=True) as group:
+        yield group
+
+
+DIVIDED = pytest.mark.parametrize(
+    ("divided", "colour"), [("valkey", "threads"), ("redis", "tasks")], indirect=["divided"]
+)
+
+
+@DIVIDED
+def test_an_old_master_that_comes_back_gives_no_lock_away(divided: RedisSentinel, colour: str) -> None:
+    world = World(place_of(divided.url), colour)
+    try:
+        ann, bob, cat, dan = world.actors(4)
+        idle, lock = world.connect(), world.connect().lock(world.name, ttl=FAIL_OVER)
+        first = ann.do(lock.acquire)
+        waiting = dan.start(world.connect().lock(world.name, ttl=2).acquire)
+        world.until_waiting(1)
+        bob.do(bob.do(idle.lock("another").acquire).release)
+        divided.replicate()
+        old = divided.cut_off()
+        old.pause()
+        new = divided.until_promoted(old)
+        old.resume()
+        held = cat.do(world.connect().lock("free").acquire)
+        assert bob.do(idle.lock("free").acquire, blocking=False) is None
+        # The new master tells who waits.
+        with new.wire() as wire:
+            eventually(lambda: client_ids(wire, "pubsub"))
+        assert ann.do(first.release) is True
+        later = waiting.result(10)
+        assert later.fence > first.fence
+        assert dan.do(later.release) is True
+        assert cat.do(held.release) is True
+        assert bob.do(idle.lock("free").acquire).fence > held.fence
+    finally:
+        world.close()
+
+
+@DIVIDED
+def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(divided: RedisSentinel, colour: str) -> None:
+    world = World(place_of(divided.url), colour)
+    try:
+        ann, bob = world.actors(2)
+        lost: list[Any] = []
+        locks = world.connect()
+        ann.do(ann.do(locks.lock("another").acquire).release)
+        old = divided.cut_off()
+        grant = ann.do(locks.lock(world.name, ttl=TTL, on_lost=lost.append).acquire)
+        divided.until_promoted(old)
+        promoted = time.monotonic()
+        later = bob.do(world.connect().lock(world.name).acquire)
+        eventually(lambda: grant.lost, within=2 * TTL)
+        assert time.monotonic() - promoted < TTL + 0.5
+        eventually(lambda: lost == [grant])
+        assert old.command("EXISTS", key_of(world.name)) == 1  # it would have gone on
+        assert later.fence > grant.fence
+        assert ann.do(grant.release) is False
+        assert bob.do(later.release) is True
+    finally:
+        world.close()
+
+
+@DIVIDED
+def test_a_late_answer_of_an_old_master_is_not_believed(
+    divided: RedisSentinel, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.stores.redis.clients.IO_TIMEOUT", FAIL_OVER)  # it is waited for so long
+    world = World(place_of(divided.url), colour)
+    try:
+        ann = world.actor()
+        lock = world.connect().lock(world.name, ttl=FAIL_OVER)
+        ann.do(ann.do(lock.acquire).release)
+        old = divided.cut_off()
+        old.pause()
+        coming = ann.start(lock.acquire)
+        new = divided.until_promoted(old)
+        assert not coming.done()
+        old.resume()
+        grant = coming.result(FAIL_OVER)
+        assert grant.id.encode() in new.command("HGET", key_of(world.name), "sole").encode()
+        assert ann.do(grant.release) is True
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("colour", ["threads", "tasks"])
+@pytest.mark.parametrize("watched", ["valkey"], indirect=True)
+def test_locks_go_on_while_no_sentinel_answers(
+    watched: RedisSentinel, colour: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(place_of(watched.url), colour)
+    try:
+        ann = world.actor()
+        lock = world.connect().lock(world.name, ttl=TTL)
+        grant = ann.do(lock.acquire)
+        watched.sentinels[0].pause()
+        for each in watched.sentinels[1:]:
+            each.kill()
+        throughout(1.5 * TTL, lambda: not grant.lost)  # renewed
+        assert ann.do(grant.release) is True
+        for _ in range(20):
+            assert ann.do(ann.do(lock.acquire, timeout=1).release) is True
+        said = [each.message for each in caplog.records if "no Sentinel" in each.message]
+        assert said == ["no Sentinel of 'mymaster' answers: a new primary would not be noticed"]
     finally:
         world.close()
 
@@ -152,8 +275,9 @@ def test_a_master_that_the_sentinels_do_not_know_is_a_clear_error(watched: Redis
     for colour in ("threads", "tasks"):
         world = World(place_of(watched.url.replace("mymaster", "nobody")), colour)
         try:
-            with pytest.raises(StoreError, match="nobody"):
+            with pytest.raises(StoreError, match="nobody") as caught:
                 world.actor().do(world.connect().lock(world.name).acquire, timeout=2)
+            assert len(str(caught.value)) < 200
         finally:
             world.close()
 

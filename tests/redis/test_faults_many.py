@@ -11,6 +11,7 @@ from redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_anot
 from interlock.claims import SEPARATOR, Claim, Terms
 from interlock.engine import fresh_id, run
 from interlock.stores.base import Store
+from interlock.stores.redis.ears import SILENCE
 from interlock.testing.servers import Proxy, RedisServer, need
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
@@ -89,6 +90,8 @@ def test_waiters_with_short_leases_ask_no_more_than_their_heartbeats(world: Worl
     world.until_waiting(10)
     with watching(server) as monitor:
         throughout(seconds, lambda: not any(future.done() for future in waiting))
+    confirmed = monitor.commands.pop("SUBSCRIBE", 0)
+    assert confirmed <= 10 * (1 + seconds // SILENCE), "one for each connection and silence"
     assert sum(monitor.commands.values()) <= 10 * seconds * 1.2, monitor.commands
     assert holder.do(grant.release) is True
     assert len(one_after_another(waiters, waiting)) == len(waiters)

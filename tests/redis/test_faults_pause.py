@@ -1,5 +1,8 @@
 """The server stops for a while: SIGSTOP, CLIENT PAUSE."""
 
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -9,6 +12,8 @@ from interlock.errors import LockLost
 from interlock.testing.servers import RedisServer
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import World
+
+LATE = 0.2  # seconds after the deadline by which a loss is told
 
 
 def test_nothing_is_lost_when_the_server_stops_for_less_than_the_lease(world: World, server: RedisServer) -> None:
@@ -82,3 +87,45 @@ def test_nothing_is_lost_by_client_pause(world: World, server: RedisServer, what
     assert bob.do(waiting.result(5).release) is True
     assert lost == []
     assert world.nothing_left()
+
+
+def test_a_loss_is_told_at_the_deadline_while_the_server_is_stopped(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    locks = world.connect()
+    told: dict[str, float] = {}
+
+    def note(grant: Any) -> None:
+        told[grant.id] = time.monotonic()
+
+    grants = [ann.do(locks.lock(world.fresh_name(), ttl=1.5, on_lost=note).acquire) for _ in range(20)]
+    server.pause()
+    stopped = time.monotonic()
+    eventually(lambda: len(told) == len(grants), within=5)
+    assert max(told.values()) < stopped + 1.5 + LATE
+    assert all(0 <= told[grant.id] - grant._deadline < LATE for grant in grants)
+
+
+COMMAND = """
+import signal, sys, time
+
+def stop(*_):
+    print(time.monotonic(), flush=True)
+    sys.exit()
+
+signal.signal(signal.SIGTERM, stop)
+print("runs", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_command_is_stopped_at_the_deadline_while_the_server_is_stopped(server: RedisServer) -> None:
+    run = [sys.executable, "-m", "interlock", "run", "--store", server.url, "--ttl", "1.5", "a name", "--"]
+    with subprocess.Popen([*run, sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "runs\n"
+        throughout(1.0, lambda: process.poll() is None)  # renewed once
+        server.pause()
+        stopped = time.monotonic()
+        ended = float(process.stdout.readline())
+        assert ended < stopped + 1.5 + 2 * LATE
+        assert process.wait(10) == 70

@@ -4,12 +4,12 @@ import re
 from typing import Any
 
 import pytest
-from redis_worlds import connect_to, key_of, servers_with
+from redis_worlds import connect_to, key_of, one_after_another, servers_with
 
 import interlock
 from interlock.errors import InvalidArgument, StoreError
 from interlock.testing.servers import RedisServer
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
 
 SECRET = "open sesame"
@@ -52,6 +52,23 @@ def test_a_holder_can_renew_and_release_while_the_server_has_no_memory(world: Wo
     assert world.nothing_left()
 
 
+def test_waiters_keep_their_places_while_the_server_has_no_memory(world: World, server: RedisServer) -> None:
+    ann, *others = world.actors(3)
+    grant = ann.do(world.connect().lock(world.name, ttl=1.5).acquire)
+    waiting = []
+    for number, each in enumerate(others, 1):
+        waiting.append(each.start(world.connect().lock(world.name, ttl=1.5).acquire))
+        world.until_waiting(number)
+    server.command("CONFIG", "SET", "maxmemory", 1)
+    throughout(2.5, lambda: not any(each.done() for each in waiting))  # longer than their leases
+    assert "maxmemory" in refusal(world, world.connect(), world.fresh_name())
+    assert ann.do(grant.release) is True
+    fences = [each.fence for each in one_after_another(others, waiting)]
+    assert grant.fence < fences[0] < fences[1]
+    server.command("CONFIG", "SET", "maxmemory", 0)
+    assert world.nothing_left()
+
+
 def test_a_read_only_replica_is_a_clear_error(world: World, server: RedisServer) -> None:
     server.command("CONFIG", "SET", "repl-diskless-sync-delay", 0)
     replica_of = {"replicaof": f"{server.host} {server.port}"}
@@ -70,7 +87,7 @@ def test_a_primary_that_becomes_a_replica_is_a_clear_error(world: World, server:
     with pytest.raises(StoreError, match=r"(?i)replica"):
         ann.do(grant.release)
     with pytest.raises(StoreError, match=r"(?i)replica"):
-        ann.do(lock.acquire)
+        ann.do(lock.acquire, timeout=0.5)
     server.command("REPLICAOF", "NO", "ONE")
     assert ann.do(grant.release) is True
 
@@ -116,8 +133,8 @@ def test_a_forbidden_command_is_an_error_that_names_it(world: World, server: Red
 
 def test_the_rights_that_the_error_asks_for_are_enough(world: World, server: RedisServer, kind: Kind) -> None:
     text = refusal(world, connect_to(world, user(server, "+@connection")))
-    rights = re.findall(r"[+~&][a-z:*|]+", text)
-    locks = connect_to(world, user(server, *rights))
+    (rights, *_) = re.findall(r"'([~+][^']*)'", text)  # then those on a cluster, and on the Sentinels
+    locks = connect_to(world, user(server, *rights.split()))
     ann, bob = world.actors(2)
     grant = ann.do(kind.make(locks, world.name, ttl=0.9).acquire)
     waiting = bob.start(kind.rival(locks, world.name).acquire)

@@ -12,6 +12,7 @@ import pytest
 from interlock.testing.servers import (
     MariaServer,
     NotStarted,
+    PgBouncer,
     PostgresServer,
     RedisServer,
     Refused,
@@ -25,14 +26,16 @@ KINDS: dict[str, Callable[[], Server]] = {
     "valkey": lambda: RedisServer("valkey"),
     "redis": lambda: RedisServer("redis"),
     "postgres": PostgresServer,
+    "pgbouncer": lambda: PgBouncer(("127.0.0.1", 1, "postgres")),
     "mariadb": MariaServer,
 }
 
 OWNER = """
 import sys, time
-from interlock.testing.servers import RedisServer, PostgresServer, MariaServer
+from interlock.testing.servers import MariaServer, PgBouncer, PostgresServer, RedisServer
 kind, paused = sys.argv[1:]
-server = {"postgres": PostgresServer, "mariadb": MariaServer}.get(kind, lambda: RedisServer(kind))()
+kinds = {"postgres": PostgresServer, "mariadb": MariaServer, "pgbouncer": lambda: PgBouncer(("127.0.0.1", 1, "x"))}
+server = kinds.get(kind, lambda: RedisServer(kind))()
 if paused == "paused":
     server.pause()
 print(server.pid, server.folder, flush=True)

@@ -3,20 +3,75 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from interlock.aengine import afinish, arun
+from interlock.aengine import afinish, arun, give_way
+from interlock.blocks import enter, entering, one_for_each_block
 from interlock.errors import LockLost, StoreError
-from interlock.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants, Hold
+from interlock.forgotten import kept
+from interlock.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants
+from interlock.holds import Handles, handles_of
 from interlock.process import pid
 
 if TYPE_CHECKING:
     from interlock.aio.connection import AsyncLocks
     from interlock.aio.watchdog import LoopWatchdog
 
+G = TypeVar("G", bound="AsyncGrant | AsyncGrants")
+
+
+class Ends(Protocol):
+    """What ends with the block of an `async with` statement."""
+
+    async def _end(self, block: list[Any], kind: type[BaseException] | None) -> "tuple[LockLost | None, bool]": ...
+
+
+async def leave(
+    ends: Ends,
+    block: list[Any],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> None:
+    """Release at the end of an `async with` block what was acquired for it, and tell its loss."""
+    lost, struck = await ends._end(block, kind)
+    if lost is not None:
+        if error is None or struck:
+            raise lost from error
+        error.add_note(str(lost))
+
+
+async def enter_alone(grant: G) -> G:
+    """Enter `async with grant:`, whose end releases it; as `async with await lock.acquire(timeout=5) as grant:`.
+
+    Raises:
+        LockLost, NotHeld: it is not held, or in a `with` already.
+    """
+    block = entering(grant)
+    grant._check_before_block()
+    enter(block, grant)
+    grant._enter_body()
+    return grant
+
+
+async def end(grant: "AsyncGrant | AsyncGrants", kind: type[BaseException] | None) -> tuple[LockLost | None, bool]:
+    """Release at the end of a body.
+
+    Args:
+        grant: what the body held.
+        kind: the exception that ends it.
+
+    Returns:
+        What to raise if it was lost, and whether the exception is our own cancellation.
+    """
+    struck = grant._leave_body(kind)
+    await grant.release()
+    return grant._told(), struck
+
 
 class AsyncGrant(BaseGrant):
-    """A held lock; `release()` gives it back, from any task of its loop."""
+    """A held lock; `release()`, from any task of its loop, or the end of `async with grant:` gives it back."""
 
     __slots__ = ("_body", "_cancelling", "_locks", "_struck", "_watchdog")
 
@@ -25,6 +80,12 @@ class AsyncGrant(BaseGrant):
     _cancelling: int
     _struck: bool
     _watchdog: "LoopWatchdog[AsyncGrant]"
+
+    __aenter__ = enter_alone
+    __aexit__ = one_for_each_block(leave)
+
+    async def _end(self, block: list[Any], kind: type[BaseException] | None) -> tuple[LockLost | None, bool]:
+        return await end(self, kind)
 
     def _enter_body(self) -> None:
         """From here to `_leave_body`, a loss cancels the calling task."""
@@ -64,6 +125,7 @@ class AsyncGrant(BaseGrant):
         """
         if self._state == RELEASED or self._pid != pid():
             return False
+        kept.pop(self.id, None)
         watchdog = self._watchdog
         watchdog.remove(self)
         if time.monotonic() >= self._deadline:
@@ -104,10 +166,14 @@ class AsyncGrant(BaseGrant):
         Raises:
             StoreError: the store could not be asked; the lease goes on until its deadline.
         """
+        await give_way()
         if not self.held:
             return False
         sent = time.monotonic()
-        if (await arun(self._locks._store.renew((self._claim,))))[0]:
+        (answer,) = await arun(self._locks._store.renew((self._claim,)))
+        if isinstance(answer, StoreError):
+            raise answer
+        if answer:
             self._renewed(sent)
             return True
         self._watchdog.lost(self)
@@ -117,66 +183,79 @@ class AsyncGrant(BaseGrant):
 class AsyncReentry(AsyncGrant):
     """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it."""
 
-    __slots__ = ("_hold", "_outermost")
+    __slots__ = ("_grant", "_handles", "_outermost")
 
-    def __init__(self, hold: Hold[AsyncGrant]) -> None:
-        grant = hold.grant
-        self._hold = hold
+    _handles: Handles
+
+    def __init__(self, grant: AsyncGrant) -> None:
+        self._grant = grant
         self._claim, self._pid, self.id, self.fence = grant._claim, grant._pid, grant.id, grant.fence
         self._state = HELD
-        hold.entries.append(self)
+        self._leaving = False
+        self._outermost = False
+        self._block = None
+        self._handles = handles_of(grant, self)
+
+    @property
+    def _over(self) -> bool:
+        return self._state == RELEASED or self._grant._over or (self._leaving and self.lost)
 
     @property
     def lost(self) -> bool:
         """True once the lease of the hold is lost."""
-        return self in self._hold.entries and self._hold.grant.lost
+        return self._state == HELD and self._grant.lost
 
     @property
     def held(self) -> bool:
         """True while neither this handle was released nor the hold lost."""
-        return self in self._hold.entries and self._hold.grant.held
+        return self._state == HELD and self._grant.held
 
     @property
     def expires_in(self) -> float:
         """Seconds until the lease of the hold ends unless it is renewed."""
-        return self._hold.grant.expires_in if self.held else 0.0
+        return self._grant.expires_in if self.held else 0.0
 
     def _enter_body(self) -> None:
-        if self._hold.grant._body is None:
-            self._hold.grant._enter_body()
+        if self._grant._body is None:
+            self._grant._enter_body()
             self._outermost = True
         else:
             self._outermost = False
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
-        return self._outermost and self._hold.grant._leave_body(kind)
+        return self._outermost and self._grant._leave_body(kind)
 
     async def release(self) -> bool:
         """Take this handle back; the last one releases the hold.  As `AsyncGrant.release`."""
-        if self.inherited or self not in self._hold.entries or self.lost:
+        if self._state == RELEASED or self.inherited:
             return False
-        if not self._hold.drop(self):
-            self._state = RELEASED
-            return True
-        released = await self._hold.grant.release()
+        if self.lost:
+            self._leaving = True
+            return False
+        released = not self._handles.drop(self) or await self._grant.release()
         if released:
             self._state = RELEASED
-            self._hold.end()
         return released
 
     async def renew(self) -> bool:
         """Extend the lease of the hold.  As `AsyncGrant.renew`."""
-        return self.held and await self._hold.grant.renew()
+        return self.held and await self._grant.renew()
 
     def _loss(self) -> LockLost:
-        return self._hold.grant._loss()
+        return self._grant._loss()
 
     def __repr__(self) -> str:
-        return f"<AsyncReentry into {self._hold.grant!r}>"
+        return f"<AsyncReentry into {self._grant!r}>"
 
 
 class AsyncGrants(BaseGrants[AsyncGrant]):
     """Several grants that were taken together, as a sequence in the order in which they were taken."""
+
+    __aenter__ = enter_alone
+    __aexit__ = one_for_each_block(leave)
+
+    async def _end(self, block: list[Any], kind: type[BaseException] | None) -> tuple[LockLost | None, bool]:
+        return await end(self, kind)
 
     def _enter_body(self) -> None:
         for grant in self._grants:

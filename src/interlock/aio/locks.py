@@ -4,23 +4,24 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from inspect import iscoroutinefunction
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar
 
-from interlock.aengine import arun
-from interlock.aio.grants import AsyncGrant, AsyncGrants, AsyncReentry, release_all
-from interlock.claims import Terms
-from interlock.errors import InvalidArgument, NotHeld
-from interlock.facade import UNSET, Manner, Unset, is_used, name_of, patience, time_is_over
-from interlock.grants import RELEASED, Hold
+from interlock.aengine import arun, give_way
+from interlock.aio.grants import AsyncGrant, AsyncGrants, AsyncReentry, leave, release_all
+from interlock.blocks import Block, enter, entering, one_for_each_block
+from interlock.busy import time_is_over
+from interlock.claims import Terms, kind_of, shown_text
+from interlock.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
+from interlock.facade import UNSET, Manner, Unset, is_used, name_of, patience
+from interlock.functions import checked_kind_of, see_it_finished, shown
+from interlock.naming import name_of_arguments
+from interlock.owners import Owned
 
 if TYPE_CHECKING:
     from interlock.aio.connection import AsyncLocks
 
 P = ParamSpec("P")
 R = TypeVar("R")
-MANY = 8  # entries among which some may be old
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 Owner: TypeAlias = asyncio.Task[Any]
 
@@ -37,15 +38,15 @@ def current_task() -> Owner:
     return task
 
 
-class AsyncLockable(Generic[G]):
-    """`with`, decorator and ownership by thread, for whatever can be acquired."""
+class AsyncLockable(Owned[G]):
+    """`async with`, decorator and ownership by task, for whatever can be acquired."""
 
-    __slots__ = ("_held", "_locks", "_manner")
+    __slots__ = ("_locks", "_manner")
 
     def __init__(self, locks: "AsyncLocks", manner: Manner) -> None:
+        super().__init__()
         self._locks = locks
         self._manner = manner
-        self._held: list[tuple[Owner, G]] = []
 
     @property
     def name(self) -> str:
@@ -63,25 +64,34 @@ class AsyncLockable(Generic[G]):
             timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
 
         Returns:
-            The grant, or None if the lock was not obtained.
+            The grant, also for `async with`; or None if the lock was not obtained.  It is held for as long as the
+            grant or this lock object lives; if both are collected before a release, the lease ends and a
+            ResourceWarning says so.
 
         Raises:
             InvalidArgument: the arguments contradict each other or are out of range.
             StoreError: the store failed.
         """
-        seconds = patience(self._manner, blocking, timeout)
+        return await self._obtain(patience(self._manner, blocking, timeout), None)
+
+    async def _obtain(self, seconds: float | None, block: Block | None) -> G | None:
         task = current_task()
         grant = None
         try:
+            if task in self._held:
+                for left in self._abandoned(task):
+                    await left.release()
+                    self._forget(task, left)
             grant = await self._take(seconds, task)
             if grant is not None:
-                if len(self._held) >= MANY:
-                    self._tidy()
-                self._held.append((task, grant))
+                if block is not None:
+                    enter(block, grant)
+                self._keep(task, grant)
             return grant
-        except BaseException:  # an interrupt between the two lines
+        except BaseException:  # an interrupt at any of these lines
             if grant is not None:
                 await grant.release()
+                self._forget(task, grant)
             raise
 
     async def release(self) -> None:
@@ -91,10 +101,11 @@ class AsyncLockable(Generic[G]):
             NotHeld: the calling task holds nothing of this lock.
             StoreError: the store could not be asked; call again.
         """
-        entry = self._last()
-        released = entry is not None and await entry[1].release()
-        if entry is not None:
-            self._forget(entry)
+        task = current_task()
+        grant = self._last(task)
+        released = grant is not None and await grant.release()
+        if grant is not None:
+            self._forget(task, grant)
         if not released:
             raise NotHeld(
                 f"this task does not hold {self.name!r} by this lock object; to release from another task, "
@@ -103,76 +114,104 @@ class AsyncLockable(Generic[G]):
 
     def owned(self) -> bool:
         """Tell whether the calling task holds the lock by this lock object, with its lease still good."""
-        task = current_task()
-        return any(owner is task and grant.held for owner, grant in tuple(self._held))
-
-    def _last(self) -> tuple[Owner, G] | None:
-        """Return what the calling task acquired last and has not released."""
-        task = current_task()
-        for entry in self._held[::-1]:
-            if entry[0] is task:
-                if entry[1]._state != RELEASED:
-                    return entry
-                self._forget(entry)
-        return None
-
-    def _tidy(self) -> None:
-        """Forget the grants that were released by themselves, not through this lock."""
-        for entry in [entry for entry in self._held if entry[1]._state == RELEASED]:
-            self._forget(entry)
-
-    def _forget(self, entry: tuple[Owner, G]) -> None:
-        try:
-            self._held.remove(entry)
-        except ValueError:
-            pass  # another task was faster
+        return any(grant.held for grant in self._held.get(current_task(), ())[:])
 
     async def __aenter__(self) -> G:
-        grant = await self.acquire()
+        grant = await self._obtain(self._manner.timeout, entering(self))
         if grant is None:
-            raise time_is_over(self.name, self._manner.timeout)
+            raise await self._too_late()
         grant._enter_body()
         return grant
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        entry = self._last()
-        if entry is None:
-            return  # released inside the body
-        grant = entry[1]
-        struck = grant._leave_body(kind)
-        await grant.release()
-        self._forget(entry)
-        if grant.lost and not grant.inherited:
-            if error is None or struck:
-                raise grant._loss() from error
-            error.add_note(str(grant._loss()))
+    __aexit__ = one_for_each_block(leave)
+
+    def __enter__(self) -> NoReturn:
+        raise InvalidArgument(f"{self!r} is a lock of aconnect(): use `async with`, or a lock of connect()")
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def _keys(self) -> list[str]:
+        raise TypeError  # pragma: no cover
+
+    async def _too_late(self) -> LockTimeout:
+        """Return the error for a lock that was not obtained in time: with who holds it."""
+        holders = [view for key in self._keys() for view in await self._locks._holders_of(key)]
+        mine = {grant.id for grant in self._held.get(current_task(), ()) if isinstance(grant, AsyncGrant)}
+        yourself = any(view.id in mine for view in holders)
+        return time_is_over(self.name, self._manner.timeout, holders, yourself)
+
+    async def _end(self, block: list[Any], kind: type[BaseException] | None) -> tuple[LockLost | None, bool]:
+        """Release what `block` was entered with; as `AsyncGrant._end`."""
+        grant = block[0] if block else self._entered_by(current_task())
+        if grant is None:
+            return None, False
+        end = await grant._end(block, kind)
+        self._forget(current_task(), grant)
+        return end
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a coroutine function: it runs while the lock is held.
 
         Raises:
-            InvalidArgument: it is no coroutine function; those take a lock of `connect`.
+            InvalidArgument: it is no coroutine function; functions take a lock of `connect`, and generators of both
+                kinds an `async with` inside.  When called: it returned a coroutine or a generator, which has not run
+                yet.
         """
-        if not iscoroutinefunction(function):
-            raise InvalidArgument(f"{function!r} is no coroutine function: use a lock of connect()")
+        kind = checked_kind_of(function)
+        if kind == "function":
+            raise InvalidArgument(f"{shown(function)} is no coroutine function: use a lock of connect()")
+        if kind != "coroutine function":
+            raise InvalidArgument(f"{shown(function)} is a {kind}: hold a lock of aconnect() by `async with` in it")
 
         @functools.wraps(function)
         async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
             async with self:
-                return await function(*args, **kwargs)
+                result = await function(*args, **kwargs)
+                see_it_finished(result, function)
+                return result
 
         return locked
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
+        return f"<{type(self).__name__} {self.name!r} on {self._locks._where}>"
+
+
+def guarded(
+    function: Callable[P, Awaitable[R]], name: str, lock_of: "Callable[[str], AsyncLock]", skips: bool
+) -> Callable[P, Coroutine[Any, Any, R | None]]:
+    """Return `function` as it runs under the lock that its arguments name.
+
+    Args:
+        function: what is decorated.
+        name: with the arguments in braces.
+        lock_of: makes the lock of a name.
+        skips: True to return None instead of raising LockTimeout.
+
+    Raises:
+        InvalidArgument: as `guard`.
+    """
+    name_for = name_of_arguments(name, function, "guard")
+    if checked_kind_of(function) != "coroutine function":
+        raise InvalidArgument(f"{shown(function)} is no coroutine function: use guard() of connect()")
+
+    @functools.wraps(function)
+    async def locked(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        lock = lock_of(name_for(args, kwargs))
+        held = await lock.acquire() if skips else lock
+        if held is None:
+            return None
+        async with held:
+            result = await function(*args, **kwargs)
+            see_it_finished(result, function)
+            return result
+
+    return locked
 
 
 class AsyncLock(AsyncLockable[AsyncGrant]):
     """One name to lock, with how to; made by `AsyncLocks.lock`, `semaphore`, `rwlock`.
 
-    It may be used by many threads at once, and again and again.
+    It may be used by many tasks at once, and again and again.
     """
 
     __slots__ = ("_terms",)
@@ -186,29 +225,42 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
         """The name that is locked."""
         return name_of(self._terms.key)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._locks, self._terms, self._manner)
+
+    def __repr__(self) -> str:
+        kind = kind_of(self._terms.units, self._terms.capacity)
+        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._locks._where}>"
+
+    def _keys(self) -> list[str]:
+        return [self._terms.key]
+
     def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, AsyncGrant | None]:
-        return self._locks._acquire(self._terms, self._manner, seconds, owner.get_name())
+        return self._locks._acquire(self._terms, self._manner, seconds, shown_text(owner.get_name()))
 
     async def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
+        await give_way()
         return is_used(await arun(self._locks._ready().look(self._terms.key)))
 
 
 class AsyncRLock(AsyncLock):
-    """A lock that the thread which holds it may acquire again; the count dies with the lease."""
+    """A lock that the task which holds it may acquire again; the count dies with the lease."""
 
     __slots__ = ()
 
     async def _take(self, seconds: float | None, owner: Owner) -> AsyncGrant | None:
-        holds = self._locks._holds
-        key = (self._terms.key, owner)
-        hold = holds.get(key)
-        if hold is None or not hold.grant.held:
-            holds.pop(key, None)  # the count dies with the lease
-            grant = await self._locks._acquire(self._terms, self._manner, seconds, owner.get_name())
-            if grant is None:
-                return None
-            hold = holds[key] = Hold(grant, lambda: holds.pop(key, None))
+        await give_way()  # a re-entry waits for nothing else
+        holds, key = self._locks._holds, self._terms.key
+        hold = holds.find(key, owner)
+        if hold is not None and hold.held:
+            entry = AsyncReentry(hold)
+            if entry._handles.add(entry):
+                return entry
+        hold = await super()._take(seconds, owner)
+        if hold is None:
+            return None
+        holds.add(key, owner, hold)
         return AsyncReentry(hold)
 
 
@@ -225,6 +277,12 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
     def name(self) -> str:
         """The names that are locked."""
         return ", ".join(part.name for part in self._parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._locks, self._parts, self._manner)
+
+    def _keys(self) -> list[str]:
+        return [part._terms.key for part in self._parts]
 
     async def _take(self, seconds: float | None, owner: Owner) -> AsyncGrants | None:
         deadline = None if seconds is None else time.monotonic() + seconds

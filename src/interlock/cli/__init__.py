@@ -29,7 +29,7 @@ def main(
     try:
         from interlock.cli.where import given as given_locks
 
-        with given_locks(locks, called):
+        with given_locks(locks, called, alone=arguments is None):
             if given[:1] == ["run"]:
                 from interlock.cli.run import main as run
 

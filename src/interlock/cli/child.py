@@ -9,15 +9,19 @@ import os
 import signal
 import stat
 import sys
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
 from interlock.cli.exits import BY_SIGNAL, UNAVAILABLE
 from interlock.cli.signals import Signals
+from interlock.cli.where import is_alone
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 FIRST_HIGH = 100  # scripts use low descriptors by number
 SHELL = "/bin/sh"
+HELD = "INTERLOCK_HELD"
+"""In the environment of a command: the ids of the claims of the runs around it, the innermost last."""
 
 
 class NotRunnable(Exception):
@@ -66,11 +70,13 @@ class Child:
 
     def __init__(self, path: str, words: Sequence[str], signals: Signals, keep: bool) -> None:
         self.status: int | None = None
+        self._mutex = threading.Lock()  # a process id is somebody else's once its status has been taken
         word_out, self._word = os.pipe()
         self._report, report_in = os.pipe()
         self._alive, alive_in = _high_pipe() if keep else (-1, -1)
         self._open = [self._report] + [self._alive] * keep
         parent = os.getpid()
+        self._takes_all = parent == 1 or is_alone()
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -83,26 +89,32 @@ class Child:
         if keep:
             os.close(alive_in)
 
-    def go(self, name: str, fence: int) -> None:
-        """Let the command start, with INTERLOCK_NAME and INTERLOCK_FENCE in its environment."""
+    def go(self, name: str, fence: int, claim: str) -> None:
+        """Let the command start, with INTERLOCK_NAME, INTERLOCK_FENCE and INTERLOCK_HELD in its environment."""
         try:
-            os.write(self._word, os.fsencode(f"{fence} {name}"))
+            os.write(self._word, os.fsencode(f"{fence} {claim} {name}"))
         except BrokenPipeError:
             pass  # somebody killed it: its status tells
         self._forget_word()
 
     def send(self, number: int) -> None:
         """Send it a signal, unless it is gone."""
-        if self.status is None:
-            try:
-                os.kill(self.pid, number)
-            except PermissionError:
-                pass  # it runs as somebody else, like sudo: all that is left is to wait for it
+        with self._mutex:
+            if self.status is None:
+                try:
+                    os.kill(self.pid, number)
+                except PermissionError:
+                    pass  # it runs as somebody else, like sudo: all that is left is to wait for it
 
     def look(self) -> None:
-        """Set `status` if it has ended."""
-        if self.status is None:
-            self._reap(os.WNOHANG)
+        """Set `status` if it has ended; take the status of all others that have, if they are nobody else's to take.
+
+        As process 1 of a container, or as a subreaper, interlock is given every process whose parent is gone, and
+        nobody else can let it go.  In a program that contains the command they are that program's.  From any thread.
+        """
+        with self._mutex:
+            while self._reap(-1 if self._takes_all else self.pid, os.WNOHANG) and self._takes_all:
+                pass
 
     def failure(self) -> str | None:
         """Return why the command could not be started after all; None if it was.  Only when it has ended."""
@@ -118,15 +130,22 @@ class Child:
         self._forget_word()
         if self.status is None:
             self.send(signal.SIGKILL)
-            self._reap(0)
+            with self._mutex:
+                if self.status is None:
+                    self._reap(self.pid, 0)
         while self._open:
             os.close(self._open.pop())
 
-    def _reap(self, how: int) -> None:
-        pid, status = os.waitpid(self.pid, how)
-        if pid:
+    def _reap(self, which: int, how: int) -> bool:
+        """Take the status of a process; return True if there was one."""
+        try:
+            pid, status = os.waitpid(which, how)
+        except ChildProcessError:
+            return False
+        if pid == self.pid:
             code = os.waitstatus_to_exitcode(status)
             self.status = code if code >= 0 else BY_SIGNAL - code
+        return pid != 0
 
     def _forget_word(self) -> None:
         if self._word >= 0:
@@ -147,11 +166,13 @@ def _high_pipe() -> tuple[int, int]:
 def _become(path: str, words: Sequence[str], signals: Signals, word: int, report: int, parent: int) -> NoReturn:
     """In the child: wait for the word, and become the command."""
     _die_with(parent)
-    fence, _, name = os.fsdecode(os.read(word, 8192)).partition(" ")
+    fence, _, claim_and_name = os.fsdecode(os.read(word, 8192)).partition(" ")
     if not fence:
         os._exit(0)  # the lock was not obtained, or interlock is gone
+    claim, _, name = claim_and_name.partition(" ")
     os.environ["INTERLOCK_FENCE"] = fence
     os.environ["INTERLOCK_NAME"] = name
+    os.environ[HELD] = f"{os.environ.get(HELD, '')} {claim}".lstrip()
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGURG):
         if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

@@ -78,7 +78,8 @@ class Plain(click.Command):
 def group(ctx: click.Context) -> None:
     """Locks between processes: run a command under one, and see who holds which.
 
-    The locks are where --store or $INTERLOCK_URL says, else in files of the user's own.
+    The locks are where --store or $INTERLOCK_URL says, else in files of the user's own,
+    /tmp/interlock-UID.
 
     Exit status: 64 wrong usage, 75 the store cannot be used; each command's help tells the others.
     """

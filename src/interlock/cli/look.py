@@ -12,7 +12,9 @@ import click
 from interlock import Locks
 from interlock.cli import output
 from interlock.cli.exits import BY_SIGNAL, one_line
-from interlock.cli.where import connect
+from interlock.cli.where import called, connect
+
+STORE_HELP = "Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
 
 
 def store_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -20,7 +22,9 @@ def store_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--namespace", metavar="TEXT", default="", help="Whose locks they are."),
-        click.option("--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else your files."),
+        click.option(
+            "--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
+        ),
     ):
         function = option(function)
     return function
@@ -30,14 +34,16 @@ def store_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @store_options
 def ls(store: str | None, namespace: str, as_json: bool) -> None:
     """List the locks that somebody holds or waits for."""
+    name = called(store)
     with connect(store, namespace=namespace) as locks:
         lines = output.lines_of(locks.claims())
     if as_json:
         output.print_json([output.line_json(line) for line in lines])
     elif lines:
+        click.echo(headed(name))
         output.console().print(output.locks_table(lines))
     else:
-        click.echo(nobody(namespace))
+        click.echo(nobody(name, namespace))
 
 
 @click.command()
@@ -45,14 +51,16 @@ def ls(store: str | None, namespace: str, as_json: bool) -> None:
 @store_options
 def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
     """Show who holds the lock NAME and who waits for it, in the order of the line."""
+    place = called(store)
     with connect(store, namespace=namespace) as locks:
         line = output.line_of(name, locks.claims(name))
     if as_json:
-        output.print_json(output.line_json(line))
+        output.print_json({**output.line_json(line), "store": place})
     elif line.holders or line.waiters:
+        click.echo(headed(place))
         output.print_line(line)
     else:
-        click.echo(f"Nobody holds {one_line(repr(name))} or waits for it.")
+        click.echo(f"Nobody holds {one_line(repr(name))} or waits for it in {one_line(place)}.")
 
 
 @click.command()
@@ -72,19 +80,25 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
     """
     if interval != interval:
         raise click.BadParameter("give a number of seconds.", param_hint="--interval")
+    name = called(store)
     try:
         with connect(store, namespace=namespace) as locks:
             if as_json:
-                _repeat(interval, lambda: _print_look(locks))
+                _repeat(interval, lambda: _print_look(locks, name))
             else:
-                _watch_tables(locks, namespace, interval)
+                _watch_tables(locks, name, namespace, interval)
     except KeyboardInterrupt:
         pass
 
 
-def nobody(namespace: str) -> str:
-    """Say that there is nothing to see."""
-    return "No lock is held" + (f" in namespace {one_line(repr(namespace))}." if namespace else ".")
+def nobody(store: str, namespace: str) -> str:
+    """Say that there is nothing to see, and where."""
+    return f"No lock is held in {f'namespace {one_line(repr(namespace))} of ' * bool(namespace)}{one_line(store)}."
+
+
+def headed(store: str) -> str:
+    """Say where one looks."""
+    return f"Store {one_line(store)}"
 
 
 def _repeat(interval: float, look: Callable[[], None]) -> NoReturn:
@@ -93,18 +107,18 @@ def _repeat(interval: float, look: Callable[[], None]) -> NoReturn:
         time.sleep(interval)
 
 
-def _print_look(locks: Locks) -> None:
+def _print_look(locks: Locks, store: str) -> None:
     lines = output.lines_of(locks.claims())
-    look = {"time": output.iso(time.time()), "locks": [output.line_json(line) for line in lines]}
+    look = {"time": output.iso(time.time()), "store": store, "locks": [output.line_json(line) for line in lines]}
     output.print_json(look, compact=True)
 
 
-def _watch_tables(locks: Locks, namespace: str, interval: float) -> None:
+def _watch_tables(locks: Locks, store: str, namespace: str, interval: float) -> None:
     console = output.console()
 
     def picture() -> Any:
         lines = output.lines_of(locks.claims())
-        return output.claims_table(lines) if lines else nobody(namespace)
+        return output.under(headed(store), output.claims_table(lines)) if lines else nobody(store, namespace)
 
     if not console.is_terminal:
         _repeat(interval, lambda: click.echo(_plain(console, picture())))

@@ -1,6 +1,5 @@
 """`interlock evict` and `doctor`: take a claim away, and find out whether a store is fit."""
 
-import re
 import sys
 
 import click
@@ -59,22 +58,17 @@ def doctor(store: str | None, namespace: str, as_json: bool) -> int:
 
     Exit status: 0 if it does, with or without warnings; 70 if a check failed: do not use this store.
     """
-    url = called(store)
+    name = called(store)
     with connect(store, namespace=namespace) as locks:
         checks = locks.doctor()
     statuses = {check.status for check in checks}
     worst = next((status for status in WORST_FIRST if status in statuses), "ok")
     if as_json:
         found = [{"name": check.name, "status": check.status, "detail": check.detail} for check in checks]
-        output.print_json({"store": without_password(url), "status": worst, "checks": found})
+        output.print_json({"store": name, "status": worst, "checks": found})
     else:
         rows = [(check.name, check.status, check.detail) for check in checks]
-        click.echo(f"Store {one_line(without_password(url))}")
+        click.echo(f"Store {one_line(name)}")
         styles = (COLOURS[check.status] for check in checks)
         output.console().print(output.table_of(("Check", "Status", "Finding"), rows, styles))
     return LOST if worst == "fail" else 0
-
-
-def without_password(url: str) -> str:
-    """Return a URL without the part before the host."""
-    return re.sub(r"(?<=://)[^/@]*@", "…@", url)

@@ -26,6 +26,7 @@ class Order(NamedTuple):
         conflict: the exit status if the lock is not obtained.
         ttl: seconds of lease; None for the default.
         grace: seconds from TERM to KILL when the lock is lost.
+        at_least: seconds that the lock is held at least, even if the command ends sooner.
         keep: hold the lock until every process of the command is gone.
         store, namespace, label: as `connect` and `lock` take them.
         verbose: say what happens.
@@ -40,6 +41,7 @@ class Order(NamedTuple):
     conflict: int = CONFLICT
     ttl: float | None = None
     grace: float = 5.0
+    at_least: float = 0.0
     keep: bool = False
     store: str | None = None
     namespace: str = ""
@@ -107,9 +109,16 @@ OPTIONS = (
     Option("shell", ("-c", "--command"), "COMMAND", _text, "Run COMMAND with $SHELL, else with /bin/sh."),
     Option("close", ("-o", "--close"), "", _text, "Accepted for flock's sake: the command never inherits the lock."),
     Option("keep", ("--keep",), "", _text, "Hold the lock until all processes that the command started are gone."),
+    Option(
+        "at_least", ("--at-least",), "SEC", _seconds,
+        "Hold the lock at least SEC seconds, for commands shorter than the machines' clocks differ.",
+    ),
     Option("grace", ("--grace",), "SEC", _seconds, "When the lock is lost: seconds from TERM to KILL. Default: 5."),
     Option("ttl", ("--ttl",), "SEC", _seconds, "Seconds of lease; it is renewed. Default: 30."),
-    Option("store", ("--store",), "URL", _text, "Where the locks are. Default: $INTERLOCK_URL, else your files."),
+    Option(
+        "store", ("--store",), "URL", _text,
+        "Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID.",
+    ),
     Option("namespace", ("--namespace",), "TEXT", _text, "Whose locks they are. Default: nobody's in particular."),
     Option("label", ("--label",), "TEXT", _text, "What others see in the line. Default: the command's name."),
     Option("verbose", ("-v", "--verbose"), "", _text, "Say on the error stream what happens, with times."),

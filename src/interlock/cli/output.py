@@ -149,6 +149,14 @@ def claims_table(lines: Iterable[Line]) -> "Table":
     )
 
 
+def under(head: str, table: "Table") -> Any:
+    """Return a table with a line of plain text above it."""
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(Text(head, overflow="fold"), table)
+
+
 def line_table(line: Line) -> "Table":
     """Return a table with all that is known of the claims of one lock."""
     claims = (*line.holders, *line.waiters)

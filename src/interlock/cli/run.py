@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from interlock import log
 from interlock.cli.child import Child, NotRunnable, look_up
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
+from interlock.cli.nested import waits_for_itself
 from interlock.cli.options import HelpWanted, Order, Usage, help_text, parse
 from interlock.cli.signals import ENDING, Event, Signals, WaitBroken, stop_here
-from interlock.cli.where import connect, is_given
+from interlock.cli.where import called, connect, is_given
 
 if TYPE_CHECKING:
     from interlock import Grant, Lock, Locks
@@ -53,6 +54,7 @@ def main(words: Sequence[str]) -> int:
             child = Child(path, order.command, signals, order.keep)
         except OSError as error:
             return fail(UNAVAILABLE, f"can't start a process for {order.command[0]!r}: {error.strerror}; try later")
+        signals.on_child = child.look
         return Guard(order, signals, child).run()
 
 
@@ -78,6 +80,7 @@ class Guard:
         self._child = child
         self._name = repr(order.name)
         self._lost = False
+        self._told_to_end = False
 
     def run(self) -> int:
         """Wait for the lock, run the command, release; return the exit status."""
@@ -103,6 +106,12 @@ class Guard:
         with self._signals.breaking():
             locks = connect(self._order.store, namespace=self._order.namespace)
         try:
+            with self._signals.breaking():
+                in_vain = waits_for_itself(self._order, locks)
+            if in_vain and self._order.wait is None:
+                return fail(USAGE, f"{in_vain}: this one would wait for ever; leave it out, or give it -n or -w")
+            if in_vain:
+                say(in_vain)
             return self._with_lock(self._lock(locks))
         finally:
             try:
@@ -133,7 +142,8 @@ class Guard:
 
     def _with_lock(self, lock: "Lock") -> int:
         started = time.monotonic()
-        self._tell(f"waiting for {self._name}")
+        if self._order.verbose:
+            say(f"waiting for {self._name} in {called(self._order.store)}")
         with self._signals.breaking():
             grant = lock.acquire(timeout=self._order.wait)
         obtained = time.monotonic()
@@ -144,6 +154,8 @@ class Guard:
         self._tell(f"obtained {self._name} after {obtained - started:.3f} s, fence {grant.fence}")
         try:
             status = self._run_command(grant)
+            if not self._lost and not self._told_to_end:
+                status = self._stay(status, obtained + self._order.at_least)
         finally:
             self._child.discard()  # before the lock is released, whatever happened
         if self._release(grant):
@@ -155,7 +167,7 @@ class Guard:
         child = self._child
         if grant.lost:
             return LOST
-        child.go(self._order.name, grant.fence)
+        child.go(self._order.name, grant.fence, grant.id)
         self._attend()
         status = child.status or 0
         failure = child.failure() if status == UNAVAILABLE else None
@@ -188,6 +200,7 @@ class Guard:
     def _pass_on(self, event: Event) -> None:
         if event.number == signal.SIGCHLD:
             return
+        self._told_to_end = self._told_to_end or event.number in ENDING
         if not event.by_terminal and event.sender != self._child.pid:
             self._child.send(event.number)
         if event.number == signal.SIGTSTP:
@@ -208,9 +221,28 @@ class Guard:
                 return LOST
             if event.number == signal.SIGTSTP:
                 stop_here()
+            elif event.number == signal.SIGCHLD:
+                self._child.look()
             elif event.number in ENDING:
                 say(f"got {_name_of(event.number)}: releasing {self._name}; processes of the command still run")
                 return BY_SIGNAL + event.number
+
+    def _stay(self, status: int, until: float) -> int:
+        """The command has ended: hold the lock until the moment `until`; return the exit status."""
+        if until > time.monotonic():
+            self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
+        while (left := until - time.monotonic()) > 0:
+            event = self._signals.next(left)
+            if event is None or event.kind == "gone":
+                continue
+            if event.kind == "lost":
+                self._say_lost(" after the command had ended: it may run elsewhere sooner than --at-least says")
+                return LOST
+            if event.number == signal.SIGTSTP:
+                stop_here()
+            elif event.number in ENDING:
+                return BY_SIGNAL + event.number
+        return status
 
     def _await_all(self) -> None:
         self._child.wait_until_all_are_gone()

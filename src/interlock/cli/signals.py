@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -56,10 +56,12 @@ class Signals:
     Attributes:
         mask: the signals that were blocked before.
         ignores_children: True if SIGCHLD was ignored before.
+        on_child: called in the listener's thread when a process ends during the wait for the lock.
     """
 
     def __init__(self) -> None:
         leave = {number for number in (*ENDING, signal.SIGTSTP) if signal.getsignal(number) == signal.SIG_IGN}
+        self.on_child: Callable[[], None] = _no_child
         self._taken = {*ENDING, signal.SIGTSTP, signal.SIGCHLD} - leave
         self._main = threading.get_ident()
         self._mutex = threading.Lock()
@@ -150,6 +152,8 @@ class Signals:
     def _while_waiting(self, number: int) -> None:
         if number == signal.SIGTSTP:
             stop_here()
+        elif number == signal.SIGCHLD:
+            self.on_child()
         elif number in ENDING:
             now = time.monotonic()
             if not self._broken_by:
@@ -165,6 +169,10 @@ def stop_here() -> None:
     signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+
+
+def _no_child() -> None:
+    """Do nothing: there is no child yet."""
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

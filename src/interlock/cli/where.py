@@ -8,22 +8,30 @@ if TYPE_CHECKING:
     from interlock import Locks
 
 _given: "tuple[Callable[[str], Locks], str] | None" = None
+_alone = False
 
 
 @contextmanager
-def given(locks: "Callable[[str], Locks] | None", called: str) -> Iterator[None]:
+def given(locks: "Callable[[str], Locks] | None", called: str, alone: bool) -> Iterator[None]:
     """Meanwhile, use what `locks(namespace)` returns wherever no --store is given.
 
     Args:
         locks: makes them; each command closes what it got.
         called: what `doctor` calls the store.
+        alone: whether the process is the command's, and no program's that contains it.
     """
-    global _given
-    before, _given = _given, None if locks is None else (locks, called)
+    global _given, _alone
+    before = _given, _alone
+    _given, _alone = None if locks is None else (locks, called), alone
     try:
         yield
     finally:
-        _given = before
+        _given, _alone = before
+
+
+def is_alone() -> bool:
+    """True if the process is the command's: all its children are, too."""
+    return _alone
 
 
 def is_given(store: str | None) -> bool:
@@ -41,9 +49,10 @@ def connect(store: str | None, namespace: str) -> "Locks":
 
 
 def called(store: str | None) -> str:
-    """Return what to call the store: its URL, which may have a password, or the program's word for it."""
+    """Return what to call the store: its URL, without passwords, or the program's word for it."""
     if store is None and _given is not None:
         return _given[1]
+    from interlock.passwords import masked
     from interlock.urls import default_url
 
-    return default_url() if store is None else store
+    return masked(default_url() if store is None else store)

@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin import helpers
 from django.contrib.admin.models import DELETION, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import F
 from django.db.models.query import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils.timesince import timesince
+from django.utils.translation import gettext as _
 
 from interlock.claims import DONE, PENDING, SEPARATOR, USING, WRITER_UNITS
 from interlock.django.claimlines import began
@@ -23,6 +26,7 @@ from interlock.engine import run
 from interlock.errors import LockError
 
 REFRESH = "refresh"
+CONFIRMED = "evict_confirmed"
 INTERVALS = (2, 5, 30)  # seconds
 
 
@@ -88,8 +92,9 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         """Return the claims that are not over, from the database of the store."""
         alias = orm_alias()
         rows = Claim.objects.all() if alias is None else Claim.objects.using(alias)
-        ordered = rows.exclude(state=DONE).order_by(*self.get_ordering(request))
-        return ordered.annotate(left=F("until") - began())
+        # One whose lease has ended is over, whoever will remove it.
+        alive = rows.exclude(state=DONE).filter(until__gt=began()).order_by(*self.get_ordering(request))
+        return alive.annotate(left=F("until") - began())
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Nobody adds claims."""
@@ -138,8 +143,23 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         return f"{claim.left / MICROSECONDS:.1f} s" if claim.left > 0 else "expired"
 
     @admin.action(description="Evict the selected claims: their holders lose the lock", permissions=["evict"])
-    def evict(self, request: HttpRequest, queryset: QuerySet[Claim]) -> None:
-        """Take claims away, and note who did it in the admin's log."""
+    def evict(self, request: HttpRequest, queryset: QuerySet[Claim]) -> HttpResponse | None:
+        """Take claims away once that was confirmed, and note who did it in the admin's log."""
+        if request.POST.get(CONFIRMED):
+            self._evict(request, queryset)
+            return None
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("Are you sure?"),
+            "claims": queryset,
+            "opts": self.opts,
+            "selected": helpers.ACTION_CHECKBOX_NAME,
+            "confirmed": CONFIRMED,
+            "media": self.media,
+        }
+        return TemplateResponse(request, "admin/interlock/claim/evict_confirmation.html", context)
+
+    def _evict(self, request: HttpRequest, queryset: QuerySet[Claim]) -> None:
         store = OrmStore(orm_alias())
         evicted = 0
         try:

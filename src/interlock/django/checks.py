@@ -1,19 +1,22 @@
 """System checks, which explain a setting that would not work before anybody locks."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from django import VERSION
 from django.apps import apps
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
-from django.db import router
-from django.utils.module_loading import import_string
+from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
+from django.db import DEFAULT_DB_ALIAS, router
 
-from interlock.django.conf import ORM_STORE, orm_aliases, place, places
+from interlock.django.beside import is_sqlite
+from interlock.django.conf import ORM_STORE, Place, orm_aliases, place, places
 from interlock.django.models import Claim
 from interlock.django.statements import NOW
 from interlock.errors import LockError
+from interlock.passwords import described, masked
+from interlock.urls import check_url
 
 WITHOUT_SERVER = ("memory",)
 
@@ -26,6 +29,47 @@ def settings_make_sense(app_configs: Any, **_: object) -> list[CheckMessage]:
     except LockError as error:
         return [Error(str(error), id="interlock.E001")]
     return [message for alias in known for message in _check_place(alias)]
+
+
+@register(Tags.security, deploy=True)
+def places_are_said(app_configs: Any, **_: object) -> list[CheckMessage]:
+    """Say where claims are that the setting gives no place; only with `check --deploy`."""
+    return [
+        Info(
+            f"INTERLOCK[{alias!r}] names no store, and the database {found.beside!r} is SQLite's: claims are kept in "
+            f"{found.location}.",
+            hint="They exclude the processes of this machine that use the same file.",
+            id="interlock.I001",
+        )
+        for alias, found in _known_places()
+        if found.beside is not None
+    ]
+
+
+def _known_places() -> Iterator[tuple[str, Place]]:
+    try:
+        for alias in places():
+            yield alias, place(alias)
+    except LockError:
+        return  # `settings_make_sense` says so
+
+
+@register
+def transactions_begin_with_the_write_lock(app_configs: Any, **_: object) -> list[CheckMessage]:
+    """Check that a request on SQLite does not read before it waits for a lock, which nobody could then release."""
+    if VERSION < (5, 1):
+        return []
+    return [
+        Warning(
+            f"Under ATOMIC_REQUESTS a request that has read from the SQLite database {alias!r} keeps others from "
+            f"committing, also one whose lock it waits for.",
+            hint="Set \"transaction_mode\": \"IMMEDIATE\" in its OPTIONS.",
+            id="interlock.W005",
+        )
+        for alias, database in settings.DATABASES.items()
+        if is_sqlite(alias) and database.get("ATOMIC_REQUESTS")
+        and str(database.get("OPTIONS", {}).get("transaction_mode")).upper() not in ("IMMEDIATE", "EXCLUSIVE")
+    ]  # fmt: skip
 
 
 @register(Tags.database)
@@ -59,21 +103,35 @@ def _check_place(alias: str) -> list[CheckMessage]:
         _check_values(found.namespace, found.ttl)
     except LockError as error:
         return [Error(str(error), id="interlock.E001", obj=f"INTERLOCK[{alias!r}]")]
+    if found.beside is not None:
+        return []
     if found.location is not None:
         return _check_location(alias, found.location)
     try:
-        import_string(found.backend)
-    except ImportError as error:
-        return [
-            Error(
-                f"INTERLOCK[{alias!r}]: the BACKEND {found.backend!r} can't be imported: {error}",
-                hint=f"Give the dotted path of a store class, e.g. {ORM_STORE!r}, or a LOCATION.",
-                id="interlock.E002",
-            )
-        ]
+        found.store_class()
+    except LockError as error:
+        hint = (
+            f"Give the dotted path of a store class, e.g. {ORM_STORE!r}, or a LOCATION; OPTIONS are the arguments of "
+            f"that class, e.g. {{'MAX_CONNECTIONS': 2}}."
+        )
+        return [Error(str(error), hint=hint, id="interlock.E002", obj=f"INTERLOCK[{alias!r}]")]
     if found.backend == ORM_STORE:
-        return problems_of(found.options.get("alias") or router.db_for_write(Claim))
+        database = found.options.get("alias") or router.db_for_write(Claim)
+        return problems_of(database) + _check_sqlite(alias, database)
     return []
+
+
+def _check_sqlite(alias: str, database: str) -> list[CheckMessage]:
+    if database != DEFAULT_DB_ALIAS or not is_sqlite(database):
+        return []
+    return [
+        Warning(
+            f"INTERLOCK[{alias!r}] keeps claims in the SQLite file of the site's data.",
+            hint="A transaction there, also one that has only read, keeps claims from being written, and claims keep "
+            "it from writing. Leave out BACKEND and ALIAS: claims are then kept in files beside the database.",
+            id="interlock.W004",
+        )
+    ]
 
 
 def _check_values(namespace: Any, ttl: Any) -> None:
@@ -82,15 +140,24 @@ def _check_values(namespace: Any, ttl: Any) -> None:
     check_arguments(namespace, ttl)
 
 
+def _shown(location: Any) -> str:
+    return repr(masked(location)) if isinstance(location, str) else described(location)
+
+
 def _check_location(alias: str, location: Any) -> list[CheckMessage]:
     if not isinstance(location, str) or "://" not in location:
         return [
             Error(
-                f"INTERLOCK[{alias!r}]: the LOCATION {location!r} is no URL of a store.",
+                f"INTERLOCK[{alias!r}]: the LOCATION {_shown(location)} is no URL of a store.",
                 hint="Give one like 'redis://host', 'file:///var/lib/site/locks', or leave it out for the database.",
                 id="interlock.E003",
             )
         ]
+    try:
+        check_url(location)
+    except LockError as error:
+        hint = "Correct the LOCATION, or install the store that it names."
+        return [Error(str(error), hint=hint, id="interlock.E002", obj=f"INTERLOCK[{alias!r}]")]
     if location.partition(":")[0] in WITHOUT_SERVER and not settings.DEBUG:
         return [
             Warning(
@@ -177,7 +244,7 @@ def _problems_of_database(alias: str, database: Any) -> list[CheckMessage]:
 
 
 def _is_known(alias: str) -> bool:
-    from interlock.django.pool import make_wrapper
+    from interlock.django.wrappers import make_wrapper
 
     return make_wrapper(alias).vendor in NOW
 

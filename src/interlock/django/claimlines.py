@@ -10,7 +10,7 @@ Three rules make them safe where a statement reads a snapshot that is older than
 from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import BigIntegerField, CharField, Exists, F, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import BigIntegerField, CharField, Exists, F, Min, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models import Value as Literal
 from django.db.models.functions import Coalesce, Greatest
 
@@ -132,10 +132,17 @@ def fence_of() -> Any:
 def end(alive: bool | None) -> Any:
     """using -> done: the record stays, for its fence.
 
+    Its end is noted where its holder releases it in time, and 0 where it is taken away: see `released`.
+
     Args:
         alive: True: only before the end of its lease; False: only after; None: whenever.
     """
-    return update(_living(mine(USING), alive), state=DONE, until=now())
+    return update(_living(mine(USING), alive), state=DONE, until=now() if alive else 0)
+
+
+def released() -> Any:
+    """Read when a holder released its claim in time; 0 if it was taken away."""
+    return select(mine(DONE), ("until",))
 
 
 def drop(alive: bool | None) -> Any:
@@ -179,10 +186,16 @@ def ids_of_line() -> Any:
     return select(Claim.objects.filter(key=text("key")).exclude(state=DONE), ("claim",))
 
 
-def highest_done() -> Any:
-    """Read the highest fence of those that are over."""
-    rows: Any = Claim.objects.filter(state=DONE).exclude(claim=FLOOR).order_by()
-    return rows.values("state").annotate(top=Max("fence")).values_list("top").query
+def run_out(most: int) -> Any:
+    """Read the oldest claims whose leases ran out some time ago."""
+    rows = Claim.objects.filter(state__in=(*WAITING, USING), until__lte=began() - number("age")).order_by("number")
+    return select(rows[:most], ("claim", "state"))
+
+
+def oldest_done(most: int) -> Any:
+    """Read the oldest of those that are over, and their fences."""
+    rows = Claim.objects.filter(state=DONE).exclude(claim=FLOOR).order_by("number")
+    return select(rows[:most], ("number", "fence"))
 
 
 def floor() -> Any:
@@ -204,8 +217,9 @@ def lay_floor() -> Any:
 
 
 def sweep() -> Any:
-    """Delete what is over and not above a fence that the floor remembers."""
-    return delete(Claim.objects.filter(state=DONE, fence__lte=number("fence")).exclude(claim=FLOOR))
+    """Delete what is over up to a number, and not above a fence that the floor remembers."""
+    rows = Claim.objects.filter(state=DONE, number__lte=number("number"), fence__lte=number("fence"))
+    return delete(rows.exclude(claim=FLOOR))
 
 
 def locked_line() -> Any:

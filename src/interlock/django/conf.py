@@ -2,13 +2,17 @@
 
 INTERLOCK = {
     "default": {"LOCATION": "redis://cache.example", "NAMESPACE": "shop", "TTL": 30},
-    "reports": {"BACKEND": "interlock.django.store.OrmStore", "ALIAS": "default"},
+    "reports": {"BACKEND": "interlock.django.store.OrmStore", "ALIAS": "default", "OPTIONS": {"MAX_CONNECTIONS": 2}},
 }
+
+An entry that says nothing of a store has the ORM store; where its database is SQLite's, the files beside that.
 """
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from inspect import signature
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from django.conf import settings
@@ -16,6 +20,7 @@ from django.utils.module_loading import import_string
 
 from interlock.claims import DEFAULT_TTL
 from interlock.errors import InvalidArgument, LockError, StoreError
+from interlock.passwords import described, masked
 from interlock.stores.base import Store
 from interlock.threads.connection import Locks
 from interlock.urls import open_store
@@ -26,6 +31,9 @@ if TYPE_CHECKING:
 L = TypeVar("L", bound=Any)
 DEFAULT = "default"
 ORM_STORE = "interlock.django.store.OrmStore"
+MAX_CONNECTIONS = "MAX_CONNECTIONS"
+FOLLOWS = "_interlock_follows"
+"""Attribute of locks whose store lies beside a database: which, and its NAME when the store was opened."""
 KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS"})
 
 
@@ -37,6 +45,7 @@ class Place(NamedTuple):
         backend: the path of a store class.
         options: keyword arguments for it.
         namespace, ttl: as for `interlock.connect`.
+        beside: the SQLite database that the location was chosen for, since nobody gave one.
     """
 
     location: str | None
@@ -44,6 +53,10 @@ class Place(NamedTuple):
     options: dict[str, Any]
     namespace: str
     ttl: float
+    beside: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Place {self.backend if self.location is None else masked(self.location)}>"  # no passwords
 
     def open(self, tasks: bool) -> Store:
         """Connect to the store.
@@ -51,22 +64,60 @@ class Place(NamedTuple):
         Raises:
             InvalidArgument, StoreError: as `interlock.connect`, or the backend can't be imported.
         """
+        if self.beside is not None:
+            from interlock.django.beside import prepare
+
+            prepare(self.beside)
         if self.location is not None:
             return open_store(self.location, tasks)
+        store: Store = self.store_class()(**self.options)
+        return store
+
+    def store_class(self) -> Callable[..., Any]:
+        """Return the class that BACKEND names, without connecting.
+
+        Raises:
+            StoreError: it can't be imported.
+            InvalidArgument: it is no store class, or does not take the options.
+        """
         try:
-            make = import_string(self.backend)
+            found = import_string(self.backend)
         except ImportError as error:
             raise StoreError(f"INTERLOCK: the BACKEND {self.backend!r} can't be imported: {error}") from error
-        store: Store = make(**self.options)
-        return store
+        if not (isinstance(found, type) and callable(getattr(found, "enter", None))):
+            raise InvalidArgument(f"INTERLOCK: the BACKEND {self.backend!r} is no store class")
+        try:
+            signature(found).bind(**self.options)
+        except TypeError as error:
+            raise InvalidArgument(
+                f"INTERLOCK: the BACKEND {self.backend!r} does not take its OPTIONS: {error}"
+            ) from error
+        if self.backend == ORM_STORE and "max_connections" in self.options:
+            checked_most(self.options["max_connections"])
+        return found
 
 
 def places() -> dict[str, Any]:
-    """Return INTERLOCK; without one, the default is the ORM store."""
+    """Return INTERLOCK, with a default that says nothing unless it has one."""
     given = getattr(settings, "INTERLOCK", None) or {}
     if not isinstance(given, dict):
-        raise InvalidArgument(f"INTERLOCK is a dict of dicts, like CACHES, not {given!r}")
+        raise InvalidArgument(f"INTERLOCK is a dict of dicts, like CACHES, not {described(given)}")
+    for alias in given:
+        if not isinstance(alias, str):
+            raise InvalidArgument(f"the keys of INTERLOCK are aliases, like 'default', not {described(alias)}")
     return {DEFAULT: {}, **given}
+
+
+def checked_most(most: Any) -> int:
+    """Return how many connections a process may have to a database.
+
+    Raises:
+        InvalidArgument: it is no number from 1 on.
+    """
+    if type(most) is not int or most < 1:
+        said = repr(most) if isinstance(most, str) else described(most)
+        raise InvalidArgument(f"MAX_CONNECTIONS is a whole number from 1 on, not {said}")
+    return most
 
 
 def place(alias: str) -> Place:
@@ -80,28 +131,68 @@ def place(alias: str) -> Place:
         raise InvalidArgument(f"INTERLOCK has no {alias!r}; it has: {', '.join(sorted(known))}")
     given = known[alias]
     if not isinstance(given, dict):
-        raise InvalidArgument(f"INTERLOCK[{alias!r}] is a dict, not {given!r}")
-    unknown = sorted(set(given) - KEYS)
+        raise InvalidArgument(f"INTERLOCK[{alias!r}] is a dict, not {described(given)}")
+    unknown = sorted(map(repr, set(given) - KEYS))
     if unknown:
-        raise InvalidArgument(f"INTERLOCK[{alias!r}] has no {unknown[0]!r}; known are {', '.join(sorted(KEYS))}")
+        raise InvalidArgument(f"INTERLOCK[{alias!r}] has no {unknown[0]}; known are {', '.join(sorted(KEYS))}")
     location, backend = given.get("LOCATION"), given.get("BACKEND")
+    if not isinstance(backend, (str, NoneType)):
+        raise InvalidArgument(f"INTERLOCK[{alias!r}]: BACKEND is the path of a class, not {described(backend)}")
+    options = given.get("OPTIONS") or {}
+    if not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
+        raise InvalidArgument(f"INTERLOCK[{alias!r}]: OPTIONS is a dict with texts as keys, not {described(options)}")
     if location is not None and backend is not None:
         raise InvalidArgument(f"INTERLOCK[{alias!r}] has a LOCATION and a BACKEND: give one of them")
     if location is not None and "ALIAS" in given:
         raise InvalidArgument(
             f"INTERLOCK[{alias!r}]: ALIAS says which database the ORM store uses; leave out LOCATION"
         )
-    options = dict(given.get("OPTIONS") or {})
+    options = dict(options)
     if "ALIAS" in given:
         options["alias"] = given["ALIAS"]
+    if backend in (None, ORM_STORE) and not isinstance(options.get("alias"), (str, NoneType)):
+        raise InvalidArgument(f"INTERLOCK[{alias!r}]: ALIAS is a text, not {described(options['alias'])}")
+    if MAX_CONNECTIONS in options:
+        options["max_connections"] = options.pop(MAX_CONNECTIONS)
     namespace, ttl = given.get("NAMESPACE", ""), given.get("TTL", DEFAULT_TTL)
-    return Place(location, backend or ORM_STORE, options, namespace, ttl)
+    found = Place(location, backend or ORM_STORE, options, namespace, ttl)
+    return found if location is not None or found.backend != ORM_STORE else _on_sqlite(found, backend is None)
+
+
+def _on_sqlite(found: Place, unsaid: bool) -> Place:
+    """Return where claims are kept that would be in a database, if that is SQLite's.
+
+    Args:
+        found: with the ORM store.
+        unsaid: True if the setting does not name it.
+    """
+    from interlock.django.beside import is_in_memory, is_sqlite, url_beside
+
+    database = found.options.get("alias") or _database_of_claims()
+    if is_in_memory(database) or (unsaid and "alias" not in found.options and is_sqlite(database)):
+        return found._replace(location=url_beside(database), beside=database)
+    return found
+
+
+def _database_of_claims() -> str:
+    from django.apps import apps
+    from django.db import DEFAULT_DB_ALIAS, router
+
+    if not apps.is_installed("interlock.django"):
+        return DEFAULT_DB_ALIAS
+    from interlock.django.models import Claim
+
+    return router.db_for_write(Claim)
 
 
 def orm_aliases() -> list[str | None]:
     """Return the databases of the entries with an ORM store, in their order; None for the routers' choice."""
     found: list[str | None] = []
-    for alias in places():
+    try:
+        known = places()
+    except LockError:
+        return found  # the checks say so
+    for alias in known:
         try:
             entry = place(alias)
         except LockError:
@@ -130,6 +221,12 @@ def make_alocks(alias: str = DEFAULT) -> "AsyncLocks":
     return AsyncLocks(found.open(True), namespace=found.namespace, ttl=found.ttl)
 
 
+def _has_moved(made: Any) -> bool:
+    """Tell whether the database that a store lies beside has another NAME now: a run of tests begins or ends."""
+    follows = getattr(made, FOLLOWS, None)
+    return follows is not None and settings.DATABASES[follows[0]]["NAME"] != follows[1]
+
+
 class Configured(Generic[L]):
     """The locks of INTERLOCK: by itself those of "default", `[alias]` those of another; opened when first used."""
 
@@ -145,11 +242,17 @@ class Configured(Generic[L]):
             InvalidArgument, StoreError: the setting makes no sense, or the store can't be used.
         """
         made = self._made.get(alias)
+        if made is not None and _has_moved(made):
+            forget_connections(setting="DATABASES")
+            made = None
         if made is None:
             with self._mutex:
                 made = self._made.get(alias)
                 if made is None:
                     made = self._made[alias] = self._make(alias)
+                    beside = place(alias).beside
+                    if beside is not None:
+                        setattr(made, FOLLOWS, (beside, settings.DATABASES[beside]["NAME"]))
         found: L = made
         return found
 

@@ -7,6 +7,7 @@ from typing import Any
 from django.db import transaction
 
 from interlock import log
+from interlock.django.committing import KeptForCommit, Relied
 from interlock.errors import LockError
 
 
@@ -46,8 +47,13 @@ def _is_in_autocommit(connection: Any) -> bool:
     return bool(connection.get_autocommit())
 
 
-def release_at_the_end(release: Callable[[], object], using: Sequence[str]) -> None:
+def release_at_the_end(release: Callable[[], object], using: Sequence[str], relied: Relied) -> None:
     """Release when the transactions around have all ended; at once if there is none.
+
+    Args:
+        release: what releases.
+        using: the databases.
+        relied: the locks, which the transactions check before they commit.
 
     Raises:
         StoreError: there is none, and the store could not be asked.
@@ -58,7 +64,7 @@ def release_at_the_end(release: Callable[[], object], using: Sequence[str]) -> N
         return
     ending = _Ending(release)
     for each in waits_for:
-        transaction.on_commit(_Vote(ending), using=each, robust=True)
+        transaction.on_commit(_Vote(ending, relied), using=each, robust=True)
 
 
 class _Ending:
@@ -77,15 +83,16 @@ class _Ending:
             log.warn("could not release after a transaction, the lease will end: %s", error)
 
 
-class _Vote:
+class _Vote(KeptForCommit):
     """What a transaction keeps for its commit.
 
-    Django calls it after the commit, and drops it when the transaction, or the savepoint in which it was registered,
-    is rolled back: there is no other sign of that.
+    It is called after the commit, and dropped by Django when the transaction, or the savepoint in which it was
+    registered, is rolled back: there is no other sign of that.
     """
 
-    def __init__(self, ending: _Ending) -> None:
+    def __init__(self, ending: _Ending, relied: Relied) -> None:
         self._ending: _Ending | None = ending
+        self.relied = relied
 
     def __call__(self) -> None:
         self._ending = None

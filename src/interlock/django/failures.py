@@ -12,7 +12,18 @@ READ_ONLY = {"25006", 1290, 1792, 1836}
 AGAIN = {"40001", "40P01", "55P03", 1205, 1213, 1020}
 """PostgreSQL's states and MariaDB's numbers: rolled back because of others; to be tried again."""
 REFUSED_CLASSES = ("22", "23", "25", "26", "28", "2B", "3D", "3F", "40", "42", "53", "54", "55", "57014", "0A")
+FULL = {"53300", 1040, 1203, 1226}
+FULL_WORDS = ("too many clients", "remaining connection slots", "too many connections", "no more connections allowed")
+"""A server that refuses a connection has given no state to psycopg; the last one is PgBouncer's."""
 GONE_AWAY = {2003, 2006, 2013, 2055, 1053, 1927, 1152, 1158, 1159, 1160, 1161, 4031, 0}
+
+
+class NotReached(StoreError):
+    """There is no connection to the database, so that nothing was sent."""
+
+
+class NoConnection(NotReached):
+    """All connections are in use, those of this process or those of the server; some will be free again."""
 
 
 def code_of(error: BaseException) -> str | int | None:
@@ -71,6 +82,11 @@ def translated(error: BaseException, connection: Any) -> StoreError:
     return StoreError(f"the database {alias!r} refused: {error}")
 
 
-def connecting_failed(error: DatabaseError | Exception, alias: str) -> StoreError:
+def connecting_failed(error: DatabaseError | Exception, alias: str) -> NotReached:
     """Return the error for a database that can't be reached; nothing was sent."""
-    return StoreError(f"the database {alias!r} can't be reached: {error}")
+    if code_of(error) in FULL or any(words in str(error).lower() for words in FULL_WORDS):
+        return NoConnection(
+            f"the database {alias!r} has no connection left: allow it more, or each process fewer, by OPTIONS: "
+            f"{{'MAX_CONNECTIONS': …}} in INTERLOCK ({error})"
+        )
+    return NotReached(f"the database {alias!r} can't be reached: {error}")

@@ -1,8 +1,8 @@
 """Forms of guarded models: two people edit one object, and nobody's work is lost.
 
 Between the time when a form is shown and the time when it is sent anything may happen to the object. So the form
-takes along what it has shown. What its reader did not touch is left as it is now; what both have changed is shown to
-the reader with both values, to choose from.
+takes along what it has shown, and of a value that it has but doesn't show (a password, say) a digest. What its reader
+did not touch is left as it is now; what both have changed is shown to the reader with both values, to choose from.
 """
 
 import copy
@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 from django import forms
 from django.core import signing
 from django.core.exceptions import ValidationError
-from django.db.models import JSONField, Model
+from django.db.models import FileField, Model
 from django.forms.models import InlineForeignKeyField
+from django.utils.crypto import salted_hmac
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from interlock.django.guarded import Guarded
 from interlock.django.guarded.errors import CannotMerge
+from interlock.django.guarded.formvalues import UNKNOWN, from_text, shows_value, to_text
 from interlock.django.guarded.plan import plan_of
 from interlock.django.guarded.policies import LAST_WINS, REFUSE
 from interlock.django.guarded.shown import shown
@@ -102,12 +104,33 @@ class GuardedModelForm(Base):
             self.errors  # noqa: B018 - cleans the form, which says what is to be asked
         if self._broken or not self._guarded_fields:
             return self._broken
-        read = {name: _to_text(field, self._now) for name, field in self._guarded_fields.items()}
+        read: dict[str, Any] = {}
+        digests: dict[str, str] = {}
+        for name, field in self._guarded_fields.items():
+            text = to_text(field, self._now)
+            if shows_value(self[name], field.value_from_object(self._now)):
+                read[name] = text
+            else:
+                digests[name] = self._digest(name, text)
         if self._sent is not None:
             # A form that is shown again shows what was sent; that was made of what was shown first, but for the
             # fields of which the reader now sees both values.
-            read |= {name: text for name, text in self._sent["read"].items() if name not in self._asked}
-        return signing.dumps({"read": read, "asked": sorted(self._asked)}, salt=self._salt(), compress=True)
+            for kind, taken in (("read", read), ("digests", digests)):
+                for name, value in self._sent[kind].items():
+                    if name not in self._asked:
+                        read.pop(name, None)
+                        digests.pop(name, None)
+                        taken[name] = value
+        token = {"read": read, "digests": digests, "asked": sorted(self._asked)}
+        return signing.dumps(token, salt=self._salt(), compress=True)
+
+    def _digest(self, name: str, text: Any) -> str:
+        """Return what tells whether a value is the same, and nothing of the value."""
+        return salted_hmac(f"{self._salt()}:{name}", json.dumps(text), algorithm="sha256").hexdigest()[:32]
+
+    def _knows(self, name: str) -> bool:
+        """True if the page that was sent says what it has shown of a field."""
+        return self._sent is not None and (name in self._sent["read"] or name in self._sent["digests"])
 
     def _salt(self) -> str:
         return f"interlock.form:{self.instance._meta.label_lower}:{self.instance.pk}"
@@ -118,7 +141,7 @@ class GuardedModelForm(Base):
         if not text or not self._guarded_fields:
             return
         try:
-            self._sent = signing.loads(text, salt=self._salt())
+            self._sent = {"digests": {}, **signing.loads(text, salt=self._salt())}
         except signing.BadSignature:
             self._broken = text
             message = _("This form is not the one that was shown for this object. Please open the page anew.")
@@ -128,7 +151,7 @@ class GuardedModelForm(Base):
         self._read_sent()
         chosen: list[_Choice] = []
         for name, field in self._guarded_fields.items():
-            if self._sent is not None and name in self._sent["read"] and name in self.cleaned_data:
+            if self._sent is not None and self._knows(name) and name in self.cleaned_data:
                 choice = _Choice(self, field, self._sent)
                 self._settle(choice)
                 if choice.answer == _THEIRS:
@@ -192,8 +215,13 @@ class _Choice:
         self._bound = form[self.name]
         self._cleaned = form.cleaned_data[self.name]
         self.policy = plan_of(type(form.instance)).policies[field.attname]
-        self.original = _from_text(field, token["read"][self.name])
         self.theirs = getattr(form._now, field.attname)
+        self._digest: str | None = token["digests"].get(self.name)
+        if self._digest is None:
+            self.original = from_text(field, token["read"][self.name])
+        else:
+            unchanged = self._digest == form._digest(self.name, to_text(field, form._now))
+            self.original = self.theirs if unchanged else UNKNOWN
         self._must_answer = self.name in token["asked"]
         answer = form.data.get(form.add_prefix(_KEEP + self.name)) if self._must_answer else None
         self.answer: str | None = answer if answer in (_MINE, _THEIRS) else None
@@ -201,6 +229,10 @@ class _Choice:
     @cached_property
     def touched(self) -> bool:
         """True if the reader has changed what was shown."""
+        if self.original is UNKNOWN:
+            if isinstance(self._field, FileField):
+                return bool(self._bound.field.has_changed(None, self._bound.data))
+            return self._digest != self._form._digest(self.name, to_text(self._field, self._with_mine))
         shown_object = copy.copy(self._form._now)
         setattr(shown_object, self._field.attname, self.original)
         initial = self._field.value_from_object(shown_object)
@@ -209,14 +241,19 @@ class _Choice:
             initial = initial if self._bound.field.widget.supports_microseconds else initial.replace(microsecond=0)
         return bool(self._bound.field.has_changed(initial, self._bound.data))
 
-    @cached_property
+    @property
     def mine(self) -> Any:
         """What was sent, as a value of the model's field."""
+        return getattr(self._with_mine, self._field.attname)
+
+    @cached_property
+    def _with_mine(self) -> Any:
+        """The object, with what was sent."""
         scratch = copy.copy(self._form._now)
         scratch._state = copy.copy(scratch._state)
         scratch._state.fields_cache = {}
         self._field.save_form_data(scratch, self._cleaned)
-        return getattr(scratch, self._field.attname)
+        return scratch
 
     @cached_property
     def stale(self) -> bool:
@@ -224,37 +261,30 @@ class _Choice:
         if same(self._field, self.mine, self.theirs, ordered=False):
             return False
         unanswered = self._must_answer and self.answer is None
-        return unanswered or not same(self._field, self.original, self.theirs, ordered=False)
+        return unanswered or not self._stands
+
+    @property
+    def _stands(self) -> bool:
+        """True if nobody has changed what was shown."""
+        return self.original is not UNKNOWN and same(self._field, self.original, self.theirs, ordered=False)
 
     def merged(self) -> Any:
         """Return what the policy makes of the values, as the form would have cleaned it."""
-        if self._field.is_relation or not callable(self.policy):
-            raise CannotMerge("only plain values are merged")
+        if self._field.is_relation or not callable(self.policy) or self.original is UNKNOWN:
+            raise CannotMerge("only plain values are merged, and those that were shown")
         return self.policy(self.original, self.mine, self.theirs)
 
     def question(self) -> SafeString:
         """Return what the reader is asked."""
-        values = {"original": self.original, "mine": self.mine, "theirs": self.theirs}
-        context: dict[str, Any] = {name: shown(self._field, value) for name, value in values.items()}
-        if self._must_answer or same(self._field, self.original, self.theirs, ordered=False):
+        hidden = self.original is UNKNOWN or not shows_value(self._bound, self.theirs)
+        context: dict[str, Any] = {"hidden": hidden}
+        if not hidden or self._field.is_relation:
+            context["hidden"] = False
+            rows = getattr(self._bound.field, "queryset", None)
+            values = {"original": self.original, "mine": self.mine, "theirs": self.theirs}
+            found = {name: value for name, value in values.items() if value is not UNKNOWN}
+            context |= {name: shown(self._field, value, rows) for name, value in found.items()}
+        if self._must_answer or self.original is UNKNOWN or self._stands:
             context["original"] = ""
         context |= {"name": self._form.add_prefix(_KEEP + self.name), "chosen": self.answer}
         return mark_safe(self._form.renderer.render("interlock/stale_field.html", context).strip())
-
-
-def _to_text(field: Any, instance: Model) -> Any:
-    """Return a field's value as a text (or None) from which `_from_text` makes it again."""
-    value = field.value_from_object(instance)
-    if value is None:
-        return None
-    if isinstance(field, JSONField):
-        return json.dumps(value, cls=field.encoder)
-    return field.value_to_string(instance)
-
-
-def _from_text(field: Any, text: Any) -> Any:
-    if text is None:
-        return None
-    if isinstance(field, JSONField):
-        return json.loads(text, cls=field.decoder)
-    return field.to_python(text)

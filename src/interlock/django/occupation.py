@@ -1,19 +1,31 @@
 """`occupy`: the lock of a row, for a sequence of steps that must not be mixed with another's."""
 
+import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast, overload
 
 from asgiref.sync import sync_to_async
 from django.db import models, router
+from django.utils.functional import cached_property
 
+from interlock.busy import time_is_over
+from interlock.django.committing import Relied, no_longer, rely_on, wait_for_late_commits, watch_commits
 from interlock.django.conf import DEFAULT, alocks, locks
 from interlock.django.ending import check_transaction, in_transaction, release_at_the_end
 from interlock.errors import InvalidArgument, LockLost
-from interlock.facade import time_is_over
 
 M = TypeVar("M", bound=models.Model)
 R = TypeVar("R")
+
+
+_COMPARED_BY_VALUE = frozenset(
+    {
+        "AutoField", "BigAutoField", "SmallAutoField", "BigIntegerField", "IntegerField", "PositiveBigIntegerField",
+        "PositiveIntegerField", "PositiveSmallIntegerField", "SmallIntegerField", "UUIDField",
+    }
+)  # fmt: skip
+"""Fields whose values in Python are equal exactly if they are equal to the database."""
 
 
 class Row(Generic[M]):
@@ -29,18 +41,31 @@ class Row(Generic[M]):
         self._model = model
         self._instance = instance
         try:
-            self._pk = model._meta.pk.to_python(pk)
+            self._pk, self._is_exact = _key_of(model._meta.pk, pk)
         except Exception as error:
             raise InvalidArgument(f"{pk!r} can't be a primary key of {model._meta.label}: {error}") from error
         self.using = router.db_for_write(model, instance=instance) if instance else router.db_for_write(model)
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """The lock's name: the same for a model, its proxies, and the models that inherit its table."""
-        model = self._model._meta.concrete_model or self._model
+        """The lock's name: the same for a model, its proxies, and the models that inherit its table.
+
+        There must be one name for each row, however its key is written: a text may be equal to others in a column,
+        so the database is asked how the row itself writes it.
+
+        Raises:
+            Model.DoesNotExist: there is no such row.
+        """
+        model: Any = self._model._meta.concrete_model or self._model
         while model._meta.pk.remote_field is not None and getattr(model._meta.pk.remote_field, "parent_link", False):
             model = model._meta.pk.remote_field.model
-        return f"{model._meta.label_lower}:{self._pk}"
+        pk = self._pk
+        if not self._is_exact:
+            found = model._base_manager.using(self.using).filter(pk=pk).values_list("pk", flat=True).first()
+            if found is None:
+                raise self._model.DoesNotExist(f"{self._model._meta.label} {pk!r} does not exist")
+            pk = found
+        return f"{model._meta.label_lower}:{pk}"
 
     def read(self) -> M:
         """Return the row as it is now, from the database that is written to.
@@ -60,7 +85,7 @@ class Occupation(Generic[R]):
     Made by `occupy` and `occupies`; used once.
 
     Args:
-        names: of the locks.
+        names: of the locks; none for those of the rows.
         rows: what is read when they are held.
         answer: makes what `with` yields of what was read.
         timeout: seconds to wait at most; None for no limit.
@@ -83,7 +108,7 @@ class Occupation(Generic[R]):
         **how: Any,
     ) -> None:
         self.grant: Any = None
-        self._names = tuple(dict.fromkeys(names))
+        self._names = tuple(names)
         self._rows = rows
         self._answer = answer
         self._timeout = timeout
@@ -94,9 +119,13 @@ class Occupation(Generic[R]):
     def __enter__(self) -> R:
         for using in self._using:
             check_transaction(using)
+        self._find_names()
+        began = time.monotonic()
         self._take_note(self._lock(locks[self._locks]).acquire(timeout=self._timeout))
         try:
-            return self._answer([row.read() for row in self._rows])
+            answer = self._read(began)
+            rely_on(self._relied)
+            return answer
         except BaseException:
             self._leave(self.grant)
             raise
@@ -106,6 +135,7 @@ class Occupation(Generic[R]):
     ) -> None:
         grant = self.grant
         lost = _loss_of(grant)
+        no_longer(self._relied)
         self._leave(grant)
         lost = lost or _loss_of(grant)
         if lost is not None:
@@ -117,13 +147,18 @@ class Occupation(Generic[R]):
         for using in self._using:
             if await sync_to_async(in_transaction)(using):
                 raise InvalidArgument(
-                    f"`async with` can't hold {self._names[0]!r} until the transaction on {using!r} has ended; "
+                    f"`async with` can't hold a lock until the transaction on {using!r} has ended; "
                     f"use `with` in the function that holds the transaction"
                 )
+        if self._rows:
+            await sync_to_async(self._find_names)()
+        began = time.monotonic()
         self._take_note(await self._lock(alocks[self._locks]).acquire(timeout=self._timeout))
         try:
             self.grant._enter_body()
-            return self._answer([await sync_to_async(row.read)() for row in self._rows])
+            answer = await sync_to_async(self._read)(began)
+            rely_on(self._relied)
+            return answer
         except BaseException as error:
             await self.__aexit__(type(error), error, error.__traceback__)
             raise
@@ -132,6 +167,7 @@ class Occupation(Generic[R]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         grant = self.grant
+        no_longer(self._relied)
         struck = grant._leave_body(kind)
         lost = _loss_of(grant)
         await grant.release()
@@ -141,6 +177,9 @@ class Occupation(Generic[R]):
                 raise lost from error
             error.add_note(str(lost))
 
+    def _find_names(self) -> None:
+        self._names = tuple(dict.fromkeys(self._names or [row.name for row in self._rows]))
+
     def _lock(self, made: Any) -> Any:
         parts = [made.rlock(name, **self._how) for name in self._names]
         return parts[0] if len(parts) == 1 else made.all(*parts)
@@ -149,9 +188,21 @@ class Occupation(Generic[R]):
         if grant is None:
             raise time_is_over(", ".join(self._names), self._timeout)
         self.grant = grant
+        self._relied = Relied(self._locks, grant)
+
+    def _read(self, began: float) -> R:
+        """Read the rows, which nobody changes any more; in the thread whose transactions will check the locks."""
+        watch_commits()
+
+        def left() -> float | None:
+            return None if self._timeout is None else began + self._timeout - time.monotonic()
+
+        if not wait_for_late_commits(self._relied, self._using, left):
+            raise time_is_over(", ".join(self._names), self._timeout)
+        return self._answer([row.read() for row in self._rows])
 
     def _leave(self, grant: Any) -> None:
-        release_at_the_end(grant.release, self._using)
+        release_at_the_end(grant.release, self._using, self._relied)
 
 
 @overload
@@ -204,7 +255,8 @@ def occupy(
     Raises:
         InvalidArgument: an instance was never saved, or the arguments make no sense.
         LockTimeout: (on entering) somebody else had the row all the time.
-        LockLost: (on leaving) the lease ended meanwhile; the transaction around it is rolled back by that.
+        LockLost: (on leaving, or at the commit of a transaction in or around the block) the lock was lost meanwhile;
+            the transaction is rolled back.
         Model.DoesNotExist: (on entering) there is no such row any more.
         BrokenTransaction: (on entering) the transaction can only be rolled back.
     """
@@ -218,9 +270,26 @@ def occupy(
         raise InvalidArgument("occupy() takes a pk with a model only; an instance has its own")
     else:
         found = [_row_of(each) for each in rows]
-    names, using = [row.name for row in found], [row.using for row in found]
     answer = cast(Callable[[list[Any]], Any], _only if len(found) == 1 else tuple)
-    return Occupation(names, found, answer, timeout, locks, using, ttl=ttl, label=label)
+    return Occupation((), found, answer, timeout, locks, [row.using for row in found], ttl=ttl, label=label)
+
+
+def _key_of(field: Any, value: Any) -> tuple[Any, bool]:
+    """Return a key as its field has it in Python, and whether it has only one form there."""
+    parts = getattr(field, "fields", None)
+    if parts is not None:  # a composite key
+        if isinstance(value, str):
+            value = field.to_python(value)
+        found = [_key_of(part, each) for part, each in zip(parts, value, strict=True)]
+        return tuple(each for each, _ in found), all(exact for _, exact in found)
+    key, target = field.to_python(value), field
+    if key is None:
+        raise ValueError("it is None")
+    while target.remote_field is not None:
+        target = target.target_field
+    # A field of another's own may keep a number or a UUID in its own way.
+    is_djangos = type(target).__module__.startswith("django.db.models.fields")
+    return key, is_djangos and target.get_internal_type() in _COMPARED_BY_VALUE
 
 
 def _loss_of(grant: Any) -> LockLost | None:

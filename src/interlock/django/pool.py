@@ -1,32 +1,63 @@
 """Connections of the store's own: in autocommit, to the primary, never the one of a request."""
 
-import asyncio
-import copy
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from time import monotonic
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from django.conf import settings
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
+from django.db.backends.base.base import NO_DB_ALIAS
+from django.db.backends.signals import connection_created
 from django.db.utils import InterfaceError
 
-from interlock.django.failures import connecting_failed, is_definite, translated
-from interlock.django.statements import keep_cursor
+from interlock.claims import checked_count
+from interlock.django.failures import NoConnection, is_definite, translated
+from interlock.django.wrappers import database_name, open_wrapper, shut
 from interlock.errors import StoreError
-from interlock.process import Living
+from interlock.process import pid
 
-IDLE = 8  # connections that are kept
+MOST = 4  # connections of a process to one database, unless MAX_CONNECTIONS says otherwise
+IDLE = 60.0  # seconds after which a connection that nobody uses is closed
 STALE = 20.0  # seconds; older ones are asked first whether they still live
-PREPARES_AFTER = 3  # uses of a statement on a connection
-KEEPS_SHUT = ("pool", "server_side_binding", "isolation_level")
+PATIENCE = 5.0  # seconds that a statement waits for a connection if its caller has no time-out
+LOST = 0.5  # seconds after which a waiter looks by itself whether a connection was lost
+PAUSE = 0.05  # seconds before a server that has too many connections is asked for another
 
 
-class Pool:
-    """The private connections to one database.
+class _Slot:
+    """One of the connections that a process may have; `wrapper` is None until it is opened.
+
+    An interrupt may lose one on its way; then it is collected, and counts no more.
+    """
+
+    __slots__ = ("__weakref__", "age", "name", "pid", "since", "wrapper")
+
+    def __init__(self) -> None:
+        self.wrapper: Any = None
+        self.pid = pid()
+        self.name = ""
+        self.age = 0
+        self.since = 0.0
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        wrapper, self.wrapper = self.wrapper, None
+        if wrapper is not None:
+            shut(wrapper)
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # the interpreter may be shutting down
+            if self.pid == pid():
+                self.close()
+
+
+class Connections:
+    """The private connections of this process to one database; all stores on it share them.
 
     A statement takes one and gives it back, so threads that come and go leave nothing open.  A transaction of the
     program can't hide what is written through them, nor take it back.
@@ -37,163 +68,212 @@ class Pool:
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
-        self._idle: deque[tuple[Any, float]] = deque()
-        self._all: set[Any] = set()  # an interrupt may lose one on its way; here it is found when the pool is closed
-        self._busy: set[Any] = set()
-        self._closed = False
+        self._users: WeakKeyDictionary[Pool, int] = WeakKeyDictionary()
+        self._most = MOST
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._mutex = threading.RLock()  # a signal handler may close what the main thread is just using
+        self._free = threading.Condition(self._mutex)
+        self._idle: deque[_Slot] = deque()
+        self._lent: WeakSet[_Slot] = WeakSet()
+        self._age = 0  # a connection of an earlier age is not used again
+        self._timer: threading.Timer | None = None
         self._turn = self._make_turn()
-        _pools.add(self)
 
     def _make_turn(self) -> Any:
         """Threads that write to one SQLite file queue up here, where the next runs at once, and not in SQLite."""
-        if "sqlite" not in settings.DATABASES[self.alias]["ENGINE"]:
-            return nullcontext()
-        return _turns.setdefault(self.alias, threading.RLock())
+        sqlite = "sqlite" in settings.DATABASES[self.alias]["ENGINE"]
+        return threading.RLock() if sqlite else nullcontext()
 
     @contextmanager
-    def connection(self) -> Iterator[Any]:
+    def lend(self, patience: float) -> Iterator[Any]:
         """Lend a connection for one statement.
+
+        Args:
+            patience: seconds to wait for one that is free.
+        """
+        sound = False
+        with self._turn:
+            slot = self._take(monotonic() + patience)
+            try:
+                yield slot.wrapper
+                sound = True
+            except (DatabaseError, InterfaceError) as error:
+                if not is_definite(error, slot.wrapper):
+                    self.drop()  # what broke one has broken the others
+                raise translated(error, slot.wrapper) from error
+            finally:  # after an interrupt the answer may still be on its way
+                self._give_back(slot, sound)
+
+    def drop(self) -> None:
+        """Close what is idle, and what is in use when it comes back."""
+        with self._mutex:
+            self._age += 1
+            idle, self._idle = self._idle, deque()
+        for slot in idle:
+            slot.close()
+
+    def _take(self, until: float) -> _Slot:
+        """Return a connection: one that is idle, or a new one, or one that is given back before `until`."""
+        while True:
+            slot = self._enter(until)
+            try:
+                if slot.wrapper is not None:
+                    if slot.name == database_name(self.alias) and self._lives(slot):
+                        return slot
+                    slot.close()
+                slot.age, slot.name = self._age, database_name(self.alias)
+                slot.wrapper = open_wrapper(self.alias)
+                return slot
+            except NoConnection:  # the server has too many: wait for one of ours, or for others to leave
+                self._give_back(slot, False)
+                left = until - monotonic()
+                if left <= 0:
+                    raise
+                with self._mutex:
+                    if not self._idle:
+                        self._free.wait(min(PAUSE, left))
+            except BaseException:
+                self._give_back(slot, False)
+                raise
+
+    def _enter(self, until: float) -> _Slot:
+        most = self._most
+        with self._mutex:
+            while not self._idle and len(self._lent) >= most:
+                left = until - monotonic()
+                if left <= 0:
+                    raise NoConnection(
+                        f"all {most} connections of this process to the database {self.alias!r} are in use: allow "
+                        f"more by OPTIONS: {{'MAX_CONNECTIONS': {2 * most}}} in INTERLOCK, or try again"
+                    )
+                self._free.wait(min(left, LOST))
+            slot = self._idle.pop() if self._idle else _Slot()
+            self._lent.add(slot)
+            return slot
+
+    def _lives(self, slot: _Slot) -> bool:
+        return monotonic() - slot.since < STALE or bool(slot.wrapper.is_usable())
+
+    def _give_back(self, slot: _Slot, sound: bool) -> None:
+        with self._mutex:
+            self._lent.discard(slot)
+            keep = sound and len(self._users) > 0 and slot.age == self._age
+            if keep:
+                slot.since = monotonic()
+                self._idle.append(slot)
+            self._free.notify()
+        if keep and self._timer is None:
+            self._close_later(IDLE)
+        elif not keep:
+            slot.close()
+
+    # -- idle connections -------------------------------------------------------------------------------
+
+    def _close_later(self, seconds: float) -> None:
+        timer = threading.Timer(seconds, self._close_old)
+        timer.name, timer.daemon = "idle-connections", True
+        self._timer = timer
+        try:
+            timer.start()
+        except RuntimeError:  # the interpreter is shutting down
+            self._timer = None
+
+    def _close_old(self) -> None:
+        old = []
+        with self._mutex:
+            self._timer = None
+            now = monotonic()
+            while self._idle and now - self._idle[0].since >= IDLE:
+                old.append(self._idle.popleft())
+            left = IDLE - (now - self._idle[0].since) if self._idle else None
+        for slot in old:
+            slot.close()
+        if left is not None:
+            self._close_later(left)
+
+    # -- who uses them ----------------------------------------------------------------------------------
+
+    def join(self, pool: "Pool", most: int) -> None:
+        """Serve one more pool, which wants that many connections at most."""
+        with self._mutex:
+            self._users[pool] = most
+            self._most = max(self._users.values())
+
+    def leave(self, pool: "Pool") -> None:
+        """Close all when the last pool is closed."""
+        with self._mutex:
+            self._users.pop(pool, None)
+            self._most = max(self._users.values(), default=MOST)
+            last = not self._users
+            timer = self._timer if last else None
+            self._timer = None if last else self._timer
+        if timer is not None:
+            timer.cancel()
+        if last:
+            self.drop()
+
+    def forked(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+        _inherited.extend((*self._idle, *self._lent))
+        self._start_afresh()
+
+
+class Pool:
+    """What one store uses of the connections to a database.
+
+    Args:
+        alias: of the database in DATABASES.
+        most: connections of this process to it; where several stores say so, the highest number counts.
+    """
+
+    def __init__(self, alias: str, most: int = MOST) -> None:
+        self._closed = False
+        self._connections = _known.setdefault(alias, Connections(alias))
+        self._connections.join(self, checked_count(most, "MAX_CONNECTIONS"))
+
+    @contextmanager
+    def connection(self, patience: float = PATIENCE) -> Iterator[Any]:
+        """Lend a connection for one statement.
+
+        Args:
+            patience: seconds to wait for one that is free.
 
         Raises:
             UnknownOutcome: the connection broke while the statement was on its way.
-            StoreError: the statement was refused, and nothing was done; or nobody answers there.
+            NotReached: nobody answers there, nothing was sent; `NoConnection` if all connections are in use.
+            StoreError: the statement was refused, and nothing was done.
         """
         if self._closed:
             raise StoreError("this connection was closed: connect again")
-        with self._turn:
-            yield from self._lend()
-
-    def _lend(self) -> Iterator[Any]:
-        wrapper = self._take()
-        try:
-            self._busy.add(wrapper)
+        with self._connections.lend(patience) as wrapper:
             yield wrapper
-        except (DatabaseError, InterfaceError) as error:
-            self._shut(wrapper)
-            if not is_definite(error, wrapper):
-                self._drop_idle()  # what broke one has broken the others
-            raise translated(error, wrapper) from error
-        except BaseException:  # an interrupt: the answer may still be on its way
-            self._shut(wrapper)
-            raise
-        else:
-            self._give_back(wrapper)
-        finally:
-            self._busy.discard(wrapper)
 
     def close(self) -> None:
-        """Close what is idle; what is in use is closed when it comes back."""
+        """Close what is idle if no other store uses it; what is in use is closed when it comes back."""
         self._closed = True
-        self._drop_idle()
-        for wrapper in self._all - self._busy:
-            self._shut(wrapper)
-
-    def start_afresh(self) -> None:
-        """In a forked child: leave the parent's connections alone."""
-        _inherited.extend(self._all)
-        self._idle, self._all, self._busy = deque(), set(), set()
-        self._turn = self._make_turn()
-
-    def _take(self) -> Any:
-        while True:
-            try:
-                wrapper, since = self._idle.pop()
-            except IndexError:
-                return self._open()
-            if time.monotonic() - since < STALE or wrapper.is_usable():
-                return wrapper
-            self._shut(wrapper)
-
-    def _open(self) -> Any:
-        wrapper = make_wrapper(self.alias)
-        self._all.add(wrapper)
-        try:
-            wrapper.ensure_connection()
-            if not wrapper.get_autocommit():
-                wrapper.set_autocommit(True)
-            if wrapper.vendor == "mysql":
-                with wrapper.cursor() as cursor:
-                    # SYSDATE() is local time, which goes back by an hour once a year.
-                    cursor.execute("SET time_zone = '+00:00'")
-            keep_cursor(wrapper)
-        except (DatabaseError, InterfaceError) as error:
-            self._shut(wrapper)
-            raise connecting_failed(error, self.alias) from error
-        return wrapper
-
-    def _give_back(self, wrapper: Any) -> None:
-        if self._closed or len(self._idle) >= IDLE:
-            self._shut(wrapper)
-            return
-        self._idle.append((wrapper, time.monotonic()))
-        if self._closed:
-            self._drop_idle()
-
-    def _drop_idle(self) -> None:
-        while True:
-            try:
-                wrapper, _ = self._idle.pop()
-            except IndexError:
-                return
-            self._shut(wrapper)
-
-    def _shut(self, wrapper: Any) -> None:
-        _shut(wrapper)
-        self._all.discard(wrapper)
+        self._connections.leave(self)
 
 
-def make_wrapper(alias: str) -> Any:
-    """Return a connection wrapper for `alias` that Django itself does not know of; not connected yet."""
-    wrapper: Any = connections.create_connection(alias)
-    settings = copy.deepcopy(wrapper.settings_dict)
-    options = settings.setdefault("OPTIONS", {})
-    for option in KEEPS_SHUT:
-        options.pop(option, None)
-    if wrapper.vendor == "mysql":
-        options["isolation_level"] = "read committed"
-    if wrapper.vendor == "postgresql" and _may_prepare(settings):
-        options.update(server_side_binding=True, prepare_threshold=PREPARES_AFTER)
-    settings.update(AUTOCOMMIT=True, ATOMIC_REQUESTS=False)
-    wrapper.settings_dict = settings
-    wrapper.inc_thread_sharing()
-    return wrapper
-
-
-def _may_prepare(settings: Any) -> bool:
-    """True if statements may be prepared; not where PgBouncer gives each transaction another session."""
-    from django.db.backends.postgresql.psycopg_any import is_psycopg3
-
-    return bool(is_psycopg3) and not settings.get("DISABLE_SERVER_SIDE_CURSORS")
-
-
-def _shut(wrapper: Any) -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        _close(wrapper)
-    else:  # Django closes nothing in a thread with an event loop
-        closing = threading.Thread(target=_close, args=(wrapper,), name="interlock-close")
-        closing.start()
-        closing.join()
-
-
-def _close(wrapper: Any) -> None:
-    try:
-        wrapper.close()
-    except (DatabaseError, InterfaceError):
-        pass  # it was broken
-
-
-_pools: Living[Pool] = Living()
-_turns: dict[str, Any] = {}
+_known: dict[str, Connections] = {}
 _inherited: list[Any] = []
-"""Wrappers of the parent; to collect them would say goodbye to the server on the parent's connection."""
+"""Connections of the parent; to collect them would say goodbye to the server on the parent's connection."""
+
+
+def _leave_database(connection: Any, **_: object) -> None:
+    """Django connects to no database in order to create or drop one, which must not be in use, as that of tests."""
+    if connection.alias == NO_DB_ALIAS:
+        for each in list(_known.values()):
+            each.drop()
+
+
+connection_created.connect(_leave_database, dispatch_uid="interlock")
 
 
 def _after_fork() -> None:
-    _turns.clear()
-    for pool in _pools:
-        pool.start_afresh()
+    for each in _known.values():
+        each.forked()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,6 +1,7 @@
 """The register of the pending protocol on the table of claims: each step is one statement, committed by itself."""
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,18 +15,26 @@ from interlock import log
 from interlock.claims import DONE, QUEUED, SEPARATOR, USING, Claim, ClaimView, State
 from interlock.django import claimlines
 from interlock.django.bells import Bells
-from interlock.django.failures import is_to_be_repeated
+from interlock.django.failures import NoConnection, NotReached, is_to_be_repeated
+from interlock.django.pool import PATIENCE as FREE_CONNECTION
 from interlock.django.pool import Pool
 from interlock.django.records import chunks, fitting, hashed, record_of, view_of
 from interlock.django.statements import MICROSECONDS, Statement, compiled
 from interlock.effects import Ask, Call
-from interlock.errors import InvalidArgument, StoreError
+from interlock.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.process import HOST, pid
 from interlock.protocols.pending import Record, Verdict, judge
 
 PATIENCE = 2.0  # seconds that a statement is tried again which the database does not do because of others
-SWEEP_EVERY = 64  # releases of this process
+ENTERING = 0.25  # seconds that who acquires waits for a connection, before its own time-out is looked at
+SWEEP_EVERY = 64  # releases of a store, from its first: programs that release once clear up too
+SWEEP_MOST = 1000  # records that one release clears away
+SWEEP_AGE = 60.0  # seconds that a lease has been over before a release of another name ends its claim
 CHARACTERS = 64  # of an id
+
+
+class NotCreated(NoConnection):
+    """There was no connection to write the first record of a claim."""
 
 
 class Step(NamedTuple):
@@ -46,17 +55,18 @@ class Lines:
         alias: of the database.
         server: what performs an `Ask` whose message is a `Step`.
         poll: seconds after which a waiter looks again if nobody told it.
+        most: connections of this process to the database.
     """
 
     folds = True
 
-    def __init__(self, alias: str, server: Any, poll: float) -> None:
+    def __init__(self, alias: str, server: Any, poll: float, most: int) -> None:
         self.poll = poll
-        self.pool = Pool(alias)
+        self.pool = Pool(alias, most)
         self.bells = Bells.of(alias)
         self._server = server
         self._statements: dict[Any, Statement] = {}
-        self._releases = count(1)
+        self._releases = count()
         self._sweeping = threading.Lock()
 
     # -- requests, as `protocols.pending.Register` has them ---------------------------------------------
@@ -129,16 +139,19 @@ class Lines:
             except IntegrityError:
                 pass  # it is there already
 
-        self._do(insert)
+        try:
+            self._do(insert, patience=ENTERING)
+        except NoConnection as error:
+            raise NotCreated(str(error)) from error
 
     def _list(self, key: str) -> Sequence[Record]:
-        rows = self._rows(claimlines.line, key=hashed(key))
+        rows = self._rows(claimlines.line, patience=ENTERING, key=hashed(key))
         records = [record_of(row) for row in rows]
         self.bells.seen(key, ((record.id, record.key) for record in records))
         return records
 
     def _update(self, claim: Claim, state: State) -> bool:
-        done = self._count(claimlines.flag, state, id=claim.id) == 1
+        done = self._count(claimlines.flag, state, patience=ENTERING, id=claim.id) == 1
         if done and state == QUEUED:
             self.bells.ring(claim.terms.key, but=claim.id)
         return done
@@ -149,7 +162,7 @@ class Lines:
                 return self._promote_at_once(connection, claim)
             return self._promote_under_lock(connection, claim)
 
-        fence: int | None = self._do(step)
+        fence: int | None = self._do(step, patience=ENTERING)
         if fence is not None:
             self.bells.forget(claim)
             if claim.terms.capacity > 1:
@@ -195,19 +208,38 @@ class Lines:
     def _delete(self, claim: Claim) -> bool:
         self.bells.forget(claim)
         key, id = claim.terms.key, claim.id
-        removed = self._remove(id, True)
-        if not removed:
-            self._remove(id, None)
+        removed = self._release(id)
         self.bells.ring(key)
         if removed and next(self._releases) % SWEEP_EVERY == 0:
             try:
-                self.sweep()
+                self.sweep(SWEEP_MOST, SWEEP_AGE)
             except StoreError as error:
                 log.warn("could not sweep old records, later perhaps: %s", error)
         return removed
 
+    def _release(self, id: str) -> bool:
+        """End the caller's own claim; where a connection broke, the record tells whether that was done."""
+        tries = count()
+
+        def step(connection: Any) -> bool:
+            again = next(tries) > 0
+            if self._end(connection, id, True):
+                return True
+            if again:
+                rows = self._statement(connection, claimlines.released).rows(connection, id=id)
+                if rows:
+                    return bool(rows[0][0])
+            self._end(connection, id, None)
+            return False
+
+        return bool(self._do(step, repeats=True))
+
     def _remove(self, id: str, alive: bool | None) -> bool:
-        return self._count(claimlines.end, alive, id=id) == 1 or self._count(claimlines.drop, alive, id=id) == 1
+        return bool(self._do(lambda connection: self._end(connection, id, alive), repeats=True))
+
+    def _end(self, connection: Any, id: str, alive: bool | None) -> bool:
+        statements = (self._statement(connection, make, alive) for make in (claimlines.end, claimlines.drop))
+        return any(statement.count(connection, id=id) == 1 for statement in statements)
 
     def _reap(self, key: str, id: str) -> bool:
         reaped = self._remove(id, False)
@@ -217,7 +249,8 @@ class Lines:
 
     def _extend(self, claim: Claim, wakeup: Any) -> Sequence[bool]:
         sent = time.monotonic()
-        alive = self._count(claimlines.extend, id=claim.id, ttl=int(claim.terms.ttl * MICROSECONDS)) == 1
+        ttl = int(claim.terms.ttl * MICROSECONDS)
+        alive = self._count(claimlines.extend, patience=ENTERING, repeats=True, id=claim.id, ttl=ttl) == 1
         if alive:
             self.bells.note(claim, wakeup, sent)
         return [alive]
@@ -231,7 +264,8 @@ class Lines:
         alive: set[str] = set()
         for ttl in {claim.terms.ttl for claim in claims}:
             for some in chunks([claim.id for claim in claims if claim.terms.ttl == ttl]):
-                alive |= self._do(partial(self._renew_some, some, ttl))
+                step = partial(self._renew_some, some, ttl)
+                alive |= self._do(step, patience=min(FREE_CONNECTION, ttl / 3), repeats=True)
         return [claim.id in alive for claim in claims]
 
     def _renew_some(self, ids: Sequence[str], ttl: float, connection: Any) -> set[str]:
@@ -247,7 +281,7 @@ class Lines:
 
     def _look(self, key: str) -> Sequence[ClaimView]:
         everything = key.endswith(SEPARATOR)
-        given = {} if everything else {"key": hashed(key)}
+        given: dict[str, Any] = {} if everything else {"key": hashed(key)}
         rows = self._rows(claimlines.living, everything, **given)
         namespace = key.partition(SEPARATOR)[0]
         views = [view_of(row) for row in rows if row[2] == namespace]
@@ -260,40 +294,78 @@ class Lines:
         self.bells.ring(key)
         return len(gone)
 
-    def sweep(self) -> int:
-        """Delete the records that are over, after having noted the highest of their fences; return how many."""
+    def sweep(self, most: int = sys.maxsize, age: float = 0.0) -> int:
+        """Delete records that are over, after having noted the highest of their fences, and end leases that ran out.
+
+        Args:
+            most: records to look at, in thousands rounded up.
+            age: seconds that a lease must have been over.
+
+        Returns:
+            How many records were deleted.
+        """
         if not self._sweeping.acquire(blocking=False):
             return 0
         try:
-            return int(self._do(self._sweep))
+            swept: int = self._reap_all(most, age)
+            while True:
+                looked, deleted = self._do(self._sweep_some)
+                swept += deleted
+                if looked < SWEEP_MOST or swept >= most:
+                    return swept
         finally:
             self._sweeping.release()
 
-    def _sweep(self, connection: Any) -> int:
-        tops = self._statement(connection, claimlines.highest_done).rows(connection)
-        if not tops:
-            return 0
-        top = tops[0][0]
+    def _reap_all(self, most: int, age: float) -> int:
+        """End claims whose leases ran out, also of names that nobody asks for any more; return how many waited."""
+        rows = self._rows(claimlines.run_out, most, age=int(age * MICROSECONDS))
+        return sum(self._remove(id, False) and state != USING for id, state in rows)
+
+    def _sweep_some(self, connection: Any) -> tuple[int, int]:
+        rows = self._statement(connection, claimlines.oldest_done, SWEEP_MOST).rows(connection)
+        if not rows:
+            return 0, 0
+        top = max(fence for _, fence in rows)
         if not self._statement(connection, claimlines.raise_floor).count(connection, fence=top):
             try:
                 self._statement(connection, claimlines.lay_floor).count(connection, fence=top)
             except IntegrityError:
                 pass  # it is there: as high, or somebody just made it
         floor = self._statement(connection, claimlines.floor).rows(connection)[0][0]
-        return self._statement(connection, claimlines.sweep).count(connection, fence=floor)
+        last = max(number for number, _ in rows)
+        deleted = self._statement(connection, claimlines.sweep).count(connection, fence=floor, number=last)
+        return len(rows), deleted
 
     # -- statements --------------------------------------------------------------------------------------
 
-    def _do(self, step: Callable[[Any], Any]) -> Any:
-        """Perform `step` with a connection; again if the database did not do it because of others."""
+    def _do(self, step: Callable[[Any], Any], *, patience: float = FREE_CONNECTION, repeats: bool = False) -> Any:
+        """Perform `step` with a connection; again if the database did not do it because of others.
+
+        Args:
+            step: what to do.
+            patience: seconds to wait for a connection.
+            repeats: True if it may be done twice, so that it is done again where a connection breaks.
+        """
         started = time.monotonic()
+        broke: UnknownOutcome | None = None
         while True:
-            with self.pool.connection() as connection:
-                try:
-                    return step(connection)
-                except DatabaseError as error:
-                    if time.monotonic() - started > PATIENCE or not is_to_be_repeated(error):
-                        raise
+            in_time = time.monotonic() - started < PATIENCE
+            try:
+                with self.pool.connection(patience) as connection:
+                    try:
+                        return step(connection)
+                    except DatabaseError as error:
+                        if not in_time or not is_to_be_repeated(error):
+                            raise
+            except UnknownOutcome as error:
+                if not repeats or not in_time:
+                    raise
+                broke = error
+            except NotReached as error:
+                if broke is None:
+                    raise
+                if not in_time:
+                    raise broke from error
             time.sleep(random.uniform(0.001, 0.005))
 
     def _statement(self, connection: Any, make: Callable[..., Any], *args: Any) -> Statement:
@@ -302,12 +374,20 @@ class Lines:
             statement = self._statements[(make, *args)] = compiled(make(*args), connection)
         return statement
 
-    def _count(self, make: Callable[..., Any], *args: Any, **given: Any) -> int:
-        count_: int = self._do(lambda connection: self._statement(connection, make, *args).count(connection, **given))
-        return count_
+    def _count(
+        self, make: Callable[..., Any], *args: Any, patience: float = FREE_CONNECTION, repeats: bool = False,
+        **given: Any,
+    ) -> int:  # fmt: skip
+        def step(connection: Any) -> int:
+            return self._statement(connection, make, *args).count(connection, **given)
 
-    def _rows(self, make: Callable[..., Any], *args: Any, **given: Any) -> Any:
-        return self._do(lambda connection: self._statement(connection, make, *args).rows(connection, **given))
+        return int(self._do(step, patience=patience, repeats=repeats))
+
+    def _rows(self, make: Callable[..., Any], *args: Any, patience: float = FREE_CONNECTION, **given: Any) -> Any:
+        def step(connection: Any) -> list[Any]:
+            return self._statement(connection, make, *args).rows(connection, **given)
+
+        return self._do(step, patience=patience, repeats=True)
 
 
 def _yes() -> Sequence[bool]:

@@ -11,14 +11,17 @@ from django.conf import settings
 from django.db import router
 
 from interlock.claims import Check, Claim
-from interlock.django.bells import LONGEST
+from interlock.django.bells import LONGEST, SHORTEST
+from interlock.django.conf import checked_most
+from interlock.django.failures import NoConnection
 from interlock.django.models import Claim as ClaimModel
-from interlock.django.pool import make_wrapper
-from interlock.django.register import Lines, Step
+from interlock.django.pool import MOST
+from interlock.django.register import Lines, NotCreated, Step
+from interlock.django.wrappers import make_wrapper
 from interlock.effects import Op
 from interlock.errors import InvalidArgument, LockError, StoreError
 from interlock.protocols.pending import Pending
-from interlock.protocols.queue import Turn
+from interlock.protocols.queue import BUSY, Turn
 from interlock.taskbell import TaskBell
 from interlock.threadbell import ThreadBell
 
@@ -30,25 +33,32 @@ class OrmStore(Pending):
 
     Args:
         alias: of the database in DATABASES; None for the one that the routers write claims to.
+        max_connections: of this process to the database, besides those of the site.
 
     Raises:
-        InvalidArgument: there is no such alias.
+        InvalidArgument: there is no such alias, or the number makes no sense.
     """
 
     register: Lines
 
-    def __init__(self, alias: str | None = None) -> None:
+    def __init__(self, alias: str | None = None, max_connections: int = MOST) -> None:
         self.alias = router.db_for_write(ClaimModel) if alias is None else alias
         if self.alias not in settings.DATABASES:
             raise InvalidArgument(f"DATABASES has no {self.alias!r}; it has: {', '.join(sorted(settings.DATABASES))}")
+        checked_most(max_connections)
         self._server = Server()
-        super().__init__(Lines(self.alias, self._server, LONGEST))
+        super().__init__(Lines(self.alias, self._server, LONGEST, max_connections))
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
         """As `Queue.enter`; a waiter that nobody tells looks again after a jittered, growing pause."""
         bells = self.register.bells
         unwritten = again and bells.is_young(claim, time.monotonic())
-        turn = yield from super().enter(claim, wakeup, wait, again)
+        try:
+            turn = yield from super().enter(claim, wakeup, wait, again)
+        except NotCreated:
+            return BUSY
+        except NoConnection:
+            return Turn("pending", 0, SHORTEST, asked=False)  # it stands in line as it stood
         if turn.state == "pending" and turn.look_again == self.register.poll:
             turn = turn._replace(look_again=bells.pause(claim))
         return turn._replace(asked=False) if unwritten else turn
@@ -60,6 +70,10 @@ class OrmStore(Pending):
     def task_wakeup(self) -> TaskBell:
         """Return a wake-up for the calling task."""
         return TaskBell()
+
+    def sweep(self, most: int) -> int:
+        """Delete the records of claims that are over or whose leases ran out; return how many."""
+        return self.register.sweep(most)
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`: looks at the settings, the table and the clock."""

@@ -4,10 +4,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from inspect import isawaitable, iscoroutine, iscoroutinefunction
+from inspect import isawaitable
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from interlock.errors import InvalidArgument
+from interlock.functions import Kind, kind_of, see_it_finished, shown
 from interlock.optimistic.backend import AsyncBackend, Backend, answer_of
 from interlock.optimistic.errors import TryAgain
 from interlock.optimistic.tries import BACKOFF, RETRIES, Tries, checked_limits
@@ -46,8 +47,10 @@ def transact(
         InvalidArgument: an argument is out of its range, or a command or its keys can't be in a transaction.
     """
     limits = checked_limits(retries, timeout, backoff)
-    if iscoroutinefunction(function):
+    kind = kind_of(function)
+    if kind == "coroutine function":
         raise InvalidArgument(f"{function!r} is a coroutine function: give it to atransact()")
+    _refuse_generators(function, kind)
     backend = _backend(where)
     tries = Tries(limits, time.monotonic())
     while True:
@@ -57,9 +60,7 @@ def transact(
                 if keys:
                     attempt.watch(keys)
                 value = function(attempt.transaction)
-                if iscoroutine(value):
-                    value.close()
-                    raise InvalidArgument(f"{function!r} returned a coroutine: give it to atransact()")
+                see_it_finished(value, function, ": give it to atransact(), or let the function do the work itself")
                 if attempt.commit():
                     return cast(T, answer_of(value))
         except TryAgain as error:
@@ -92,6 +93,7 @@ async def atransact(
         Conflict, UnknownOutcome, CommandRefused, StoreError, InvalidArgument: as `transact`.
     """
     limits = checked_limits(retries, timeout, backoff)
+    _refuse_generators(function, kind_of(function))
     backend = _async_backend(where)
     tries = Tries(limits, time.monotonic())
     while True:
@@ -103,6 +105,7 @@ async def atransact(
                 value = function(attempt.transaction)
                 if isawaitable(value):
                     value = await value
+                see_it_finished(value, function, ": let the function do the work itself")
                 if await attempt.commit():
                     return cast(T, answer_of(value))
         except TryAgain as error:
@@ -132,7 +135,9 @@ def transactional(
     checked_limits(retries, timeout, backoff)
 
     def decorate(function: Callable[Concatenate[Any, P], T]) -> Callable[P, T]:
-        run: Any = atransact if iscoroutinefunction(function) else transact
+        kind = kind_of(function)
+        _refuse_generators(function, kind)
+        run: Any = atransact if kind == "coroutine function" else transact
 
         @wraps(function)
         def transaction(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -143,6 +148,11 @@ def transactional(
         return transaction
 
     return decorate
+
+
+def _refuse_generators(function: object, kind: Kind) -> None:
+    if "generator" in kind:
+        raise InvalidArgument(f"{shown(function)} is a {kind}: what it does when it is read is in no transaction")
 
 
 def _backend(where: Any) -> Backend:

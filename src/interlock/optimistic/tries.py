@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from interlock.claims import checked_timeout
+from interlock.claims import MAX_TTL, checked_timeout, said
 from interlock.errors import InvalidArgument, StoreError
 from interlock.optimistic.errors import Conflict, TryAgain
 
@@ -30,9 +30,9 @@ def checked_limits(retries: object, timeout: object, backoff: object) -> Limits:
         InvalidArgument: one is out of its range; the message says what is allowed.
     """
     if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
-        raise InvalidArgument(f"retries is a whole number from 0, or None for any number, not {retries!r}")
-    if isinstance(backoff, bool) or not isinstance(backoff, (int, float)) or not 0 <= backoff < math.inf:
-        raise InvalidArgument(f"backoff is a number of seconds from 0, not {backoff!r}")
+        raise InvalidArgument(f"retries is a whole number from 0, or None for any number, not {said(retries)}")
+    if isinstance(backoff, bool) or not isinstance(backoff, (int, float)) or not 0 <= backoff <= MAX_TTL:
+        raise InvalidArgument(f"backoff is a number of seconds from 0 to {MAX_TTL:g}, not {said(backoff)}")
     return Limits(retries, checked_timeout(True, timeout), float(backoff))
 
 

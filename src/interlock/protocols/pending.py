@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from interlock.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, ClaimView, State, fits
 from interlock.effects import Op
 from interlock.errors import UnknownOutcome
-from interlock.protocols.queue import GIVEN_UP, GONE, REFUSED, Turn
+from interlock.protocols.queue import GIVEN_UP, GONE, REFUSED, Renewed, Turn
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 
@@ -219,9 +219,9 @@ class Pending:
         removed: bool = yield self.register.delete(claim)
         return removed
 
-    def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
+    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
         """As `Queue.renew`."""
-        renewed: list[bool] = yield self.register.renew(claims, None)
+        renewed: list[Renewed] = yield self.register.renew(claims, None)
         return renewed
 
     def look(self, key: str) -> Op[list[ClaimView]]:

@@ -1,10 +1,23 @@
 """What every store looks like from above: a line of claims that is entered and left."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.claims import Claim, ClaimView
 from interlock.effects import Op
+from interlock.errors import StoreError
+
+
+class Outage(NamedTuple):
+    """A store can't be asked now, but perhaps soon: a server is away, or another one takes over from it.
+
+    Attributes:
+        error: what it said.
+        patience: seconds to wait for it where the caller has set no limit.
+    """
+
+    error: StoreError
+    patience: float
 
 
 class Turn(NamedTuple):
@@ -18,15 +31,18 @@ class Turn(NamedTuple):
             "gone": it expired or was evicted, or (with a `look_again`) was given up because a request of it had no
             answer; start again with a fresh id, after `look_again` seconds.
             "busy": the store could not be asked now; ask again after `look_again` seconds.
+            "unclear": it was asked and did not answer, so that the claim may be in the line; ask again.
         fence: the fencing token, when using.
         look_again: seconds.
         asked: False if the store did not take part in this answer, so that the claim's lease is where it was.
+        outage: why the store could not be asked, where that is worth waiting for; None otherwise.
     """
 
-    state: Literal["using", "pending", "occupied", "refused", "gone", "busy"]
+    state: Literal["using", "pending", "occupied", "refused", "gone", "busy", "unclear"]
     fence: int = 0
     look_again: float = 1.0
     asked: bool = True
+    outage: Outage | None = None
 
 
 OCCUPIED = Turn("occupied")
@@ -34,6 +50,7 @@ REFUSED = Turn("refused")
 GONE = Turn("gone", look_again=0.0)
 GIVEN_UP = Turn("gone", look_again=0.01)
 BUSY = Turn("busy", look_again=0.0005, asked=False)
+UNCLEAR = Turn("unclear", look_again=0.0005, asked=False)
 
 
 class Told(NamedTuple):
@@ -41,6 +58,10 @@ class Told(NamedTuple):
 
     id: str
     fence: int
+
+
+Renewed: TypeAlias = bool | StoreError
+"""What became of one claim in a renewal of many."""
 
 
 class Queue(Protocol):
@@ -59,8 +80,13 @@ class Queue(Protocol):
     def leave(self, claim: Claim) -> Op[bool]:
         """Take the claim out of the line, hand over to the next; True if this call removed it."""
 
-    def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
-        """Extend leases, many at once; False for each claim that is gone."""
+    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
+        """Extend leases, many at once.
+
+        Returns:
+            For each claim: True; False if it is gone; a StoreError, as a value, if this one could not be asked while
+            others could.  A store that raises instead says so of all of them.
+        """
 
     def look(self, key: str) -> Op[list[ClaimView]]:
         """List the live claims of `key` in line order; a key without a name stands for its whole namespace."""

@@ -7,7 +7,7 @@ from inspect import iscoroutinefunction
 from random import uniform
 from typing import Any
 
-from interlock.claims import MAX_TTL, checked_timeout, checked_ttl
+from interlock.claims import MAX_TTL, checked_timeout, checked_ttl, said
 from interlock.errors import InvalidArgument
 
 FIRST_PAUSES = 32  # the first pause of a waiter is so many times shorter than its longest
@@ -80,16 +80,16 @@ def checked_limit(ttl: object) -> float | None:
 def checked_seconds(value: object, what: str) -> float:
     """Return a number of seconds that is more than 0, else raise InvalidArgument."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidArgument(f"{what} is a number of seconds, not {value!r}")
+        raise InvalidArgument(f"{what} is a number of seconds, not {said(value)}")
     if not 0 < value <= MAX_TTL:  # also refuses NaN
-        raise InvalidArgument(f"{what} must be more than 0 and at most {MAX_TTL:g} seconds, not {value!r}")
+        raise InvalidArgument(f"{what} must be more than 0 and at most {MAX_TTL:g} seconds, not {said(value)}")
     return float(value)
 
 
 def checked_flag(value: object, what: str) -> bool:
     """Return `value` if it is True or False, else raise InvalidArgument."""
     if not isinstance(value, bool):
-        raise InvalidArgument(f"{what} is True or False, not {value!r}")
+        raise InvalidArgument(f"{what} is True or False, not {said(value)}")
     return value
 
 

@@ -13,6 +13,7 @@ from interlock.redis import commands
 from interlock.redis.arguments import encoded, fresh_token, milliseconds
 from interlock.redis.driving import Op, Pause
 from interlock.redis.holdings import Holding, Holdings
+from interlock.redis.tries import Tries
 
 
 class Attempt:
@@ -98,12 +99,12 @@ class Steps:
     def _trying(self, attempt: Attempt) -> Op[bool]:
         """Try once; whatever happens, nothing is left in the server that this object does not know of."""
         token = attempt.token or fresh_token()
-        taken = False
+        tries, taken = Tries(), False
         sent = monotonic()
         limit = None if attempt.ttl is None else milliseconds(attempt.ttl)
         try:
-            taken, _ = yield from commands.asked_again(
-                lambda: commands.take(self._server, self._key, token, limit, once=attempt.token is None)
+            taken = yield from commands.asked_again(
+                lambda: commands.take(self._server, self._key, token, limit, attempt.token is None, tries), tries
             )
             if not taken:
                 return False
@@ -114,7 +115,7 @@ class Steps:
                 self._holdings.add(holding)
                 return True
         except BaseException as error:  # an interrupt or a cancellation, too, perhaps after the command was sent
-            refused = isinstance(error, StoreError) and not isinstance(error, UnknownOutcome)
+            refused = isinstance(error, StoreError) and not isinstance(error, UnknownOutcome) and not tries.again
             if attempt.holding is None and not refused and (taken or attempt.token is None):
                 self._unsettled[token] = None
             raise
@@ -149,16 +150,18 @@ class Steps:
         """Release; return True if that ended it, False if it was lost before."""
         if not holding.unsure:
             holding.left_in_time = holding.alive
+        tries = Tries()
         try:
-            dropped, again = yield from commands.asked_again(
-                lambda: commands.drop(self._server, self._key, holding.token)
+            dropped = yield from commands.asked_again(
+                lambda: commands.drop(self._server, self._key, holding.token, tries), tries
             )
             self._holdings.remove(holding)
         except BaseException as error:
-            holding.unsure = holding.unsure or isinstance(error, UnknownOutcome) or not isinstance(error, Exception)
+            unknown = tries.again or isinstance(error, UnknownOutcome) or not isinstance(error, Exception)
+            holding.unsure = holding.unsure or unknown
             raise
         # Else an earlier release, whose reply was lost, did it: there was nothing left to drop.
-        released = dropped or ((again or holding.unsure) and holding.left_in_time)
+        released = dropped or ((tries.again or holding.unsure) and holding.left_in_time)
         holding.over, holding.lost = True, holding.lost or not released
         return released
 
@@ -166,9 +169,7 @@ class Steps:
         """Let the lease end `ttl` seconds from now, or `ttl` seconds later than it would."""
         begin = holding.deadline if lengthen and holding.deadline is not None else monotonic()
         how = commands.lengthen if lengthen else commands.extend
-        kept, _ = yield from commands.asked_again(
-            lambda: how(self._server, self._key, holding.token, milliseconds(ttl))
-        )
+        kept = yield from commands.asked_again(lambda: how(self._server, self._key, holding.token, milliseconds(ttl)))
         if kept:
             holding.deadline = begin + ttl
         else:

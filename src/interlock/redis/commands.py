@@ -15,6 +15,7 @@ from interlock.errors import StoreError
 from interlock.redis.driving import Command, Op
 from interlock.redis.faults import LostReply, NotHere, names_of, translated
 from interlock.redis.holdings import Holdings
+from interlock.redis.tries import Tries
 
 T = TypeVar("T")
 
@@ -65,7 +66,9 @@ def server_of(client: Any) -> Server:
         return Server()
 
 
-def take(server: Server, key: str | bytes, token: bytes, ms: int | None, once: bool) -> Op[bool]:
+def take(
+    server: Server, key: str | bytes, token: bytes, ms: int | None, once: bool, tries: Tries | None = None
+) -> Op[bool]:
     """Make `token` the value of `key` if that does not exist.
 
     Args:
@@ -74,6 +77,7 @@ def take(server: Server, key: str | bytes, token: bytes, ms: int | None, once: b
         ms: milliseconds until the key expires; None for never.
         once: True if nobody else ever writes this token, so that a key that has it was taken by this very step: the
             reply was lost, and the client has asked again by itself.
+        tries: notes whether it was sent again.
 
     Returns:
         True if the key is now the caller's.
@@ -81,10 +85,10 @@ def take(server: Server, key: str | bytes, token: bytes, ms: int | None, once: b
     words = ("SET", key, token, "NX", *(() if ms is None else ("PX", ms)))
 
     def plain() -> Op[bool]:
-        return (yield from ask(server, *words)) is not None
+        return (yield from ask(server, *words, tries=tries)) is not None
 
     def at_once() -> Op[bool]:
-        found = yield from ask(server, *words, "GET")
+        found = yield from ask(server, *words, "GET", tries=tries)
         return found is None or as_bytes(found) == token
 
     def in_two() -> Op[bool]:  # Redis 6 and older refuse GET beside NX
@@ -93,12 +97,20 @@ def take(server: Server, key: str | bytes, token: bytes, ms: int | None, once: b
     return (yield from _first_that_works(server, "take", (at_once, in_two))) if once else (yield from plain())
 
 
-def drop(server: Server, key: str | bytes, token: bytes) -> Op[bool]:
-    """Delete `key` if its value is `token`; return True if this step deleted it."""
+def drop(server: Server, key: str | bytes, token: bytes, tries: Tries | None = None) -> Op[bool]:
+    """Delete `key` if its value is `token`.
+
+    Args:
+        server, key, token: where, and what must be there.
+        tries: notes whether it was sent again.
+
+    Returns:
+        True if the last time that it was sent deleted it.
+    """
     ways = (
-        lambda: ask(server, "DELIFEQ", key, token),
-        lambda: ask(server, "DELEX", key, "IFEQ", token),
-        lambda: _script(server, DROP, key, token),
+        lambda: ask(server, "DELIFEQ", key, token, tries=tries),
+        lambda: ask(server, "DELEX", key, "IFEQ", token, tries=tries),
+        lambda: _script(server, DROP, key, token, tries=tries),
     )
     return bool((yield from _first_that_works(server, "drop", ways)))
 
@@ -123,18 +135,25 @@ def holder(server: Server, key: str | bytes) -> Op[bytes | None]:
     return None if found is None else as_bytes(found)
 
 
-def asked_again(step: Callable[[], Op[T]]) -> Op[tuple[T, bool]]:
-    """Perform a step, once more if its reply is lost; return its result, and whether it was asked again."""
+def asked_again(step: Callable[[], Op[T]], tries: Tries | None = None) -> Op[T]:
+    """Perform a step, once more if its reply is lost.
+
+    Args:
+        step: makes it.
+        tries: notes whether it was asked again.
+    """
     try:
-        return (yield from step()), False
+        return (yield from step())
     except LostReply:
-        return (yield from step()), True
+        if tries is not None:
+            tries.again = True
+        return (yield from step())
 
 
-def ask(server: Server, *words: Any) -> Op[Any]:
+def ask(server: Server, *words: Any, tries: Tries | None = None) -> Op[Any]:
     """Send one command; errors of the client become those of this library."""
     try:
-        return (yield Command(words))
+        return (yield Command(words, tries))
     except Exception as error:
         failure = translated(error, words[0], words[3] if words[0].startswith("EVAL") else words[1])
         if failure is None or "NoScriptError" in names_of(error):
@@ -142,6 +161,9 @@ def ask(server: Server, *words: Any) -> Op[Any]:
         if isinstance(failure, LostReply):
             server.ways.clear()  # another server may answer the next time
         raise failure from error
+    finally:
+        if tries is not None:
+            tries.note()
 
 
 def as_bytes(reply: Any) -> bytes:
@@ -149,13 +171,13 @@ def as_bytes(reply: Any) -> bytes:
     return reply if isinstance(reply, bytes) else str(reply).encode()
 
 
-def _script(server: Server, script: Script, key: str | bytes, *arguments: Any) -> Op[Any]:
+def _script(server: Server, script: Script, key: str | bytes, *arguments: Any, tries: Tries | None = None) -> Op[Any]:
     try:
-        return (yield from ask(server, "EVALSHA", script.hash, 1, key, *arguments))
+        return (yield from ask(server, "EVALSHA", script.hash, 1, key, *arguments, tries=tries))
     except Exception as error:
         if "NoScriptError" not in names_of(error):
             raise
-    return (yield from ask(server, "EVAL", script.text, 1, key, *arguments))
+    return (yield from ask(server, "EVAL", script.text, 1, key, *arguments, tries=tries))
 
 
 def _first_that_works(server: Server, what: str, ways: Sequence[Callable[[], Op[T]]]) -> Op[T]:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from interlock.redis.tries import Tries
+
 T = TypeVar("T")
 
 LAST_WORD = 5.0
@@ -19,9 +21,21 @@ _RAW_SET: dict[str, object] = {"NEVER_DECODE": True, "get": True}  # ... and not
 
 
 class Command(NamedTuple):
-    """A command for the server, e.g. `("GET", key)`; the result is its reply, strings as bytes."""
+    """A command for the server, e.g. `("GET", key)`; the result is its reply, strings as bytes.
+
+    Attributes:
+        words: the command.
+        tries: counts how often the client sends it; None if that makes no difference.
+    """
 
     words: tuple[Any, ...]
+    tries: Tries | None = None
+
+    def on(self, client: Any) -> Any:
+        """Send it; return what `execute_command` of the client returns."""
+        if self.tries is not None:
+            client = self.tries.counted(client)
+        return client.execute_command(*self.words, **(_RAW_SET if self.words[0] == "SET" else _RAW))
 
 
 class Pause(NamedTuple):
@@ -57,7 +71,7 @@ def run(client: Any, op: Op[T]) -> T:
                 return result
             try:
                 if isinstance(request, Command):
-                    value = client.execute_command(*request.words, **_options(request))
+                    value = request.on(client)
                 else:
                     time.sleep(request.seconds)
                     value = None
@@ -123,7 +137,7 @@ async def arun_or_undo(client: Any, op: Op[T], undo: Callable[[], Op[object]]) -
 
 
 async def _answer(client: Any, command: Command, patience: float | None) -> Any:
-    task = asyncio.ensure_future(client.execute_command(*command.words, **_options(command)))
+    task = asyncio.ensure_future(command.on(client))
     try:
         if patience is None:
             return await asyncio.shield(task)
@@ -148,7 +162,3 @@ async def end_of(task: "asyncio.Future[Any]", patience: float) -> None:
                 task.cancel()
         except asyncio.CancelledError:
             pass  # the first one is raised when the reply is there
-
-
-def _options(command: Command) -> dict[str, Any]:
-    return _RAW_SET if command.words[0] == "SET" else _RAW

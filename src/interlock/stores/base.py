@@ -24,6 +24,40 @@ class Store(Queue, Protocol):
         """Give up everything that the store keeps open; safe to repeat."""
 
 
+def frees_at_death(store: Store) -> bool:
+    """Tell whether the claims of a process end with it, so that nothing need be released at its exit.
+
+    A store says so by an attribute of that name; without it, claims last until their leases end.
+    """
+    return bool(getattr(store, "frees_at_death", False))
+
+
+def tell_doubts(store: Store, doubt: Callable[[str], object]) -> None:
+    """Let a store say which claims it may not have any more, so that whoever holds them asks at once.
+
+    A store that can say so has an attribute `doubt`, which is called with the id of the claim.
+    """
+    if hasattr(store, "doubt"):
+        store.doubt = doubt
+
+
+def rester(store: Queue) -> Callable[[], object]:
+    """Return the store's `rest`, which is called when nothing was held for a while; it gives up what it can."""
+    return getattr(store, "rest", None) or _no_rest
+
+
+def _no_rest() -> None:
+    pass
+
+
+def nodes_of(store: Queue) -> Callable[[Claim], object] | None:
+    """Return what tells which of a store's nodes keeps a claim: what is of different nodes is renewed side by side.
+
+    A store of several servers has a method `node_of`, which is quick and does not fail.
+    """
+    return getattr(store, "node_of", None)
+
+
 EnterNow: TypeAlias = Callable[[Claim, Any, bool, bool], Turn]
 LeaveNow: TypeAlias = Callable[[Claim], bool | None]
 

@@ -9,9 +9,10 @@ from urllib.parse import SplitResult
 
 from interlock.claims import PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of
 from interlock.effects import Call, Op
+from interlock.errors import InvalidArgument
 from interlock.process import HOST, pid
 from interlock.protocols.line import has_room, promotable
-from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Told, Turn
+from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Renewed, Told, Turn
 from interlock.threadbell import ThreadBell
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class MemoryStore:
         clock: the store's clock, in seconds; another one only for tests.
     """
 
+    frees_at_death = True
+
     def __init__(self, space: Space, clock: Callable[[], float] = time.monotonic) -> None:
         self._space = space
         self._clock = clock
@@ -106,6 +109,8 @@ class MemoryStore:
     @classmethod
     def from_url(cls, url: SplitResult) -> "MemoryStore":
         """Connect to memory:// or memory://space."""
+        if url.query or url.fragment:
+            raise InvalidArgument("memory:// has no options: write memory:// or memory://space")
         return cls(space(url.netloc + url.path))
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
@@ -162,12 +167,12 @@ class MemoryStore:
             mine.hand_over(key, places)
             return False
 
-    def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
+    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
         """As `Queue.renew`."""
-        renewed: list[bool] = yield Call(self._renew, (claims,))
+        renewed: list[Renewed] = yield Call(self._renew, (claims,))
         return renewed
 
-    def _renew(self, claims: Sequence[Claim]) -> list[bool]:
+    def _renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         with self._space.mutex:
             return [self._renew_one(claim) for claim in claims]
 

@@ -13,11 +13,32 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
+from interlock.grants import BaseGrant, BaseGrants
 from interlock.testing.waiting import PATIENCE
 
 
+class Keeper:
+    """Keeps the grants among the results that it is given, as a program keeps what it will release."""
+
+    def __init__(self) -> None:
+        self._grants: list[Any] = []
+
+    def __call__(self, result: Any) -> Any:
+        """Return `result`."""
+        if isinstance(result, (BaseGrant, BaseGrants)):
+            self._grants.append(result)
+        return result
+
+
 class Actor(ABC):
-    """Somebody with a thread or task of its own, who does one thing after another."""
+    """Somebody with a thread or task of its own, who does one thing after another, and keeps the grants it gets."""
+
+    def __init__(self) -> None:
+        self._keep = Keeper()
+
+    def forget(self) -> None:
+        """Drop the grants."""
+        self._keep = Keeper()
 
     @abstractmethod
     def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
@@ -44,6 +65,7 @@ class ThreadActor(Actor):
     """A thread."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._live, daemon=True)
         self.thread.start()
@@ -59,7 +81,7 @@ class ThreadActor(Actor):
 
         def job() -> None:
             try:
-                future.set_result(function(*args, **kwargs))
+                future.set_result(self._keep(function(*args, **kwargs)))
             except BaseException as error:
                 future.set_exception(error)
 
@@ -91,6 +113,7 @@ class TaskActor(Actor):
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
         self._loop = loop
         self._jobs: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
         self._life = asyncio.run_coroutine_threadsafe(self._live(), loop)
@@ -107,7 +130,7 @@ class TaskActor(Actor):
         async def job() -> None:
             try:
                 result = function(*args, **kwargs)
-                future.set_result(await result if inspect.isawaitable(result) else result)
+                future.set_result(self._keep(await result if inspect.isawaitable(result) else result))
             except asyncio.CancelledError as error:
                 future.set_exception(error)
             except BaseException as error:

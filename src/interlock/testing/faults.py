@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from interlock.claims import Check, Claim, ClaimView
+from interlock.claims import SEPARATOR, Check, Claim, ClaimView
 from interlock.effects import Op, Sleep, TaskWakeup, ThreadWakeup
 from interlock.errors import StoreError, UnknownOutcome
-from interlock.protocols.queue import Turn
-from interlock.stores.base import Store
+from interlock.protocols.queue import BUSY, Renewed, Turn
+from interlock.stores.base import Store, frees_at_death
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Around:
         """As `Queue.leave`."""
         return (yield from self._through("leave", self.inner.leave(claim)))
 
-    def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
+    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
         """As `Queue.renew`."""
         return (yield from self._through("renew", self.inner.renew(claims)))
 
@@ -61,6 +61,11 @@ class Around:
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
         return self.inner.doctor()
+
+    @property
+    def frees_at_death(self) -> bool:
+        """As `stores.base.frees_at_death`."""
+        return frees_at_death(self.inner)
 
     def close(self) -> None:
         """As `Store.close`."""
@@ -129,6 +134,97 @@ class Failing(Around):
             op.close()
             raise self.error(f"{step!r} failed, by order of the test")
         return (yield from op)
+
+
+class FailingLeave(Around):
+    """Can't take the claims of some names out of their lines, as long as these are in `names`.
+
+    Args:
+        store: the real one.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.names: set[str] = set()
+        self.closed = False
+
+    def leave(self, claim: Claim) -> Op[bool]:
+        """As `Queue.leave`."""
+        if _name(claim) in self.names:
+            raise StoreError("'leave' failed for this name, by order of the test")
+        return (yield from self.inner.leave(claim))
+
+    def close(self) -> None:
+        """As `Store.close`."""
+        self.closed = True
+        super().close()
+
+
+class Busy(Around):
+    """Is too busy to tell claims in line where they stand, and to extend their leases, as long as `busy` is true.
+
+    Args:
+        store: the real one.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.busy = True
+        self.times = 0
+
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+        """As `Queue.enter`."""
+        if again and self.busy:
+            self.times += 1
+            return BUSY
+        return (yield from self.inner.enter(claim, wakeup, wait, again))
+
+
+class Stuck(Around):
+    """Hangs in the renewal of some names, and of all that are asked for in the same request.
+
+    Args:
+        store: the real one.
+        seconds: how long.
+    """
+
+    def __init__(self, store: Store, seconds: float = 20.0) -> None:
+        super().__init__(store)
+        self.seconds = seconds
+        self.names: set[str] = set()
+        self.hangs = 0
+
+    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
+        """As `Queue.renew`."""
+        if any(_name(claim) in self.names for claim in claims):
+            self.hangs += 1
+            yield Sleep(self.seconds)
+        return (yield from self.inner.renew(claims))
+
+
+class Partial(Around):
+    """Can't be asked about the leases of some names; those of others it renews in the same request.
+
+    Args:
+        store: the real one.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.names: set[str] = set()
+        self.together = 0
+
+    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
+        """As `Queue.renew`."""
+        asked = [claim for claim in claims if _name(claim) not in self.names]
+        self.together += 0 < len(asked) < len(claims)
+        alive = yield from self.inner.renew(asked)
+        answers = dict(zip((claim.id for claim in asked), alive, strict=True))
+        return [answers.get(claim.id, StoreError("not this one, by order of the test")) for claim in claims]
+
+
+def _name(claim: Claim) -> str:
+    return claim.terms.key.partition(SEPARATOR)[2]
 
 
 class Counting(Around):

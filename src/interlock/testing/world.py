@@ -11,7 +11,7 @@ from interlock.aio.connection import AsyncLocks
 from interlock.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, Terms
 from interlock.engine import fresh_id, run
 from interlock.stores.base import Store
-from interlock.testing.actors import Actor, Background, Gate, TaskActor, TaskGate, ThreadActor, ThreadGate
+from interlock.testing.actors import Actor, Background, Gate, Keeper, TaskActor, TaskGate, ThreadActor, ThreadGate
 from interlock.testing.waiting import eventually
 from interlock.threads.connection import Locks
 
@@ -101,6 +101,7 @@ class World:
         self.colour = colour
         self.name = f"lock {fresh_id()}"
         self._numbers = count(1)
+        self._keep = Keeper()
         self._background = Background() if colour == TASKS else None
         self._actors: list[Actor] = []
         self._open: list[Any] = []
@@ -176,7 +177,7 @@ class World:
     def run(self, work: Any) -> Any:
         """Run a coroutine where the tasks of this world run; only in a world of tasks."""
         assert self._background is not None, "a world of threads runs no coroutines"
-        return self._background.run(work)
+        return self._keep(self._background.run(work))
 
     # -- seen from outside ------------------------------------------------------------------------------
 

@@ -2,22 +2,28 @@
 
 import atexit
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from interlock import log
 from interlock.claims import DEFAULT_TTL, Check, Claim, ClaimView, Terms
 from interlock.engine import fresh_id, run
 from interlock.errors import LockError
-from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, in_global_order, manner_of
-from interlock.grants import Hold
+from interlock.facade import TRY_PATIENCE, BaseLocks, Manner, OnBusy, guard_timeout, in_global_order, manner_of
+from interlock.grants import RELEASED
+from interlock.holds import Holds
 from interlock.process import Living
 from interlock.protocols.claiming import Attempt, Held, acquire
-from interlock.stores.base import Store, shortcuts
-from interlock.threads.grants import Grant, release_all
-from interlock.threads.locks import AllLock, Lock, Owner, RLock
+from interlock.stores.base import Store, shortcuts, tell_doubts
+from interlock.threads import closing
+from interlock.threads.grants import Grant
+from interlock.threads.locks import AllLock, Lock, Owner, RLock, guarded
 from interlock.watchdog import Watchdog
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Locks(BaseLocks[Lock]):
@@ -36,8 +42,13 @@ class Locks(BaseLocks[Lock]):
 
     def _start_afresh(self) -> None:
         self._enter_now, self._leave_now = shortcuts(self._store)
-        self._watchdog: Watchdog[Grant] = Watchdog(self._store, _tell_lost)
-        self._holds: dict[tuple[str, Owner], Hold[Grant]] = {}
+        self._watchdog: Watchdog[Grant] = Watchdog(self._store, _tell_lost, Grant.release, self)
+        tell_doubts(self._store, self._watchdog.doubt)
+        self._entering: dict[str, closing.Entering] = {}
+        self._closing = threading.Lock()
+        if self._closed:
+            self._closing.acquire()
+        self._holds: Holds[Grant] = Holds()
 
     def _make(self, terms: Terms, manner: Manner) -> Lock:
         return Lock(self, terms, manner)
@@ -75,6 +86,40 @@ class Locks(BaseLocks[Lock]):
         locks = [part if isinstance(part, Lock) else self.lock(part) for part in parts]
         return AllLock(self, in_global_order(self, locks), manner_of(timeout, True, None))
 
+    def guard(
+        self,
+        name: str,
+        *,
+        on_busy: OnBusy = "wait",
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
+        """Decorate a function: it runs while the lock that its arguments name is held.
+
+        Args:
+            name: of the lock; `{id}`, `{book.pk}` or `{kwargs[key]}` stand for arguments of the function.
+            on_busy: what to do while somebody else holds it: "wait"; "raise" LockTimeout; "skip" this call, which
+                returns None.
+            timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
+            ttl, renew, label, on_lost: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range; (when decorating) the name mentions what the function
+                has no argument for, or the function is of a wrong kind.
+            LockTimeout: (when called) the lock was not obtained in time; the function did not run.
+            LockLost: (when called) the lease ended while it ran.
+        """
+        seconds = guard_timeout(on_busy, timeout)
+
+        def lock_of(name: str) -> Lock:
+            return self.lock(name, ttl=ttl, timeout=seconds, renew=renew, label=label, on_lost=on_lost)
+
+        lock_of(name)  # it judges the arguments
+        return lambda function: guarded(function, name, lock_of, on_busy == "skip")
+
     def claims(self, name: str | None = None) -> list[ClaimView]:
         """List holders and waiters in line order.
 
@@ -82,6 +127,16 @@ class Locks(BaseLocks[Lock]):
             name: of one lock; None for all of this namespace.
         """
         return run(self._ready().look(self._key_or_all(name)))
+
+    def _holders_of(self, key: str) -> Sequence[ClaimView]:
+        """Return who holds the lock `key`, as far as it can be found out."""
+        known = self._last_holders.recall(key)
+        if known is None:
+            try:
+                known = self._last_holders.note(key, run(self._store.look(key)))
+            except LockError:
+                return ()
+        return known
 
     def evict(self, name: str, id: str | None = None) -> int:
         """Remove a claim, whoever's it is; a holder notices at its next renewal or release.
@@ -107,15 +162,14 @@ class Locks(BaseLocks[Lock]):
         return [*store.doctor(), *run(round_trip(store, self._namespace))]
 
     def close(self) -> None:
-        """Release what is still held, and close the store; safe to repeat."""
-        if self._closed:
-            return
-        self._closed = True
-        self._watchdog.stop()
-        try:
-            release_all(self._watchdog.grants)
-        finally:
-            self._store.close()
+        """Let those of this connection who wait give up, release what is held, and close; safe to repeat.
+
+        Raises:
+            StoreError: something could not be released; everything else was, and the connection is closed.
+        """
+        if self._closing.acquire(blocking=False):
+            self._closed = True
+            closing.close(self)
 
     def __enter__(self) -> "Locks":
         return self
@@ -123,41 +177,74 @@ class Locks(BaseLocks[Lock]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _acquire(self, terms: Terms, manner: Manner, seconds: float | None, who: str) -> Grant | None:
+    def _acquire(
+        self, terms: Terms, manner: Manner, seconds: float | None, who: str, owner: Owner | None = None
+    ) -> Grant | None:
         started = monotonic()
         claim = Claim(fresh_id(), terms, who)
-        store = self._ready()
+        entering, id = self._entering, claim[0]
         attempt = grant = turn = None
+        # In this order: who closes says so first, and then looks who is entering.
+        entering[id] = claim, owner
+        if self._closed:
+            entering.pop(id, None)
+            self._ready()
         try:
             if self._enter_now is not None:
                 turn = self._enter_now(claim, None, seconds != 0, False)
             if turn is not None and turn.state == "using" and monotonic() < started + terms.ttl:
-                held = Held(claim, turn.fence, started + terms.ttl)
+                held: Held | tuple[Claim, int, float] = claim, turn.fence, started + terms.ttl
             else:
                 deadline = None if seconds is None else started + (seconds or TRY_PATIENCE)
-                attempt = Attempt(claim, started, deadline, seconds != 0, turn)
-                waited = run(acquire(store, attempt))
+                attempt = entering[id] = Attempt(claim, started, deadline, seconds != 0, turn, owner)
+                waited = run(acquire(self._store, attempt))
                 if waited is None:
+                    entering.pop(id, None)
                     return None
                 held = waited
             grant = Grant(held, manner.renew, manner.on_lost)
             grant._locks = self
+            grant._owner = owner
             self._watchdog.add(grant)
+            if self._closed:
+                raise closing.closed_meanwhile(terms)
+            try:
+                del entering[id]  # no call from here on: an interrupt could lose the grant
+            except KeyError:
+                raise closing.closed_meanwhile(terms) from None
             return grant
         except BaseException:
             # KeyboardInterrupt may come at any line: nothing may stay behind.
             if grant is not None:
                 self._watchdog.remove(grant)
+                grant._state = RELEASED
             try:
-                run(self._store.leave(attempt.claim if attempt is not None else claim))
-            except LockError as error:
-                log.warn("could not take a claim out of the line, its lease will end: %s", error)
+                if attempt is None or attempt.entered:
+                    run(self._store.leave(attempt.claim if attempt is not None else claim))
+            except LockError as problem:
+                if id in entering:  # else whoever closed has done it
+                    log.warn("could not take a claim out of the line, its lease will end: %s", problem)
+            finally:
+                entering.pop(id, None)
             raise
 
 
 def _tell_lost(grant: Grant) -> None:
-    if grant._on_lost is not None:
-        grant._on_lost(grant)
+    """Call `on_lost` in a thread of its own: nothing that it does holds back the renewals of others."""
+    if grant._on_lost is None:
+        return
+    try:
+        threading.Thread(target=_call_on_lost, args=(grant,), name="interlock-on-lost", daemon=True).start()
+    except RuntimeError as error:  # the interpreter is shutting down
+        log.warn("%r was lost, and no thread could be started to call its on_lost: %s", grant, error)
+
+
+def _call_on_lost(grant: Grant) -> None:
+    try:
+        if grant._on_lost is not None:
+            grant._on_lost(grant)
+    except BaseException:
+        log.exception("on_lost of %r failed", grant)
 
 
 _open: Living[Locks] = Living()
@@ -170,10 +257,12 @@ def _after_fork() -> None:
 
 def _at_exit() -> None:
     for locks in _open:
-        try:
-            locks.close()
-        except LockError as error:
-            log.warn("could not release at exit, the leases will end: %s", error)
+        if locks._closing.acquire(blocking=False):
+            locks._closed = True
+            try:
+                closing.at_exit(locks)
+            except Exception as error:
+                log.warn("could not close at exit: %s", error)
 
 
 os.register_at_fork(after_in_child=_after_fork)

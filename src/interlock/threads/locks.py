@@ -1,38 +1,40 @@
 """The lock objects of threads: with, acquire, decorator."""
 
 import functools
-import threading
 import time
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Sequence
+from threading import Thread, current_thread
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
-from interlock.claims import Terms
+from interlock.blocks import Block, enter, entering, one_for_each_block, somebody
+from interlock.busy import time_is_over
+from interlock.claims import Terms, kind_of, shown_text
 from interlock.engine import run
-from interlock.errors import InvalidArgument, LockError, LockLost, NotHeld
-from interlock.facade import UNSET, Manner, Unset, is_used, name_of, patience, time_is_over
-from interlock.grants import RELEASED, Hold
-from interlock.threads.grants import Grant, Grants, Reentry, release_all
+from interlock.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
+from interlock.facade import UNSET, Manner, Unset, is_used, name_of, patience
+from interlock.functions import checked_kind_of, see_it_finished, shown
+from interlock.naming import name_of_arguments
+from interlock.owners import Owned
+from interlock.threads.grants import Grant, Grants, Reentry, leave, release_all
 
 if TYPE_CHECKING:
     from interlock.threads.connection import Locks
 
 P = ParamSpec("P")
 R = TypeVar("R")
-MANY = 8  # entries among which some may be old
 G = TypeVar("G", bound=Grant | Grants)
-Owner: TypeAlias = threading.Thread
+Owner: TypeAlias = Thread
 
 
-class Lockable(Generic[G]):
+class Lockable(Owned[G]):
     """`with`, decorator and ownership by thread, for whatever can be acquired."""
 
-    __slots__ = ("_held", "_locks", "_manner")
+    __slots__ = ("_locks", "_manner")
 
     def __init__(self, locks: "Locks", manner: Manner) -> None:
+        super().__init__()
         self._locks = locks
         self._manner = manner
-        self._held: list[tuple[Owner, G]] = []
 
     @property
     def name(self) -> str:
@@ -50,21 +52,31 @@ class Lockable(Generic[G]):
             timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
 
         Returns:
-            The grant, or None if the lock was not obtained.
+            The grant, also for `with`; or None if the lock was not obtained.  It is held for as long as the grant or
+            this lock object lives; if both are collected before a release, the lease ends and a ResourceWarning says
+            so.
 
         Raises:
             InvalidArgument: the arguments contradict each other or are out of range.
             StoreError: the store failed.
         """
-        seconds = patience(self._manner, blocking, timeout)
-        thread = threading.current_thread()
+        return self._obtain(patience(self._manner, blocking, timeout), None)
+
+    def _obtain(self, seconds: float | None, block: Block | None) -> G | None:
+        thread = current_thread()
         grant = None
         try:
+            if thread in self._held:
+                for left in self._abandoned(thread):
+                    left.release()
+                    self._forget(thread, left)
             grant = self._take(seconds, thread)
             if grant is not None:
-                if len(self._held) >= MANY:
-                    self._tidy()
-                self._held.append((thread, grant))
+                if block is not None:
+                    enter(block, grant)
+                    if block is not somebody:
+                        grant._keep_for_block()
+                self._keep(thread, grant)
             return grant
         except BaseException:  # an interrupt at any of these lines
             self._give_back(grant)
@@ -74,8 +86,7 @@ class Lockable(Generic[G]):
         """Undo an acquire that was interrupted after it succeeded."""
         if grant is not None:
             grant.release()
-            for entry in [entry for entry in self._held if entry[1] is grant]:
-                self._forget(entry)
+            self._forget(current_thread(), grant)
 
     def release(self) -> None:
         """Release what the calling thread acquired last with this lock.
@@ -84,10 +95,11 @@ class Lockable(Generic[G]):
             NotHeld: the calling thread holds nothing of this lock.
             StoreError: the store could not be asked; call again.
         """
-        entry = self._last()
-        released = entry is not None and entry[1].release()
-        if entry is not None:
-            self._forget(entry)
+        thread = current_thread()
+        grant = self._last(thread)
+        released = grant is not None and grant.release()
+        if grant is not None:
+            self._forget(thread, grant)
         if not released:
             raise NotHeld(
                 f"this thread does not hold {self.name!r} by this lock object; to release from another thread, "
@@ -96,86 +108,110 @@ class Lockable(Generic[G]):
 
     def owned(self) -> bool:
         """Tell whether the calling thread holds the lock by this lock object, with its lease still good."""
-        thread = threading.current_thread()
-        return any(owner is thread and grant.held for owner, grant in tuple(self._held))
-
-    def _last(self) -> tuple[Owner, G] | None:
-        """Return what the calling thread acquired last and has not released."""
-        thread = threading.current_thread()
-        for entry in self._held[::-1]:
-            if entry[0] is thread:
-                if entry[1]._state != RELEASED:
-                    return entry
-                self._forget(entry)
-        return None
-
-    def _tidy(self) -> None:
-        """Forget the grants that were released by themselves, not through this lock."""
-        for entry in [entry for entry in self._held if entry[1]._state == RELEASED]:
-            self._forget(entry)
-
-    def _forget(self, entry: tuple[Owner, G]) -> None:
-        try:
-            self._held.remove(entry)
-        except ValueError:
-            pass  # another thread was faster
+        return any(grant.held for grant in self._held.get(current_thread(), ())[:])
 
     def __enter__(self) -> G:
         grant = None
         try:
-            grant = self.acquire()
+            grant = self._obtain(self._manner.timeout, entering(self))
             if grant is None:
-                raise time_is_over(self.name, self._manner.timeout)
+                raise self._too_late()
             return grant
         except BaseException:
             self._give_back(grant)
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            lost = self._end()
-        except LockError:
-            raise
-        except BaseException:  # an interrupt: nothing may stay behind
-            self._end()
-            raise
-        if lost is not None:
-            if error is None:
-                raise lost
-            error.add_note(str(lost))
+    __exit__ = one_for_each_block(leave)
 
-    def _end(self) -> LockLost | None:
-        """Release what the calling thread acquired last; return what to raise if it was lost."""
-        entry = self._last()
-        if entry is None:
-            return None  # released inside the body
-        grant = entry[1]
+    async def __aenter__(self) -> NoReturn:
+        raise InvalidArgument(f"{self!r} is a lock of connect(): use `with`, or a lock of aconnect()")
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    def _keys(self) -> list[str]:
+        raise TypeError  # pragma: no cover
+
+    def _too_late(self) -> LockTimeout:
+        """Return the error for a lock that was not obtained in time: with who holds it."""
+        holders = [view for key in self._keys() for view in self._locks._holders_of(key)]
+        yourself = any(self._locks._watchdog.owner_of(view.id) is current_thread() for view in holders)
+        return time_is_over(self.name, self._manner.timeout, holders, yourself)
+
+    def _end(self, block: list[Any]) -> LockLost | None:
+        """Release what `block` was entered with; return what to raise if it was lost."""
+        if not block:
+            block.append(self._entered_by(current_thread()))
+        grant = block[0]
+        if grant is None:
+            return None
         released = grant.release()
-        self._forget(entry)
-        return grant._loss() if not released and grant.lost and not grant.inherited else None
+        self._forget(current_thread(), grant)
+        return None if released else cast(G, grant)._told()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorate a function: it runs while the lock is held.
+        """Decorate a function: it runs while the lock is held; a generator function, until it is read or closed.
 
         Raises:
-            InvalidArgument: it is a coroutine function; those take a lock of `aconnect`.
+            InvalidArgument: it is a coroutine function or an async generator function; those take a lock of
+                `aconnect`.  When called: it returned a coroutine or a generator, which has not run yet.
         """
-        from inspect import iscoroutinefunction  # slow to load
-
-        if iscoroutinefunction(function):
-            raise InvalidArgument(f"{function.__name__} is a coroutine function: use a lock of aconnect()")
+        kind = checked_kind_of(function)
+        if kind == "generator function":
+            return cast(Callable[P, R], self._around_generator(cast(Any, function)))
+        if kind != "function":
+            raise InvalidArgument(f"{shown(function)} is a {kind}: hold a lock of aconnect() by `async with` in it")
 
         @functools.wraps(function)
         def locked(*args: P.args, **kwargs: P.kwargs) -> R:
             with self:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                see_it_finished(result, function)
+                return result
+
+        return locked
+
+    def _around_generator(self, function: Callable[P, Generator[Any, Any, Any]]) -> Any:
+        @functools.wraps(function)
+        def locked(*args: P.args, **kwargs: P.kwargs) -> Generator[Any, Any, Any]:
+            with self:
+                return (yield from function(*args, **kwargs))
 
         return locked
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
+        return f"<{type(self).__name__} {self.name!r} on {self._locks._where}>"
+
+
+def guarded(
+    function: Callable[P, R], name: str, lock_of: "Callable[[str], Lock]", skips: bool
+) -> Callable[P, R | None]:
+    """Return `function` as it runs under the lock that its arguments name.
+
+    Args:
+        function: what is decorated.
+        name: with the arguments in braces.
+        lock_of: makes the lock of a name.
+        skips: True to return None instead of raising LockTimeout.
+
+    Raises:
+        InvalidArgument: as `guard`.
+    """
+    name_for = name_of_arguments(name, function, "guard")
+    if checked_kind_of(function) != "function":
+        raise InvalidArgument(f"{shown(function)} is a coroutine function: use guard() of aconnect()")
+
+    @functools.wraps(function)
+    def locked(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        lock = lock_of(name_for(args, kwargs))
+        held = lock.acquire() if skips else lock
+        if held is None:
+            return None
+        with held:
+            result = function(*args, **kwargs)
+            see_it_finished(result, function)
+            return result
+
+    return locked
 
 
 class Lock(Lockable[Grant]):
@@ -195,8 +231,18 @@ class Lock(Lockable[Grant]):
         """The name that is locked."""
         return name_of(self._terms.key)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._locks, self._terms, self._manner)
+
+    def __repr__(self) -> str:
+        kind = kind_of(self._terms.units, self._terms.capacity)
+        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._locks._where}>"
+
+    def _keys(self) -> list[str]:
+        return [self._terms.key]
+
     def _take(self, seconds: float | None, owner: Owner) -> Grant | None:
-        return self._locks._acquire(self._terms, self._manner, seconds, owner.name)
+        return self._locks._acquire(self._terms, self._manner, seconds, shown_text(owner.name), owner)
 
     def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
@@ -209,24 +255,33 @@ class RLock(Lock):
     __slots__ = ()
 
     def _take(self, seconds: float | None, owner: Owner) -> Grant | None:
-        holds = self._locks._holds
-        key = (self._terms.key, owner)
-        hold = holds.get(key)
-        if hold is None or not hold.grant.held:
-            holds.pop(key, None)  # the count dies with the lease
-            grant = None
-            try:
-                grant = self._locks._acquire(self._terms, self._manner, seconds, owner.name)
-                if grant is None:
-                    return None
-                hold = holds[key] = Hold(grant, lambda: holds.pop(key, None))
-                return Reentry(hold)
-            except BaseException:  # an interrupt at any of these lines
-                if grant is not None:
-                    holds.pop(key, None)
-                    grant.release()
-                raise
-        return Reentry(hold)
+        hold = self._locks._holds.find(self._terms.key, owner)
+        if hold is None or not hold.held:
+            return self._take_anew(seconds, owner)
+        entry = None
+        try:
+            entry = Reentry(hold)
+            if entry._handles.add(entry):
+                return entry
+        except BaseException:  # an interrupt at any of these lines
+            if entry is not None:
+                entry.release()
+            raise
+        return self._take_anew(seconds, owner)  # another thread was releasing the last handle
+
+    def _take_anew(self, seconds: float | None, owner: Owner) -> Grant | None:
+        hold = None
+        try:
+            hold = super()._take(seconds, owner)
+            if hold is None:
+                return None
+            entry = Reentry(hold)
+            self._locks._holds.add(self._terms.key, owner, hold)
+            return entry
+        except BaseException:
+            if hold is not None:
+                hold.release()
+            raise
 
 
 class AllLock(Lockable[Grants]):
@@ -242,6 +297,12 @@ class AllLock(Lockable[Grants]):
     def name(self) -> str:
         """The names that are locked."""
         return ", ".join(part.name for part in self._parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._locks, self._parts, self._manner)
+
+    def _keys(self) -> list[str]:
+        return [part._terms.key for part in self._parts]
 
     def _take(self, seconds: float | None, owner: Owner) -> Grants | None:
         deadline = None if seconds is None else time.monotonic() + seconds

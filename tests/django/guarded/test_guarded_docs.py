@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HOWTO = Path(__file__).parents[3] / "docs" / "howto"
-PAGES = ["django-guarded.md", "django-rest.md"]
+PAGES = ["django-guarded.md", "django-rest.md", "django-choosing.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -7,14 +7,27 @@ from typing import Any
 import django
 import pytest
 from asgiref.sync import sync_to_async
+from django.apps import apps
 from django.core.management import call_command
 from django.db import connection, connections, models, transaction
-from django.db.migrations.state import ModelState
+from django.db.migrations.state import ModelState, ProjectState
 from django.db.migrations.writer import MigrationWriter
 from django.db.models.signals import post_save, pre_save
 from django.test.utils import isolate_apps
 from guarded.helpers import statements
-from guarded.library.models import Account, Book, Magazine, OldBook, Publication, Selected
+from guarded.library.models import (
+    Account,
+    Book,
+    Magazine,
+    NameAndStatus,
+    Node,
+    OldBook,
+    OldRemembered,
+    Publication,
+    Remembered,
+    Selected,
+    StrictNode,
+)
 
 from interlock.django.guarded import Guarded, StaleObject, changes, written
 
@@ -367,3 +380,74 @@ def test_a_field_that_is_added_to_a_class_later_is_known() -> None:
         two.b = 4
         assert changes(one) == {}
         assert changes(two) == {"b": (3, 4)}
+
+
+class TestOwnFromDb:
+    @pytest.mark.parametrize("model", [Remembered, OldRemembered])
+    def test_it_is_guarded_all_the_same(self, model: Any) -> None:
+        model.objects.create(name="old")
+        mine, theirs = model.objects.get(), model.objects.get()
+        assert mine.loaded["name"] == "old"
+        theirs.number = 5
+        theirs.save()
+        mine.name = "mine"
+        mine.save()
+        assert model.objects.values_list("name", "number").get() == ("mine", 5)
+        theirs.name = "theirs"
+        with pytest.raises(StaleObject):
+            theirs.save()
+
+    def test_deferred_fields_are_guarded_from_when_they_are_read(self) -> None:
+        Remembered.objects.create(name="old")
+        mine = Remembered.objects.only("number").get()
+        Remembered.objects.update(name="theirs")
+        mine.number = 5
+        mine.save()
+        assert Remembered.objects.values_list("name", "number").get() == ("theirs", 5)
+
+
+def test_the_models_of_migrations_have_the_policies() -> None:
+    state = ProjectState.from_apps(apps)
+    historical: Any = state.apps.get_model("library", "Counter")
+    historical.objects.create(total=5)
+    mine, theirs = historical.objects.get(), historical.objects.get()
+    theirs.total += 1
+    theirs.save()
+    mine.total += 2
+    mine.save()
+    assert historical.objects.get().total == 8
+
+
+class TestLibrariesBesideIt:
+    """What django-mptt and django-simple-history do, and the ways out that the documentation names."""
+
+    def test_rows_that_are_moved_by_sql_need_the_last_to_win_in_their_places(self) -> None:
+        Node.objects.bulk_create([Node(name="root")])
+        mine = Node.objects.get()
+        mine.name = "mine"
+        mine.save()
+        assert Node.objects.values_list("name", "left", "right").get() == ("mine", 2, 3)
+        strict = StrictNode.objects.get()
+        with pytest.raises(StaleObject):
+            strict.save()
+
+    def test_a_copy_of_what_was_saved_is_made_of_the_row(self) -> None:
+        def remember(instance: Book, **_: Any) -> None:
+            row = type(instance)._base_manager.filter(pk=instance.pk).values("name", "status").get()
+            NameAndStatus.objects.create(**row)
+
+        Book.objects.create(name="naem", status="use")
+        one, two = Book.objects.get(), Book.objects.get()
+        post_save.connect(remember, sender=Book)
+        try:
+            one.status = "free"
+            one.save()
+            two.name = "name"
+            two.save()
+        finally:
+            post_save.disconnect(remember, sender=Book)
+        assert list(NameAndStatus.objects.order_by("pk").values_list("name", "status")) == [
+            ("naem", "free"),
+            ("name", "free"),
+        ]
+        assert two.status == "use"  # what was read, and not written

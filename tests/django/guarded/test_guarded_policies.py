@@ -1,13 +1,14 @@
 """What is done with a field that two have changed: the policies of a model."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.core.checks import run_checks
-from django.db import models
+from django.db import models, transaction
 from django.test.utils import isolate_apps
 from guarded.helpers import statements
-from guarded.library.models import Careless, Counter
+from guarded.library.models import Careless, Counter, Letter
 
 from interlock.django.guarded import (
     LAST_WINS,
@@ -18,7 +19,10 @@ from interlock.django.guarded import (
     added,
     merged_items,
     merged_keys,
+    state_tag,
+    verify,
 )
+from interlock.django.guarded.policies import OnStale
 
 
 @pytest.fixture
@@ -114,6 +118,59 @@ def test_the_error_of_a_merge_function_comes_out(
     finally:
         del Counter._guarded_plan
     assert Counter.objects.get().name == "theirs"
+
+
+@pytest.fixture
+def stamps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[OnStale], tuple[Letter, Letter]]]:
+    """Gives the model of letters, whose field `stamp` computes its values, a policy; returns two of one row."""
+
+    def pair_of(policy: OnStale) -> tuple[Letter, Letter]:
+        monkeypatch.setattr(Letter, "on_stale", policy, raising=False)
+        vars(Letter).get("_guarded_plan") and delattr(Letter, "_guarded_plan")
+        Letter.objects.create(stamp=10, subject="naem")  # a save makes it 11
+        return Letter.objects.get(), Letter.objects.get()
+
+    yield pair_of
+    monkeypatch.undo()
+    delattr(Letter, "_guarded_plan")
+
+
+def test_a_field_that_computes_its_value_is_in_nobodys_way(
+    stamps: Callable[[OnStale], tuple[Letter, Letter]],
+) -> None:
+    mine, theirs = stamps({})
+    theirs.save()
+    mine.subject = "mine"
+    mine.save()
+    assert (mine.stamp, Letter.objects.get().stamp) == (12, 12)
+
+
+def test_a_policy_that_names_a_field_that_computes_its_value_is_heeded(
+    stamps: Callable[[OnStale], tuple[Letter, Letter]],
+) -> None:
+    mine, theirs = stamps({"stamp": added})
+    tag = state_tag(mine)
+    theirs.save()
+    assert state_tag(theirs) != tag
+    mine.save()
+    assert (mine.stamp, Letter.objects.get().stamp) == (13, 13)  # both saves have raised it
+    mine, theirs = Letter.objects.get(), Letter.objects.get()
+    theirs.save()
+    with pytest.raises(StaleObject) as caught, transaction.atomic():
+        verify(mine)
+    assert set(caught.value.fields) == {"stamp"}
+
+
+def test_a_policy_may_refuse_where_a_field_that_computes_its_value_has_changed(
+    stamps: Callable[[OnStale], tuple[Letter, Letter]],
+) -> None:
+    mine, theirs = stamps({"stamp": REFUSE})
+    theirs.save()
+    mine.subject = "mine"
+    with pytest.raises(StaleObject) as caught:
+        mine.save()
+    assert set(caught.value.fields) == {"stamp"}
+    assert Letter.objects.get().subject == "naem"
 
 
 def test_the_last_wins_in_a_whole_model() -> None:

@@ -7,20 +7,22 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.db.models.signals import pre_save
+from django.test import override_settings
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from guarded.helpers import in_threads
 from guarded.library.models import Author, Book, Counter
-from guarded.library.views import BookSerializer, LockedBooks, OccupiedBooks
+from guarded.library.views import BookSerializer, LockedBooks, OccupiedBooks, ShelvedBooks
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.response import Response
 from rest_framework.test import APIClient, APIRequestFactory
 from rest_framework.views import APIView
 
-from interlock import LockLost, LockTimeout
+from interlock import LockLost, LockTimeout, StoreError
 from interlock.django import locks, occupy
 from interlock.django.conf import forget_connections
 from interlock.django.guarded import StaleObject
-from interlock.django.rest import exception_handler
+from interlock.django.rest import exception_handler, views
 
 PROBLEM = "application/problem+json"
 
@@ -209,6 +211,31 @@ class TestStates:
         assert response.status_code == 412
         assert Book.objects.values_list("name", "status").get() == ("naem", "free")
 
+    def test_a_change_just_before_the_deletion_is_412_too(
+        self, client: APIClient, book: Book, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        url = f"/api/books/{book.pk}/"
+        tag = client.get(url)["ETag"]
+        matches = views._matches
+
+        def late(header: str, tag: str) -> bool:
+            matched = matches(header, tag)
+            Book.objects.update(status="free")
+            return matched
+
+        monkeypatch.setattr(views, "_matches", late)
+        response = client.delete(url, headers={"if-match": tag})
+        assert response.status_code == 412
+        assert Book.objects.values_list("name", "status").get() == ("naem", "free")
+
+    @pytest.mark.parametrize("method", ["put", "patch", "delete"])
+    def test_a_view_that_requires_it_changes_nothing_without(
+        self, client: APIClient, book: Book, method: str
+    ) -> None:
+        response = getattr(client, method)(f"/api/strict/{book.pk}/", {"title": "mine"})
+        assert response.status_code == 428
+        assert Book.objects.get().name == "naem"
+
     def test_a_view_may_require_it(self, client: APIClient, book: Book) -> None:
         url = f"/api/strict/{book.pk}/"
         response = client.patch(url, {"title": "mine"})
@@ -228,6 +255,97 @@ class TestStates:
         tag = client.get(url)["ETag"]
         Counter.objects.update(seen=99)
         assert client.patch(url, {"total": 5}, headers={"if-match": tag}).status_code == 200
+
+
+class TestWhatTagsTell:
+    """A tag is of what is shown, and tells nobody of anything else."""
+
+    def get(self, client: APIClient, book: Book, tag: str) -> int:
+        response = client.get(f"/api/shelved/{book.pk}/", headers={"if-none-match": tag})
+        return int(response.status_code)
+
+    @pytest.fixture(autouse=True)
+    def conditional(self) -> Iterator[None]:
+        with override_settings(MIDDLEWARE=["django.middleware.http.ConditionalGetMiddleware"]):
+            yield
+
+    def test_what_has_not_changed_is_304(self, book: Book) -> None:
+        client = APIClient()
+        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+        assert self.get(client, book, tag) == 304
+
+    def test_a_nested_object_that_has_changed_is_sent_again(self, book: Book) -> None:
+        client = APIClient()
+        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+        Author.objects.update(name="Ann, married")
+        assert self.get(client, book, tag) == 200
+
+    def test_a_state_holds_whatever_else_is_shown(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+        client = APIClient()
+        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+        Author.objects.update(name="Ann, married")
+        monkeypatch.setattr(ShelvedBooks, "number", 2)
+        assert self.get(client, book, tag) == 200
+        response = client.patch(f"/api/shelved/{book.pk}/", {"title": "mine"}, headers={"if-match": tag})
+        assert response.status_code == 200
+        assert response["ETag"] == client.get(f"/api/shelved/{book.pk}/")["ETag"]
+        stale = client.patch(f"/api/shelved/{book.pk}/", {"title": "again"}, headers={"if-match": tag})
+        assert stale.status_code == 412
+
+    def test_what_is_hidden_does_not_change_it(self, book: Book) -> None:
+        client = APIClient()
+        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+        Book.objects.update(notes="another secret")
+        assert client.get(f"/api/shelved/{book.pk}/")["ETag"] == tag
+        Book.objects.update(copies=2)
+        assert client.get(f"/api/shelved/{book.pk}/")["ETag"] != tag
+
+    def test_fields_that_are_not_shown_may_count(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ShelvedBooks, "etag_fields", ["notes"])
+        client = APIClient()
+        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+        Book.objects.update(notes="another secret")
+        response = client.patch(f"/api/shelved/{book.pk}/", {"title": "mine"}, headers={"if-match": tag})
+        assert response.status_code == 412
+
+    def test_nobody_without_the_key_can_make_it(self, book: Book) -> None:
+        client = APIClient()
+        tag = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+        with override_settings(SECRET_KEY="another"):
+            other = client.get(f"/api/shelved/{book.pk}/")["ETag"]
+        mine, theirs = (each.strip('"').split(".") for each in (tag, other))
+        assert not set(mine) & set(theirs)
+
+
+class TestWhatAConflictShows:
+    def test_nothing_of_a_row_that_the_view_does_not_show(
+        self, client: APIClient, book: Book, meanwhile: Callable[..., None]
+    ) -> None:
+        meanwhile(name="their secret", status="free")
+        response = client.patch(f"/api/shelved/{book.pk}/", {"title": "mine"})
+        assert response.status_code == 409
+        assert response.json()["fields"] == {}
+        assert "their secret" not in response.content.decode()
+
+    def test_nothing_of_a_row_that_the_client_may_not_see_any_more(
+        self, client: APIClient, book: Book, meanwhile: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def check(view: ShelvedBooks, request: Any, instance: Book) -> None:
+            if instance.name != "naem":
+                raise PermissionDenied
+
+        monkeypatch.setattr(ShelvedBooks, "check_object_permissions", check)
+        meanwhile(name="their secret")
+        response = client.patch(f"/api/shelved/{book.pk}/", {"title": "mine"})
+        assert response.status_code == 409
+        assert response.json()["fields"] == {}
+
+
+@pytest.mark.parametrize("key", ["{:0300}", "{}" + 150 * "%0A"])
+def test_an_address_that_is_no_label_is_shown_as_one(client: APIClient, book: Book, key: str) -> None:
+    response = client.patch(f"/api/locked/{key.format(book.pk)}/", {"title": "mine"})
+    assert response.status_code == 200
+    assert Book.objects.get().name == "mine"
 
 
 class TestOccupied:
@@ -362,6 +480,12 @@ class TestExceptionHandler:
     def test_a_lost_lock_is_told(self) -> None:
         response = self.answer(LockLost("book:1"))
         assert (response.status_code, response.data["type"]) == (409, "urn:problem-type:interlock:lock-lost")
+
+    def test_locks_that_can_not_be_reached_are_told(self) -> None:
+        response = self.answer(StoreError("redis://user:secret@cache is away"))
+        assert (response.status_code, response["Retry-After"]) == (503, "1")
+        assert response.data["type"] == "urn:problem-type:interlock:store-error"
+        assert "secret" not in str(response.data)
 
     def test_all_else_is_as_ever(self) -> None:
         from rest_framework.exceptions import NotFound

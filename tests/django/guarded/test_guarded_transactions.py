@@ -4,15 +4,19 @@ import copy
 import pickle
 import unittest
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import F
+from django.db.models.signals import pre_save
 from django.test import TestCase
 from guarded.helpers import statements
 from guarded.library.models import Book, Magazine
 
 from interlock.django.guarded import StaleObject, changes
+from interlock.django.guarded.snapshot import snapshot_of
+from interlock.django.guarded.undo import Scope
 
 
 class Undo(Exception):
@@ -277,6 +281,20 @@ class TestCommitted:
         other.save()
         assert Book.objects.get().status == "free"
 
+    @pytest.mark.parametrize("undone_in", [in_atomic, in_savepoint], ids=["a transaction", "a savepoint"])
+    def test_a_pickle_made_after_a_rollback_knows_what_was_undone(
+        self, book: Book, undone_in: Callable[[Callable[[], None]], None]
+    ) -> None:
+        def body() -> None:
+            book.name = "name"
+            book.save()
+
+        undone_in(body)
+        other = pickle.loads(pickle.dumps(book))
+        assert changes(other) == {"name": ("naem", "name")}
+        other.save()
+        assert Book.objects.get().name == "name"
+
 
 class TestRefusedInTransactions:
     def test_the_transaction_can_be_used_on(self, book: Book) -> None:
@@ -310,6 +328,43 @@ class TestRefusedInTransactions:
                 mine.save()
             assert not Book.objects.exists()
 
+    def test_what_another_save_has_left_half_done_can_not_be_committed(self, book: Book) -> None:
+        """A refusal that comes out of a signal is not this save's: the other may have written one of its tables."""
+        magazine = Magazine.objects.create(title="old", month="May")
+        Magazine.objects.update(month="theirs")
+
+        def also(**_: Any) -> None:
+            magazine.title, magazine.month = "half", "mine"
+            magazine.save()
+
+        pre_save.connect(also, sender=Book)
+        try:
+            with transaction.atomic():
+                book.name = "mine"
+                with pytest.raises(StaleObject):
+                    book.save()
+        finally:
+            pre_save.disconnect(also, sender=Book)
+        assert Magazine.objects.get().title == "old"
+
+    def test_a_transaction_that_had_failed_before_stays_so(self, book: Book) -> None:
+        mine = Book.objects.get()
+        Book.objects.update(name="theirs")
+        mine.name = "mine"
+        with transaction.atomic():
+            Book.objects.create(name="before")
+
+            def fail(**_: Any) -> None:
+                transaction.set_rollback(True)
+
+            pre_save.connect(fail, sender=Book)
+            try:
+                with pytest.raises(DatabaseError):
+                    mine.save()
+            finally:
+                pre_save.disconnect(fail, sender=Book)
+        assert Book.objects.get().name == "theirs"
+
     def test_one_query_finds_out_why(self, book: Book) -> None:
         mine = Book.objects.get()
         Book.objects.update(name="theirs")
@@ -318,6 +373,51 @@ class TestRefusedInTransactions:
             with pytest.raises(StaleObject):
                 mine.save()
         assert [each.split()[0] for each in sql] == ["UPDATE", "SELECT"]
+
+
+class TestManySavepoints:
+    """What is remembered of savepoints does not grow with their number."""
+
+    def remembered(self, book: Book) -> int:
+        return len(cast(Any, snapshot_of(book)).undos)
+
+    def test_of_those_that_were_released_one_is_remembered(self, book: Book) -> None:
+        with transaction.atomic():
+            for number in range(50):
+                with transaction.atomic():
+                    book.copies = number
+                    book.save()
+            assert self.remembered(book) == 1
+
+    def test_a_released_one_is_undone_with_what_is_around_it(self, book: Book) -> None:
+        with transaction.atomic():
+            book.copies = 2
+            book.save()
+            with pytest.raises(Undo), transaction.atomic():
+                for number in (3, 4):
+                    with transaction.atomic():
+                        book.copies = number
+                        book.save()
+                raise Undo
+            assert changes(book) == {"copies": (2, 4)}
+        assert changes(book) == {"copies": (2, 4)}
+
+    def test_none_is_looked_at_twice_while_none_ends(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+        looks = 0
+        whole = Scope.whole.fget
+
+        def count(scope: Scope) -> Scope:
+            nonlocal looks
+            looks += 1
+            return whole(scope)  # type: ignore[misc]
+
+        monkeypatch.setattr(Scope, "whole", property(count))
+        with transaction.atomic():
+            for number in range(50):
+                transaction.savepoint()
+                book.copies = number
+                book.save()
+            assert looks <= 50 * 2
 
 
 class TestDjangosTestCase:

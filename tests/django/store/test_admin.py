@@ -9,6 +9,7 @@ from django.test import Client, override_settings
 from django.urls import include, path
 
 from interlock.django import locks
+from interlock.django.claimlines import began
 from interlock.django.models import Claim
 
 LIST = "/admin/interlock/claim/"
@@ -58,6 +59,14 @@ def test_what_is_over_is_not_shown() -> None:
     assert "book:1" not in client_of("view_claim").get(LIST).content.decode()
 
 
+def test_a_claim_whose_lease_has_ended_is_not_shown() -> None:
+    grant = locks.lock("book:1").acquire()
+    assert grant is not None
+    Claim.objects.update(until=began() - 1)
+    assert "book:1" not in client_of("view_claim").get(LIST).content.decode()
+    grant.release()
+
+
 @pytest.mark.parametrize(
     ("query", "seen"),
     [
@@ -93,7 +102,13 @@ def test_to_evict_needs_its_permission_and_is_logged() -> None:
     order = {"action": "evict", "_selected_action": [str(row.pk)]}
     client_of("view_claim").post(LIST, order)
     assert grant.renew()
-    answer = client_of("view_claim", "evict_claim").post(LIST, order, follow=True)
+    client = client_of("view_claim", "evict_claim")
+    page = client.post(LIST, order).content.decode()
+    assert "Are you sure?" in page
+    assert "book:1" in page
+    assert grant.renew()
+    asked = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
+    answer = client.post(LIST, asked, follow=True)
     assert "1 claim was evicted" in answer.content.decode()
     assert not grant.renew()
     entry = LogEntry.objects.get()

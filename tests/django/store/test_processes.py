@@ -24,9 +24,10 @@ from django.urls import path
 from store.shelf.models import Item
 
 from interlock import LockTimeout, StoreError
-from interlock.claims import SEPARATOR, USING, Terms
+from interlock.claims import PENDING, QUEUED, SEPARATOR, USING, WRITER_UNITS, Terms
 from interlock.claims import Claim as ClaimMade
 from interlock.django import alocks, claimlines, locks, occupies, occupy
+from interlock.django import pool as pools
 from interlock.django.models import Claim
 from interlock.django.register import Lines
 from interlock.django.statements import Statement
@@ -245,10 +246,9 @@ def test_what_the_database_refuses_is_no_unknown_outcome() -> None:
 
 
 def test_a_database_that_is_not_there_is_a_clear_error() -> None:
-    store = OrmStore("default")
-    store.register.pool.alias = "gone"
     nowhere = {**connections.settings["default"], "HOST": "127.0.0.1", "PORT": "1", "NAME": "/nowhere/at/all"}
     connections.settings["gone"] = nowhere
+    store = OrmStore("gone")
     try:
         with pytest.raises(StoreError, match="can't be reached"):
             run(store.look(SEPARATOR + "a"))
@@ -270,7 +270,7 @@ def take(lines: Lines, claim: ClaimMade) -> int | None:
 
 @pytest.fixture
 def lines() -> Any:
-    store = OrmStore("default")
+    store = OrmStore("default", max_connections=8)
     yield store.register
     store.close()
 
@@ -279,7 +279,7 @@ def test_fences_go_on_after_old_records_are_swept_and_the_clock_is_set_back(line
     first = claim_of("a")
     fence = take(lines, first)
     assert fence is not None
-    assert lines._delete(first)
+    assert lines._remove(first.id, True)
     ahead = fence + 10**15  # as if it was issued before the clock went back
     Claim.objects.filter(fence=fence).update(fence=ahead)
     assert take(lines, claim_of("a")) == ahead + 1
@@ -290,6 +290,69 @@ def test_fences_go_on_after_old_records_are_swept_and_the_clock_is_set_back(line
     assert again == ahead + 2
     assert take(lines, claim_of("b")) == ahead + 2
     assert lines.sweep() == 0
+
+
+def test_each_sweep_raises_the_floor_and_leaves_nothing_else(lines: Lines) -> None:
+    fences = []
+    for _ in range(3):
+        claim = claim_of("a")
+        fences.append(take(lines, claim))
+        assert lines._delete(claim)
+        lines.sweep()  # the first release has swept already
+        assert [(each.claim, each.fence) for each in Claim.objects.all()] == [(claimlines.FLOOR, fences[-1])]
+    assert None not in fences
+
+
+@pytest.mark.parametrize("capacity", [1, 5, WRITER_UNITS], ids=["exclusive", "semaphore", "read and write"])
+def test_nobody_passes_one_that_has_stood_aside(lines: Lines, capacity: int) -> None:
+    holder, waiter, late = (claim_of("a", capacity, capacity) for _ in range(3))
+    assert take(lines, holder) is not None
+    assert take(lines, waiter) is None
+    assert lines._update(waiter, QUEUED)  # its flag is down, its place is kept
+    assert lines._delete(holder)
+    assert take(lines, late) is None
+    assert lines._update(waiter, PENDING)
+    assert lines._update(late, QUEUED)
+    assert lines._promote(waiter) is not None
+    lines._evict(SEPARATOR + "a", None)
+
+
+def test_a_connection_that_broke_is_not_used_again_nor_are_its_siblings(lines: Lines) -> None:
+    pool = lines.pool
+    with pool.connection() as one, pool.connection() as sibling:
+        assert sibling is not one
+
+    def broken() -> None:
+        with pool.connection():
+            raise OperationalError("disk I/O error" if one.vendor == "sqlite" else "server closed the connection")
+
+    with pytest.raises(UnknownOutcome):
+        broken()
+    with pool.connection() as other, pool.connection() as another:
+        assert not {other, another} & {one, sibling}
+
+
+def test_a_connection_that_was_idle_for_long_is_asked_whether_it_lives(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = lines.pool
+    with pool.connection() as first:
+        pass
+    asked: list[bool] = []
+
+    def lives(answer: bool) -> bool:
+        asked.append(answer)
+        return answer
+
+    monkeypatch.setattr(first, "is_usable", lambda: lives(True))
+    with pool.connection() as same:
+        assert (same is first, asked) == (True, [])  # it was used just now
+    monkeypatch.setattr(pools, "STALE", 0.0)
+    with pool.connection() as same:
+        assert (same is first, asked) == (True, [True])
+    monkeypatch.setattr(first, "is_usable", lambda: lives(False))
+    with pool.connection() as other:
+        assert (other is first, asked) == (False, [True, False])
 
 
 def test_sharers_get_fences_of_their_own(lines: Lines) -> None:

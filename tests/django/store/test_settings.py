@@ -15,17 +15,22 @@ import interlock.django
 from interlock import InvalidArgument, StoreError
 from interlock.django import alocks, locks
 from interlock.django.checks import problems_of, settings_make_sense, tables_are_there
+from interlock.django.conf import ORM_STORE
 from interlock.django.models import Claim
 from interlock.django.store import OrmStore
 from interlock.django.testing import LocksMixin, assert_free, assert_held, override_locks
 from interlock.stores.files import FileStore
 
 
-def test_without_a_setting_the_claims_are_in_the_default_database() -> None:
-    with locks.lock("a"):
+def test_without_a_setting_the_claims_are_in_the_default_database_or_beside_it() -> None:
+    with override_settings(INTERLOCK={}), locks.lock("a"):
+        if connections["default"].vendor == "sqlite":
+            assert isinstance(locks.store, FileStore)
+            assert str(locks.store.folder.path) == f"{settings.DATABASES['default']['NAME']}-locks"
+            return
         assert Claim.objects.get(state="using").name == "a"
-    assert isinstance(locks.store, OrmStore)
-    assert locks.store.alias == "default"
+        assert isinstance(locks.store, OrmStore)
+        assert locks.store.alias == "default"
 
 
 def test_entries_are_chosen_by_their_alias(tmp_path: Path) -> None:
@@ -70,6 +75,7 @@ def ids(found: list[checks.CheckMessage]) -> list[str | None]:
     ("places", "expected"),
     [
         ([], []),
+        ({}, []),
         (["redis://host"], ["interlock.E001"]),
         ({"default": "redis://host"}, ["interlock.E001"]),
         ({"default": {"URL": "redis://host"}}, ["interlock.E001"]),
@@ -77,6 +83,12 @@ def ids(found: list[checks.CheckMessage]) -> list[str | None]:
         ({"default": {"LOCATION": "file:///tmp/x", "BACKEND": "x.Y"}}, ["interlock.E001"]),
         ({"default": {"LOCATION": "file:///tmp/x", "ALIAS": "default"}}, ["interlock.E001"]),
         ({"default": {"BACKEND": "no.such.Store"}}, ["interlock.E002"]),
+        ({"default": {"BACKEND": "pathlib.Path"}}, ["interlock.E002"]),
+        ({"default": {"BACKEND": "pathlib.sep"}}, ["interlock.E002"]),
+        ({"default": {"BACKEND": ORM_STORE, "OPTIONS": {"MAX_CONNECTIONS": "x"}}}, ["interlock.E002"]),
+        ({"default": {"BACKEND": ORM_STORE, "OPTIONS": {"MAX_CONNECTIONS": 0}}}, ["interlock.E002"]),
+        ({"default": {"BACKEND": ORM_STORE, "OPTIONS": {"MOST": 1}}}, ["interlock.E002"]),
+        ({"default": {"LOCATION": "rediss+nowhere://host"}}, ["interlock.E002"]),
         ({"default": {"LOCATION": "localhost"}}, ["interlock.E003"]),
         ({"default": {"LOCATION": "memory://"}}, ["interlock.W001"]),
         ({"default": {"ALIAS": "nowhere"}}, ["interlock.E004"]),
@@ -88,8 +100,43 @@ def test_the_checks_explain_a_setting(places: Any, expected: list[str]) -> None:
         assert ids(settings_make_sense(None)) == expected
 
 
+@pytest.mark.parametrize(
+    "places",
+    [
+        "redis://x",
+        5,
+        {5: {}},
+        {"default": {5: 1, "FOO": 2, None: 3}},
+        {"default": {"OPTIONS": 5}},
+        {"default": {"OPTIONS": [1]}},
+        {"default": {"OPTIONS": {5: 1}}},
+        {"default": {"BACKEND": 5}},
+        {"default": {"ALIAS": ["default"]}},
+        {"default": {"ALIAS": {}}},
+        {"default": {"OPTIONS": {"alias": ["default"]}}},
+        {"default": {"NAMESPACE": 5}},
+        {"default": {"TTL": "x"}},
+    ],
+)
+def test_a_setting_of_any_kind_is_an_error_and_no_traceback(places: Any) -> None:
+    with override_settings(INTERLOCK=places):
+        databases = list(settings.DATABASES)
+        assert (
+            ids(checks.run_checks(databases=databases, include_deployment_checks=True)).count("interlock.E001") == 1
+        )
+        with pytest.raises(InvalidArgument):
+            locks.lock("a")
+
+
+@pytest.mark.parametrize("most", [0, -1, "x", 1.5, True, None])
+def test_a_number_of_connections_that_makes_no_sense_is_refused(most: Any) -> None:
+    with pytest.raises(InvalidArgument, match="MAX_CONNECTIONS is a whole number"):
+        OrmStore("default", max_connections=most)
+
+
 def test_the_site_of_the_tests_has_no_problems() -> None:
-    assert checks.run_checks(databases=list(settings.DATABASES)) == []
+    expected = ["interlock.W004"] if connections["default"].vendor == "sqlite" else []
+    assert ids(checks.run_checks(databases=list(settings.DATABASES))) == expected
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from itertools import count
 from typing import Any
 
@@ -73,15 +74,22 @@ class House:
         self._proxies.append(proxy)
         return proxy
 
-    def client_through(self, proxy: Proxy, **how: Any) -> Any:
-        """Return a client that goes through a proxy and does not try again by itself."""
-        from redis.asyncio.retry import Retry as AsyncRetry
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
+    def client_through(self, proxy: Proxy, retries: int | None = None, **how: Any) -> Any:
+        """Return a client that goes through a proxy.
 
-        kind = Retry if self.colour == "threads" else AsyncRetry
-        retries = how.pop("retries", 0)
-        return self.client(host=proxy.host, port=proxy.port, retry=kind(NoBackoff(), retries), **how)
+        Args:
+            proxy: the proxy.
+            retries: how often the client tries again by itself; None for the library's own default.
+            how: as for `client`.
+        """
+        if retries is not None:
+            how["retry"] = self.retry(how.get("library", "redis"), retries)
+        return self.client(host=proxy.host, port=proxy.port, **how)
+
+    def retry(self, library: str, retries: int) -> Any:
+        """Return a library's setting of how often its clients try again, without a pause."""
+        kind = import_module(f"{library}.retry" if self.colour == "threads" else f"{library}.asyncio.retry")
+        return kind.Retry(import_module(f"{library}.backoff").NoBackoff(), retries)
 
     def call(self, function: Any, *args: Any, **how: Any) -> Any:
         """Call something where this colour lives: on the loop, or here."""

@@ -17,8 +17,8 @@ def pattern_of_drop(house: Any) -> bytes:
     return b"DELIFEQ" if house.server.kind == "valkey" else b"EVALSHA"
 
 
-@pytest.mark.parametrize("retries", [0, 3])
-def test_a_lost_reply_to_acquire_is_asked_again_and_is_an_acquire(house: Any, retries: int) -> None:
+@pytest.mark.parametrize("retries", [0, 3, None])
+def test_a_lost_reply_to_acquire_is_asked_again_and_is_an_acquire(house: Any, retries: int | None) -> None:
     proxy = house.proxy()
     lock = house.lock(client=house.client_through(proxy, retries=retries))
     house.do(lock.locked)
@@ -40,7 +40,7 @@ def test_a_lost_reply_does_not_make_the_lock_of_another_ours(house: Any) -> None
 
 def test_when_no_reply_comes_at_all_the_next_acquire_clears_what_the_first_may_have_left(house: Any) -> None:
     proxy = house.proxy()
-    lock = house.lock(client=house.client_through(proxy))
+    lock = house.lock(client=house.client_through(proxy, retries=0))
     house.do(lock.locked)
     proxy.cut_after_request(b"SET", times=2)
     with pytest.raises(UnknownOutcome, match="may have been done or not"):
@@ -53,7 +53,7 @@ def test_when_no_reply_comes_at_all_the_next_acquire_clears_what_the_first_may_h
 
 def test_a_release_after_an_acquire_without_a_reply_clears_what_that_left(house: Any) -> None:
     proxy = house.proxy()
-    lock = house.lock(client=house.client_through(proxy))
+    lock = house.lock(client=house.client_through(proxy, retries=0))
     house.do(lock.locked)
     proxy.cut_after_request(b"SET", times=2)
     with pytest.raises(StoreError):
@@ -121,7 +121,7 @@ def test_a_lost_reply_to_renew_is_asked_again(house: Any) -> None:
 
 def test_a_black_hole_costs_one_time_out_of_the_client(house: Any) -> None:
     proxy = house.proxy()
-    lock = house.lock(client=house.client_through(proxy, socket_timeout=0.3))
+    lock = house.lock(client=house.client_through(proxy, retries=0, socket_timeout=0.3))
     house.do(lock.locked)
     requests = proxy.requests
     proxy.black_hole(passes_requests=True)

@@ -8,20 +8,20 @@ import pytest
 from redis_bells import Bell, hung
 
 from interlock.protocols.queue import Told
-from interlock.stores.redis.bells import MOST_ABROAD, Bells
+from interlock.stores.redis.bells import Bells
 
 
 def is_empty(bells: Bells) -> bool:
     """Is nothing kept?"""
     heirs = bells._heirs
-    return not any((bells.bells, bells._news, bells._patience, heirs.after, heirs.before, bells._abroad, bells._rung))
+    return not any((bells.bells, bells._news, bells._patience, heirs.after, heirs.before, bells._rung))
 
 
 def test_an_heir_is_told_once_and_nothing_is_kept() -> None:
     bells = Bells()
     bell = hung(bells, "b")
     bells.follow("a", "b", 7)
-    assert bells.pass_on("a") == ("b", 7, b"")
+    assert bells.pass_on("a") == ("b", 7)
     bells.tell("b", 7)  # the server's word comes too
     assert bell.words == [Told("b", 7)]
     assert bells.pass_on("b") is None
@@ -32,7 +32,7 @@ def test_who_is_told_before_it_has_a_bell_hears_it_with_the_bell() -> None:
     bells = Bells()
     bells.expect("b")
     bells.follow("a", "b", 7)
-    assert bells.pass_on("a") == ("b", 7, b"")
+    assert bells.pass_on("a") == ("b", 7)
     assert bells.hang("b", Bell()) == (0.0, Told("b", 7))
     assert bells.pass_on("b") is None
     assert is_empty(bells)
@@ -59,7 +59,7 @@ def test_the_heir_of_one_that_gives_up_follows_the_one_before() -> None:
     bells.follow("a", "b", 7)
     bells.follow("b", "c", 8)
     bells.withdraw("b")
-    assert bells.pass_on("a") == ("c", 8, b"")
+    assert bells.pass_on("a") == ("c", 8)
     assert bell.words == [Told("c", 8)]
 
 
@@ -69,7 +69,7 @@ def test_who_gives_up_after_it_was_told_leaves_its_heir_to_the_server() -> None:
     bell = hung(bells, "c")
     bells.follow("a", "b", 7)
     bells.follow("b", "c", 8)
-    assert bells.pass_on("a") == ("b", 7, b"")
+    assert bells.pass_on("a") == ("b", 7)
     bells.withdraw("b")
     assert bell.words == []
     bells.tell("c", 8)
@@ -85,7 +85,7 @@ def test_a_new_heir_takes_the_place_of_one_that_expired() -> None:
     bells.follow("a", "b", 7)
     bells.follow("a", "c", 8)
     bells.withdraw("b")
-    assert bells.pass_on("a") == ("c", 8, b"")
+    assert bells.pass_on("a") == ("c", 8)
     assert bell.words == [Told("c", 8)]
     bells.pass_on("c")
     assert is_empty(bells)
@@ -129,73 +129,6 @@ def test_a_release_in_the_middle_of_another_step_does_not_block() -> None:
     assert last.words == [Told("d", 8)]
 
 
-ELSEWHERE = b"\0where another process hears"
-
-
-def test_an_heir_in_another_process_is_the_callers_to_tell() -> None:
-    bells = Bells()
-    bells.keep("a", ("b", 7, ELSEWHERE))
-    assert bells.pass_on("a") == ("b", 7, ELSEWHERE)
-    assert bells.pass_on("a") is None
-    assert is_empty(bells)
-
-
-def test_a_waiter_that_gives_up_lets_nobody_in_elsewhere() -> None:
-    bells = Bells()
-    hung(bells, "b")
-    bells.keep("b", ("c", 8, ELSEWHERE))
-    bells.withdraw("b")
-    assert is_empty(bells)
-
-
-def test_an_heir_of_this_process_comes_before_one_that_another_process_told_of() -> None:
-    bells = Bells()
-    bell = hung(bells, "c")
-    bells.keep("a", ("b", 7, ELSEWHERE))  # it expired, and c took its place
-    bells.follow("a", "c", 8)
-    assert bells.pass_on("a") == ("c", 8, b"")
-    assert bell.words == [Told("c", 8)]
-    bells.pass_on("c")
-    assert is_empty(bells)
-
-
-def test_an_heir_is_let_in_by_the_word_of_another_process() -> None:
-    bells = Bells()
-    bell = hung(bells, "b")
-    bells.follow("a", "b", 7)
-    bells.let_in("b", 7)
-    bells.let_in("b", 7)
-    bells.tell("b", 7)
-    assert bell.words == [Told("b", 7)]
-    assert is_empty(bells)
-
-
-@pytest.mark.parametrize("fence", [6, 8])
-def test_a_word_with_another_fence_lets_nobody_in(fence: int) -> None:
-    bells = Bells()
-    bell = hung(bells, "b")
-    bells.follow("a", "b", 7)
-    bells.let_in("b", fence)
-    bells.let_in("c", fence)
-    assert bell.words == []
-
-
-def test_a_word_for_one_that_is_no_heir_lets_nobody_in() -> None:
-    bells = Bells()
-    bell = hung(bells, "b")
-    bells.let_in("b", 7)
-    assert bell.words == []
-
-
-def test_only_so_many_heirs_elsewhere_are_kept() -> None:
-    bells = Bells()
-    for number in range(MOST_ABROAD + 1):
-        bells.keep(f"a{number}", ("b", 7, ELSEWHERE))
-    assert len(bells._abroad) == MOST_ABROAD
-    assert bells.pass_on("a0") is None
-    assert bells.pass_on(f"a{MOST_ABROAD}") is not None
-
-
 def test_who_has_no_bell_yet_when_all_should_look_asks_as_soon_as_it_has_one() -> None:
     bells = Bells()
     bells.expect("b")
@@ -206,13 +139,3 @@ def test_who_has_no_bell_yet_when_all_should_look_asks_as_soon_as_it_has_one() -
     assert bells.hang("b", Bell()) == (0.0, None)
     bells.withdraw("b")
     assert is_empty(bells)
-
-
-def test_the_last_heir_elsewhere_to_be_told_of_is_the_last_to_be_forgotten() -> None:
-    bells = Bells()
-    bells.keep("a", ("b", 7, ELSEWHERE))
-    for number in range(MOST_ABROAD - 1):
-        bells.keep(f"a{number}", ("b", 7, ELSEWHERE))
-    bells.keep("a", ("c", 8, ELSEWHERE))
-    bells.keep("z", ("b", 7, ELSEWHERE))
-    assert bells.pass_on("a") == ("c", 8, ELSEWHERE)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+import redis
 import redis.asyncio
 
 import interlock
@@ -12,7 +13,8 @@ from interlock.errors import StoreError
 from interlock.stores.redis.awire import AsyncWire, TaskLink
 from interlock.stores.redis.clients import recipe_of
 from interlock.stores.redis.message import Broken, Message
-from interlock.stores.redis.wire import Wire
+from interlock.stores.redis.resp import pack
+from interlock.stores.redis.wire import Link, Wire
 from interlock.testing.actors import ThreadActor
 from interlock.testing.servers import Proxy, RedisServer, need
 from interlock.testing.waiting import eventually
@@ -94,3 +96,27 @@ def test_after_a_cut_no_connection_from_before_it_is_used(server: RedisServer) -
         wire._idle.append(lent)
         assert wire.ask(ping) == b"PONG"
         wire.close()
+
+
+@pytest.mark.parametrize("owner", [None, "a claim"])
+@pytest.mark.parametrize("way", ["exchange", "ask"])
+def test_after_an_interrupt_nobody_gets_the_reply_of_another(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, way: str, owner: str | None
+) -> None:
+    wire = Wire(recipe_of(redis.Redis.from_url(server.url), tasks=False))
+
+    def echo(text: str, owner: str | None = None) -> object:
+        command = pack("ECHO", text)
+        return wire.exchange(command, "", owner) if way == "exchange" else wire.ask(Message(command, "", owner))
+
+    assert echo("first") == b"first"
+
+    def interrupted(link: Link, end: float) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Link, "first", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        echo("lost", owner)
+    monkeypatch.undo()
+    assert [echo(text) for text in ("mine", "yours")] == [b"mine", b"yours"]
+    wire.close()

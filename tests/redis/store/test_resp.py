@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from interlock.stores.redis import resp
-from interlock.stores.redis.resp import MISSING, PlainParser, Push, QuickParser, ReplyError, pack
+from interlock.stores.redis.resp import MISSING, Garbage, PlainParser, Push, QuickParser, ReplyError, pack
 
 PARSERS = [PlainParser, QuickParser]
 REPLIES: list[tuple[bytes, Any]] = [
@@ -70,8 +70,11 @@ def test_rarer_kinds_of_replies() -> None:
 
 
 def test_what_is_no_reply_of_redis_is_an_error_that_shows_it() -> None:
-    with pytest.raises(ReplyError, match="HTTP"):
-        all_of(PlainParser(), b"HTTP/1.1 400 Bad Request\r\n", [])
+    for garbage in (b"HTTP/1.1 400 Bad Request\r\n", b":HTTP\r\n", b"$HTTP\r\n", b"*1\r\nHTTP\r\n"):
+        with pytest.raises(Garbage, match="HTTP"):
+            all_of(PlainParser(), garbage, [])
+        with pytest.raises(Garbage):
+            all_of(QuickParser(), garbage, [])
 
 
 @pytest.mark.parametrize(("there", "kind"), [(True, QuickParser), (False, PlainParser)])

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -61,7 +61,7 @@ class Plan:
 class Store:
     """Where the locks of the second round live: a store's URL, and a namespace of this run's own."""
 
-    url: str
+    url: str = field(repr=False)  # it may have a password
     namespace: str
 
 

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from interlock.cli.demo.race import Plan, Round
+from interlock.passwords import masked
 
 OWN_FOLDER = "a temporary folder of the demo's own"
 
@@ -49,7 +50,7 @@ def as_json(plan: Plan, url: str | None, rounds: list[Round]) -> str:
     return json.dumps(
         {
             "ok": all(each.lost == 0 for each in rounds if each.locked),
-            "store": _place(url),
+            "store": None if url is None else masked(url),
             "students": plan.students,
             "administrators": plan.administrators,
             "books": plan.books,
@@ -95,7 +96,7 @@ def show(plan: Plan, url: str | None, rounds: list[Round]) -> None:
     console.print(table)
     for each in rounds:
         console.print(meaning(each), soft_wrap=True, markup=False)
-    console.print(f"Locks were in {_place(url) or OWN_FOLDER}.", soft_wrap=True, markup=False)
+    console.print(f"Locks were in {OWN_FOLDER if url is None else masked(url)}.", soft_wrap=True, markup=False)
 
 
 def meaning(result: Round) -> str:
@@ -117,12 +118,3 @@ def meaning(result: Round) -> str:
             "administrators."
         )
     return "Without a lock nothing was lost this time, by luck: try fewer books, or more people or updates."
-
-
-def _place(url: str | None) -> str | None:
-    """Return the store's URL without its user and password, which do not belong on a screen or in a log."""
-    if url is None:
-        return None
-    scheme, mark, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return scheme + mark + host.rpartition("@")[2] + slash + path

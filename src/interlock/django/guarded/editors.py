@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.apps import apps
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections, router
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
@@ -55,6 +56,7 @@ class Page:
     def open(self) -> list[Editor]:
         """Note that the user has opened the page; return who else has."""
         try:
+            self._sweep()
             mine, others = self._claims()
             terms = Terms(locks._key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
             known = [Claim(claim.id, terms, self._who) for claim in mine[:1]]
@@ -73,10 +75,27 @@ class Page:
         except LockError as error:
             log.warn("could not note that nobody edits %s any more: %s", self.name, error)
 
+    def _sweep(self) -> None:
+        """Remove the claims of those who came, and did not save before their leases ended.
+
+        A waiter removes what stands in its way, but here nobody waits.
+        """
+        register, key = getattr(locks.store, "register", None), locks._key(self.name)
+        if register is None:
+            return
+        for record in run(_asked(register.list(key))):
+            if record.expired:
+                run(_asked(register.reap(key, record.id)))
+
     def _claims(self) -> tuple[list[ClaimView], list[ClaimView]]:
         """Return the user's own claims, and those of others."""
         claims = locks.claims(self.name)
         return [c for c in claims if c.thread == self._who], [c for c in claims if c.thread != self._who]
+
+
+def _asked(request: Any) -> Any:
+    answer = yield request
+    return answer
 
 
 def page(model: Any, pk: Any, user: Any, lease: float | None) -> Page | None:
@@ -88,5 +107,5 @@ def page(model: Any, pk: Any, user: Any, lease: float | None) -> Page | None:
         return None  # under ATOMIC_REQUESTS a claim in the same file would wait for the request that makes it
     try:
         return Page(model, pk, user, lease)
-    except LockError:
+    except (LockError, ObjectDoesNotExist):
         return None  # an address that names no object

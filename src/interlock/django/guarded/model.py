@@ -1,8 +1,10 @@
 """The mixin that makes a model guarded."""
 
+import functools
+import inspect
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from django.db import connections, models, router, transaction
 
@@ -11,9 +13,11 @@ from interlock.django.guarded.errors import StaleObject
 from interlock.django.guarded.peers import noting
 from interlock.django.guarded.plan import key_fields, plan_of
 from interlock.django.guarded.policies import OnStale
-from interlock.django.guarded.saving import SAVING, Saving, Triple, is_of_database, knows_row, may_be_of
+from interlock.django.guarded.rows import is_of_database, knows_row, may_be_of
+from interlock.django.guarded.saving import REFUSED, SAVING, Saving, Triple
 from interlock.django.guarded.snapshot import KEY, Snapshot, of_attributes, of_row, snapshot_of
 from interlock.django.guarded.undo import scope_of
+from interlock.django.guarded.values import Adapted, kept_of, same
 
 if TYPE_CHECKING:
     Base = models.Model
@@ -21,6 +25,25 @@ else:
     Base = object
 
 _UNREAD: Any = object()
+_GUARDS = "_interlock_guards"
+
+
+def keep_guarded(cls: Any) -> None:
+    """Have a class whose own `from_db` does without that of its bases, as in Django's documentation, guarded too."""
+    found = inspect.getattr_static(cls, "from_db")
+    make: Any = getattr(found, "__func__", None)
+    if make is None or hasattr(make, _GUARDS):
+        return
+
+    @functools.wraps(make)
+    def from_db(cls: Any, db: str | None, field_names: Any, values: Any, **options: Any) -> Any:
+        new = make(cls, db, field_names, values, **options)
+        if KEY not in vars(new):
+            setattr(new, KEY, of_row(type(new), db, field_names, values))
+        return new
+
+    setattr(from_db, _GUARDS, True)
+    cls.from_db = classmethod(cast(Any, from_db))
 
 
 class Guarded(Base):
@@ -40,6 +63,7 @@ class Guarded(Base):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        keep_guarded(cls)
         order = cls.__mro__
         if models.Model in order and order.index(models.Model) < order.index(Guarded):
             raise TypeError(f"{cls.__name__} would not be guarded: Guarded must stand before its other base classes")
@@ -53,10 +77,11 @@ class Guarded(Base):
     def from_db(cls, db: str | None, field_names: Any, values: Any, **options: Any) -> Any:
         """Return an instance of a row, which remembers the values that it was read with."""
         new = super().from_db(db, field_names, values, **options)
-        setattr(new, KEY, of_row(cls, db, field_names, values))
-        mode = options.get("fetch_mode")
-        if mode is not None and mode.track_peers:
-            new._state.fetch_mode = noting(mode)
+        setattr(new, KEY, of_row(cls, db, field_names, values))  # to ask for its __dict__ would take longer
+        if options:
+            mode = options.get("fetch_mode")
+            if mode is not None and mode.track_peers:
+                new._state.fetch_mode = noting(mode)
         return new
 
     def refresh_from_db(
@@ -110,6 +135,8 @@ class Guarded(Base):
             StaleObject: somebody else has changed what was to be written; nothing was.
         """
         using = using or router.db_for_write(type(self), instance=self)
+        connection = transaction.get_connection(using)
+        broken = connection.needs_rollback
         before = snapshot_of(self)
         if before is not None and before.written:
             vars(self)[KEY] = before = before.with_nothing_written()
@@ -121,10 +148,11 @@ class Guarded(Base):
                 using=using,
                 update_fields=update_fields,
             )
-        except StaleObject:
-            # Django marks a block that an exception of a save passes as unusable. Nothing was written here, so the
-            # block is fit to be used by who catches this; unless a parent's table was written before.
-            if vars(self).get(KEY) is before and transaction.get_connection(using).in_atomic_block:
+        except StaleObject as stale:
+            # Django marks a block that an exception of a save passes as unusable. If it is of this very save, and
+            # nothing was written by it, the block is fit to be used by who catches this.
+            own = vars(self).pop(REFUSED, None) is stale and vars(self).get(KEY) is before
+            if own and not broken and connection.in_atomic_block:
                 transaction.set_rollback(False, using)
             raise
 
@@ -148,14 +176,27 @@ class Guarded(Base):
             updated = super()._save_table(  # type: ignore[misc]
                 raw, cls, force_insert, force_update, using, update_fields
             )
+        except StaleObject as stale:
+            if stale is saving.refusal:
+                data[REFUSED] = stale
+            raise
         finally:
             del data[SAVING]
         fields = saving.wrote if updated else cls._meta.local_concrete_fields
         if fields:
-            self._note_written(cls._meta, fields, using)
+            self._note_written(cls._meta, fields, using, saving.held)
         return updated
 
-    def _note_written(self, meta: Any, fields: Iterable[Any], using: str) -> None:
+    def _do_insert(self, manager: Any, using: Any, fields: Any, returning_fields: Any, raw: Any) -> Any:
+        django: Any = super()._do_insert  # type: ignore[misc]
+
+        def insert() -> Any:
+            return django(manager, using, fields, returning_fields, raw)
+
+        saving: Saving | None = vars(self).get(SAVING)
+        return insert() if saving is None else saving.insert(manager.model, fields, returning_fields, insert)
+
+    def _note_written(self, meta: Any, fields: Iterable[Any], using: str, held: dict[str, Any]) -> None:
         """Remember what stands in the row of a table since it was saved."""
         plan = plan_of(type(self))
         data = vars(self)
@@ -163,9 +204,14 @@ class Guarded(Base):
         snapshot = snapshot_of(self)
         if snapshot is None or not may_be_of(snapshot, self, meta, using):
             snapshot = Snapshot(using, {})
+        values = of_attributes(plan, self, names)
+        for attname, value in held.items():
+            field = plan.by_attname[attname]
+            if not same(field, data.get(attname), value):
+                values[attname] = Adapted(values[attname], kept_of(field, value))
         data[KEY] = snapshot.with_written(
             using,
-            of_attributes(plan, self, names),
+            values,
             frozenset(field.name for field in fields),
             scope_of(connections[using]),
         )
@@ -206,6 +252,8 @@ def _unwritten(instance: Any, more: tuple[Any, ...]) -> Any:
     names = [field.attname for field in more[0]]
     return [tuple(vars(instance)[name] for name in names)] if all(name in vars(instance) for name in names) else [()]
 
+
+setattr(Guarded.__dict__["from_db"].__func__, _GUARDS, True)
 
 # The migrations of a model name its bases; this is where they shall find this one for ever.
 Guarded.__module__ = "interlock.django.guarded"

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models.query_utils import DeferredAttribute
 
 from interlock.django.guarded.plan import plan_of
-from interlock.django.guarded.snapshot import KEY, Snapshot, of_attributes
+from interlock.django.guarded.snapshot import KEY, of_attributes, snapshot_of
 
 
 class Noting:
@@ -33,7 +33,7 @@ class Noting:
         lacking = [each for each in found if each is not None and attname not in vars(each)]
         self._mode.fetch(fetcher, instance)
         for each in lacking:
-            snapshot: Snapshot | None = vars(each).get(KEY)
+            snapshot = snapshot_of(each)
             if snapshot is not None and attname in vars(each):
                 values = of_attributes(plan_of(type(each)), each, [attname])
                 vars(each)[KEY] = snapshot.with_read(snapshot.db, values)

@@ -6,8 +6,10 @@ from typing import Any
 
 from django.db import connections, models
 
+from interlock.django.guarded.adapting import Adapts, adapts
 from interlock.django.guarded.condition import PLAIN, Column, comparison_of
 from interlock.django.guarded.policies import LAST_WINS, OTHERS, REFUSE, Policy, policies_of
+from interlock.django.guarded.values import is_expression
 
 _CLOSED_TYPES = frozenset(
     {
@@ -43,6 +45,7 @@ class Plan:
         self._some: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[int, ...]]] = {}
         self.computing = tuple(field.attname for field in self.fields if _computes(field))
         self._columns: dict[str, dict[str, Column | None]] = defaultdict(dict)
+        self._adapts: dict[str, dict[str, Adapts | None]] = defaultdict(dict)
         metas = [model._meta, *(parent._meta for parent in model._meta.get_parent_list())]
         self.keys = frozenset(field.attname for meta in metas for field in key_fields(meta))
         self.fences = frozenset(field.attname for field in self.fields if getattr(field, "is_fence", False))
@@ -77,6 +80,16 @@ class Plan:
             sign = "<=" if attname in self.fences else "="
             columns[attname] = comparison and Column(field, comparison, sign, connection)
         return columns[attname]
+
+    def adapts(self, field: Any, value: Any, using: str) -> bool:
+        """True if the column of a field may hold a value otherwise than it is given, and the guard must know how."""
+        attname = field.attname
+        known = self._adapts[using]
+        if attname not in known:
+            idle = self.policies[attname] is LAST_WINS or attname in self.keys or attname in self.fences
+            known[attname] = None if idle else adapts(field, connections[using])
+        tell = known[attname]
+        return tell is not None and not is_expression(value) and tell(value)
 
     def is_named(self, attname: str) -> bool:
         """True if `on_stale` says something of this very field."""

@@ -1,18 +1,20 @@
 """One save of one table of a guarded instance."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from django.db import connections, router, transaction
-from django.db.models import F
+from django.db import connections, transaction
 from django.db.models.sql.where import AND
 
+from interlock.django.guarded.adapting import held_values
 from interlock.django.guarded.condition import Column, StillAsRead
 from interlock.django.guarded.errors import CannotMerge, Conflict, StaleObject
 from interlock.django.guarded.plan import Plan, key_fields
 from interlock.django.guarded.policies import LAST_WINS, REFUSE
+from interlock.django.guarded.rows import locked_values
 from interlock.django.guarded.snapshot import MISSING, Snapshot
-from interlock.django.guarded.values import IMMUTABLE, is_expression, same, thaw
+from interlock.django.guarded.values import IMMUTABLE, Adapted, is_expression, same, thaw, thaw_held
 
 Triple = tuple[Any, Any, Any]
 """A field, None and a value: what Django gives to an UPDATE."""
@@ -25,7 +27,8 @@ class Write(NamedTuple):
     """A field that a save writes.
 
     Attributes:
-        original: the value that was read.
+        original: the value that was read, or saved.
+        held: what stood in the row then.
         mine: the value to be written.
         checked: whether the column must still have the original.
         merged: whether `mine` is what a policy has made of it.
@@ -33,6 +36,7 @@ class Write(NamedTuple):
 
     field: Any
     original: Any
+    held: Any
     mine: Any
     checked: bool
     merged: bool = False
@@ -45,6 +49,9 @@ class Write(NamedTuple):
 
 SAVING: Final = "_guarded_saving"
 """Where an instance keeps the save of it that is under way."""
+
+REFUSED: Final = "_guarded_refused"
+"""Where an instance keeps the error of its save that is under way."""
 
 _FENCED: Final = "_guarded_fences"
 
@@ -65,9 +72,11 @@ class Saving:
 
     Attributes:
         wrote: the fields that its UPDATE has written; None if there was none.
+        held: what stands in the row of fields that it holds otherwise than they were given.
+        refusal: the error that it has raised.
     """
 
-    __slots__ = ("before", "instance", "plan", "snapshot", "using", "wrote")
+    __slots__ = ("before", "held", "instance", "plan", "refusal", "snapshot", "using", "wrote")
 
     def __init__(self, instance: Any, plan: Plan, snapshot: Snapshot | None, using: str) -> None:
         self.instance = instance
@@ -75,6 +84,8 @@ class Saving:
         self.snapshot = snapshot
         self.using = using
         self.wrote: list[Any] | None = None
+        self.held: dict[str, Any] = {}
+        self.refusal: StaleObject | None = None
         data = vars(instance)
         self.before = {attname: data[attname] for attname in plan.computing if attname in data}
 
@@ -96,7 +107,7 @@ class Saving:
         """
         if self.snapshot is None:
             self.wrote = [field for field, _, _ in values]
-            return update(base, values)
+            return self._read_back(base.model, values, partial(update, base, values))
         writes = self._writes(self.snapshot, values)
         if not writes:
             self.wrote = []
@@ -104,15 +115,45 @@ class Saving:
         terms = self._terms(writes)
         if terms is None:
             return self._update_locked(base, writes, update, tried=False)
-        answer = self._send(base, writes, terms, update, returning)
+        triples = [write.triple for write in writes]
+        send = partial(self._send, base, triples, terms, update, returning)
+        answer = self._read_back(base.model, triples, send)
         if not answer:
             return self._update_locked(base.model._base_manager.using(self.using), writes, update, tried=True)
         self.wrote = [write.field for write in writes]
         return answer
 
-    def _send(self, base: Any, writes: list[Write], terms: list[Any], update: Update, returning: Any) -> Any:
+    def _read_back(self, model: Any, values: list[Triple], write: Callable[[], Any]) -> Any:
+        """Write, and in the same transaction read what the row holds otherwise than it was given."""
+        fields = [field for field, _, value in values if self.plan.adapts(field, value, self.using)]
+        if not fields:
+            return write()
+        with transaction.atomic(using=self.using, savepoint=False):
+            answer = write()
+            if answer:
+                self.held = held_values(model, self.using, self.instance._get_pk_val(model._meta), fields)
+        return answer
+
+    def insert(self, model: Any, fields: Any, returning: Any, insert: Callable[[], Any]) -> Any:
+        """Insert the row, as `_read_back`.
+
+        Args:
+            returning: the fields that `insert` answers with.
+        """
+        data = vars(self.instance)
+        asked = [each for each in fields if self.plan.adapts(each, data.get(each.attname), self.using)]
+        if not asked:
+            return insert()
+        with transaction.atomic(using=self.using, savepoint=False):
+            answer = insert()
+            new = {field.attname: value for field, value in zip(returning, answer[0])} if answer else {}  # noqa: B905
+            key = model._meta.pk.attname
+            pk = new[key] if key in new else self.instance._get_pk_val(model._meta)
+            self.held = held_values(model, self.using, pk, asked)
+        return answer
+
+    def _send(self, base: Any, triples: list[Triple], terms: list[Any], update: Update, returning: Any) -> Any:
         """Send the one UPDATE."""
-        triples = [write.triple for write in writes]
         if returning is None:
             if terms:
                 base.query.where.add(StillAsRead(terms), AND)
@@ -128,12 +169,12 @@ class Saving:
     def _terms(self, writes: list[Write]) -> list[tuple[Column, Any]] | None:
         """Return what must still be as it was read; None if a database can't be asked that."""
         terms = []
-        for field, original, mine, checked, _ in writes:
+        for field, _, held, mine, checked, _ in writes:
             if checked:
                 column = self.plan.column(field, self.using)
                 if column is None:
                     return None
-                terms.append((column, mine if field.attname in self.plan.fences else original))
+                terms.append((column, mine if field.attname in self.plan.fences else held))
         return terms
 
     def _writes(self, snapshot: Snapshot, values: list[Triple]) -> list[Write]:
@@ -146,18 +187,19 @@ class Saving:
             kept = known.get(attname, MISSING)
             if kept is MISSING:
                 # Set without having been read: there is nothing to compare with.
-                writes.append(Write(field, None, mine, checked=False))
+                writes.append(Write(field, None, None, mine, checked=False))
                 continue
             if attname not in fenced:
                 kind = type(mine)
                 # As most are; `same` would say so too.
-                if (kept == mine) if kind is type(kept) and kind in IMMUTABLE else same(field, thaw(kept), mine):
+                simple = kind is type(kept) and kind in IMMUTABLE
+                if kept is mine or (kept == mine if simple else _is_kept(field, kept, mine)):
                     continue
-            original = thaw(kept)
+            original, held = thaw(kept), thaw_held(kept)
             if attname in self.plan.fences:
                 keep_fenced(self.instance, attname)
             blind = is_expression(mine) or is_expression(original)
-            writes.append(Write(field, original, mine, checked=not blind and self._is_checked(field, mine)))
+            writes.append(Write(field, original, held, mine, checked=not blind and self._is_checked(field, mine)))
         return writes
 
     def _is_checked(self, field: Any, mine: Any) -> bool:
@@ -190,7 +232,8 @@ class Saving:
                     answer = self._write(base, final, update)
         if not answer:
             # Raised out here, since a block that an exception leaves can't be used any more.
-            raise self._refusal(writes, refused)
+            self.refusal = self._refusal(writes, refused)
+            raise self.refusal
         return answer
 
     def _write(self, base: Any, writes: list[Write], update: Update) -> Any:
@@ -198,7 +241,8 @@ class Saving:
             if write.merged:
                 setattr(self.instance, write.field.attname, write.mine)
         self.wrote = [write.field for write in writes]
-        return update(base, [write.triple for write in writes])
+        triples = [write.triple for write in writes]
+        return self._read_back(base.model, triples, partial(update, base, triples))
 
     def _judged(self, writes: list[Write], theirs: Sequence[Any]) -> tuple[list[Write], dict[str, Conflict]]:
         """Return what is to be written, and the conflicts that are refused."""
@@ -212,7 +256,7 @@ class Saving:
                 refused[write.field.name] = conflict
             else:
                 merged = decided is not write.mine
-                final.append(Write(write.field, write.original, decided, write.checked, merged))
+                final.append(write._replace(mine=decided, merged=merged))
         return final, refused
 
     def _decided(self, write: Write, conflict: Conflict) -> Any:
@@ -224,7 +268,7 @@ class Saving:
                 raise CannotMerge("a later holder has written")
             return write.mine
         # That both want the same is no agreement: two that count one book each both want the next number.
-        if same(field, conflict.theirs, write.original, ordered=False):
+        if same(field, conflict.theirs, write.held, ordered=False):
             return write.mine
         policy = self.plan.policies[field.attname]
         if policy is REFUSE or policy is LAST_WINS:
@@ -239,55 +283,5 @@ class Saving:
         return StaleObject(self.instance, refused, deleted=not refused)
 
 
-def locked_values(rows: Any, fields: list[Any], connection: Any, locks: bool = True) -> Sequence[Any] | None:
-    """Lock a row until the end of the transaction, and return the values of some of its fields.
-
-    Args:
-        rows: a query set of that one row.
-        fields: of the model of `rows`.
-        locks: False if all of a database without row locks is locked already.
-
-    Returns:
-        The values; None if there is no such row.
-    """
-    if connection.features.has_select_for_update:
-        rows = rows.select_for_update()
-    elif locks:
-        # SQLite: any UPDATE locks all of the database, and waits its turn, which a SELECT before it would prevent.
-        rows.update(**{each.name: F(each.name) for each in _idle_fields(rows.model._meta)})
-    found: list[Sequence[Any]] = list(rows.values_list("pk", *(field.attname for field in fields)))
-    return found[0][1:] if found else None
-
-
-def _idle_fields(meta: Any) -> list[Any]:
-    """Return a field of a table that can be set to itself: the key, unless it is made of several."""
-    keys = key_fields(meta)
-    return keys if len(keys) == 1 else [each for each in meta.local_concrete_fields if each not in keys][:1]
-
-
-def knows_row(snapshot: Snapshot, instance: Any, meta: Any, using: str) -> bool:
-    """True if a snapshot is of the very row of a table that an instance would be saved to."""
-    known = all(field.attname in snapshot.values for field in key_fields(meta))
-    return known and may_be_of(snapshot, instance, meta, using)
-
-
-def may_be_of(snapshot: Snapshot, instance: Any, meta: Any, using: str) -> bool:
-    """True unless a snapshot is of another database, or of another row of a table."""
-    data = vars(instance)
-    known = snapshot.values
-    return is_of_database(snapshot, instance, using) and all(
-        same(field, thaw(known[field.attname]), data.get(field.attname))
-        for field in key_fields(meta)
-        if field.attname in known
-    )
-
-
-def is_of_database(snapshot: Snapshot, instance: Any, using: str) -> bool:
-    """True if a snapshot is of the database of an alias.
-
-    What was read from a replica is of the database to which the routers send the instance's writes.
-    """
-    if snapshot.db == using:
-        return True
-    model = type(instance)
-    return using in (router.db_for_write(model, instance=instance), router.db_for_read(model, instance=instance))
+def _is_kept(field: Any, kept: Any, mine: Any) -> bool:
+    return same(field, thaw(kept), mine) or (type(kept) is Adapted and same(field, thaw_held(kept), mine))

@@ -12,14 +12,20 @@ _LONGEST = 300
 """Characters of a text that are shown; its form field has all of it."""
 
 
-def shown(field: Any, value: Any) -> str:
-    """Return a value of a model's field as a person reads it: a choice by its name, a related object by its own."""
+def shown(field: Any, value: Any, rows: Any = None) -> str:
+    """Return a value of a model's field as a person reads it: a choice by its name, a related object by its own.
+
+    Args:
+        field: of the model.
+        value: of the field.
+        rows: the related objects that may be shown; None for all.
+    """
     if value is None or value == "":
         return _("nothing")
     if field.choices:
         return force_str(dict(field.flatchoices).get(value, value))
     if field.is_relation:
-        return _related(field, value)
+        return _related(field, value, rows)
     if isinstance(value, bool):
         return _("yes") if value else _("no")
     if hasattr(value, "tzinfo") and hasattr(value, "date") and is_aware(value):
@@ -28,10 +34,12 @@ def shown(field: Any, value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _related(field: Any, key: Any) -> str:
-    target = field.remote_field
+def _related(field: Any, key: Any, rows: Any) -> str:
+    among = field.remote_field.model._base_manager.all() if rows is None else rows
     try:
-        found = target.model._base_manager.filter(**{field.target_field.name: key}).first()
+        found = among.filter(**{field.target_field.name: key}).first()
     except (ValueError, TypeError, ValidationError):
         found = None
+    if found is None and rows is not None:
+        return _("something that is not shown here")
     return force_str(key if found is None else found)

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from interlock.django.guarded.plan import Plan, plan_of
-from interlock.django.guarded.undo import Scope
+from interlock.django.guarded.undo import Age, Scope
 from interlock.django.guarded.values import IMMUTABLE, freeze, kept_of
 
 KEY: Final = "_guarded_snapshot"
@@ -19,6 +19,9 @@ class Missing(Enum):
 
 
 MISSING: Final = Missing.MISSING
+
+Row: TypeAlias = tuple[str | None, tuple[str, ...], Any]
+"""A row as it was read: the alias of the database, the names of the attributes, and their frozen values."""
 
 Undo: TypeAlias = tuple[Scope, Mapping[str, Any]]
 """A scope, and what the snapshot said before something was saved in it; MISSING: nothing."""
@@ -34,43 +37,51 @@ class Snapshot:
         written: the names of the fields that were written last.
     """
 
-    __slots__ = ("_row", "db", "undos", "written")
+    __slots__ = ("_settled", "db", "undos", "values", "written")
 
     def __init__(
         self,
         db: str | None,
-        row: "dict[str, Any] | tuple[tuple[str, ...], list[Any]]",
+        values: dict[str, Any],
         undos: tuple[Undo, ...] = (),
         written: frozenset[str] = frozenset(),
     ) -> None:
         self.db = db
-        self._row = row
+        self.values = values
         self.undos = undos
         self.written = written
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The values by the names of the attributes; made when first asked for, since most rows are never saved."""
-        if type(self._row) is tuple:
-            self._row = dict(zip(*self._row, strict=True))
-        return self._row  # type: ignore[return-value]
+        self._settled: object = None
 
     def settled(self) -> "Snapshot":
         """Return it without what was rolled back, and without the undos of what was committed."""
-        if not self.undos:
+        if not self.undos or self._settled is Age.now:
             return self
+        self._settled = Age.now
         values = dict(self.values)
         kept: list[Undo] = []
         for scope, before in reversed(self.undos):
             if scope.undone:
                 _restore(values, before)
             elif not scope.over:
+                if kept and kept[-1][0].whole is scope.whole:
+                    before = {**kept.pop()[1], **before}
                 kept.append((scope, before))
-        return Snapshot(self.db, values, tuple(reversed(kept)), self.written)
+        if len(kept) == len(self.undos):
+            return self
+        return self._aged(Snapshot(self.db, values, tuple(reversed(kept)), self.written))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process has another age.
+        return Snapshot, (self.db, self.values, self.undos, self.written)
+
+    def _aged(self, found: "Snapshot") -> "Snapshot":
+        """Return what was made of this, which is settled if this is."""
+        found._settled = self._settled
+        return found
 
     def with_read(self, db: str | None, values: Mapping[str, Any]) -> "Snapshot":
         """Return it with values that were read by a database's alias."""
-        return Snapshot(db, {**self.values, **values}, self.undos, self.written)
+        return self._aged(Snapshot(db, {**self.values, **values}, self.undos, self.written))
 
     def with_written(
         self, db: str, values: dict[str, Any], written: frozenset[str], scope: Scope | None
@@ -88,15 +99,15 @@ class Snapshot:
         _restore(after, values)
         undos = self.undos
         if scope is not None:
-            if undos and undos[-1][0] is scope:
+            if undos and undos[-1][0].whole is scope:
                 before = {**before, **undos[-1][1]}
                 undos = undos[:-1]
             undos = (*undos, (scope, before))
-        return Snapshot(db, after, undos, self.written | written)
+        return self._aged(Snapshot(db, after, undos, self.written | written))
 
     def with_nothing_written(self) -> "Snapshot":
         """Return it as it is when a save begins."""
-        return Snapshot(self.db, self.values, self.undos)
+        return self._aged(Snapshot(self.db, self.values, self.undos))
 
 
 def _restore(values: dict[str, Any], saved: Mapping[str, Any]) -> None:
@@ -107,17 +118,20 @@ def _restore(values: dict[str, Any], saved: Mapping[str, Any]) -> None:
             values[attname] = value
 
 
-def of_row(model: Any, db: str | None, field_names: Iterable[str], row: Any) -> Snapshot:
-    """Return the snapshot of a row, as `from_db` gets it."""
+def of_row(model: Any, db: str | None, field_names: Iterable[str], row: Any) -> Row:
+    """Return what to keep of a row, as `from_db` gets it; few rows are saved, so no more is made of it before."""
     plan = plan_of(model)
     attnames, open_at = plan.attnames, plan.open_at
-    values = list(row)
-    if len(values) != len(attnames):
+    if len(row) != len(attnames):
         attnames, open_at = plan.some(field_names)
+    frozen = None
     for index in open_at:
-        if type(values[index]) not in IMMUTABLE:
-            values[index] = freeze(values[index])
-    return Snapshot(db, (attnames, values))
+        value = row[index]
+        if type(value) not in IMMUTABLE:
+            if frozen is None:
+                frozen = list(row)
+            frozen[index] = freeze(value)
+    return db, attnames, tuple(frozen or row)  # the collector needs not look into tuples of plain values
 
 
 def of_attributes(plan: Plan, instance: Any, attnames: Iterable[str]) -> dict[str, Any]:
@@ -133,9 +147,13 @@ def of_attributes(plan: Plan, instance: Any, attnames: Iterable[str]) -> dict[st
 
 def snapshot_of(instance: Any) -> Snapshot | None:
     """Return what an instance knows of its row, as it stands after any rollback; None if it knows nothing."""
-    found: Snapshot | None = vars(instance).get(KEY)
+    found: Row | Snapshot | None = vars(instance).get(KEY)
     if found is None:
         return None
+    if type(found) is tuple:
+        db, attnames, row = found
+        found = vars(instance)[KEY] = Snapshot(db, dict(zip(attnames, row, strict=True)))
+    assert isinstance(found, Snapshot)
     settled = found.settled()
     if settled is not found:
         vars(instance)[KEY] = settled

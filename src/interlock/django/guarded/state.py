@@ -1,19 +1,22 @@
 """Questions about a guarded instance: what a save would write, what the last one wrote, which state was read."""
 
-import hashlib
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from django.db import connections, router, transaction
+from django.utils.crypto import salted_hmac
 from django.utils.encoding import force_str
 
 from interlock.django.guarded.errors import Conflict, StaleObject
 from interlock.django.guarded.model import Guarded
 from interlock.django.guarded.plan import plan_of
-from interlock.django.guarded.saving import locked_values
+from interlock.django.guarded.rows import locked_values
 from interlock.django.guarded.snapshot import snapshot_of
-from interlock.django.guarded.values import prepared, same, thaw
+from interlock.django.guarded.values import prepared, same, thaw, thaw_held
+
+_EXACT = Context(prec=1000)
 
 
 def changes(instance: Guarded) -> dict[str, tuple[Any, Any]]:
@@ -71,39 +74,46 @@ def verify(instance: Guarded) -> None:
         raise StaleObject(instance, deleted=True)
     found = {}
     for field, theirs in zip(fields, values, strict=True):
-        original = thaw(snapshot.values[field.attname])
+        original = thaw_held(snapshot.values[field.attname])
         if not same(field, original, theirs, ordered=False):
             found[field.name] = Conflict(original, getattr(instance, field.attname), theirs)
     if found:
         raise StaleObject(instance, found)
 
 
-def state_tag(instance: Guarded) -> str:
+def state_tag(instance: Guarded, fields: Iterable[str] | None = None) -> str:
     """Return a short text that names the state in which an instance was read or saved last.
 
     Two instances of a row have the same one exactly if all their guarded fields are the same; those in which the last
-    one wins, and those that compute their values, don't count. It is fit for an ETag.
+    one wins, and those that compute their values, don't count. It is made with the SECRET_KEY, so nobody can find
+    out by trying what the values are.
+
+    Args:
+        instance: it.
+        fields: the names of the fields that count; None for all guarded ones.
     """
     plan = plan_of(type(instance))
-    fields = plan.checked()
-    for field in fields:
+    wanted = None if fields is None else set(fields)
+    counted = [field for field in plan.checked() if wanted is None or field.name in wanted]
+    for field in counted:
         getattr(instance, field.attname)  # reads it now if it was deferred
     snapshot = snapshot_of(instance)
     known = snapshot.values if snapshot is not None else {}
     model: Any = instance._meta.concrete_model
-    digest = hashlib.sha256(f"{model._meta.label_lower} {instance.pk!r}".encode())
-    for field in fields:
-        text = _text(field, thaw(known.get(field.attname)))
+    said = [f"{model._meta.label_lower} {instance.pk!r}"]
+    for field in counted:
+        text = _text(field, thaw_held(known.get(field.attname)))
         # The length keeps neighbours apart.
-        digest.update(f"\n{field.attname} {len(text)} {text}".encode())
-    return digest.hexdigest()[:32]
+        said.append(f"{field.attname} {len(text)} {text}")
+    return salted_hmac("interlock.state_tag", "\n".join(said), algorithm="sha256").hexdigest()[:32]
 
 
 def _text(field: Any, value: Any) -> str:
     """Return the same text for all values that are the same to the database."""
     value = prepared(field, value, ordered=False)
     if isinstance(value, Decimal) and value.is_finite():
-        value = round(value, field.decimal_places) if getattr(field, "decimal_places", None) is not None else value
+        places = getattr(field, "decimal_places", None)
+        value = value if places is None else value.quantize(Decimal(1).scaleb(-places), context=_EXACT)
     elif isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC)
     elif isinstance(value, bytes):

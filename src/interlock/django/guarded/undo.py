@@ -12,29 +12,56 @@ _NAME = "_interlock_watch"
 
 
 class Scope:
-    """What was saved between two savepoints, or ends, of one transaction: it stands or falls as one.
+    """What was saved between two savepoints, or ends, of one transaction: it stands or falls as one."""
 
-    Attributes:
-        over: the transaction has ended.
-        undone: it was rolled back, as a whole or to a savepoint before this.
-    """
+    __slots__ = ("_joined", "_over", "_undone")
 
-    __slots__ = ("over", "undone")
+    def __init__(self, over: bool = False, undone: bool = False) -> None:
+        self._over = over
+        self._undone = undone
+        self._joined: Scope | None = None
 
-    def __init__(self, over: bool = False) -> None:
-        self.over = over
-        self.undone = False
+    @property
+    def whole(self) -> "Scope":
+        """The scope with which it stands or falls: itself, or what it has joined when a savepoint was released."""
+        found = self
+        while found._joined is not None:
+            found = found._joined
+        if found is not self:
+            self._joined = found
+        return found
+
+    @property
+    def over(self) -> bool:
+        """True once the transaction has ended."""
+        return self.whole._over
+
+    @property
+    def undone(self) -> bool:
+        """True once it was rolled back, as a whole or to a savepoint before this."""
+        return self.whole._undone
 
     def end(self, undone: bool) -> None:
         """Note how it ended."""
-        self.over, self.undone = True, undone
+        self._over, self._undone = True, undone
+
+    def join(self, other: "Scope") -> None:
+        """Stand or fall with another from now on."""
+        if other is not self:
+            self._joined = other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Scope":
         return self
 
-    def __reduce__(self) -> tuple[Callable[[bool], "Scope"], tuple[bool]]:
-        # Who gets it pickled is in another transaction, and can never learn how this one ends.
-        return Scope, (True,)
+    def __reduce__(self) -> tuple[Callable[[bool, bool], "Scope"], tuple[bool, bool]]:
+        # Who gets it pickled is in another transaction, and can never learn how this one ends if it has not yet.
+        return Scope, (True, self.undone)
+
+
+class Age:
+    """Another object each time when a scope anywhere has ended or joined another."""
+
+    now: object = object()
 
 
 class Watch:
@@ -63,6 +90,23 @@ class Watch:
         # A savepoint that was set before anything was saved is not known here.
         self._end(self._marks.get(savepoint, 0), undone=True)
 
+    def kept(self, savepoint: str) -> None:
+        """A savepoint was released: what is after it stands or falls with what is before it."""
+        first = self._marks.get(savepoint, 0)
+        marks = list(self._marks)
+        for inner in marks[marks.index(savepoint) if savepoint in self._marks else 0 :]:
+            del self._marks[inner]
+        after = self._scopes[first:]
+        if not after:
+            return
+        alone = first == 0 or first in self._marks.values()  # another savepoint stands between
+        whole = after[0] if alone else self._scopes[first - 1]
+        for scope in after:
+            scope.join(whole)
+        del self._scopes[first + alone :]
+        self._sealed = False
+        Age.now = object()
+
     def ended(self, undone: bool) -> None:
         """The transaction was committed or rolled back."""
         self._end(0, undone)
@@ -73,6 +117,7 @@ class Watch:
             scope.end(undone)
         del self._scopes[first:]
         self._sealed = True
+        Age.now = object()
 
 
 def scope_of(connection: Any) -> Scope | None:
@@ -92,6 +137,7 @@ def _watched(connection: Any) -> Watch:
     for name, tell in (
         ("savepoint", lambda answer: watch.marked(answer)),
         ("savepoint_rollback", watch.undone_to),
+        ("savepoint_commit", watch.kept),
         ("commit", lambda _: watch.ended(undone=False)),
         ("rollback", lambda _: watch.ended(undone=True)),
         ("close", lambda _: watch.ended(undone=True)),

@@ -35,6 +35,21 @@ class Frozen:
         return pickle.loads(self._pickled) if self._pickled else copy.deepcopy(self._kept)
 
 
+class Adapted:
+    """A value that the column holds otherwise than it was given.
+
+    Attributes:
+        given: what the program has saved, which its next change starts from; as it is kept.
+        held: what stands in the row.
+    """
+
+    __slots__ = ("given", "held")
+
+    def __init__(self, given: Any, held: Any) -> None:
+        self.given = given
+        self.held = held
+
+
 def is_expression(value: object) -> bool:
     """True if the database computes the value: F() and the like."""
     return hasattr(value, "resolve_expression")
@@ -46,12 +61,24 @@ def freeze(value: Any) -> Any:
         return value
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
+    if not value and type(value) in _EMPTY:
+        return _EMPTY[type(value)]  # as most are
     return Frozen(value)
 
 
+_EMPTY: dict[type, Frozen] = {list: Frozen([]), dict: Frozen({})}
+
+
 def thaw(kept: Any) -> Any:
-    """Return the value that was kept."""
+    """Return the value that was kept, as the program knows it."""
+    if type(kept) is Adapted:
+        kept = kept.given
     return kept.thaw() if type(kept) is Frozen else kept
+
+
+def thaw_held(kept: Any) -> Any:
+    """Return the value that was kept, as the row holds it."""
+    return thaw(kept.held if type(kept) is Adapted else kept)
 
 
 def kept_of(field: Any, value: Any) -> Any:
@@ -73,7 +100,7 @@ def same(field: Any, one: Any, other: Any, ordered: bool = True) -> bool:
         return True
     kind = type(one)
     if kind is type(other) and kind in IMMUTABLE and not isinstance(field, JSONField):
-        return bool(one == other)
+        return bool(one == other or (one != one and other != other))  # NaN, which is not equal to itself
     if is_expression(one) or is_expression(other):
         return False
     if kind in (list, dict) and kind is type(other) and one == other and identical(one, other):

@@ -5,6 +5,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError
+from django.http import Http404
 from django.utils.translation import gettext as _
 from rest_framework import serializers, status, views
 from rest_framework.exceptions import APIException
@@ -12,7 +15,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
 from interlock.django.guarded.errors import Conflict, StaleObject
-from interlock.errors import LockLost, LockTimeout
+from interlock.errors import LockLost, LockTimeout, StoreError
 
 MEDIA_TYPE: Final = "application/problem+json"
 _TYPE = "urn:problem-type:interlock:"
@@ -79,6 +82,8 @@ def problem_of(exc: Exception, context: dict[str, Any]) -> Response | None:
         return _problem(context, status.HTTP_409_CONFLICT, "lock-lost", _("Conflict"), detail)
     if isinstance(exc, LockTimeout):
         return _locked(context, math.ceil(getattr(view, "retry_after", RETRY_AFTER)))
+    if isinstance(exc, StoreError):
+        return _unavailable(context, math.ceil(getattr(view, "retry_after", RETRY_AFTER)))
     if isinstance(exc, PreconditionFailed | PreconditionRequired):
         title = _("Precondition Failed") if isinstance(exc, PreconditionFailed) else _("Precondition Required")
         return _problem(context, exc.status_code, exc.default_code, title, str(exc.detail))
@@ -105,6 +110,14 @@ def _locked(context: dict[str, Any], seconds: int) -> Response:
     return response
 
 
+def _unavailable(context: dict[str, Any], seconds: int) -> Response:
+    detail = _("The locks can't be reached now. Try again in %(seconds)d s.") % {"seconds": seconds}
+    code = status.HTTP_503_SERVICE_UNAVAILABLE
+    response = _problem(context, code, "store-error", _("Service Unavailable"), detail)
+    response["Retry-After"] = str(seconds)
+    return response
+
+
 def _stale(exc: StaleObject, view: Any) -> tuple[str, dict[str, Any]]:
     if exc.deleted:
         return _("Somebody else has deleted the object."), {"deleted": True, "fields": {}}
@@ -118,13 +131,24 @@ def _fields(exc: StaleObject, view: Any) -> dict[str, Any]:
         return {}
     serializer: Any = view.get_serializer(exc.instance)
     model = getattr(getattr(serializer, "Meta", None), "model", None)
-    if model is None or not isinstance(exc.instance, model):
+    if model is None or not isinstance(exc.instance, model) or not _may_see(exc.instance, view):
         return {}
     found = {}
     for name, field in serializer.fields.items():
         if not field.write_only and field.source in exc.fields:
             found[name] = _values(field, exc.instance, exc.fields[field.source])
     return found
+
+
+def _may_see(instance: Any, view: Any) -> bool:
+    """True if the view would show the row to the client, as it is now."""
+    try:
+        row = view.filter_queryset(view.get_queryset()).filter(pk=instance.pk).first()
+        if row is not None:
+            view.check_object_permissions(view.request, row)
+    except (APIException, Http404, PermissionDenied, DatabaseError):
+        return False
+    return row is not None
 
 
 def _values(field: Any, instance: Any, conflict: Conflict) -> dict[str, Any]:

@@ -1,15 +1,21 @@
 """Mixins for view sets and generic views of guarded and of occupied objects."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import router, transaction
 from django.http import Http404
+from django.utils.crypto import salted_hmac
+from rest_framework.request import override_method
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
+from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.viewsets import ModelViewSet
 
+from interlock.claims import shown_text
 from interlock.django.guarded import Guarded, StaleObject, state_tag, verify
 from interlock.django.occupation import occupy
 from interlock.django.rest.problems import RETRY_AFTER, PreconditionFailed, PreconditionRequired, problem_of
@@ -39,15 +45,17 @@ class GuardedViewSetMixin(_ProblemMixin):
     """A mixin for view sets and generic views of a guarded model; it stands before the other base classes.
 
     A conflict is answered by 409 with the fields concerned, as the serializer shows them. An object's answers have an
-    ETag of its guarded fields; a client that sends it as If-Match changes the object only in that state, and is
-    answered by 412 else.
+    ETag, of the guarded fields that a GET shows and of all that it shows; a client that sends it as If-Match changes
+    the object only while those fields are the same, and is answered by 412 else.
 
     Attributes:
         etags: whether ETag is sent and If-Match is heeded.
+        etag_fields: the names of the model's fields that If-Match heeds; None: those that a GET shows as they are.
         if_match_required: whether a change without If-Match is answered by 428.
     """
 
     etags: ClassVar[bool] = True
+    etag_fields: ClassVar[Sequence[str] | None] = None
     if_match_required: ClassVar[bool] = False
 
     def get_object(self) -> Any:
@@ -57,7 +65,7 @@ class GuardedViewSetMixin(_ProblemMixin):
             wanted = self.request.headers.get("If-Match")
             if wanted is None and self.if_match_required:
                 raise PreconditionRequired
-            if wanted is not None and not _matches(wanted, state_tag(instance)):
+            if wanted is not None and not _matches(wanted, self._state_of(instance)):
                 raise PreconditionFailed
         return instance
 
@@ -90,8 +98,24 @@ class GuardedViewSetMixin(_ProblemMixin):
         serializer = getattr(getattr(final, "data", None), "serializer", None)
         instance = getattr(serializer, "instance", None)
         if self.etags and final.status_code in (200, 201) and isinstance(instance, Guarded):
-            final.headers.setdefault("ETag", f'"{state_tag(instance)}"')
+            final.headers.setdefault("ETag", f'"{self._state_of(instance)}.{self._shown(instance, final.data)}"')
         return final
+
+    def _state_of(self, instance: Any) -> str:
+        """Return the tag of the fields that If-Match heeds."""
+        if self.etag_fields is not None:
+            return state_tag(instance, self.etag_fields)
+        with _as_get(self):
+            serializer = self.get_serializer(instance)
+        return state_tag(instance, _shown_fields(serializer, instance))
+
+    def _shown(self, instance: Any, data: Any) -> str:
+        """Return the tag of all that a GET shows, also of other objects."""
+        if self.request.method != "GET":
+            with _as_get(self):
+                data = self.get_serializer(instance).data
+        text = json.dumps(data, cls=_AnyEncoder)
+        return salted_hmac("interlock.shown", text, algorithm="sha256").hexdigest()[:32]
 
 
 class OccupiedViewSetMixin(_ProblemMixin):
@@ -113,7 +137,7 @@ class OccupiedViewSetMixin(_ProblemMixin):
 
     def occupy(self, instance: Any) -> AbstractContextManager[Any]:
         """Return what occupies an object while it is entered; override it to occupy something else, or more."""
-        label = f"{self.request.method} {self.request.path}"
+        label = shown_text(f"{self.request.method} {self.request.path}")
         return occupy(instance, timeout=self.occupy_timeout, ttl=self.occupy_ttl, label=label)
 
     @contextmanager
@@ -151,11 +175,37 @@ class OccupiedViewSetMixin(_ProblemMixin):
             return super().destroy(request, *args, **kwargs)
 
 
-def _matches(header: str, tag: str) -> bool:
-    """True if an If-Match header names a state.
+class _AnyEncoder(JSONEncoder):
+    def default(self, obj: Any) -> Any:
+        try:
+            return super().default(obj)
+        except TypeError:
+            return str(obj)
+
+
+@contextmanager
+def _as_get(view: Any) -> Iterator[None]:
+    """Have a view believe that its object is asked for: what it shows then is what a client has read."""
+    action = getattr(view, "action", None)
+    with override_method(view, view.request, "GET"):
+        view.action = "retrieve" if action is not None else None
+        yield
+
+
+def _shown_fields(serializer: Any, instance: Any) -> list[str] | None:
+    """Return the names of the model's fields that a serializer shows; None if that is not to be known."""
+    if not isinstance(serializer, Serializer):
+        return None
+    names = {name: field.name for field in instance._meta.concrete_fields for name in (field.name, field.attname)}
+    sources = [str(field.source).partition(".")[0] for field in serializer.fields.values() if not field.write_only]
+    return [names[source] for source in sources if source in names]
+
+
+def _matches(header: str, state: str) -> bool:
+    """True if an If-Match header names a state: the first part of a tag, since the rest may be of other objects.
 
     A weak tag counts as a strong one, unlike RFC 9110 section 13.1.1 says: the tag is one of the object's state, not
     of the bytes of an answer, and what compresses answers on their way weakens their tags.
     """
     wanted = [each.strip().removeprefix("W/") for each in header.split(",")]
-    return "*" in wanted or f'"{tag}"' in wanted
+    return "*" in wanted or state in [each.strip('"').partition(".")[0] for each in wanted]

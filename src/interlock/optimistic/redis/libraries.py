@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from interlock.errors import InvalidArgument
 from interlock.optimistic.redis.reads import NOT_IN_A_TRANSACTION, Words
+from interlock.passwords import described
 
 LIBRARIES = ("redis", "valkey")
 UNDECODED = "NEVER_DECODE"  # the libraries' own mark on commands whose reply is no text
@@ -112,18 +113,19 @@ def library_of(client: Any, tasks: bool) -> Library:
     Raises:
         InvalidArgument: it is no client, or one of the other colour.
     """
+    what = described(client)
     for base in type(client).__mro__:
         name, _, rest = base.__module__.partition(".")
         if name in LIBRARIES and hasattr(client, "execute_command"):
             asynchronous = rest.partition(".")[0] == "asyncio"
             if asynchronous and not tasks:
-                raise InvalidArgument(f"{client!r} is a client of asyncio: give it to atransact(), and await that")
+                raise InvalidArgument(f"{what} is a client of asyncio: give it to atransact(), and await that")
             if tasks and not asynchronous:
-                raise InvalidArgument(f"{client!r} would block the event loop: give it to transact(), or take "
+                raise InvalidArgument(f"{what} would block the event loop: give it to transact(), or take "
                                       f"{name}.asyncio's client")  # fmt: skip
             return library(name, tasks)
     raise InvalidArgument(
-        f"{client!r} is neither a client of redis-py or valkey-py nor a backend of optimistic transactions"
+        f"{what} is neither a client of redis-py or valkey-py nor a backend of optimistic transactions"
     )
 
 

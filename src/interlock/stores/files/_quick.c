@@ -1,9 +1,10 @@
 /* The quick ways of quick.py, compiled: one step of a line without an interpreter between its system calls.
  *
- * Each does to the files, byte for byte, what the functions of the same names in quick.py do, or nothing at all: then
- * it says so, and those take the step from its beginning.  A test holds both to the plan.  A step is done while the
- * interpreter's own lock is held: it lasts some microseconds, and giving that lock away at each system call would cost
- * threads that contend more than the step.  It is given away while another process has the guard.
+ * Each writes the slots that the functions of the same names in quick.py write (times and fences are those of the
+ * moment), or nothing at all: then it says so, and those take the step from its beginning.  Property tests hold both
+ * to the plan.  Nothing here waits, but for the guard.  A step is done while the interpreter's own lock is held: it
+ * lasts some microseconds, and giving that lock away at each system call would cost threads that contend more than the
+ * step.  It is given away while another process has the guard.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -12,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,13 +36,12 @@
 #define MOST_NUMBER 9000000000000000LL
 
 #define SPINS 60
+#define MOST_SPIN 0.005
 #define TRUST 0.02
 #define MOST_IDLE 8
 #define MOST_USING (16 * SLOT)
 #define MOST_PENDING (64 * SLOT)
 #define MOST_TOKEN 80
-#define MOST_NEWS 65536
-#define MOST_WATCHED 64
 
 /* Answers of `enter` beside a fence and 0, which means: not done. */
 #define TAKEN (-1)
@@ -64,7 +63,7 @@ typedef struct {
     long bell;
 } Slot;
 
-static PyObject *s_fd, *s_pending_fd, *s_heads, *s_trusted, *s_retired;
+static PyObject *s_fd, *s_pending_fd, *s_heads, *s_trusted, *s_retired, *s_places;
 
 static double
 monotonic_now(void)
@@ -116,7 +115,7 @@ read_slot(const char *text, Slot *slot)
     int size = 0;
     while (size < MOST_TOKEN && token[size] > ' ')
         size++;
-    if (size == 0 || size == MOST_TOKEN || token[size] != ' ')
+    if (size == 0 || size == MOST_TOKEN || token[size] != ' ' || token[0] == '.')
         return 0;
     memcpy(slot->token, token, size);
     slot->token[size] = 0;
@@ -159,7 +158,7 @@ write_slot(char *slot, const char *state, long long number, double until, const 
     since_now(since);
     int size = snprintf(text, sizeof text, "%-8snumber=%016lld until=%017.6f since=%s id=%.*s bell=%06ld ", state,
                         number, until, since, ID_WIDTH, id, bell);
-    if (size != TAIL_AT)
+    if (size != TAIL_AT || number > MOST_NUMBER)
         return 0;
     memcpy(slot, text, TAIL_AT);
     memcpy(slot + TAIL_AT, tail, SLOT - TAIL_AT);
@@ -204,8 +203,9 @@ take_guard(int fd)
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
         return 1;
     int taken = 0, busy = errno == EWOULDBLOCK;
+    double until = monotonic_now() + MOST_SPIN;
     Py_BEGIN_ALLOW_THREADS
-    for (int spins = 0; busy && !taken && spins < SPINS; spins++) {
+    for (int spins = 0; busy && !taken && spins < SPINS && monotonic_now() < until; spins++) {
         sched_yield();
         taken = flock(fd, LOCK_EX | LOCK_NB) == 0;
         busy = errno == EWOULDBLOCK;
@@ -214,14 +214,23 @@ take_guard(int fd)
     return taken;
 }
 
-/* As `_read_carefully`, of a file that is sound: tell whether it is still in its folder. */
+/* As `_read_carefully`, of a file that is sound: tell whether all is where it was when it was opened. */
 static int
-still_there(PyObject *object, int fd)
+still_there(PyObject *object)
 {
-    struct stat status;
-    if (fstat(fd, &status) < 0 || status.st_nlink == 0)
-        return 0;
-    PyObject *moment = PyFloat_FromDouble(monotonic_now() + TRUST);
+    PyObject *places = PyObject_GetAttr(object, s_places);
+    int there = places != NULL && PyTuple_Check(places);
+    Py_ssize_t count = there ? PyTuple_Size(places) : 0;
+    for (Py_ssize_t row = 0; there && row < count; row++) {
+        const char *path;
+        unsigned long long device, inode;
+        struct stat found;
+        PyObject *place = PyTuple_GetItem(places, row);
+        there = PyTuple_Check(place) && PyArg_ParseTuple(place, "yKK", &path, &device, &inode) &&
+                lstat(path, &found) == 0 && found.st_dev == device && found.st_ino == inode;
+    }
+    Py_XDECREF(places);
+    PyObject *moment = there ? PyFloat_FromDouble(monotonic_now() + TRUST) : NULL;
     if (moment == NULL)
         return 0;
     int done = PyObject_SetAttr(object, s_trusted, moment) == 0;
@@ -257,7 +266,7 @@ guard(PyObject *object, Line *line)
     if (line->fd >= 0 && retired == Py_False && trusted != NULL && heads != NULL && take_guard(line->fd)) {
         line->size = pread(line->fd, line->data, MOST_USING, 0);
         taken = is_sound(heads, line) &&
-                (monotonic_now() < PyFloat_AsDouble(trusted) || still_there(object, line->fd));
+                (monotonic_now() < PyFloat_AsDouble(trusted) || still_there(object));
         if (!taken)
             unguard(line);
     }
@@ -292,7 +301,10 @@ lives(const Slot *slot, const char *token, PyObject *others)
         flock(fd, LOCK_UN);
         return 0;
     }
-    return errno == EWOULDBLOCK;
+    if (errno != EWOULDBLOCK)
+        return 0;
+    struct stat status; /* what was removed from alive/ proves nothing any more */
+    return fstat(fd, &status) == 0 && status.st_nlink > 0;
 }
 
 /* -- the ways ------------------------------------------------------------------------------------------- */
@@ -352,24 +364,41 @@ enter(PyObject *module, PyObject *args)
     return PyErr_Occurred() ? NULL : PyLong_FromLongLong(answer);
 }
 
-/* Return the row of the waiter whose number is the lowest or the highest, and how many wait. */
+/* Tell whether the waiter at `at` stands before the one at `than`, if there is one. */
+static int
+is_before(const Line *line, Py_ssize_t at, Py_ssize_t than)
+{
+    return than < 0 || memcmp(line->pending + at + NUMBER_AT, line->pending + than + NUMBER_AT, NUMBER_WIDTH) < 0;
+}
+
+/* Return where the waiter stands that is the first after `after`, or the first of all; -1 if there is none. */
 static Py_ssize_t
-find_waiter(const Line *line, int last, int *count)
+find_first(const Line *line, Py_ssize_t after)
 {
     Py_ssize_t found = -1;
-    *count = 0;
-    for (Py_ssize_t at = 0; at < line->waits; at += SLOT) {
-        if (memcmp(line->pending + at, "pending ", 8))
-            continue;
-        ++*count;
-        if (found >= 0) {
-            int order = memcmp(line->pending + at + NUMBER_AT, line->pending + found + NUMBER_AT, NUMBER_WIDTH);
-            if (last ? order <= 0 : order >= 0)
-                continue;
-        }
-        found = at;
-    }
+    for (Py_ssize_t at = 0; at < line->waits; at += SLOT)
+        if (at != after && memcmp(line->pending + at, "pending ", 8) == 0 && is_before(line, at, found) &&
+            (after < 0 || !is_before(line, at, after)))
+            found = at;
     return found;
+}
+
+/* Return where the last waiter stands; -1 if there is none. */
+static Py_ssize_t
+find_last(const Line *line)
+{
+    Py_ssize_t found = -1;
+    for (Py_ssize_t at = 0; at < line->waits; at += SLOT)
+        if (memcmp(line->pending + at, "pending ", 8) == 0 && (found < 0 || is_before(line, found, at)))
+            found = at;
+    return found;
+}
+
+/* Tell whether the claim at `at` is one that these ways may pass over: exclusive, and of a living process. */
+static int
+waits_alive(const Line *line, Py_ssize_t at, Slot *slot, const char *token, PyObject *others)
+{
+    return read_slot(line->pending + at, slot) && lives(slot, token, others);
 }
 
 /* Plan a place at the end of the line; 0 if that is less simple. */
@@ -388,14 +417,16 @@ find_place(const Line *line, const char *id, const char *token, PyObject *others
         else if (memcmp(slot + ID_AT, id, ID_WIDTH) == 0 || memcmp(slot + ID_AT, held + ID_AT, ID_WIDTH) == 0)
             return 0;
     }
-    int count;
-    Py_ssize_t last = find_waiter(line, 1, &count);
+    Py_ssize_t last = find_last(line);
     if (last < 0) {
         *before = *holder;
         before->number = 0;
         return 1;
     }
-    return read_slot(line->pending + last, before) && lives(before, token, others);
+    /* A dead one at the head is cleared away by the plan, and so is one before the new place. */
+    Slot head;
+    return waits_alive(line, find_first(line, -1), &head, token, others) &&
+           waits_alive(line, last, before, token, others);
 }
 
 static PyObject *
@@ -428,15 +459,17 @@ join(PyObject *module, PyObject *args)
     return joined ? Py_BuildValue("sd", before.token, holder.until - now) : Py_NewRef(Py_None);
 }
 
-/* Return the pipe of a bell of this process, or of another; -1 if it is not open. */
+/* Return the pipe of a bell of this process, or of another; -1 if it is not open, or its name is gone. */
 static int
 bell_of(const Slot *slot, int mine, PyObject *others, PyObject *bells)
 {
     if (!mine) {
         char name[MOST_TOKEN + 32];
+        struct stat status;
         snprintf(name, sizeof name, "%s.%ld", slot->token, slot->bell);
-        PyObject *fd = PyDict_GetItemString(others, name);
-        return fd == NULL ? -1 : (int)PyLong_AsLong(fd);
+        PyObject *open = PyDict_GetItemString(others, name);
+        int fd = open == NULL ? -1 : (int)PyLong_AsLong(open);
+        return fd < 0 || fstat(fd, &status) < 0 || status.st_nlink == 0 ? -1 : fd;
     }
     PyObject *number = PyLong_FromLong(slot->bell);
     PyObject *bell = number == NULL ? NULL : PyDict_GetItem(bells, number);
@@ -462,20 +495,23 @@ ring(int fd, const char *id, long long fence)
 static int
 hand_over(Line *line, const char *id, const char *token, Py_ssize_t waiting_at, PyObject *others, PyObject *bells)
 {
-    Slot slot;
-    int count;
+    Slot slot, head;
     if (line->size != line->head + SLOT || !read_pending(line))
         return 0;
-    Py_ssize_t first = find_waiter(line, 0, &count);
+    Py_ssize_t first = find_first(line, -1), second = find_first(line, first);
     char *waits = line->pending + first;
-    if (first < 0 || !read_slot(waits, &slot) || memcmp(waits + ID_AT, id, ID_WIDTH) == 0 ||
-        !lives(&slot, token, others))
+    if (first < 0 || memcmp(waits + ID_AT, id, ID_WIDTH) == 0 || !waits_alive(line, first, &slot, token, others))
+        return 0;
+    /* The plan clears a dead one away that comes to the head of the line. */
+    if (second >= 0 && !waits_alive(line, second, &head, token, others))
         return 0;
     int mine = strcmp(slot.token, token) == 0;
     int bell = bell_of(&slot, mine, others, bells);
     if (bell < 0)
         return 0;
     long long fence = new_fence(number_at(line->data + line->head));
+    if (fence > MOST_NUMBER)
+        return 0;
     char text[SLOT + 1];
     snprintf(text, sizeof text, "using   number=%016lld", fence);
     memcpy(text + NUMBER_END, waits + NUMBER_END, SLOT - NUMBER_END);
@@ -485,7 +521,7 @@ hand_over(Line *line, const char *id, const char *token, Py_ssize_t waiting_at, 
         ring(bell, waits + ID_AT, fence);
     /* If one of these fails, whoever comes next finds a place that is taken twice by one claim, and puts it right. */
     int tidied = pwrite(line->pending_fd, "done    ", 8, first) == 8;
-    if (count == 1)
+    if (second < 0)
         tidied = pwrite(line->fd, "0", 1, waiting_at) == 1 && tidied;
     unguard(line);
     if (mine)
@@ -520,79 +556,10 @@ leave(PyObject *module, PyObject *args)
     return PyErr_Occurred() ? NULL : PyLong_FromLong(done);
 }
 
-/* Read what came to a bell; return the last news of a lock obtained, or None. */
-static PyObject *
-hear(int fd)
-{
-    static char news[MOST_NEWS];
-    ssize_t size = read(fd, news, sizeof news);
-    PyObject *told = NULL;
-    char *line = news, *end = news + (size > 0 ? size : 0), *stop;
-    for (; line < end && (stop = memchr(line, '\n', end - line)) != NULL; line = stop + 1) {
-        char *space = memchr(line, ' ', stop - line);
-        if (space == NULL || stop - space < 2)
-            continue;
-        long long fence = stop - space > 18 ? -1 : digits(space + 1, (int)(stop - space - 1));
-        if (fence < 0)
-            continue;
-        Py_XDECREF(told);
-        told = Py_BuildValue("y#L", line, (Py_ssize_t)(space - line), fence);
-        if (told == NULL)
-            return NULL;
-    }
-    return told == NULL ? Py_NewRef(Py_None) : told;
-}
-
-static PyObject *
-wait_for(PyObject *module, PyObject *args)
-{
-    PyObject *watched;
-    struct pollfd polled[1 + MOST_WATCHED];
-    double seconds;
-    int fd;
-    if (!PyArg_ParseTuple(args, "iO!d", &fd, &PyTuple_Type, &watched, &seconds))
-        return NULL;
-    Py_ssize_t count = PyTuple_Size(watched);
-    if (count > MOST_WATCHED)
-        return Py_NewRef(Py_False);
-    polled[0] = (struct pollfd){fd, POLLIN, 0};
-    for (Py_ssize_t row = 0; row < count; row++)
-        polled[1 + row] = (struct pollfd){(int)PyLong_AsLong(PyTuple_GetItem(watched, row)), 0, 0};
-    if (PyErr_Occurred())
-        return NULL;
-    double until = monotonic_now() + seconds;
-    for (;;) {
-        double left = until - monotonic_now();
-        struct timespec patience = {0, 0};
-        if (left > 0) {
-            patience.tv_sec = (time_t)left;
-            patience.tv_nsec = (long)((left - (double)patience.tv_sec) * 1e9);
-        }
-        int ready, interrupted;
-        Py_BEGIN_ALLOW_THREADS
-        ready = ppoll(polled, 1 + (nfds_t)count, &patience, NULL);
-        interrupted = ready < 0 && errno == EINTR;
-        Py_END_ALLOW_THREADS
-        if (interrupted) {
-            if (PyErr_CheckSignals() < 0)
-                return NULL;
-            continue;
-        }
-        if (ready < 0)
-            return PyErr_SetFromErrno(PyExc_OSError);
-        break;
-    }
-    for (Py_ssize_t row = 0; row < count; row++)
-        if (polled[1 + row].revents)
-            return Py_NewRef(Py_False); /* somebody watched has died */
-    return hear(fd);
-}
-
 static PyMethodDef methods[] = {
     {"enter", enter, METH_VARARGS, "Take a lock that nobody holds or waits for; return its fence, 0 (not done), -1 (taken), -2 (others wait)."},
     {"join", join, METH_VARARGS, "Stand in line; return whose death matters and how long to wait, or None."},
     {"leave", leave, METH_VARARGS, "Leave a line; return 0 (not done), 1, or 2 (told another process)."},
-    {"wait", wait_for, METH_VARARGS, "Wait at a bell; return the news, None, or False: poll yourself."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -608,6 +575,7 @@ PyInit__quick(void)
     s_heads = PyUnicode_InternFromString("heads");
     s_trusted = PyUnicode_InternFromString("trusted");
     s_retired = PyUnicode_InternFromString("retired");
+    s_places = PyUnicode_InternFromString("places");
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;

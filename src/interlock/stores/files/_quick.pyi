@@ -1,7 +1,5 @@
 """What `_quick.c` offers; `line` is a LineFile whose mutex the caller has."""
 
-from typing import Literal
-
 from interlock.stores.files.linefile import LineFile
 from interlock.stores.files.presence import Bell
 
@@ -39,4 +37,3 @@ def leave(
     bells: dict[int, Bell],
     /,
 ) -> int: ...
-def wait(bell: int, watched: tuple[int, ...], seconds: float, /) -> tuple[bytes, int] | Literal[False] | None: ...

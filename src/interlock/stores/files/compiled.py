@@ -48,20 +48,20 @@ class CompiledWays:
         """
         id, terms, _ = claim
         presence = self._presence()
-        end = self._tail(line, claim)
+        token = presence.token
+        end = self._tail(line, claim, token)
         if wakeup is not None:
-            return self._stand(line, claim, wakeup, end) if terms.capacity == 1 else None
-        fence = self._enter(line, id, terms.capacity, terms.ttl, end, WAITING_AT, presence.token, presence.others)
+            return self._stand(line, claim, wakeup, end, token) if terms.capacity == 1 else None
+        fence = self._enter(line, id, terms.capacity, terms.ttl, end, WAITING_AT, token, presence.others)
         if fence > 0:
             return Turn("using", fence)
         if fence == NOT_DONE or (fence == OTHERS_WAIT and not wait):
             return None
         return OCCUPIED if wait else REFUSED
 
-    def _stand(self, line: LineFile, claim: Claim, wakeup: Any, end: bytes) -> Turn | None:
-        presence = self._presence()
-        bell = wakeup.bell.number
-        joined = self._join(line, claim.id, claim.terms.ttl, end, WAITING_AT, bell, presence.token, presence.others)
+    def _stand(self, line: LineFile, claim: Claim, wakeup: Any, end: bytes, token: str) -> Turn | None:
+        others = self._presence().others
+        joined = self._join(line, claim.id, claim.terms.ttl, end, WAITING_AT, wakeup.bell.number, token, others)
         if joined is None:
             return None
         before, seconds = joined

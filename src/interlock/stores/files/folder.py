@@ -1,6 +1,6 @@
 """The folder of a file store: what lies where, and whether it is fit to keep locks.
 
-interlock      the marker: what this folder is, and of which boot of which machine
+interlock      the marker: what this folder is, and of which boot and clock of which machine
 fences         a number: no fence of a name whose files were removed was higher
 using/NAME     who uses NAME (and the line's guard: whoever writes holds flock on this file)
 pending/NAME   who waits for NAME; there only while somebody does
@@ -8,44 +8,37 @@ alive/         beacons and bells of the processes
 broken/        line files that could not be read, kept for people to look at
 """
 
-import errno
 import fcntl
 import os
 import re
 import stat
-import time
+import threading
 from pathlib import Path
 
 from interlock.claims import SEPARATOR
 from interlock.errors import InvalidArgument, StoreError
+from interlock.stores.files.failures import failed, failing
+from interlock.stores.files.machine import file_system, is_guest, is_network
+from interlock.stores.files.marker import join_marker
+from interlock.stores.files.opening import (
+    NotOurs,
+    Place,
+    Sharing,
+    in_place,
+    make_folder,
+    open_file,
+    open_folder,
+    place,
+    put,
+    read_file,
+    sharing_of,
+)
+from interlock.stores.files.record import MOST_NUMBER
 
-VERSION = b"interlock files 1\n"
-NETWORK = {
-    "9p", "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2",
-    "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs",
-}  # fmt: skip
+MOST_FENCES = 32  # bytes
+SPINS = 200
+TRIES = 10
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
-
-
-def runtime_folder() -> str:
-    """Return the user's own runtime folder for locks, made if it is not there.
-
-    Raises:
-        StoreError: the folder in the temporary directory belongs to somebody else.
-    """
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    if base and os.path.isdir(base):
-        return os.path.join(base, "interlock")
-    path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"interlock-{os.getuid()}")
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        found = os.lstat(path)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise StoreError(
-                f"{path} belongs to somebody else or others may write to it; remove it, or set INTERLOCK_URL"
-            ) from None
-    return path
 
 
 def file_name(key: str) -> str:
@@ -56,34 +49,11 @@ def file_name(key: str) -> str:
     namespace, _, name = key.partition(SEPARATOR)
     if not namespace and _PLAIN.fullmatch(name):
         return name
-    from hashlib import blake2b  # costs a program with plain names nothing
+    with failing("a file name can't be made"):
+        from hashlib import blake2b  # costs a program with plain names nothing
 
     readable = re.sub(r"[^a-z0-9._-]+", "-", f"{namespace}.{name}".strip(".").lower())[:60].strip("-.")
     return f"{readable}~{blake2b(key.encode(), digest_size=20).hexdigest()}"
-
-
-def boot_id() -> str:
-    """Return what tells this boot of this machine from all others."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return f"host {os.uname().nodename}"
-
-
-def file_system(path: Path) -> str:
-    """Return the type of the file system that `path` lies on, or "unknown"."""
-    best, kind = "", "unknown"
-    try:
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    except OSError:
-        return kind
-    real = os.path.realpath(path)
-    for line in lines:
-        left, _, right = line.partition(" - ")
-        point = left.split()[4].replace("\\040", " ")
-        if (real + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best):
-            best, kind = point, right.split()[0]
-    return kind
 
 
 class Folder:
@@ -91,12 +61,14 @@ class Folder:
 
     Args:
         path: an absolute path; made if it is not there.
+        mode: the permission bits that it is to have; None for those that it has, or 0o700 if it is made.
+        allow: a type of file system that the user vouches for, like "virtiofs".
 
     Raises:
         StoreError: it can't be made or written, or its file system keeps no locks; the message says what to do.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:
         if "\0" in path:
             raise InvalidArgument("the folder of file:// must not contain a NUL character")
         if not os.path.isabs(path):
@@ -106,17 +78,35 @@ class Folder:
         self.pending = self.path / "pending"
         self.alive = self.path / "alive"
         self.broken = self.path / "broken"
+        self.allowed = allow
+        self._mode = mode
         self._marker = -1
+        self.marker: Place = (b"", 0, 0)
+        self.inodes = (0, 0, 0)  # of its device, of itself, and of its marker
+        self.start_afresh()
+        self._join(wait=True)
+
+    def start_afresh(self) -> None:
+        """In a forked child: no thread joins the folder just now."""
+        self._mutex = threading.Lock()
+
+    def _join(self, *, wait: bool) -> None:
+        """Make what is missing, lock the marker together with all who use the folder, and see that OS locks work.
+
+        Raises:
+            StoreError: the folder can't keep locks.
+        """
+        path = self.path
         try:
-            for each in (self.using, self.pending, self.alive):
-                each.mkdir(parents=True, exist_ok=True)
-            kind = file_system(self.path)
-            if kind in NETWORK:
-                raise StoreError(
-                    f"{path} lies on a network file system ({kind}): file:// is for the processes of one machine; "
-                    f"choose a local folder, or a store that reaches several machines"
-                )
-            self.join()
+            for left in reversed(range(TRIES)):
+                try:
+                    marker = self._joined(wait)
+                    break
+                except FileNotFoundError:  # something was removed meanwhile
+                    if not left:
+                        raise
+        except FileNotFoundError as error:
+            raise failed(f"{path} is removed all the time: find out who does it", error) from error
         except PermissionError as error:
             raise StoreError(f"{path} can't be written by this user: {error}; choose another folder") from error
         except NotADirectoryError as error:
@@ -124,77 +114,192 @@ class Folder:
         except FileExistsError as error:
             raise StoreError(f"{error.filename} is a file where a folder is needed; choose another place") from error
         except OSError as error:
-            raise StoreError(f"{path} can't keep locks: {error}; choose a folder on a local disk") from error
+            raise failed(f"{path} can't keep locks (choose a folder on a local disk)", error) from error
+        old, self._marker = self._marker, marker
+        if old >= 0:
+            os.close(old)
 
-    def join(self) -> None:
-        """Lock the marker together with all who use the folder, and see that OS locks work here."""
-        path = self.path / "interlock"
-        self._marker = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        here = VERSION + b"boot=" + boot_id().encode() + b"\n"
+    def _joined(self, wait: bool) -> int:
+        """Return a descriptor of the marker, locked; all is found out before anything is changed here."""
+        sharing = self._made()
+        real = os.path.realpath(self.path)
+        self._refuse_file_system()
+        for room in (self.using, self.pending, self.alive):
+            self._see_to(room, sharing)
+        marker = join_marker(self.path, sharing, wait=wait)
         try:
-            fcntl.flock(self._marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alone = True
-        except BlockingIOError:
-            alone = False
-            self._share()
-        except OSError as error:
-            if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
-                raise StoreError(f"{self.path} has no OS locks ({error}); choose a folder on a local disk") from error
+            found = os.stat(self.path)
+            where = place(self.path / "interlock", marker)
+        except BaseException:
+            os.close(marker)
             raise
-        if alone:
-            os.ftruncate(self._marker, 0)
-            os.pwrite(self._marker, here, 0)
-            self._share()
-        written = os.pread(self._marker, 200, 0)
-        if written != here and written:
+        self.sharing, self._real = sharing, real
+        self.inodes = found.st_dev, found.st_ino, where[2]
+        self.marker = where
+        return marker
+
+    def _made(self) -> Sharing:
+        """Make the folder if it is not there; return who may use it."""
+        if not os.path.isdir(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path, 0o700 if self._mode is None else self._mode)
+        found = os.stat(self.path)
+        has = stat.S_IMODE(found.st_mode)
+        if self._mode is not None and (has ^ self._mode) & 0o1777:
             raise StoreError(
-                f"{self.path} is used by another machine, boot or version of interlock ({written!r}): its processes "
-                f"can't be seen from here; give each machine a folder of its own"
+                f"{self.path} has the mode {has:o}, not {self._mode:o} as the URL says: change it, and that of the "
+                f"files in it (chmod), or leave ?mode out of the URL"
             )
-        self._see_that_locks_exclude(path)
+        return sharing_of(found)
 
-    def _share(self) -> None:
-        for _ in range(500):
-            try:
-                fcntl.flock(self._marker, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                time.sleep(0.01)  # whoever holds it exclusively does so for a moment
-        raise StoreError(f"{self.path}/interlock is locked exclusively by some other program; find it with lslocks")
-
-    def _see_that_locks_exclude(self, path: Path) -> None:
-        other = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    def _see_to(self, room: Path, sharing: Sharing) -> None:
+        """Make a subfolder, or see that the one that is there can be used by all who may use the folder."""
+        if not os.path.lexists(room):
+            make_folder(room, sharing.mode, sharing)
+        keeps_out = StoreError(f"{room} keeps out some who may use {self.path}: chmod {sharing.mode:o} {room}")
         try:
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
+            fd = open_folder(room)
+        except PermissionError as error:
+            raise keeps_out from error
+        try:
+            found = os.fstat(fd)
+            if not sharing.trusts(found.st_uid):
+                raise NotOurs(f"{room} belongs to user {found.st_uid}; look at it, and remove it")
+            missing = sharing.mode & ~found.st_mode & 0o777
+            if found.st_uid == os.geteuid():
+                if stat.S_IMODE(found.st_mode) != sharing.mode:
+                    os.fchmod(fd, sharing.mode)
+            elif missing and os.geteuid():
+                raise keeps_out
         finally:
-            os.close(other)
-        raise StoreError(f"OS locks do not exclude in {self.path}: choose a folder on a local disk")
+            os.close(fd)
+
+    def _refuse_file_system(self) -> None:
+        kind = file_system(self.path)
+        if is_network(kind):
+            raise StoreError(
+                f"{self.path} lies on a network file system ({kind}): file:// is for the processes of one machine; "
+                f"choose a local folder, or a store that reaches several machines"
+            )
+        if is_guest(kind) and kind != self.allowed:
+            raise StoreError(
+                f"{self.path} lies on a file system ({kind}) that others than this machine may reach, without seeing "
+                f"its locks; choose a local folder, or write file://{self.path}?allow={kind} if nobody else uses it"
+            )
+
+    def stay(self) -> None:
+        """Join again if the folder or its marker was removed or replaced: what others do there, they do anew.
+
+        Raises:
+            MarkerTaken: not now, somebody has the new marker locked exclusively.
+            StoreError: it can't keep locks any more.
+        """
+        if self._marker >= 0 and not in_place(self.marker):
+            with self._mutex:
+                if self._marker >= 0 and not in_place(self.marker):
+                    self._join(wait=False)
+
+    def mend(self) -> None:
+        """Make again what is missing in it: tmp cleaners remove subfolders that are empty, as pending/ often is.
+
+        Raises:
+            MarkerTaken, StoreError: as for `stay`.
+        """
+        with self._mutex:
+            if self._marker >= 0:
+                self._join(wait=False)
+
+    def open_line(self, room: Path, name: str) -> int:
+        """Open a file in a subfolder, made if it is not there, as that subfolder is.
+
+        Raises:
+            StoreError, OSError: it can't be opened.
+        """
+        try:
+            return open_file(room, name, self.sharing)
+        except FileNotFoundError:
+            self.mend()
+            return open_file(room, name, self.sharing)
 
     def leave(self) -> None:
         """Give the marker's lock back."""
-        if self._marker >= 0:
-            os.close(self._marker)
-            self._marker = -1
+        with self._mutex:
+            if self._marker >= 0:
+                os.close(self._marker)
+                self._marker = -1
 
-    def floor(self) -> int:
-        """Return the highest fence of any name whose files were removed."""
+    def put_aside(self, name: str, content: bytes) -> None:
+        """Keep what was found in the place of a line for people to look at."""
+        self._see_to(self.broken, self.sharing)
+        at = open_folder(self.broken)
         try:
-            return int((self.path / "fences").read_bytes())
-        except (OSError, ValueError):
-            return 0
-
-    def raise_floor(self, fence: int) -> None:
-        """Remember `fence` before the file that shows it is removed."""
-        fd = os.open(self.path / "fences", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=at)
+        finally:
+            os.close(at)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            try:
-                known = int(os.pread(fd, 32, 0))
-            except ValueError:
-                known = 0
-            if fence > known:
-                os.pwrite(fd, b"%020d\n" % fence, 0)
+            put(fd, content, 0)
         finally:
             os.close(fd)
+
+    # -- fences -----------------------------------------------------------------------------------------
+
+    def floor(self) -> int:
+        """Return the highest fence of any name whose files were removed.
+
+        Raises:
+            NotOurs: the record of fences is no such record.
+            OSError: it can't be read.
+        """
+        try:
+            return self._fence_in(read_file(self._real, "fences", self.sharing, MOST_FENCES))
+        except FileNotFoundError:
+            return 0
+
+    def raise_floor(self, fence: int) -> bool:
+        """Remember `fence` before the file that shows it is removed.
+
+        Returns:
+            False if somebody else has the record locked for longer than that should take.
+
+        Raises:
+            NotOurs: the record of fences is no such record.
+            OSError: it can't be written.
+        """
+        fd = open_file(self._real, "fences", self.sharing)
+        try:
+            if not _lock_soon(fd):
+                return False
+            if fence > self._fence_in(os.pread(fd, MOST_FENCES, 0)):
+                put(fd, b"%020d\n" % fence, 0)
+            return True
+        finally:
+            os.close(fd)
+
+    def _fence_in(self, record: bytes) -> int:
+        digits, end = record[:20], record[20:]
+        fence = int(digits) if len(digits) == 20 and digits.isdigit() and end == b"\n" else -1
+        if 0 <= fence <= MOST_NUMBER or not record:
+            return max(0, fence)
+        raise NotOurs(
+            f"{self.path}/fences is no record of fences ({record[:24]!r}); look at it, and remove it: then fences "
+            f"follow the time of day alone"
+        )
+
+
+def names_in(room: Path) -> list[str]:
+    """Return the names in a subfolder; none if it was removed, which is mended when it is needed."""
+    try:
+        return sorted(os.listdir(room))
+    except FileNotFoundError:
+        return []
+
+
+def _lock_soon(fd: int) -> bool:
+    """Lock a file exclusively if that takes no longer than others need for a step."""
+    for _ in range(SPINS):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            os.sched_yield()
+    return False

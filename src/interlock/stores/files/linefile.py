@@ -6,32 +6,39 @@ import threading
 import time
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from operator import attrgetter
-from os import pread, pwrite, sched_yield
+from os import pread, sched_yield
 from time import monotonic
 
 from interlock.claims import SEPARATOR
 from interlock.errors import StoreError
+from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, file_name
-from interlock.stores.files.plan import Flag, Image, Write
-from interlock.stores.files.record import (
-    FREE,
-    SLOT,
-    STATE_WIDTH,
-    Slot,
-    parse,
-    text_of,
-    with_raw,
+from interlock.stores.files.opening import (
+    MOST_BYTES,
+    ROUNDS,
+    NotOurs,
+    Place,
+    in_place,
+    may_remove,
+    place,
+    put,
+    read_file,
+    remove_file,
 )
+from interlock.stores.files.plan import Flag, Image, Write
+from interlock.stores.files.record import FREE, SLOT, STATE_WIDTH, Slot, slots_in, text_of, with_raw
 
 MAGIC = b"interlock line 1 head="
 WAITING_AT = len(MAGIC) + 5 + len(" waiting=")
 SPINS = 60
+MOST_SPIN = 0.005  # seconds: on a busy machine each turn that is given away may take as long
 MOST_IDLE = 8
 HEAD_MOST = 16 * SLOT
 TRY = LOCK_EX | LOCK_NB
 TRUST = 0.02  # seconds for which a file is taken to be still in its folder
 REMOVED = b"X"
 NOBODY_WAITS = ord("0")
+WAITS = b"pending "
 
 
 def header(key: str) -> bytes:
@@ -48,17 +55,27 @@ def key_in(head: bytes) -> str | None:
         return None
     try:
         told = json.loads(head[WAITING_AT + 2 :].partition(b"\n")[0])
-        return str(told["namespace"]) + SEPARATOR + str(told["name"])
-    except (ValueError, KeyError, TypeError):
+        key = str(told["namespace"]) + SEPARATOR + str(told["name"])
+        key.encode()
+        return key
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
+def is_pending(start: bytes) -> bool:
+    """Tell whether a file of waiters may begin like that."""
+    return start[:STATE_WIDTH] == FREE or WAITS.startswith(start[:STATE_WIDTH])
+
+
 def key_of(folder: Folder, name: str) -> str | None:
-    """Return the key of a line file, or None if it is none."""
+    """Return the key of a line file, or None if it is none.
+
+    Raises:
+        OSError: it can't be read.
+    """
     try:
-        with open(folder.using / name, "rb") as file:
-            return key_in(file.read(HEAD_MOST))
-    except OSError:
+        return key_in(read_file(folder.using, name, folder.sharing, HEAD_MOST))
+    except (FileNotFoundError, NotOurs):
         return None
 
 
@@ -82,6 +99,7 @@ class LineFile:
         "last_tail",
         "mutex",
         "pending_fd",
+        "places",
         "retired",
         "span",
         "trusted",
@@ -95,7 +113,8 @@ class LineFile:
         self.mutex = threading.Lock()
         self.fd = -1
         self.pending_fd = -1
-        self.last_tail: tuple[object, str, bytes] = (None, "", b"")
+        self.places: tuple[Place, ...] = ()  # where both files must still be
+        self.last_tail: tuple[object, str, bytes, str] = (None, "", b"", "")
         head = header(key)
         self.head = len(head)
         self.heads = (head, head[:WAITING_AT] + b"1" + head[WAITING_AT + 1 :])
@@ -117,15 +136,20 @@ class LineFile:
         Raises:
             StoreError: the files can't be opened.
         """
-        spins = 0
+        spins = opened = 0
         while True:
             if self.fd < 0:
+                opened += 1
+                if opened > ROUNDS:
+                    raise StoreError(f"{self._path} is replaced all the time; find out who does it")
                 self.open()
             try:
                 flock(self.fd, TRY)
             except BlockingIOError:
                 spins += 1
-                if spins > SPINS:
+                if spins == 1:
+                    until = monotonic() + MOST_SPIN
+                if spins > SPINS or monotonic() > until:
                     return None
                 sched_yield()
                 continue
@@ -145,19 +169,23 @@ class LineFile:
                 self.close()
 
     def _read_carefully(self, data: bytes) -> bytes:
-        """Return what the file says, put right if it was no line file; nothing if it is no longer in the folder."""
-        # Our own clean-up marks the file before it is removed.  A file that somebody else removed, with rm, is
-        # noticed here, within a moment: looking at the file's links each time would make every write journal its
-        # time stamps.
-        if not os.fstat(self.fd).st_nlink:
+        """Return what the file says, put right if it is damaged; nothing if it is no longer the one in the folder."""
+        # Our own clean-up marks the file before it is removed.  A file or folder that somebody else removed or
+        # replaced is noticed here, within a moment: asking each time would cost more than the step.
+        if not all(map(in_place, self.places)):
             return b""
         while len(data) >= self.span:
+            if len(data) > MOST_BYTES:
+                raise NotOurs(f"{self._path} has become longer than {MOST_BYTES} bytes; look at it, and remove it")
             self.span *= 2
             data = pread(self.fd, self.span, 0)
-        if not self._is_sound(data):
-            if data[: self.head] == self.heads[0][:WAITING_AT] + REMOVED + self.heads[0][WAITING_AT + 1 :]:
-                self._unlink()  # whoever was removing it died; others may hold a pending/NAME that is gone already
+        if data[: self.head] == self._head_with(REMOVED):
+            # Whoever was removing it died; others may hold a pending/NAME that is gone already.
+            self.read_pending()
+            if self._unlink():
                 return b""
+            data = pread(self.fd, self.span, 0)
+        if not self._is_sound(data):
             self._put_right(data)
             data = pread(self.fd, self.span, 0)
         self.trusted = monotonic() + TRUST
@@ -166,29 +194,46 @@ class LineFile:
     def _is_sound(self, data: bytes) -> bool:
         return data.startswith(self.heads) and not (len(data) - self.head) % SLOT
 
+    def _head_with(self, flag: bytes) -> bytes:
+        return self.heads[0][:WAITING_AT] + flag + self.heads[0][WAITING_AT + 1 :]
+
     def _put_right(self, found: bytes) -> None:
         """Write the head of a new or damaged file; of a damaged one, every claim that can be read stays."""
         if not found:
-            pwrite(self.fd, self.heads[0], 0)
+            put(self.fd, self.heads[0], 0)
             return
-        self._folder.broken.mkdir(exist_ok=True)
-        (self._folder.broken / f"{self._name}.{time.time_ns()}").write_bytes(found)
-        pwrite(self.fd, self.heads[1], 0)  # somebody may wait: the next step looks
+        key = key_in(found[:HEAD_MOST])
+        if not found.startswith(MAGIC) and not self.heads[0].startswith(found):
+            raise NotOurs(f"{self._path} is no line of interlock's; look at it, and remove it (nothing was changed)")
+        if (key is not None and key != self.key) or os.fstat(self.fd).st_nlink != 1:
+            raise NotOurs(f"{self._path} is a copy of another name's line; remove it (nothing was changed)")
+        self._folder.put_aside(f"{self._name}.{time.time_ns()}", found)
+        put(self.fd, self.heads[1], 0)  # somebody may wait: the next step looks
         os.ftruncate(self.fd, self.head + max(0, len(found) - self.head) // SLOT * SLOT)
 
+    @property
+    def _path(self) -> str:
+        return os.fspath(self._folder.using / self._name)
+
     def open(self) -> None:
-        """Open using/NAME, made if it is not there."""
+        """Open using/NAME, made if it is not there.
+
+        Raises:
+            StoreError: it can't be opened, or is no file of ours.
+        """
+        folder = self._folder
         try:
-            self.fd = os.open(self._folder.using / self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            folder.stay()
+            self.fd = folder.open_line(folder.using, self._name)
+            self.places = (place(self._path, self.fd),)
         except OSError as error:
-            raise StoreError(
-                f"the line of {self.key.partition(SEPARATOR)[2]!r} can't be opened: {error}; see `interlock doctor`"
-            ) from error
+            raise failed(f"the line of {self.key.partition(SEPARATOR)[2]!r} can't be opened", error) from error
 
     def close(self) -> None:
         """Close both files; they are opened again when needed."""
         fds = (self.fd, self.pending_fd)
         self.fd = self.pending_fd = -1
+        self.places = ()
         self.trusted = 0.0
         for fd in fds:
             if fd >= 0:
@@ -199,17 +244,34 @@ class LineFile:
     def read_pending(self) -> bytes:
         """Read pending/NAME; under the guard."""
         if self.pending_fd < 0:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self.pending_fd = os.open(self._folder.pending / self._name, flags, 0o666)
+            self._open_pending()
         data = pread(self.pending_fd, self._pending_span, 0)
         while len(data) >= self._pending_span:
+            if len(data) > MOST_BYTES:
+                raise NotOurs(f"{self._pending_path} has become longer than {MOST_BYTES} bytes; remove it")
             self._pending_span *= 2
             data = pread(self.pending_fd, self._pending_span, 0)
         return data
 
+    @property
+    def _pending_path(self) -> str:
+        return os.fspath(self._folder.pending / self._name)
+
+    def _open_pending(self) -> None:
+        fd = self._folder.open_line(self._folder.pending, self._name)
+        if not is_pending(pread(fd, STATE_WIDTH, 0)):
+            os.close(fd)
+            raise NotOurs(f"{self._pending_path} is no file of interlock's; remove it (nothing was changed)")
+        self.pending_fd = fd
+        self.places = (*self.places, place(self._pending_path, fd))
+
+    def slots(self, data: bytes) -> list[Slot | None]:
+        """Return the slots of using/NAME; `data` is what `guard` returned."""
+        return slots_in(data, self.head, self._known_using)
+
     def slot(self, data: bytes) -> Slot | None:
-        """Return the first slot of using/NAME; `data` is what `guard` returned."""
-        slots = _slots(data, self.head, self._known_using)
+        """Return the first of them."""
+        slots = self.slots(data)
         return slots[0] if slots else None
 
     def image(self, data: bytes) -> Image:
@@ -217,7 +279,7 @@ class LineFile:
         top = 0
         using: list[Slot] = []
         free_using: list[int] = []
-        for row, slot in enumerate(_slots(data, self.head, self._known_using)):
+        for row, slot in enumerate(self.slots(data)):
             if slot is None:
                 free_using.append(row)
                 continue
@@ -231,7 +293,7 @@ class LineFile:
         free_pending: list[int] = []
         last = 0
         in_order = True
-        for row, slot in enumerate(_slots(self.read_pending(), 0, self._known_pending)):
+        for row, slot in enumerate(slots_in(self.read_pending(), 0, self._known_pending)):
             if slot is None or slot.state != "pending":
                 free_pending.append(row)
                 continue
@@ -248,16 +310,16 @@ class LineFile:
         """Do the writes of a step, in order; under the guard."""
         for write in writes:
             if isinstance(write, Flag):
-                pwrite(self.fd, b"1" if write.waiting else b"0", WAITING_AT)
+                put(self.fd, b"1" if write.waiting else b"0", WAITING_AT)
                 continue
             file, row, slot = write
             text = FREE if slot is None else text_of(slot)
             if file == "using":
                 known = self._known_using
-                pwrite(self.fd, text, self.head + row * SLOT)
+                put(self.fd, text, self.head + row * SLOT)
             else:
                 known = self._known_pending
-                pwrite(self.pending_fd, text, row * SLOT)
+                put(self.pending_fd, text, row * SLOT)
             if slot is not None and row < len(known):
                 known[row] = (text, with_raw(slot, text))  # what was just written need not be parsed
 
@@ -267,43 +329,40 @@ class LineFile:
 
     def shrink(self, top: int) -> None:
         """Cut files that many claims made long, when nobody is in line; under the guard."""
-        pwrite(self.fd, b"%snumber=%016d" % (FREE, top), self.head)
+        put(self.fd, b"%snumber=%016d" % (FREE, top), self.head)
         os.ftruncate(self.fd, self.head + SLOT)
         self.span = self.head + 4 * SLOT
         os.ftruncate(self.pending_fd, 0)
 
-    def remove(self, top: int) -> None:
-        """Unlink both files of a name that nobody uses; its fences go on from the folder's floor; under the guard."""
-        self._folder.raise_floor(top)
-        pwrite(self.fd, REMOVED, WAITING_AT)
-        self._unlink()
+    def remove(self, top: int) -> bool:
+        """Unlink both files of a name that nobody uses; under the guard.
 
-    def _unlink(self) -> None:
-        for folder in (self._folder.pending, self._folder.using):
-            try:
-                os.unlink(folder / self._name)
-            except FileNotFoundError:
-                pass
+        The fences of the name go on from the folder's floor.
 
+        Returns:
+            False if they stay, because the floor can't be raised or this user may not remove them.
+        """
+        self.read_pending()
+        try:
+            if not self._may_remove() or not self._folder.raise_floor(top):
+                return False
+        except NotOurs:
+            return False
+        put(self.fd, REMOVED, WAITING_AT)
+        return self._unlink()
 
-def _slots(data: bytes, start: int, known: list[tuple[bytes, Slot | None]]) -> list[Slot | None]:
-    """Return the slots in `data`, parsing only those that differ from when they were `known`."""
-    slots: list[Slot | None] = []
-    row = 0
-    for at in range(start, len(data), SLOT):
-        raw = data[at : at + SLOT]
-        if row == len(known):
-            known.append((raw, parse(raw, row)))
-        elif known[row][0] != raw:
-            known[row] = (raw, _parse_again(raw, row, known[row]))
-        slots.append(known[row][1])
-        row += 1
-    del known[row:]
-    return slots
+    def _may_remove(self) -> bool:
+        return may_remove(self._folder.using, self.fd) and may_remove(self._folder.pending, self.pending_fd)
 
-
-def _parse_again(raw: bytes, row: int, known: tuple[bytes, Slot | None]) -> Slot | None:
-    before, slot = known
-    if slot is not None and raw.startswith(FREE) and raw[STATE_WIDTH:] == before[STATE_WIDTH:]:
-        return with_raw(slot, raw, "done")
-    return parse(raw, row)
+    def _unlink(self) -> bool:
+        """Unlink both files; take back the mark that says so where this user may not."""
+        try:
+            if self._may_remove():
+                remove_file(self._folder.pending, self._name, self.pending_fd)
+                remove_file(self._folder.using, self._name, self.fd)
+                return True
+        except OSError:
+            put(self.fd, b"1", WAITING_AT)
+            raise
+        put(self.fd, b"1", WAITING_AT)  # whoever comes next looks who waits
+        return False

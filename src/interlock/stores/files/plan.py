@@ -148,6 +148,10 @@ class Step:
         self._drop_ended_before(mine)
         return self._end(Turn("pending", 0, self._patience()))
 
+    def beacon_of(self, id: str) -> str | None:
+        """Return the beacon under which a claim in line was made; None if it is not in line."""
+        return next((slot.alive for slot in [*self.using, *self.pending] if slot.id == id), None)
+
     def watch(self, id: str) -> list[str]:
         """Return the beacons whose death matters to the waiter `id`."""
         line = [*self.using, *self.pending]

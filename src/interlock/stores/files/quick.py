@@ -1,19 +1,21 @@
 """The quick ways through a line of files: what nearly every step is, without making a plan.
 
-Each does to the files what the plan would have done; a test holds them to it, and the model knows them.  Whatever is
-less simple than a quick way can do is left to the plan.
+Each leaves the claims of the living, the fences and the flag in the files as the plan would have left them; property
+tests hold them to it, and the model knows them.  Whatever is less simple than a quick way can do is left to the plan:
+above all, a dead waiter where the plan would clear it away.
 """
 
-import os
 import time
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeAlias
 
-from interlock.claims import Claim
+from interlock.claims import Claim, Terms
+from interlock.errors import StoreError
 from interlock.protocols.queue import Told, Turn
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.linefile import MOST_IDLE, NOBODY_WAITS, WAITING_AT, LineFile
+from interlock.stores.files.opening import put
 from interlock.stores.files.plan import LOOK_AGAIN
 from interlock.stores.files.presence import Presence
 from interlock.stores.files.record import (
@@ -26,6 +28,7 @@ from interlock.stores.files.record import (
     Slot,
     parse,
     tail,
+    text_of,
     write_slot,
 )
 
@@ -46,7 +49,7 @@ class QuickWays:
     def __init__(self, folder: Folder, presence: Callable[[], Presence]) -> None:
         self._folder = folder
         self._presence = presence
-        self._tails: dict[tuple[Any, ...], bytes] = {}
+        self._tails: dict[tuple[str, Terms, str], bytes] = {}
 
     def nobody_uses(self, line: LineFile, data: bytes) -> bool:
         """Tell whether nobody waits and nobody holds."""
@@ -60,13 +63,14 @@ class QuickWays:
             top = max(top, _number(data, at))
         fence = self.new_fence(top or self._folder.floor())
         until = monotonic() + claim.terms.ttl
-        os.pwrite(line.fd, write_slot(b"using   ", fence, until, claim.id, 0, self.tail(line, claim)), head)
+        end = self.tail(line, claim, self._presence().token)
+        put(line.fd, write_slot(b"using   ", fence, until, claim.id, 0, end), head)
         return Turn("using", fence)
 
     def join(self, line: LineFile, data: bytes, claim: Claim, wakeup: Any) -> Turn | None:
         """The common way to wait: one living holder has the lock for itself, and this claim is the last in line.
 
-        What it writes is what the plan would have written.
+        The waiters, their order and the flag are what the plan would have left.
 
         Returns:
             The turn; None if the line is less simple than that, and the plan is to be made.
@@ -77,28 +81,44 @@ class QuickWays:
             return None
         waits = line.read_pending()
         ids = (holder.id.encode().ljust(ID_WIDTH), claim.id.encode().ljust(ID_WIDTH))
-        last, highest, free = -1, b"", -1
-        for at in range(0, len(waits), SLOT):
-            if waits.startswith(b"pending ", at):
-                number = waits[at + NUMBER_AT : at + NUMBER_END]
-                if waits.startswith(ids, at + ID_AT):
-                    return None
-                if number > highest:
-                    last, highest = at, number
-            elif free < 0:
-                free = at
-        before = holder if last < 0 else parse(waits[last : last + SLOT], last // SLOT)
-        if before is None or not self._lives(before, now) or len(waits) % SLOT or holder.id == claim.id:
+        if len(waits) % SLOT or holder.id == claim.id:
             return None
-        place = before.number + 1 if last >= 0 else 1
+        waiters = _waiters(waits)
+        if any(waits.startswith(ids, at + ID_AT) for _, at in waiters):
+            return None
+        before, place = holder, 1
+        if waiters:
+            # A dead one at the head is cleared away by the plan, and so is one before the new place.
+            head, last = _slot_at(waits, min(waiters)[1]), _slot_at(waits, max(waiters)[1])
+            if head is None or last is None or not self._lives(head, now) or not self._lives(last, now):
+                return None
+            before, place = last, last.number + 1
+        taken = {at for _, at in waiters}
+        free = next((at for at in range(0, len(waits), SLOT) if at not in taken), len(waits))
         until = now + claim.terms.ttl
-        text = write_slot(b"pending ", place, until, claim.id, wakeup.bell.number, self.tail(line, claim))
-        os.pwrite(line.pending_fd, text, free if free >= 0 else len(waits))
+        end = self.tail(line, claim, self._presence().token)
+        text = write_slot(b"pending ", place, until, claim.id, wakeup.bell.number, end)
+        put(line.pending_fd, text, free)
         if data[WAITING_AT] == NOBODY_WAITS:
-            os.pwrite(line.fd, b"1", WAITING_AT)
+            put(line.fd, b"1", WAITING_AT)
         wakeup.stand_in(line.waiters)
         wakeup.watch((before.alive,))
         return Turn("pending", 0, jitter(max(0.001, min(LOOK_AGAIN, holder.until - now))))
+
+    def renew(self, claim: Claim, token: str, line: LineFile, data: bytes) -> bool | None:
+        """Extend the lease of a holder without looking who waits, which needs one more file.
+
+        Returns:
+            True if that was done; None if the plan is to be made.
+        """
+        now = monotonic()
+        for slot in line.slots(data):
+            if slot is not None and slot.state == "using" and slot.id == claim.id:
+                if slot.until <= now or slot.alive != token:
+                    return None
+                put(line.fd, text_of(slot._replace(until=now + claim.terms.ttl)), line.head + slot.row * SLOT)
+                return True
+        return None
 
     def leave(self, line: LineFile, data: bytes, claim: Claim) -> Bells | None:
         """Leave a line that nobody waits in, or in which one waiter takes over.
@@ -112,7 +132,7 @@ class QuickWays:
         if data[WAITING_AT] == NOBODY_WAITS:
             if len(data) > at + MOST_IDLE * SLOT:
                 return None  # a crowd made the file long: the plan may cut it
-            os.pwrite(line.fd, FREE, at)
+            put(line.fd, FREE, at)
             return []
         if claim.terms.capacity == 1 and len(data) == line.head + SLOT:
             return self._hand_over(line, data, claim.id)
@@ -121,29 +141,33 @@ class QuickWays:
     def _hand_over(self, line: LineFile, data: bytes, id: str) -> Bells | None:
         """The common way to leave a line in which others wait: the only holder's place goes to the first of them.
 
-        What it writes is what the plan would have written, in one write less.  Another process is told at once; a
-        thread of this one would only wait for the guard.
+        The holder, its fence and the flag are what the plan would have left, in one write less.  Another process is
+        told at once; a thread of this one would only wait for the guard.
 
         Returns:
             The bell to ring when the guard is free again; None if the line is less simple than that, and the plan is
             to be made.
         """
         waits = line.read_pending()
-        first, waiters = _first(waits)
-        slot = parse(waits[first : first + SLOT], first // SLOT) if first >= 0 else None
-        if slot is None or slot.capacity != 1 or slot.id == id:
+        now = monotonic()
+        waiters = sorted(_waiters(waits))
+        slot = _slot_at(waits, waiters[0][1]) if waiters else None
+        if slot is None or slot.capacity != 1 or slot.id == id or not self._lives(slot, now):
             return None
-        if not self._lives(slot, monotonic()):
-            return None
+        if len(waiters) > 1:
+            # The plan clears a dead one away that comes to the head of the line.
+            head = _slot_at(waits, waiters[1][1])
+            if head is None or not self._lives(head, now):
+                return None
         fence = self.new_fence(_number(data, line.head))
-        os.pwrite(line.fd, b"using   number=%016d" % fence + slot.raw[NUMBER_END:], line.head)
+        put(line.fd, b"using   number=%016d" % fence + slot.raw[NUMBER_END:], line.head)
         bell = (slot.alive, slot.bell, Told(slot.id, fence))
         presence = self._presence()
         if slot.alive != presence.token:
             presence.ring(*bell)
-        os.pwrite(line.pending_fd, FREE, first)
-        if waiters == 1:
-            os.pwrite(line.fd, b"0", WAITING_AT)
+        put(line.pending_fd, FREE, waiters[0][1])
+        if len(waiters) == 1:
+            put(line.fd, b"0", WAITING_AT)
         return [bell]
 
     def _lives(self, slot: Slot, now: float) -> bool:
@@ -151,32 +175,37 @@ class QuickWays:
 
     def new_fence(self, top: int) -> int:
         """Issue a fence that is higher than `top`, and than all that an emptied folder has forgotten."""
-        return max(top + 1, time.time_ns() // 1000)
+        fence = max(top + 1, time.time_ns() // 1000)
+        if fence > MOST_NUMBER:
+            raise StoreError("the fences of this folder are damaged: none is left; see `interlock doctor`")
+        return fence
 
-    def tail(self, line: LineFile, claim: Claim) -> bytes:
+    def tail(self, line: LineFile, claim: Claim, token: str) -> bytes:
         """Return the constant end of the claim's slot; most claims on a line come from one lock in one thread."""
         _, terms, who = claim
-        if line.last_tail[0] is terms and line.last_tail[1] == who:
-            return line.last_tail[2]
-        end = self._tails.get((terms, who))
+        known = line.last_tail
+        if known[0] is terms and known[1] == who and known[3] is token:
+            return known[2]
+        end = self._tails.get((token, terms, who))
         if end is None:
             if len(self._tails) >= MOST_TAILS:
                 self._tails.clear()
-            end = self._tails[terms, who] = tail(claim, self._presence().token)
-        line.last_tail = (terms, who, end)
+            end = self._tails[token, terms, who] = tail(claim, token)
+        line.last_tail = (terms, who, end, token)
         return end
 
 
-def _first(waits: bytes) -> tuple[int, int]:
-    """Return where in pending/NAME the first in line stands, and how many wait; (-1, 0) if nobody does."""
-    first, lowest, waiters = -1, b"", 0
-    for at in range(0, len(waits), SLOT):
-        if waits.startswith(b"pending ", at):
-            waiters += 1
-            number = waits[at + NUMBER_AT : at + NUMBER_END]
-            if first < 0 or number < lowest:
-                first, lowest = at, number
-    return first, waiters
+def _waiters(waits: bytes) -> list[tuple[bytes, int]]:
+    """Return for each waiter in pending/NAME its number, as it is written, and where it stands."""
+    return [
+        (waits[at + NUMBER_AT : at + NUMBER_END], at)
+        for at in range(0, len(waits), SLOT)
+        if waits.startswith(b"pending ", at)
+    ]
+
+
+def _slot_at(waits: bytes, at: int) -> Slot | None:
+    return parse(waits[at : at + SLOT], at // SLOT)
 
 
 def jitter(seconds: float) -> float:

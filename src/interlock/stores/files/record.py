@@ -10,6 +10,7 @@ import time
 from typing import Literal, NamedTuple, TypeAlias
 
 from interlock.claims import Claim
+from interlock.errors import StoreError
 from interlock.process import HOST, pid
 
 SLOT = 512
@@ -21,6 +22,7 @@ ID_WIDTH = 36
 TAIL_AT = ID_AT + ID_WIDTH + len(" bell=000000 ")
 FREE = b"done    "
 MOST_NUMBER = 9 * 10**15  # no fence comes near it before the year 2255; a higher one is damage
+MOST_UNTIL = 1e10
 _JSON = json.JSONDecoder()
 
 SlotState: TypeAlias = Literal["using", "pending", "done"]
@@ -84,22 +86,26 @@ def parse(raw: bytes, row: int) -> Slot | None:
         )
     except (LookupError, ValueError):
         return None
-    if slot.number > MOST_NUMBER:
+    if len(raw) != SLOT or words[1][:7] != b"number=" or words[7][:6] != b"alive=":
         return None
-    return slot if len(raw) == SLOT and words[1][:7] == b"number=" and words[7][:6] == b"alive=" else None
+    if not slot.alive or slot.alive[0] == "." or "/" in slot.alive or "\0" in slot.alive:
+        return None  # it is a file name in alive/, and must not lead out of there
+    return slot if 0 <= slot.number <= MOST_NUMBER and 0 <= slot.until < MOST_UNTIL else None
 
 
 def details(raw: bytes) -> Details:
     """Return what a slot that was parsed says for people."""
     words = raw.split(None, 10)
-    text = words[10].decode(errors="replace")
-    who, label = "?", "?"
+    told = Details(0, "?", "?", "?", "?")
     try:
+        since = words[3][6:].decode()
+        told = Details(int(words[8][4:]), words[9][5:].decode(errors="replace"), "?", "?", since)
+        text = words[10].decode(errors="replace")
         who, end = _JSON.raw_decode(text, len("thread="))
         label, _ = _JSON.raw_decode(text, end + len(" label="))
-    except ValueError:
-        pass  # damaged: only people read it
-    return Details(int(words[8][4:]), words[9][5:].decode(errors="replace"), who, label, words[3][6:].decode())
+        return told._replace(thread=str(who), label=str(label))
+    except (LookupError, ValueError):
+        return told  # damaged: only people read it
 
 
 def tail(claim: Claim, alive: str) -> bytes:
@@ -140,8 +146,12 @@ def since_now() -> bytes:
 
 
 def write_slot(state: bytes, number: int, until: float, id: str, bell: int, end: bytes) -> bytes:
-    """Return the text of a slot; `state` has STATE_WIDTH bytes, and `end` comes from `tail`."""
-    return b"%bnumber=%016d until=%017.6f since=%b id=%-36b bell=%06d %b" % (
+    """Return the text of a slot; `state` has STATE_WIDTH bytes, and `end` comes from `tail`.
+
+    Raises:
+        StoreError: it does not fit into a slot.
+    """
+    text = b"%bnumber=%016d until=%017.6f since=%b id=%-36b bell=%06d %b" % (
         state,
         number,
         until,
@@ -150,15 +160,50 @@ def write_slot(state: bytes, number: int, until: float, id: str, bell: int, end:
         bell,
         end,
     )
+    return checked(text, number)
+
+
+def checked(text: bytes, number: int) -> bytes:
+    """Return the text of a slot if it fills one, so that nothing is written over the next."""
+    if len(text) != SLOT or number > MOST_NUMBER:
+        raise StoreError(
+            f"a claim with number {number} does not fit into a line file: the numbers of this folder are damaged; "
+            f"stop those who use it and remove the line's files, and `fences`"
+        )
+    return text
 
 
 def text_of(slot: Slot) -> bytes:
     """Return the text of a slot whose state, number or deadline may differ from those in its raw text."""
     state = b"using   " if slot.state == "using" else b"pending "
-    return b"%bnumber=%016d until=%017.6f" % (state, slot.number, slot.until) + slot.raw[UNTIL_AT + UNTIL_WIDTH :]
+    start = b"%bnumber=%016d until=%017.6f" % (state, slot.number, slot.until)
+    return checked(start + slot.raw[UNTIL_AT + UNTIL_WIDTH :], slot.number)
 
 
 def with_raw(slot: Slot, raw: bytes, state: SlotState | None = None) -> Slot:
     """Return the slot as it is read from `raw`; quicker than parsing it."""
     row, was, number, until, id, units, capacity, alive, bell, _ = slot
     return Slot(row, state or was, number, until, id, units, capacity, alive, bell, raw)
+
+
+def slots_in(data: bytes, start: int, known: list[tuple[bytes, Slot | None]]) -> list[Slot | None]:
+    """Return the slots in `data`, parsing only those that differ from when they were `known`."""
+    slots: list[Slot | None] = []
+    row = 0
+    for at in range(start, len(data), SLOT):
+        raw = data[at : at + SLOT]
+        if row == len(known):
+            known.append((raw, parse(raw, row)))
+        elif known[row][0] != raw:
+            known[row] = (raw, _parse_again(raw, row, known[row]))
+        slots.append(known[row][1])
+        row += 1
+    del known[row:]
+    return slots
+
+
+def _parse_again(raw: bytes, row: int, known: tuple[bytes, Slot | None]) -> Slot | None:
+    before, slot = known
+    if slot is not None and raw.startswith(FREE) and raw[STATE_WIDTH:] == before[STATE_WIDTH:]:
+        return with_raw(slot, raw, "done")
+    return parse(raw, row)

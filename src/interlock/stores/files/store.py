@@ -8,38 +8,36 @@ processes share.
 
 import contextlib
 import os
-import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, unquote
 
 from interlock.claims import SEPARATOR, Check, Claim, ClaimView
-from interlock.effects import Call, Op, Sleep
+from interlock.effects import NOW, Call, Op, Sleep
 from interlock.errors import InvalidArgument, StoreError
+from interlock.passwords import masked
 from interlock.process import Living
-from interlock.protocols.queue import BUSY, OCCUPIED, Turn
-from interlock.stores.files.compiled import CompiledWays
+from interlock.protocols.queue import BUSY, GONE, OCCUPIED, Renewed, Turn
+from interlock.stores.files.failures import failed, failing
 from interlock.stores.files.folder import Folder
-from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile, key_of
+from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile
+from interlock.stores.files.marker import MarkerTaken
+from interlock.stores.files.opened import CLOSED, OpenFolder, open_folder
+from interlock.stores.files.options import options
 from interlock.stores.files.plan import Step
-from interlock.stores.files.presence import Presence, ThreadWakeup, native
-from interlock.stores.files.quick import Bells, QuickWays, jitter
-from interlock.stores.files.record import (
-    SLOT,
-    Slot,
-    write_slot,
-)
+from interlock.stores.files.presence import TRUST, Presence
+from interlock.stores.files.quick import Bells, jitter
+from interlock.stores.files.record import SLOT, Slot, write_slot
+from interlock.stores.files.wakeups import ThreadWakeup
 
 if TYPE_CHECKING:
     from interlock.stores.files.tasks import TaskWakeup
 
 T = TypeVar("T")
-MOST_OPEN = 256
-GUARD_PATIENCE = 5.0  # seconds; the guard is held for microseconds, except by a process that was stopped in it
+GUARD_PATIENCE = 1.0  # seconds; the guard is held for microseconds, except by a process that was stopped in it
+TURN = 16  # renewals in a row before others get a turn on an event loop
 SWEEP = 50
 
 
@@ -48,34 +46,43 @@ class FileStore:
 
     Args:
         path: the folder; made if it is not there.
+        mode, allow: as for `Folder`.
 
     Raises:
         InvalidArgument: not an absolute path.
         StoreError: the folder can't keep locks; the message says what to do.
     """
 
-    def __init__(self, path: str) -> None:
-        self.folder = Folder(path)
+    frees_at_death = True  # the kernel takes the beacon's lock away
+
+    def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:
+        self.closed = False
+        self._opened = open_folder(Folder(path, mode, allow), self)
+        self.folder = self._opened.folder
         self._start_afresh()
         _open_stores.add(self)
-        with contextlib.suppress(OSError):
-            self.sweep(SWEEP)
+        try:
+            with contextlib.suppress(OSError):
+                self.sweep(SWEEP)
+        except StoreError:
+            self.close()
+            raise
 
     def _start_afresh(self) -> None:
-        self._mutex = threading.Lock()
-        self._lines: dict[str, LineFile] = {}
-        self._presence: Presence | None = None
-        self._quick = QuickWays(self.folder, self.presence)
-        self._compiled = None if native is None else CompiledWays(native, self._quick, self.presence)
+        opened: OpenFolder = self._opened
+        self._lines = opened.lines
+        self._quick = opened.quick
+        self._compiled = opened.compiled
+        self._trusted = 0.0
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "FileStore":
-        """Connect to file:///folder."""
-        if url.netloc not in ("", "localhost") or url.query or url.fragment:
+        """Connect to file:///folder, file:///folder?mode=0770, or file:///folder?allow=virtiofs."""
+        if url.netloc not in ("", "localhost") or url.fragment:
             raise InvalidArgument(
-                f"{url.geturl()!r}: write three slashes and a folder, e.g. file:///var/lib/app/locks"
+                f"{masked(url.geturl())!r}: write three slashes and a folder, e.g. file:///var/lib/app/locks"
             )
-        return cls(unquote(url.path))
+        return cls(unquote(url.path), **options(url.query))
 
     # -- enter ------------------------------------------------------------------------------------------
 
@@ -86,8 +93,14 @@ class FileStore:
 
     def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
         """As `enter`, without a generator around it."""
-        line = self._line(claim.terms.key)
-        if wait and wakeup is None and line.waiters:
+        if monotonic() >= self._trusted and not self._trust_again():
+            return BUSY
+        line = self._lines.get(claim.terms.key)
+        if line is None:
+            line = self._opened.line(claim.terms.key)
+        if wakeup is not None:
+            wakeup.be_heard()
+        elif wait and line.waiters:
             return OCCUPIED  # threads of this process wait: stand in line behind them, with a bell
         bells: Bells = []
         with line.mutex:
@@ -111,6 +124,8 @@ class FileStore:
                         return turn
                 turn, bells = self._enter_line(line, data, claim, wakeup, wait, again)
                 return turn
+            except MarkerTaken:
+                return BUSY
             except OSError as error:
                 raise _failed(line, error) from error
             finally:
@@ -124,11 +139,15 @@ class FileStore:
         terms = claim.terms
         until = monotonic() + terms.ttl
         bell = 0 if wakeup is None else wakeup.bell.number
-        raw = write_slot(b"pending ", 0, until, claim.id, bell, self._quick.tail(line, claim))
         token = self.presence().token
+        raw = write_slot(b"pending ", 0, until, claim.id, bell, self._quick.tail(line, claim, token))
         me = Slot(-1, "pending", 0, until, claim.id, terms.units, terms.capacity, token, bell, raw)
         step = self._step(line, data)
-        turn = step.enter(me, wait, again, wakeup is not None)
+        if step.beacon_of(claim.id) in (None, token):
+            turn = step.enter(me, wait, again, wakeup is not None)
+        else:  # its beacon was removed: others take it for dead
+            step.leave(claim.id)
+            turn = GONE
         bells = self._perform(line, step, claim.id)
         if turn.state == "pending" and wakeup is not None:
             wakeup.stand_in(line.waiters)
@@ -147,7 +166,11 @@ class FileStore:
 
     def leave_now(self, claim: Claim) -> bool | None:
         """As `leave`, without a generator around it; None if the guard is taken."""
-        line = self._line(claim.terms.key)
+        line = self._lines.get(claim.terms.key)
+        if line is None:
+            if self._opened.closed:
+                return False  # its beacon is out, and it ended with it
+            line = self._opened.line(claim.terms.key)
         bells: Bells = []
         with line.mutex:
             if self._compiled is not None and self._compiled.leave(line, claim):
@@ -164,6 +187,8 @@ class FileStore:
                 removed = step.leave(claim.id)
                 bells = self._perform(line, step, claim.id)
                 return removed
+            except MarkerTaken:
+                return None
             except OSError as error:
                 raise _failed(line, error) from error
             finally:
@@ -171,31 +196,68 @@ class FileStore:
                 if bells:
                     self._ring_freely(bells)
 
-    def renew(self, claims: Sequence[Claim]) -> Op[list[bool]]:
+    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
         """As `Queue.renew`."""
-        renewed: list[bool] = []
-        for claim in claims:
-            alive = yield from self._patiently(self._do, claim.terms.key, partial(_renew_one, claim))
-            renewed.append(alive)
-        return renewed
+        if self._opened.closed:
+            return [False] * len(claims)  # the beacon is out, and they ended with it
+        trusted: bool = yield Call(self._trust_again)
+        answers: dict[int, Renewed | None] = dict.fromkeys(range(len(claims)))
+        patience = min(GUARD_PATIENCE, min((claim.terms.ttl for claim in claims), default=1.0) / 10)
+        started, pause = (yield NOW), 0.0005
+        busy = list(answers)
+        while True:
+            for tried, at in enumerate(busy if trusted else (), 1):
+                answers[at] = yield Call(self._renew_now, (claims[at],))
+                if tried % TURN == 0:
+                    yield Sleep(0.0)
+            busy = [at for at in busy if answers[at] is None]
+            now = yield NOW
+            if not busy or now - started >= patience:
+                # One line whose guard is stuck is no reason to let the others' leases end.
+                return [_stuck() if answer is None else answer for answer in answers.values()]
+            yield Sleep(pause)
+            pause = min(0.05, pause * 1.5)
+            trusted = trusted or (yield Call(self._trust_again))
+
+    def _renew_now(self, claim: Claim) -> Renewed | None:
+        try:
+            token = self.presence().token
+            quick = partial(self._quick.renew, claim, token)
+            return self._do(claim.terms.key, partial(_renew_one, claim, token), quick)
+        except StoreError as error:
+            return error
 
     def evict(self, key: str, id: str | None) -> Op[int]:
         """As `Queue.evict`."""
         count: int = yield from self._patiently(self._do, key, partial(_evict_one, id))
         return count
 
-    def _do(self, key: str, change: Callable[[Step], T]) -> T | None:
+    def _do(
+        self, key: str, change: Callable[[Step], T], quick: Callable[[LineFile, bytes], T | None] | None = None
+    ) -> T | None:
         line = self._line(key)
         bells: Bells = []
         with line.mutex:
             try:
+                line.trusted = 0.0  # a renewal asks whether the files are still those in the folder
                 data = line.guard()
                 if data is None:
                     return None
-                step = self._step(line, data)
+                done = quick(line, data) if quick is not None and data[WAITING_AT] == NOBODY_WAITS else None
+                if done is not None:
+                    return done
+                try:
+                    step = self._step(line, data)
+                except OSError:
+                    done = None if quick is None else quick(line, data)
+                    if done is None:
+                        raise
+                    return done  # who waits can't be read now: that is no reason to lose a lock
                 answer = change(step)
                 bells = self._perform(line, step, "")
                 return answer
+            except MarkerTaken:
+                return None
             except OSError as error:
                 raise _failed(line, error) from error
             finally:
@@ -205,7 +267,8 @@ class FileStore:
 
     def look(self, key: str) -> Op[list[ClaimView]]:
         """As `Queue.look`."""
-        from interlock.stores.files import views  # programs that lock do not look: they start faster
+        with failing("the lines can't be looked at"):
+            from interlock.stores.files import views  # programs that lock do not look: they start faster
 
         found: list[ClaimView] = yield Call(views.look, (self.folder, self.presence().is_alive, key))
         return found
@@ -251,125 +314,86 @@ class FileStore:
             os.sched_yield()
 
     def _patiently(self, function: Callable[..., T | None], *args: Any) -> Op[T]:
-        pause, waited = 0.0005, 0.0
+        started, pause = (yield NOW), 0.0005
         while True:
             answer: T | None = yield Call(function, args)
             if answer is not None:
                 return answer
-            if waited > GUARD_PATIENCE:
-                raise StoreError(
-                    "the guard of a line was held for more than 5 s: a process was stopped in the middle of a step; "
-                    "continue it or kill it, then call again"
-                )
+            now = yield NOW
+            if now - started >= GUARD_PATIENCE:
+                raise _stuck()
             yield Sleep(pause)
-            waited += pause
             pause = min(0.05, pause * 1.5)
 
     # -- what is open -----------------------------------------------------------------------------------
 
     def presence(self) -> Presence:
         """Return this process's presence in the folder, made with the first claim."""
-        presence = self._presence
-        if presence is None:
-            with self._mutex:
-                if self._presence is None:
-                    self._presence = Presence(self.folder.alive)
-                presence = self._presence
-        return presence
+        return self._opened.presence()
+
+    def _trust_again(self) -> bool:
+        """See that others still find this process's beacon; what is claimed while they do not is void.
+
+        Returns:
+            False if that can't be said now, because somebody has the marker of the folder locked.
+        """
+        if self.closed:
+            raise StoreError(CLOSED)
+        try:
+            self.folder.stay()
+            self._opened.presence().keep()
+        except MarkerTaken:
+            return False
+        except OSError as error:
+            raise failed(f"the folder {self.folder.path} can't be looked at", error) from error
+        self._trusted = monotonic() + TRUST
+        return True
 
     def _line(self, key: str) -> LineFile:
         line = self._lines.get(key)
-        if line is None:
-            with self._mutex:
-                line = self._lines.get(key)
-                if line is None:
-                    if len(self._lines) >= MOST_OPEN:
-                        self._close_line(next(iter(self._lines)))
-                    line = self._lines[key] = LineFile(self.folder, key)
-        return line
-
-    def _close_line(self, key: str) -> None:
-        line = self._lines.pop(key)
-        line.retired = True
-        with line.mutex:
-            self._tidy(line)
-            line.close()
-
-    def _tidy(self, line: LineFile) -> bool:
-        """Remove the files of a name that nobody uses or waits for."""
-        try:
-            data = line.guard() if line.fd >= 0 else None
-            if data is None:
-                return False
-            image = line.image(data)
-            alive = self.presence().is_alive
-            if any(alive(slot.alive) for slot in [*image.using, *image.pending]):
-                return False
-            line.remove(image.top)
-            return True
-        finally:
-            line.unguard()
+        return self._opened.line(key) if line is None else line
 
     def sweep(self, most: int) -> int:
-        """Remove what the dead left: beacons, and the files of names that nobody has used for a minute.
-
-        Args:
-            most: how many names to look at.
-
-        Returns:
-            How many names were removed.
-        """
-        self.presence().sweep()
-        removed = 0
-        old = time.time() - 60
-        with os.scandir(self.folder.using) as entries:
-            for entry in islice(entries, most):
-                key = key_of(self.folder, entry.name) if entry.stat().st_mtime < old else None
-                if key is not None and key not in self._lines:
-                    line = LineFile(self.folder, key)
-                    line.open()
-                    with line.mutex:
-                        removed += self._tidy(line)
-                        line.close()
-        return removed
+        """As `OpenFolder.sweep`."""
+        return self._opened.sweep(most)
 
     def thread_wakeup(self) -> ThreadWakeup:
         """Return a wake-up for the calling thread."""
-        return ThreadWakeup(self.presence())
+        return self._opened.wait_with(ThreadWakeup, self)
 
     def task_wakeup(self) -> "TaskWakeup":
         """Return a wake-up for the calling task."""
-        from interlock.stores.files.tasks import TaskWakeup  # only programs with an event loop load asyncio
+        with failing("no task can wait"):
+            from interlock.stores.files.tasks import TaskWakeup  # only programs with an event loop load asyncio
 
-        return TaskWakeup(self.presence())
+        return self._opened.wait_with(TaskWakeup, self)
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
-        from interlock.stores.files import checks  # programs that lock do not look: they start faster
+        with failing("nothing can be found out"):
+            from interlock.stores.files import checks  # programs that lock do not look: they start faster
 
-        return checks.examine(self.folder, self.presence().is_alive)
+        return checks.examine(self.folder, self.presence())
 
     def close(self) -> None:
-        """Remove the files of names that nobody uses any more, and close the others; safe to repeat."""
-        with self._mutex:
-            for key in list(self._lines):
-                with contextlib.suppress(OSError, StoreError):
-                    self._close_line(key)
-            presence, self._presence = self._presence, None
-        if presence is not None:
-            presence.close()
-        self.folder.leave()
+        """Give up what is open; who waits gets a StoreError, and other connections go on; safe to repeat.
+
+        With the last connection, the files of names that nobody uses any more are removed.
+        """
+        if not self.closed:
+            self.closed = True
+            self._trusted = 0.0
+            self._opened.end(self)
 
     def _after_fork(self) -> None:
-        """In a forked child: the open files, the beacon and the bells are the parent's."""
-        for line in list(self._lines.values()):
-            line.close()
-        if self._presence is not None:
-            self._presence.forget()
+        """In a forked child: what was open is the parent's, and is closed already."""
         self._start_afresh()
 
 
-def _renew_one(claim: Claim, step: Step) -> bool:
+def _renew_one(claim: Claim, token: str, step: Step) -> bool:
+    if step.beacon_of(claim.id) not in (None, token):
+        step.leave(claim.id)  # its beacon was removed: others take it for dead
+        return False
     return step.renew(claim.id, monotonic() + claim.terms.ttl)
 
 
@@ -378,7 +402,14 @@ def _evict_one(id: str | None, step: Step) -> int:
 
 
 def _failed(line: LineFile, error: OSError) -> StoreError:
-    return StoreError(f"the line of {line.key.partition(SEPARATOR)[2]!r} can't be read or written: {error}")
+    return failed(f"the line of {line.key.partition(SEPARATOR)[2]!r} can't be read or written", error)
+
+
+def _stuck() -> StoreError:
+    return StoreError(
+        "the guard of a line, or the marker of the folder, is held by a process that was stopped in the middle of a "
+        "step, or by some other program: continue it or kill it (lslocks shows which), then call again"
+    )
 
 
 _open_stores: Living[FileStore] = Living()

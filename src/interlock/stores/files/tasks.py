@@ -1,41 +1,51 @@
 """What asyncio tasks wait on in a folder."""
 
 import asyncio
+from collections.abc import Callable
 
 from interlock.errors import StoreError
 from interlock.protocols.queue import Told
-from interlock.stores.files.presence import Presence, Wakeup
+from interlock.stores.files.presence import Presence
+from interlock.stores.files.wakeups import Wakeup
 
 
 class TaskWakeup(Wakeup):
     """A wake-up for one asyncio task."""
 
-    def __init__(self, presence: Presence) -> None:
-        super().__init__(presence)
+    def __init__(self, presence: Presence, given_back: Callable[[], None]) -> None:
+        super().__init__(presence, given_back)
         self._gone: set[str] = set()
 
     async def wait(self, seconds: float) -> Told | None:
-        """Wait until told, until somebody watched dies, or until `seconds` have passed."""
+        """Wait until told, until somebody watched dies, or until `seconds` have passed.
+
+        Raises:
+            StoreError: the store was closed, or the loop can't watch files.
+        """
+        self._go_on()
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
-        watched = list(self._watched.items())
+        readers: list[int] = []
         timer = loop.call_later(max(0.0, seconds), _set, woken)
         try:
             loop.add_reader(self.bell.fd, _set, woken)
-            for token, fd in watched:
+            readers.append(self.bell.fd)
+            for token, fd in self._watched.items():
                 loop.add_reader(fd, self._died, loop, token, fd, woken)
+                readers.append(fd)
             await woken
         except NotImplementedError as error:
             raise StoreError("file:// needs an event loop with add_reader, e.g. asyncio's default") from error
         finally:
             timer.cancel()
-            loop.remove_reader(self.bell.fd)
-            for _, fd in watched:
+            for fd in readers:
                 loop.remove_reader(fd)
         for token in self._gone:
             self._unwatch(token)  # it would only report its death again and again
         self._gone.clear()
-        return self.bell.drain()
+        told = self.bell.drain()
+        self._go_on()
+        return told
 
     def _died(self, loop: asyncio.AbstractEventLoop, token: str, fd: int, woken: "asyncio.Future[None]") -> None:
         self._gone.add(token)

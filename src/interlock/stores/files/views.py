@@ -1,24 +1,32 @@
 """Looking at the lines from outside, without the guard: nobody is held up by somebody who looks."""
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from pathlib import Path
 
 from interlock.claims import SEPARATOR, ClaimView
-from interlock.stores.files.folder import Folder, file_name
+from interlock.stores.files.failures import failed
+from interlock.stores.files.folder import Folder, file_name, names_in
 from interlock.stores.files.linefile import header, key_of
+from interlock.stores.files.opening import NotOurs, read_file
 from interlock.stores.files.record import FREE, SLOT, Slot, details, parse
 
 
 def look(folder: Folder, is_alive: Callable[[str], bool], key: str) -> list[ClaimView]:
     """List the live claims of a key, or of a whole namespace; as `Queue.look`."""
-    if not key.endswith(SEPARATOR):
-        return [view(slot, key) for slot in slots(folder, key, is_alive)]
-    keys = {found for name in os.listdir(folder.using) if (found := key_of(folder, name)) is not None}
-    return [
-        view(slot, each) for each in sorted(keys) if each.startswith(key) for slot in slots(folder, each, is_alive)
-    ]
+    try:
+        if not key.endswith(SEPARATOR):
+            return [view(slot, key) for slot in slots(folder, key, is_alive)]
+        keys = {found for name in names_in(folder.using) if (found := key_of(folder, name)) is not None}
+        return [
+            view(slot, each)
+            for each in sorted(keys)
+            if each.startswith(key)
+            for slot in slots(folder, each, is_alive)
+        ]
+    except OSError as error:
+        raise failed(f"the lines in {folder.path} can't be read", error) from error
 
 
 def slots(folder: Folder, key: str, is_alive: Callable[[str], bool]) -> Iterator[Slot]:
@@ -26,8 +34,8 @@ def slots(folder: Folder, key: str, is_alive: Callable[[str], bool]) -> Iterator
     name = file_name(key)
     now = time.monotonic()
     # Waiters are read first: who is promoted between the two looks shows in both, never in none.
-    pending = list(_read(folder.pending / name, 0))
-    using = list(_read(folder.using / name, len(header(key))))
+    pending = list(_read(folder, folder.pending, name, 0))
+    using = list(_read(folder, folder.using, name, len(header(key))))
     seen = {slot.id for slot in using if slot.state == "using"}
     waiters = sorted((slot for slot in pending if slot.id not in seen), key=lambda slot: slot.number)
     for slot in [*using, *waiters]:
@@ -35,13 +43,11 @@ def slots(folder: Folder, key: str, is_alive: Callable[[str], bool]) -> Iterator
             yield slot
 
 
-def _read(path: os.PathLike[str], start: int) -> Iterator[Slot]:
+def _read(folder: Folder, room: Path, name: str, start: int) -> Iterator[Slot]:
     try:
-        with open(path, "rb") as file:
-            file.seek(start)
-            data = file.read()
-    except FileNotFoundError:
-        return
+        data = read_file(room, name, folder.sharing)[start:]
+    except (FileNotFoundError, NotOurs):
+        return  # the doctor names what does not belong there
     for index, at in enumerate(range(0, len(data), SLOT)):
         raw = data[at : at + SLOT]
         slot = None if raw.startswith(FREE) else parse(raw, index)
@@ -64,6 +70,13 @@ def view(slot: Slot, key: str) -> ClaimView:
         pid=told.pid,
         thread=told.thread,
         label=told.label,
-        since=datetime.fromisoformat(told.since).timestamp(),
+        since=_seconds(told.since),
         expires_in=slot.until - time.monotonic(),
     )
+
+
+def _seconds(stamp: str) -> float:
+    try:
+        return datetime.fromisoformat(stamp).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0  # damaged

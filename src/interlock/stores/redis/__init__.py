@@ -1,10 +1,13 @@
 """redis://, rediss://, valkey://, unix://, redis+sentinel://, redis+cluster://: locks on a Redis or Valkey server."""
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.stores.base import Store
 from interlock.stores.redis.clients import checked_client, client_of, is_cluster, recipe_of
+from interlock.stores.redis.clusterurl import hosts_of
+from interlock.stores.redis.slots import Address
 
 __all__ = ["RedisStores", "from_client"]
 
@@ -16,7 +19,7 @@ class RedisStores:
     def from_url(cls, url: SplitResult) -> Store:
         """Connect threads to a server."""
         client = client_of(url, tasks=False)
-        return _for_threads(client, lambda: [each.close() for each in _all_of(client)])
+        return _for_threads(client, lambda: [each.close() for each in _all_of(client)], _starts(url))
 
     @classmethod
     def from_url_for_tasks(cls, url: SplitResult) -> Store:
@@ -27,7 +30,12 @@ class RedisStores:
             for each in _all_of(client):
                 await (getattr(each, "aclose", None) or each.close)()
 
-        return _for_tasks(client, release)
+        return _for_tasks(client, release, _starts(url))
+
+
+def _starts(url: SplitResult) -> list[Address]:
+    """Return the nodes of a cluster that a URL names."""
+    return hosts_of(url) if url.scheme.endswith("+cluster") else []
 
 
 def _all_of(client: Any) -> list[Any]:
@@ -47,23 +55,26 @@ def from_client(client: Any, tasks: bool) -> Store:
     return _for_tasks(client, None) if tasks else _for_threads(client, None)
 
 
-def _for_threads(client: Any, release: Any) -> Store:
+def _for_threads(client: Any, release: Any, starts: Sequence[Address] = ()) -> Store:
     from interlock.stores.redis.ears import Ears
     from interlock.stores.redis.store import RedisStore
 
     if is_cluster(client):
         from interlock.stores.redis.cluster import AnyNode, ClusterWire, Map
 
-        map = Map(client, tasks=False)
-        node = AnyNode(map)
-        return RedisStore(ClusterWire(map), lambda *its: Ears(node, *its), release)
+        map = Map(client, tasks=False, starts=starts)
+        cluster = ClusterWire(map)
+        return RedisStore(cluster, lambda *its: map.heard_by(Ears(AnyNode(map, cluster.nodes), *its)), release)
+    from interlock.stores.redis.sentinels import asks_sentinel
+    from interlock.stores.redis.sentinelwire import SentinelWire
     from interlock.stores.redis.wire import Wire
 
     recipe = recipe_of(client, tasks=False)
-    return RedisStore(Wire(recipe), lambda *its: Ears(recipe, *its), release)
+    wire = (SentinelWire if asks_sentinel(recipe) else Wire)(recipe)
+    return RedisStore(wire, lambda *its: Ears(recipe, *its), release)
 
 
-def _for_tasks(client: Any, release: Any) -> Store:
+def _for_tasks(client: Any, release: Any, starts: Sequence[Address] = ()) -> Store:
     from interlock.stores.redis.aears import AsyncEars
     from interlock.stores.redis.astore import AsyncRedisStore
 
@@ -71,10 +82,14 @@ def _for_tasks(client: Any, release: Any) -> Store:
         from interlock.stores.redis.acluster import AsyncClusterWire
         from interlock.stores.redis.cluster import AnyNode, Map
 
-        map = Map(client, tasks=True)
-        node = AnyNode(map)
-        return AsyncRedisStore(AsyncClusterWire(map), lambda *its: AsyncEars(node, *its), release)
+        map = Map(client, tasks=True, starts=starts)
+        cluster = AsyncClusterWire(map)
+        node = AnyNode(map, cluster.nodes)
+        return AsyncRedisStore(cluster, lambda *its: map.heard_by(AsyncEars(node, *its)), release)
+    from interlock.stores.redis.asentinelwire import AsyncSentinelWire
     from interlock.stores.redis.awire import AsyncWire
+    from interlock.stores.redis.sentinels import asks_sentinel
 
     recipe = recipe_of(client, tasks=True)
-    return AsyncRedisStore(AsyncWire(recipe), lambda *its: AsyncEars(recipe, *its), release)
+    wire = (AsyncSentinelWire if asks_sentinel(recipe) else AsyncWire)(recipe)
+    return AsyncRedisStore(wire, lambda *its: AsyncEars(recipe, *its), release)

@@ -1,14 +1,25 @@
 """A cluster, for asyncio tasks; as `cluster`."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
+from interlock.aengine import arun
 from interlock.errors import StoreError
 from interlock.stores.redis.awire import AsyncWire, TaskLink
-from interlock.stores.redis.cluster import PAUSE, Address, Map, tries
-from interlock.stores.redis.message import Message, Unreachable, unreachable
-from interlock.stores.redis.problems import Passing, Redirected
-from interlock.stores.redis.resp import ended_by
+from interlock.stores.redis.cluster import Map
+from interlock.stores.redis.directions import Directions, Nodes, Reading
+from interlock.stores.redis.message import Denied, Message, Unreachable
+from interlock.stores.redis.problems import NoRoom, Passing
+from interlock.stores.redis.slots import Address
+
+
+class TaskNodes(Nodes):
+    """As `Nodes`, for asyncio tasks."""
+
+    async def aask(self, reading: Reading) -> list[str]:
+        """Read the map."""
+        return await arun(self._read(reading))
 
 
 class AsyncClusterWire:
@@ -18,12 +29,36 @@ class AsyncClusterWire:
         map: the cluster.
     """
 
+    follows = True
+
     def __init__(self, map: Map) -> None:
         self._map = map
         self._wires: dict[Address, AsyncWire] = {}
         self._closed = False
-        self.nodes = map.nodes
+        self.nodes = TaskNodes(map, self._wire)
+        self._directions = Directions(map, self.nodes, self._wire)
         self.batches = map.batches
+        self.node_of = map.address_of
+        self.target_of = map.target_of
+        self.once = self._directions.once
+        self._looking: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+
+    def at(self, node: Address) -> AsyncWire:
+        """As `ClusterWire.at`."""
+        return self._wire(node)
+
+    def look_again_soon(self) -> None:
+        """As `ClusterWire.look_again_soon`."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._looking and not self._closed:
+            task = self._looking[loop] = loop.create_task(self._look_aside(), name="interlock-map")
+            task.add_done_callback(lambda _: self._looking.pop(loop, None))
+
+    async def _look_aside(self) -> None:
+        try:
+            await self.nodes.aask(Reading(self._map.version))
+        except StoreError:
+            pass  # whoever asks next says so
 
     def _wire(self, address: Address) -> AsyncWire:
         if self._closed:
@@ -35,41 +70,31 @@ class AsyncClusterWire:
 
     async def aask(self, message: Message) -> Any:
         """As `AsyncWire.aask`, on the node that the message's line lives on."""
-        await self.initialize()
-        address, asking = None, False
-        for again in tries(self._map.patience):
-            try:
-                if address is None:
-                    address = self._map.address_of(message.line)
-                return await self._wire(address).aask(message, asking=asking)
-            except Redirected as error:
-                address, asking, failure = error.address, error.asking, error
-                if not asking:
-                    await self._look_again()
-            except (Unreachable, Passing) as error:
-                if again and isinstance(error, Unreachable):
-                    raise  # the map was fetched anew, and the node is not there
-                address, asking, failure = None, False, error  # type: ignore[assignment]
-                await asyncio.sleep(PAUSE)
-                await self._look_again()
-        raise failure
+        version = self._map.version
+        address = None
+        try:
+            if not version:
+                await self.nodes.aask(Reading(version))
+            address = self._map.address_of(message.line)
+            return await self._wire(address).aask(message)
+        except (NoRoom, Denied):
+            raise
+        except (Passing, Unreachable) as error:
+            failure = error
+        return await arun(self._directions.follow(message, address, version, failure))
 
-    def exchange(self, start: bytes, line: str, id: str, busy: bool = False) -> Any:
+    def exchange(self, command: bytes, line: str, owner: str | None) -> Coroutine[Any, Any, Any]:
         """As `AsyncWire.exchange`."""
-        return self.aask(Message(ended_by(start, id), line, id))
+        return self.aask(Message(command, line, owner))
 
-    async def initialize(self) -> None:
-        """Let the client fetch the map of the cluster, unless it has it."""
-        try:
-            await self._map.client.initialize()
-        except Exception as error:
-            raise unreachable("the Redis cluster", error) from error
+    @property
+    def has_late(self) -> bool:
+        """As `AsyncWire.has_late`, of any node."""
+        return any(wire.has_late for wire in self._wires.values())
 
-    async def _look_again(self) -> None:
-        try:
-            await self._map.client.nodes_manager.initialize()
-        except Exception as error:
-            raise unreachable("the Redis cluster", error) from error
+    def leave_late(self, owner: str, command: bytes) -> bool:
+        """As `AsyncWire.leave_late`, on all nodes."""
+        return any([wire.leave_late(owner, command) for wire in self._wires.values()])  # noqa: C419 - all of them
 
     def opening(self) -> "list[asyncio.Task[Any]]":
         """Return the connections that are being made for the running loop."""
@@ -82,10 +107,14 @@ class AsyncClusterWire:
     def close(self) -> None:
         """Close all connections."""
         self._closed = True
+        for loop, task in list(self._looking.items()):
+            if not loop.is_closed():
+                task.cancel()
         for wire in self._wires.values():
             wire.close()
 
     def reset(self) -> None:
         """In a forked child: forget the parent's connections."""
+        self._looking.clear()
         for wire in self._wires.values():
             wire.reset()

@@ -1,7 +1,7 @@
 """redis:// - locks on a Redis or Valkey server, for asyncio tasks."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 from interlock.aengine import arun
@@ -9,9 +9,10 @@ from interlock.claims import Check, Claim
 from interlock.errors import StoreError
 from interlock.protocols.queue import Turn
 from interlock.stores.redis.checks import examine
-from interlock.stores.redis.message import Broken, Message
-from interlock.stores.redis.queue import RedisQueue
+from interlock.stores.redis.message import Broken, Message, NoAnswer
+from interlock.stores.redis.queue import CUTS, REMOVED, RedisQueue
 from interlock.stores.redis.resp import ended_by
+from interlock.stores.redis.rights import examine_rights
 from interlock.taskbell import TaskBell
 
 GOODBYE = 1.0  # seconds
@@ -24,43 +25,33 @@ class AsyncRedisStore(RedisQueue):
         """As `enter`, the first time, without a generator around it; what to await if it is not done at once."""
         try:
             start, line = self._enter_of(claim.terms, claim.who, self._mode(claim, None, wait, False))
-            reply = self._wire.exchange(start, line, claim.id)
+            reply = self._wire.exchange(ended_by(start, claim.id), line, claim.id)
         except StoreError as error:
-            return self._unclear(claim, error, False)
-        if type(reply) is int and reply > 0 and not self._waits:
-            return Turn("using", reply)
-        if type(reply) is int or type(reply) is list:
-            return self._turn(claim, reply, wait)
+            return self._unclear(claim, error, False, wait)
         return self._enters(claim, wait, reply)
 
-    async def _enters(self, claim: Claim, wait: bool, reply: Coroutine[Any, Any, Any]) -> Turn:
+    async def _enters(self, claim: Claim, wait: bool, coming: Awaitable[Any]) -> Turn:
         try:
-            return self._turn(claim, await reply, wait)
+            reply = await coming
         except StoreError as error:
-            return self._unclear(claim, error, False)
+            return self._unclear(claim, error, False, wait)
+        if type(reply) is int and reply > 0 and not self._waits:
+            self._answered = True
+            return Turn("using", reply)
+        return self._turn(claim, reply, wait, False)
 
-    def aleave_now(self, claim: Claim) -> bool | Coroutine[Any, Any, bool]:
-        """As `leave`, of a claim that holds the lock; what to await if the answer does not come at once.
-
-        If that is cancelled, leave again to know what became of the claim.
-        """
-        start, line, let_in = self._released(claim)
+    async def aleave_now(self, claim: Claim) -> bool:
+        """As `leave`, of a claim that holds the lock; if it is cancelled, leave again to know what became of it."""
+        command, line, heir = self._released(claim)
         try:
-            reply = self._wire.exchange(start, line, claim.id, busy=let_in)
-        except Broken:
-            return arun(self._leave_again(Message(ended_by(start, claim.id), line, claim.id)))
-        if type(reply) is int:
-            return reply == 1
-        return self._left(reply) if type(reply) is list else self._leaves(reply, start, line, claim.id)
-
-    async def _leaves(self, reply: Coroutine[Any, Any, Any], start: bytes, line: str, id: str) -> bool:
-        try:
-            return self._left(await reply)
-        except Broken:
-            return await arun(self._leave_again(Message(ended_by(start, id), line, id)))
-        except asyncio.CancelledError:
-            self._bells.ring_all()  # the reply says who was promoted, and nobody will read it
+            reply = await self._wire.exchange(command, line, None)
+        except (Broken, NoAnswer) as error:
+            times = CUTS if type(error) is Broken else 1
+            return await arun(self._leave_again(Message(command, line), heir, times))
+        except BaseException:
+            self._left_unheard(heir)
             raise
+        return True if reply == REMOVED else await arun(self._left_all(Message(command, line), reply, heir))
 
     def thread_wakeup(self) -> Any:
         """There is none: this store's connections belong to event loops."""
@@ -74,17 +65,28 @@ class AsyncRedisStore(RedisQueue):
         """There is none: `adoctor` examines."""
         raise StoreError("this store is for asyncio tasks: await adoctor()")
 
+    async def leave_loop(self) -> None:
+        """Close the connections of the running loop, which ends."""
+        links = [*self._wire.links(), *self._ears.links()]
+        for link in links:
+            link.close()
+        await _until_closed([link.gone for link in links])
+
     async def aclose(self) -> None:
         """Close all connections, and wait a moment until they are closed: TLS says good-bye."""
         links = [*self._wire.links(), *self._ears.links()]
         opening = [*self._wire.opening(), *self._ears.opening()]
         self.close()
-        ends = [*(link.gone for link in links), *opening]
-        if ends:
-            await asyncio.wait(ends, timeout=GOODBYE)
+        await _until_closed([*(link.gone for link in links), *opening])
         if self._release is not None:
             await self._release()
 
     async def adoctor(self) -> list[Check]:
         """As `Store.doctor`."""
-        return await arun(examine(self._wire, self._ears))
+        return [*(await arun(examine(self._wire))), *(await arun(examine_rights(self)))]
+
+
+async def _until_closed(ends: "Sequence[asyncio.Future[Any]]") -> None:
+    """Wait a moment until connections are closed: TLS says good-bye."""
+    if ends:
+        await asyncio.wait(ends, timeout=GOODBYE)

@@ -2,22 +2,25 @@
 
 import asyncio
 import math
-import weakref
+import random
+import socket
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
 from interlock.claims import Claim
 from interlock.errors import StoreError
-from interlock.stores.native import compiled
-from interlock.stores.redis.clients import Dialer
-from interlock.stores.redis.message import Message, NoAnswer, broken, no_answer, unreachable
-from interlock.stores.redis.problems import code_of, refuse
-from interlock.stores.redis.resp import MISSING, Push, ReplyError, ended_by, pack, parser
+from interlock.stores.redis import pool
+from interlock.stores.redis.clients import Dialer, beside
+from interlock.stores.redis.identity import IDENTITY, Identity
+from interlock.stores.redis.keepalive import keep_alive
+from interlock.stores.redis.message import Message, NoAnswer, broken, garbled, no_answer, unreachable
+from interlock.stores.redis.problems import NoRoom, code_of, full, is_full, refuse
+from interlock.stores.redis.renewing import Batch
+from interlock.stores.redis.resp import MISSING, Push, ReplyError, pack, parser
 from interlock.stores.redis.scripts import with_source, without_memory
 
 ASKING = pack("ASKING")
-native = compiled("interlock.stores.redis._exchange")
 
 
 class TaskLink(asyncio.Protocol):
@@ -25,16 +28,18 @@ class TaskLink(asyncio.Protocol):
 
     Attributes:
         ended: True when nothing more can be asked on it.
-        plain: the socket's file, for the compiled way; -1 with TLS, or if there is none.
+        owners: the claims whose requests on it had no answer; it stays open until they have left.
     """
 
     def __init__(self, recipe: Dialer) -> None:
         self.recipe = recipe
         self.ended = False
-        self.plain = -1
+        self.owners: set[str] = set()
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._deadlines: deque[float] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._used = 0.0  # the deadline of the last command
         self.parser = parser()
 
     async def open(self) -> None:
@@ -46,19 +51,20 @@ class TaskLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self._connection = connection = self.recipe.connection()
+        last_words = _hear_last_words(connection)
         try:
             async with asyncio.timeout(2 * self.recipe.patience):
                 await connection.connect()
         except Exception as error:
             await connection.disconnect()
-            raise unreachable(self.recipe.where, error) from error
+            raise (full if is_full(error, last_words) else unreachable)(self.recipe.where, error) from error
         except BaseException:
             await connection.disconnect()
             raise
+        del connection.disconnect
         self._transport = connection._writer.transport
         self._transport.set_protocol(self)
-        if native is not None and self._transport.get_extra_info("ssl_object") is None:
-            self.plain = self._transport.get_extra_info("socket").fileno()
+        keep_alive(self._transport.get_extra_info("socket"), self.recipe.patience)
 
     def post(self, command: bytes, patience: float | None = None) -> "asyncio.Future[Any]":
         """Send a command and return what will have the reply."""
@@ -66,23 +72,11 @@ class TaskLink(asyncio.Protocol):
             self._transport.write(command)
         return self.expect(patience)
 
-    def post_compiled(self, start: bytes, id: str) -> Any:
-        """As `post`, of a command that ends with a claim's id, when no other reply is to come.
-
-        Returns:
-            The reply, if it came at once and is a number or a list; or what will have the reply.
-        """
-        try:
-            data = native.post(self.plain, start, id)
-        except OSError as error:
-            self.close()
-            raise broken(self.recipe.where, error) from error
-        if data is not None and type(data) is not bytes:
-            return data
-        future = self.expect()
-        if data is not None:
-            self.data_received(data)
-        return future
+    def post_all(self, commands: bytes, number: int, patience: float) -> "list[asyncio.Future[Any]]":
+        """Send so many commands and return what will have the replies."""
+        if not self.ended:
+            self._transport.write(commands)
+        return [self.expect(patience) for _ in range(number)]
 
     def expect(self, patience: float | None = None) -> "asyncio.Future[Any]":
         """Return what will have the reply to a command that was sent."""
@@ -92,18 +86,13 @@ class TaskLink(asyncio.Protocol):
             return future
         self._waiting.append(future)
         # One timer for all: most replies come long before it, and a timer for each would cost more than the reply.
-        moment = self._loop.time() + (patience or self.recipe.patience)
+        self._used = moment = self._loop.time() + (patience or self.recipe.patience)
         self._deadlines.append(moment)
         if self._timer is None or (patience is not None and moment < self._timer.when()):
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_at(moment, self._look_for_late)
         return future
-
-    @property
-    def quiet(self) -> bool:
-        """True while no reply is to come."""
-        return not self._waiting
 
     async def ask(self, command: bytes, asking: bool = False, patience: float | None = None) -> Any:
         """Send a command and return the reply, which may be a ReplyError.
@@ -128,21 +117,41 @@ class TaskLink(asyncio.Protocol):
                 if not future.done():
                     future.set_exception(no_answer(self.recipe.where, self.recipe.patience))
         if self.ended:
-            # Whoever was late may say something after it on this connection; then nobody needs it any more.
-            self._loop.call_later(self.recipe.patience, self.close)
+            self._loop.call_soon(self._close_unless_owned)  # who waited is told first, and may become an owner
         upcoming = min((moment for moment in self._deadlines if moment > now), default=math.inf)
         if upcoming < math.inf:
             self._timer = self._loop.call_at(upcoming, self._look_for_late)
 
     def data_received(self, data: bytes) -> None:
         """Take what the server sent, and give each reply to whom it belongs."""
-        if data[:1] == b":" and data[-2:] == b"\r\n" and len(self._waiting) == 1 and data.count(b"\n") == 1:
-            self._answer(int(data[1:-2]))
-            return
-        self.parser.feed(data)
-        while (reply := self.parser.next()) is not MISSING:
-            if type(reply) is not Push:
-                self._answer(reply)
+        try:
+            if data[:1] == b":" and data[-2:] == b"\r\n" and len(self._waiting) == 1 and data.count(b"\n") == 1:
+                self._answer(int(data[1:-2]))
+                return
+            self.parser.feed(data)
+            while (reply := self.parser.next()) is not MISSING:
+                if type(reply) is not Push:
+                    self._answer(reply)
+        except ValueError:  # Garbage, or none of the numbers
+            self.is_garbled(data)
+
+    def close_when_idle(self) -> None:
+        """Close as soon as nothing was asked for long."""
+        left = self._used + pool.IDLE - self._loop.time()
+        if left <= 0:
+            self.close()
+        else:
+            self._idle = self._loop.call_later(left, self.close_when_idle)
+
+    def is_garbled(self, data: bytes) -> None:
+        """End the connection, on which no reply of Redis came."""
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(garbled(self.recipe.where, data))
+        self._deadlines.clear()
+        self.ended = True
+        self._transport.abort()
 
     def _answer(self, reply: Any) -> None:
         if self._waiting:
@@ -164,10 +173,20 @@ class TaskLink(asyncio.Protocol):
             if not future.done():
                 future.set_exception(broken(self.recipe.where, error))
 
-    def call_after(self, command: bytes) -> None:
-        """Send a command without waiting for the reply, and close."""
-        self._transport.write(command)
-        self.close()
+    def leave_late(self, owner: str, command: bytes) -> None:
+        """Send a command behind one that had no answer, without waiting for the reply; the last owner closes.
+
+        Where the connection has not ended, whatever is said next goes this way by itself.
+        """
+        self.owners.discard(owner)
+        if self.ended:
+            if not self._transport.is_closing():
+                self._transport.write(command)
+            self._close_unless_owned()
+
+    def _close_unless_owned(self) -> None:
+        if not self.owners:
+            self.close()
 
     def close(self) -> None:
         """Close the connection when what was written is sent."""
@@ -175,10 +194,45 @@ class TaskLink(asyncio.Protocol):
         self._transport.close()
         self.forget()
 
+    def end(self) -> None:
+        """Close the connection, from any loop."""
+        self.ended = True
+        try:
+            self._loop.call_soon_threadsafe(self.close)
+        except RuntimeError:
+            pass  # its loop is closed
+
+    def abandon(self) -> None:
+        """End the connection, whose loop is closed and can do it no more; its file goes with the last reference."""
+        try:
+            self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        except Exception:  # it has ended already; or the loop is of another make, which has closed it
+            pass
+        self.forget()
+        del self._transport, self.gone
+
     def forget(self) -> None:
         """Close nothing, because it is closed already, or, in a forked child, because it is the parent's."""
         self.ended = True
+        if self._idle is not None:
+            self._idle.cancel()
         self._connection._writer = self._connection._reader = None
+
+
+def _hear_last_words(connection: Any) -> bytearray:
+    """Return what will have what the server said before a connection ended on which the library could write no more.
+
+    A server that has too many connections says so at once, and closes.
+    """
+    said = bytearray()
+    disconnect = connection.disconnect
+
+    async def hear(*args: Any, **how: Any) -> None:
+        said.extend(getattr(connection._reader, "_buffer", b""))
+        await disconnect(*args, **how)
+
+    connection.disconnect = hear
+    return said
 
 
 Link = TypeVar("Link", bound=TaskLink)
@@ -196,10 +250,8 @@ class PerLoop(Generic[Link]):
 
     def __init__(self, open: Callable[[], Coroutine[Any, Any, Link]]) -> None:
         self._open = open
-        self.ready: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = weakref.WeakKeyDictionary()
-        self._tasks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Link]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self.ready: dict[asyncio.AbstractEventLoop, Link] = {}
+        self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[Link]] = {}
         self._recent: Link | None = None
         self._open_links: set[Link] = set()  # also those that were replaced and are not closed yet
         self.closed = False
@@ -222,10 +274,26 @@ class PerLoop(Generic[Link]):
             raise StoreError("this connection was closed: connect again")
         loop = asyncio.get_running_loop()
         task = self._tasks.get(loop)
+        if task is not None:
+            try:
+                return await self._wait_for(task)
+            except StoreError:
+                if self.closed:
+                    raise
+                task = self._tasks.get(loop)  # it began before this call: what it met may be over
         if task is None:
+            self.forget_ended_loops()
             task = self._tasks[loop] = loop.create_task(self._open(), name="interlock-connects")
             task.add_done_callback(self._opened)
-        return await asyncio.shield(task)
+        return await self._wait_for(task)
+
+    async def _wait_for(self, task: "asyncio.Task[Link]") -> Link:
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and self.closed:  # not who waits for it was cancelled
+                raise StoreError("this connection was closed: connect again") from None
+            raise
 
     def _opened(self, task: "asyncio.Task[Link]") -> None:
         loop = task.get_loop()
@@ -240,6 +308,23 @@ class PerLoop(Generic[Link]):
         else:
             self.ready[loop] = link
 
+    def take_all(self) -> list[Link]:
+        """Return what is open in any loop, and give it to nobody from now on."""
+        links = list(self.ready.values())
+        self.ready.clear()
+        return links
+
+    def forget_ended_loops(self) -> None:
+        """Give up what belongs to loops that were closed without it, so that neither they nor its files stay."""
+        for link in [link for link in self._open_links if link._loop.is_closed()]:
+            self._open_links.discard(link)
+            link.abandon()
+        for table in (self.ready, self._tasks):
+            for loop in [loop for loop in table if loop.is_closed()]:
+                table.pop(loop, None)
+        if self._recent is not None and self._recent.ended:
+            self._recent = None
+
     def opening(self) -> "list[asyncio.Task[Link]]":
         """Return what is being opened for the running loop."""
         task = self._tasks.get(asyncio.get_running_loop())
@@ -248,11 +333,11 @@ class PerLoop(Generic[Link]):
     def links(self) -> list[Link]:
         """Return what is open in the running loop."""
         loop = asyncio.get_running_loop()
-        return [link for link in self._open_links if link.gone.get_loop() is loop]
+        return [link for link in self._open_links if link._loop is loop]
 
-    def stranded(self) -> list[Link]:
-        """Return those whose loops have ended without them."""
-        return [link for link in self._open_links if link.gone.get_loop().is_closed()]
+    def all(self) -> list[Link]:
+        """Return what is open, in any loop."""
+        return list(self._open_links)
 
     def close(self) -> None:
         """Close all whose loops still run, and give up what is being opened."""
@@ -260,10 +345,11 @@ class PerLoop(Generic[Link]):
         for loop, task in list(self._tasks.items()):
             if not loop.is_closed():
                 task.cancel()
+        self.forget_ended_loops()
         for link in list(self._open_links):
-            if not link.gone.get_loop().is_closed():
-                link.close()
+            link.close()
         self.ready.clear()
+        self._recent = None
 
     def forget(self) -> None:
         """In a forked child: leave the connections to the parent."""
@@ -271,28 +357,66 @@ class PerLoop(Generic[Link]):
             link.forget()
 
 
+def _nobody_cares() -> None:
+    """Take the news of another primary where there is no subscription."""
+
+
 class AsyncWire:
     """The connections to one server, for asyncio tasks: one for each loop.
 
     Args:
         recipe: how to make them.
+
+    Attributes:
+        nodes: as `Wire.nodes`.
+        moved: called when there is another primary than before.
     """
+
+    nodes: Any = None
+    follows = False  # where a name has moved to
 
     def __init__(self, recipe: Dialer) -> None:
         self.recipe = recipe
+        self._identity = Identity()
+        self.moved: Callable[[], object] = _nobody_cares
         self._start_afresh()
 
     def _start_afresh(self) -> None:
         self._links: PerLoop[TaskLink] = PerLoop(self._open)
-        self._late: dict[str, TaskLink] = {}
+        self._late: dict[str, list[TaskLink]] = {}
 
     async def _open(self) -> TaskLink:
-        link = TaskLink(self.recipe)
-        await link.open()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.recipe.patience
+        while True:
+            link = TaskLink(self.recipe)
+            try:
+                await link.open()
+                await self._meet(link)
+                break
+            except NoRoom:  # until connections of others have ended
+                if loop.time() + pool.PAUSE >= end:
+                    raise
+                await asyncio.sleep(random.uniform(0.5, 1.0) * pool.PAUSE)
+        link._used = loop.time()
+        link.close_when_idle()
         return link
 
-    async def _link(self) -> TaskLink:
-        return self._links.here() or await self._links.get()
+    async def _meet(self, link: TaskLink) -> None:
+        """See whether a new connection leads to another primary than those before it.
+
+        Raises:
+            NoRoom: the server has too many connections, and ends this one.
+        """
+        try:
+            reply = await link.ask(IDENTITY)
+            if isinstance(reply, ReplyError) and is_full(reply):
+                raise full(self.recipe.where, reply)
+        except BaseException:
+            link.close()
+            raise
+        if self._identity.differs(reply):
+            self.distrust()
 
     async def aask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
         """Send a command and return the reply.
@@ -302,59 +426,57 @@ class AsyncWire:
             UnknownOutcome: it was sent, and no reply came.
             Refused: the server's answer is no.
         """
-        if self._late and message.owner is not None:
-            late = self._late.pop(message.owner, None)
-            if late is not None and not message.last:
-                late.close()
-            elif late is not None:
-                # If the server ever gets the first command, it gets this one right after it.
-                late.call_after(message.command)
-                raise NoAnswer(
-                    f"{self.recipe.where} does not answer; the claim will go when its lease ends, if not before"
-                )
-        link = await self._link()
-        try:
-            reply = await link.ask(message.command, asking, message.patience)
-        except NoAnswer:
-            if message.owner is not None:
-                self._late[message.owner] = link
-            else:
-                link.close()
-            raise
-        if type(reply) is not int and isinstance(reply, ReplyError):
-            return await self._refused(message, reply, once_more, asking)
-        return reply
+        link = self._links.here() or await self._links.get()
+        return await self._rest(link, message, link.ask(message.command, asking, message.patience), once_more, asking)
 
-    def exchange(self, start: bytes, line: str, id: str, busy: bool = False) -> Any:
-        """As `aask`, on the shortest way: most replies come at once, on a connection that is open already.
-
-        Args:
-            start, line, id: as for `Wire.exchange`.
-            busy: True if somebody else is about to run, who needs the processor more than looking for the reply does.
-
-        Returns:
-            The reply, if it came at once and is a number or a list; else what to await for it.
-        """
+    def exchange(self, command: bytes, line: str, owner: str | None) -> Coroutine[Any, Any, Any]:
+        """As `aask`, sent at once if the connection is open; to be awaited."""
         link = self._links.here()
-        if link is None or self._late:
-            return self.aask(Message(ended_by(start, id), line, id))
-        if link.plain < 0 or busy or not link.quiet:
-            return self._rest(link, link.post(ended_by(start, id)), start, line, id)
-        reply = link.post_compiled(start, id)
-        if type(reply) is int or type(reply) is list:
-            return reply
-        return self._rest(link, reply, start, line, id)
+        message = Message(command, line, owner)
+        if link is None:
+            return self.aask(message)
+        return self._rest(link, message, link.post(command), True, False)
 
-    async def _rest(self, link: TaskLink, coming: "asyncio.Future[Any]", start: bytes, line: str, id: str) -> Any:
-        """Wait for the reply of an exchange."""
+    async def _rest(
+        self, link: TaskLink, message: Message, coming: Awaitable[Any], once_more: bool, asking: bool
+    ) -> Any:
+        """Wait for a reply."""
+        owner = message.owner
         try:
             reply = await coming
-        except NoAnswer:
-            self._late[id] = link
+        except (NoAnswer, asyncio.CancelledError):
+            if owner is not None:
+                self._late.setdefault(owner, []).append(link)
+                link.owners.add(owner)
             raise
         if type(reply) is int or not isinstance(reply, ReplyError):
             return reply
-        return await self._refused(Message(ended_by(start, id), line, id), reply, True, False)
+        if is_full(reply):
+            link.close()
+            raise full(self.recipe.where, reply) from reply
+        return await self._refused(message, reply, once_more, asking)
+
+    async def aask_all(self, batch: Batch) -> list[Any]:
+        """As `renewing.Pipeline.ask`."""
+        try:
+            link = self._links.here() or await self._links.get()
+        except StoreError as error:
+            return [error] * len(batch.messages)
+        coming = link.post_all(batch.data(), batch.replies(), batch.patience(link.recipe.patience))
+        replies = await asyncio.gather(*coming, return_exceptions=True)
+        return replies[1::2] if batch.asking else replies
+
+    @property
+    def has_late(self) -> bool:
+        """True while a request had no answer that may still put a claim into a line."""
+        return bool(self._late)
+
+    def leave_late(self, owner: str, command: bytes) -> bool:
+        """As `Wire.leave_late`."""
+        late = self._late.pop(owner, ())
+        for link in late:
+            link.leave_late(owner, command)
+        return any(link.ended for link in late)
 
     async def _refused(self, message: Message, error: ReplyError, once_more: bool, asking: bool) -> Any:
         code = code_of(error)
@@ -368,13 +490,19 @@ class AsyncWire:
                 return await self.aask(message, once_more=False)
         return refuse(error, self.recipe.where, message.line)
 
-    def nodes(self) -> list[str]:
-        """Return a key of each server that has some."""
-        return [""]
+    def beside(self, where: str, patience: float) -> "AsyncWire":
+        """Return connections to another server of the same group, by its host and port; the caller closes them."""
+        return AsyncWire(beside(self.recipe, where, patience))
 
     def batches(self, claims: Sequence[Claim], most: int) -> list[Sequence[Claim]]:
         """Return which claims may be renewed by one call."""
         return [claims[start : start + most] for start in range(0, len(claims), most)]
+
+    def distrust(self) -> None:
+        """There is another primary: what is connected leads to the old one."""
+        for link in self._links.take_all():
+            link.end()
+        self.moved()
 
     def drop(self) -> None:
         """Close the calling loop's connection."""
@@ -399,3 +527,13 @@ class AsyncWire:
         """In a forked child: forget the parent's connections."""
         self._links.forget()
         self._start_afresh()
+
+    def node_of(self, line: str) -> None:
+        """As `Wire.node_of`."""
+
+    def at(self, node: None) -> "AsyncWire":
+        """As `Wire.at`."""
+        return self
+
+    def look_again_soon(self) -> None:
+        """As `Wire.look_again_soon`."""

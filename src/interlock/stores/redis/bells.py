@@ -7,9 +7,8 @@ from interlock.protocols.queue import Told
 from interlock.stores.redis.heirs import Heirs
 from interlock.stores.redis.resp import MISSING, Parser
 
-MOST_ABROAD = 256  # heirs in other processes that are kept; the claims before them may have left long ago
-Heir = tuple[str, int, bytes]
-"""Who comes next: its claim, its fence, and where its process hears; empty if that is this one."""
+Heir = tuple[str, int]
+"""Who comes next: its claim, and its fence."""
 
 
 class Bells:
@@ -27,7 +26,6 @@ class Bells:
         self._patience: dict[str, float] = {}
         self._rung: set[str] = set()
         self._heirs = Heirs()
-        self._abroad: dict[str, Heir] = {}
 
     def expect(self, id: str) -> None:
         """Keep what will be told to a claim that has no bell yet."""
@@ -75,38 +73,19 @@ class Bells:
             bell.tell(Told(id, fence))
             self.bells.pop(id, None)  # it waits no longer
 
-    def follow(self, before: str, id: str, fence: int) -> bool:
-        """Keep that a waiting claim holds the lock, with `fence`, as soon as the claim before it has left.
-
-        Returns:
-            False if it waits no longer.
-        """
+    def follow(self, before: str, id: str, fence: int) -> None:
+        """Keep that a claim, if it still waits, holds the lock with `fence` as soon as the one before it has left."""
         with self._mutex:
             if id in self.bells and id not in self._news:
                 self._heirs.follow(before, id, fence)
-                return True
-        return False
-
-    def keep(self, before: str, heir: Heir) -> None:
-        """Keep the heir of a claim of this process that waits in another one."""
-        with self._mutex:
-            self._abroad.pop(before, None)  # the last one to come is the last one to be forgotten
-            self._abroad[before] = heir
-            if len(self._abroad) > MOST_ABROAD:
-                self._abroad.pop(next(iter(self._abroad)))
-
-    def let_in(self, id: str, fence: int) -> None:
-        """The claim before has left, in another process: its heir holds the lock, if it still is one."""
-        with self._mutex:
-            if self._heirs.after.get(self._heirs.before.get(id, "")) == (id, fence):
-                self._promoted(id, fence)
 
     def tell_all(self, parser: Parser) -> None:
         """Tell what was heard on the channel."""
         while (message := parser.next()) is not MISSING:
             if isinstance(message, list) and message[0] == b"message":
-                id, _, fence = message[2].decode().partition(" ")
-                self.tell(id, int(fence))
+                id, _, fence = message[2].decode(errors="replace").partition(" ")
+                if fence.isdecimal():  # else it is not from us
+                    self.tell(id, int(fence))
 
     def holds(self, id: str) -> None:
         """The claim waits no longer: it holds the lock."""
@@ -119,25 +98,30 @@ class Bells:
         """The claim leaves that waited, or was told and did not come to work: its heir follows the one before it."""
         with self._mutex:
             self._heirs.withdraws(id)
-            self._abroad.pop(id, None)
             self._drop(id)
 
     def pass_on(self, id: str) -> Heir | None:
-        """The claim leaves that held the lock: its heir does now; one of this process is told so.
+        """The claim leaves that held the lock: its heir does now, and is told so.
 
         Only the release of a grant may call this: whoever waits and leaves has nothing to pass on.
 
         Returns:
-            The heir, if there is one; one in another process is still to be told.
+            The heir, if there is one.
         """
         with self._mutex:
             self._drop(id)
             heir = self._heirs.leaves(id)
-            abroad = self._abroad.pop(id, None)
             if heir is not None:
                 self._promoted(*heir)
-                return *heir, b""
-        return abroad
+        return heir
+
+    def is_void(self, removed: bool) -> bool:
+        """Tell, from the answer to a leave, whether the promise to an heir may be void.
+
+        Args:
+            removed: whether the server still had the claim that let the heir in.
+        """
+        return not removed
 
     def _drop(self, id: str) -> None:
         self.bells.pop(id, None)

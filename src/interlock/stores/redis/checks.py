@@ -6,22 +6,27 @@ from typing import Any
 from interlock.claims import Check
 from interlock.effects import Ask, Op
 from interlock.errors import LockError
+from interlock.stores.redis.clocks import compare_clocks
 from interlock.stores.redis.message import Message
 from interlock.stores.redis.resp import pack
 from interlock.stores.redis.views import nodes_of
 
 SKEW = 1.0  # seconds that two clocks may differ without a word
 ROUNDS = 5
+FORBIDDEN = (
+    "the access list forbids INFO: nothing is known about the server, and that another primary took its place is not "
+    "noticed by a new connection"
+)
 
 
-def examine(wire: Any, ears: Any) -> Op[list[Check]]:
-    """Look at a server's version, round trip, clock, memory policy, persistence, replicas and messages."""
+def examine(wire: Any) -> Op[list[Check]]:
+    """Look at a server's version, round trip, clock, memory policy, persistence and replicas."""
     checks = []
     try:
-        for node in (yield from nodes_of(wire)):
+        nodes = yield from nodes_of(wire)
+        for node in nodes:
             checks += yield from _server(wire, node)
-        yield Ask(ears, None)
-        checks.append(Check("messages", "ok", "subscribed: waiters will be told"))
+        checks += yield from compare_clocks(wire, nodes)
     except LockError as error:
         checks.append(Check("server", "fail", str(error)))
     return checks
@@ -51,14 +56,15 @@ def _clock(skew: float) -> Check:
         return Check("clock", "ok", f"differs from this machine's by {skew * 1000:.0f} ms")
     return Check(
         "clock", "warn",
-        f"differs from this machine's by {skew:.1f} s; leases are safe (the server's clock alone judges them), but "
-        f"look why",
+        f"differs from this machine's by {skew:.1f} s; leases are judged by the server's clock alone, which must not "
+        f"jump: if it is set forward by what is left of a lease, two may hold the lock; let NTP slew it, and keep "
+        f"the clocks of replicas together",
     )  # fmt: skip
 
 
 def _about(about: dict[str, str]) -> list[Check]:
     if not about:
-        return [Check("version", "warn", "the access list forbids INFO: nothing is known about the server")]
+        return [Check("version", "warn", FORBIDDEN)]
     name = about.get("server_name", "redis")
     version = about.get("valkey_version") or about.get("redis_version", "?")
     checks = [Check("version", "ok", f"{name} {version}")]

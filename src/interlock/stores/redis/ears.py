@@ -15,14 +15,15 @@ from interlock.errors import StoreError
 from interlock.protocols.queue import Told
 from interlock.stores.redis.bells import Bells
 from interlock.stores.redis.clients import Dialer
-from interlock.stores.redis.message import broken
-from interlock.stores.redis.near import Near
+from interlock.stores.redis.directions import Reading
+from interlock.stores.redis.message import broken, garbled, no_answer
 from interlock.stores.redis.problems import refuse
-from interlock.stores.redis.resp import ReplyError, pack
-from interlock.stores.redis.wire import MOST, Link, native
+from interlock.stores.redis.resp import Garbage, ReplyError, pack
+from interlock.stores.redis.wire import MOST, Link
 
 GOODBYE = 1.0  # seconds to wait for whoever reads
 RETRY = 0.25  # seconds between two attempts to subscribe again
+SILENCE = 2.0  # seconds without a message; then the server is asked to confirm the subscription
 
 
 class Ears:
@@ -32,26 +33,35 @@ class Ears:
         recipe: how to connect.
         channel: what to subscribe to.
         bells: whom to tell.
-        near: what the neighbours say.
     """
 
-    def __init__(self, recipe: Dialer, channel: str, bells: Bells, near: Near) -> None:
+    def __init__(self, recipe: Dialer, channel: str, bells: Bells) -> None:
         self._recipe = recipe
         self.patience = recipe.patience
         self._channel = channel
         self._bells = bells
-        self._near = near
         self._start_afresh()
 
     def _start_afresh(self) -> None:
         self.live = False
         self._link: Link | None = None
-        self._opening = threading.Lock()
-        self._reading = threading.Lock()
+        # Re-entrant: a signal handler may acquire while this thread subscribes, or reads.
+        self._opening = threading.RLock()
+        self._reading = threading.RLock()
+        self._tries = 0
+        self._failure: StoreError | None = None
         self._sleepers: dict[int, ThreadEar] = {}
         self._reader: ThreadEar | None = None
         self._retry_at = 0.0
         self._poke_in = self._poke_out = -1
+        self._poking = (
+            threading.RLock()
+        )  # re-entrant: a signal handler, or the garbage collector, may release a grant
+        self._subscribed = False
+        self._heard_at = 0.0
+        self._asked_at = 0.0
+        self._suspected = False
+        self._strayed = False
 
     def ask(self, _: Any) -> None:
         """Subscribe, unless that is done already.
@@ -59,26 +69,72 @@ class Ears:
         Raises:
             StoreError: the server can't be reached, or refuses.
         """
-        with self._opening:
+        known = self._tries
+        if not self._opening.acquire(timeout=2 * self.patience):
+            raise no_answer(self._recipe.where, 2 * self.patience)
+        try:
             if self.live:
                 return
-            self._close_link()
-            link = Link(self._recipe)
+            if self._tries != known and self._failure is not None:
+                # Somebody tried meanwhile: to try one after the other would take all their times together.
+                raise type(self._failure)(*self._failure.args)
             try:
-                reply = link.ask(pack("SUBSCRIBE", self._channel))
-            except OSError as error:
-                link.close()
-                raise broken(self._recipe.where, error) from error
-            except BaseException:
-                link.close()
+                again = self._subscribe()
+            except StoreError as error:
+                self._failure = error
                 raise
+            finally:
+                self._tries += 1
+            self._failure = None
+        finally:
+            self._opening.release()
+        if again:
+            self._bells.ring_all()  # what was said meanwhile was not heard: look
+
+    def _subscribe(self) -> bool:
+        """Make the subscription; return whether there was one before; under `_opening`."""
+        self._see_that_open()
+        self._close_link()
+        link = self._connect()
+        try:
+            reply = link.ask(pack("SUBSCRIBE", self._channel), self.patience)
             if isinstance(reply, ReplyError):
-                link.close()
                 refuse(reply, self._recipe.where)
-            link.sock.setblocking(False)
-            self._link = link
-            self._near.open(self._channel)
-            self.live = True
+            self._see_that_open()
+        except OSError as error:
+            link.close()
+            raise broken(self._recipe.where, error) from error
+        except Garbage as error:
+            link.close()
+            raise garbled(self._recipe.where, error) from None
+        except BaseException:
+            link.close()
+            raise
+        link.sock.setblocking(False)
+        self._close_link()  # a signal handler may have been here meanwhile
+        self._link = link
+        self._heard_at, self._asked_at, self._suspected, self._strayed = monotonic(), 0.0, False, False
+        again, self._subscribed = self._subscribed, True
+        self.live = True
+        return again
+
+    def _connect(self) -> Link:
+        for left in reversed(range(self._recipe.choices)):
+            try:
+                return Link(self._recipe)
+            except StoreError:
+                if not left:
+                    raise
+        raise AssertionError("there is always a choice")
+
+    def map_changed(self) -> None:
+        """Note that a cluster is another one: see that the subscription is at a node of it, and let all look."""
+        self._strayed = True
+        self._bells.ring_all()
+
+    def _see_that_open(self) -> None:
+        if self._retry_at == math.inf:
+            raise StoreError("this connection was closed: connect again")
 
     def _close_link(self) -> None:
         link, self._link = self._link, None
@@ -87,10 +143,16 @@ class Ears:
 
     def listen(self, ear: "ThreadEar", deadline: float) -> None:
         """Read until `ear` was rung or the time is over; the caller holds `_reading`."""
+        if self._retry_at == math.inf:
+            return  # closed
         if self._poke_in < 0:
             self._poke_in, self._poke_out = os.pipe()
             os.set_blocking(self._poke_out, False)
         while not ear.rung:
+            if self._strayed and self._link is not None:
+                self._strayed = False
+                if not self._recipe.serves(self._link.connection):
+                    self.live = False
             if not self.live:
                 self._subscribe_again()
             left = deadline - monotonic()
@@ -99,50 +161,66 @@ class Ears:
             link = self._link
             if link is None or not self.live:
                 self._sleep(min(left, max(0.01, self._retry_at - monotonic())), None)
-            elif link.plain < 0 or link.unsure:
-                if self._sleep(left, link):
-                    self._hear(link)
             else:
-                self._hear_compiled(link, ear, left)
+                if self._sleep(min(left, self._quiet_for()), link):
+                    self._hear(link)
+                self._confirm(link)
+
+    def _quiet_for(self) -> float:
+        """Return how many seconds may pass without a message until there is something to do."""
+        if self._suspected and not self._asked_at:
+            return 0.0
+        ends = self._asked_at + self.patience if self._asked_at else self._heard_at + SILENCE
+        return max(0.0, ends - monotonic())
+
+    def _confirm(self, link: Link) -> None:
+        """See that the server, and whatever lies between, still knows of the subscription.
+
+        To subscribe again changes nothing where it does, and mends it where it does not.
+        """
+        if self._quiet_for() > 0:
+            return
+        if self._asked_at:
+            self.live = False  # no answer: a new connection
+            return
+        self._asked_at, self._suspected = monotonic(), False
+        if self._recipe.nodes is not None:
+            self._read_map(link)
+            if not self.live:
+                return
+        try:
+            link.sock.send(pack("SUBSCRIBE", self._channel))
+        except OSError:
+            self.live = False
+
+    def _read_map(self, link: Link) -> None:
+        """See that the node of the subscription is in the cluster: one that has left confirms all, and is deaf."""
+        try:
+            self._recipe.nodes.ask(Reading())
+        except StoreError:
+            return  # whoever waits asks the store in a while, and is told there
+        if not self._recipe.serves(link.connection):
+            self.live = False
+
+    def distrust(self) -> None:
+        """Subscribe anew, at another server: this one may have been replaced."""
+        self.live = False
+        self._poke()
+
+    def suspect(self) -> None:
+        """Note that a claim was promoted and not told."""
+        self._suspected = True
 
     def _sleep(self, seconds: float, link: Link | None) -> bool:
         """Wait until poked, or until something comes; tell whether something came."""
         poll = select.poll()
         poll.register(self._poke_in, select.POLLIN)
-        if self._near.fd >= 0:
-            poll.register(self._near.fd, select.POLLIN)
         if link is not None:
             poll.register(link.sock, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(seconds * 1000 + 0.5)}
         if self._poke_in in ready:
             os.read(self._poke_in, 512)
-        if self._near.fd in ready:
-            self._near.hear_turns()
         return link is not None and link.sock.fileno() in ready
-
-    def _hear_compiled(self, link: Link, ear: "ThreadEar", seconds: float) -> None:
-        """Wait for messages and pass them on."""
-        try:
-            news = native.hear(link.plain, self._poke_in, self._near.fd, self._near.user, seconds)
-        except OSError:
-            self.live = False
-            return
-        if type(news) is list:
-            self._reader = None  # who is told now need not be woken, if it is the one that reads
-            for id, fence in news:
-                self._bells.tell(id, fence)
-            self._reader = ear
-        elif type(news) is tuple:
-            self._reader = None
-            self._near.take(news)
-            self._reader = ear
-        elif news is False:
-            os.read(self._poke_in, 512)
-        elif news:
-            link.unsure = True  # other messages, or a part of one: the parser has it
-            self._take(link, news)
-        elif news is not None:
-            self.live = False
 
     def _subscribe_again(self) -> None:
         if monotonic() < self._retry_at:
@@ -152,8 +230,6 @@ class Ears:
             self.ask(None)
         except StoreError:
             pass  # whoever waits asks the store in a while, and is told there
-        else:
-            self._bells.ring_all()  # what was said meanwhile was not heard: look
 
     def _hear(self, link: Link) -> None:
         try:
@@ -164,14 +240,17 @@ class Ears:
             if isinstance(error, BlockingIOError) or type(error).__name__ == "SSLWantReadError":
                 return
             data = b""
-        if data:
-            self._take(link, data)
-        else:
+        if not data:
             self.live = False
-
-    def _take(self, link: Link, data: bytes) -> None:
-        link.parser.feed(data)
-        self._bells.tell_all(link.parser)
+            return
+        self._heard_at, self._asked_at = monotonic(), 0.0
+        reader, self._reader = self._reader, None  # if it is the one that reads who is told now, it need not be woken
+        try:
+            link.parser.feed(data)
+            self._bells.tell_all(link.parser)
+        except Garbage:
+            self.live = False
+        self._reader = reader
 
     def sleep(self, ear: "ThreadEar", seconds: float) -> None:
         """Block the calling thread until `ear` is rung or the time is over."""
@@ -186,7 +265,9 @@ class Ears:
                         self.listen(ear, deadline)
                     finally:
                         self._reader = None
-                        self._reading.release()
+                        if self._retry_at == math.inf:
+                            self._finish()  # `close` did not wait so long
+                        self._read_no_more()
                     return
                 left = deadline - monotonic()
                 if left <= 0:
@@ -194,7 +275,22 @@ class Ears:
                 ear.lock.acquire(timeout=left)
         finally:
             self._sleepers.pop(key, None)
-            if not self._reading.locked():
+            if self._reader is None:
+                self._next_reader()
+
+    def _read_no_more(self) -> None:
+        """Let others read; safe to repeat."""
+        try:
+            self._reading.release()
+        except RuntimeError:
+            pass  # this thread did not read
+
+    def done(self, ear: "ThreadEar") -> None:
+        """The thread of `ear` waits no more: if an interrupt left it as the reader, others read from here on."""
+        if self._reader is ear or self._reader is None:
+            self._reader = None
+            self._read_no_more()
+            if self._sleepers:
                 self._next_reader()
 
     def _next_reader(self) -> None:
@@ -206,35 +302,42 @@ class Ears:
 
     def interrupt(self, ear: "ThreadEar") -> None:
         """Wake the thread that reads, if it is that of `ear`."""
-        if self._reader is ear and self._poke_out >= 0:
-            try:
-                os.write(self._poke_out, b"!")
-            except OSError:
-                pass  # poked often enough, or closed
+        if self._reader is ear:
+            self._poke()
+
+    def _poke(self) -> None:
+        with self._poking:  # the pipe is not closed meanwhile
+            if self._poke_out >= 0:
+                try:
+                    os.write(self._poke_out, b"!")
+                except OSError:
+                    pass  # poked often enough
 
     def close(self) -> None:
-        """End the subscription; whoever reads it has been rung."""
+        """End the subscription; its files are closed by who reads them, or here if nobody does."""
         self.live = False
         self._retry_at = math.inf
-        quiet = self._reading.acquire(timeout=GOODBYE)
+        self._poke()
+        if self._reading.acquire(timeout=GOODBYE):
+            self._finish()
+            self._read_no_more()
+
+    def _finish(self) -> None:
+        """Close the files; under `_reading`."""
         self._close_link()
-        self._near.close()
         self._close_pipe()
-        if quiet:
-            self._reading.release()
 
     def _close_pipe(self) -> None:
-        for fd in (self._poke_in, self._poke_out):
-            try:
-                os.close(fd)
-            except OSError:
-                pass
-        self._poke_in = self._poke_out = -1
+        with self._poking:
+            fds, self._poke_in, self._poke_out = (self._poke_in, self._poke_out), -1, -1
+            for fd in fds:
+                if fd >= 0:
+                    os.close(fd)
 
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
+        self._poking = threading.RLock()  # another thread of the parent may have it
         self._close_link()
-        self._near.reset()
         self._close_pipe()
         self._channel = channel
         self._start_afresh()
@@ -261,6 +364,10 @@ class ThreadEar:
         self.nudge()
         self._ears.interrupt(self)
 
+    def wake(self) -> None:
+        """As `ThreadWakeup.wake`."""
+        self.tell()
+
     def nudge(self) -> None:
         """Wake the thread to look around."""
         try:
@@ -276,4 +383,5 @@ class ThreadEar:
         return message
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to give back, unless an interrupt came while it read."""
+        self._ears.done(self)

@@ -15,6 +15,10 @@ class ReplyError(Exception):
     """An error that the server answered with; its text begins with a code in capitals."""
 
 
+class Garbage(ValueError):
+    """What came is no reply of Redis; its argument is the beginning of it, if that is known."""
+
+
 class Push(list[Any]):
     """A message that the server sent by itself (RESP 3)."""
 
@@ -62,6 +66,8 @@ class PlainParser:
         except _Incomplete:
             self._at = start
             return MISSING
+        except (ValueError, RecursionError):
+            raise Garbage(self._data[start : start + 60]) from None
 
     def _line(self) -> bytes:
         end = self._data.find(b"\r\n", self._at)
@@ -103,14 +109,14 @@ class PlainParser:
             return None
         if kind == b"#":
             return rest == b"t"
-        raise ReplyError(f"PROTOCOL what came is no reply of Redis: {line[:60]!r}")
+        raise Garbage(line[:60])
 
 
 class QuickParser:
     """As `PlainParser`, by hiredis."""
 
     def __init__(self) -> None:
-        self._reader = hiredis.Reader(protocolError=ReplyError, replyError=ReplyError, notEnoughData=MISSING)
+        self._reader = hiredis.Reader(protocolError=Garbage, replyError=ReplyError, notEnoughData=MISSING)
 
     def feed(self, data: bytes) -> None:
         """As `PlainParser.feed`."""

@@ -1,6 +1,7 @@
 """The scripts that the server runs: each one atomic step of the line, and how it is called."""
 
 import hashlib
+import re
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -27,10 +28,12 @@ def _script(name: str, *parts: str) -> Script:
     return Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
-ENTER = _script("enter", "head", "clock", "enter_fast", "lease", "enter_next", "common", "enter")
-LEAVE = _script("leave", "head", "leave_fast", "clock", "leave_next", "common", "leave")
-RENEW = _script("renew", "head", "clock", "lease", "common", "renew")
-EVICT = _script("evict", "head", "clock", "common", "evict")
+ENTER = _script(
+    "enter", "head", "clock", "right", "enter_fast", "lease", "enter_next", "idle", "publish", "common", "enter"
+)
+LEAVE = _script("leave", "head", "leave_fast", "clock", "right", "idle", "publish", "leave_next", "common", "leave")
+RENEW = _script("renew", "head", "clock", "right", "idle", "lease", "publish", "common", "renew")
+EVICT = _script("evict", "head", "clock", "right", "idle", "publish", "common", "evict")
 LOOK = _script("look", "head", "clock", "look")
 BY_SHA = {script.sha: script for script in (ENTER, LEAVE, RENEW, EVICT, LOOK)}
 
@@ -49,6 +52,8 @@ def prefix(script: Script, keys: tuple[str, ...], arguments: tuple[bytes | str, 
 
 FREEING = (LEAVE, RENEW, EVICT)
 """What must be possible when the server has no memory left; it frees some, or takes next to none."""
+_STANDS = re.compile(rb"\r\ninterlock:wake:\w+\r\n\$1\r\na\r\n")
+"""In the call of ENTER by a claim that stands in line already: its channel, and the mode."""
 
 
 def with_source(command: bytes) -> bytes:
@@ -66,7 +71,7 @@ def without_memory(command: bytes) -> bytes | None:
     Returns:
         The call; None if it is none of those that should be excepted.
     """
-    for script in FREEING:
+    for script in (*FREEING, ENTER) if _STANDS.search(command) else FREEING:
         text = b"#!lua flags=allow-oom\n" + script.text
         for known in (b"$7\r\nEVALSHA\r\n$40\r\n" + script.sha, _evaluated(script.text)):
             if known in command:

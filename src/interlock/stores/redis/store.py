@@ -8,9 +8,10 @@ from interlock.errors import StoreError
 from interlock.protocols.queue import Turn
 from interlock.stores.redis.checks import examine
 from interlock.stores.redis.ears import ThreadEar
-from interlock.stores.redis.message import Broken, Message
-from interlock.stores.redis.queue import RedisQueue
+from interlock.stores.redis.message import Broken, Message, NoAnswer
+from interlock.stores.redis.queue import CUTS, REMOVED, RedisQueue
 from interlock.stores.redis.resp import ended_by
+from interlock.stores.redis.rights import examine_rights
 
 
 class RedisStore(RedisQueue):
@@ -20,26 +21,26 @@ class RedisStore(RedisQueue):
         """As `enter`, without a generator around it."""
         try:
             start, line = self._enter_of(claim.terms, claim.who, self._mode(claim, wakeup, wait, again))
-            reply = self._wire.exchange(start, line, claim.id)
+            reply = self._wire.exchange(ended_by(start, claim.id), line, claim.id)
         except StoreError as error:
-            return self._unclear(claim, error, again)
+            return self._unclear(claim, error, again, wait)
         if type(reply) is int and reply > 0 and not self._waits:
+            self._answered = True
             return Turn("using", reply)
-        return self._turn(claim, reply, wait)
+        return self._turn(claim, reply, wait, again)
 
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, of a claim that holds the lock, without a generator around it."""
-        start, line, _ = self._released(claim)
+        command, line, heir = self._released(claim)
         try:
-            reply = self._wire.exchange(start, line, claim.id)
-        except Broken:
-            return run(self._leave_again(Message(ended_by(start, claim.id), line, claim.id)))
-        except StoreError:
-            raise
+            reply = self._wire.exchange(command, line, None)
+        except (Broken, NoAnswer) as error:
+            times = CUTS if type(error) is Broken else 1
+            return run(self._leave_again(Message(command, line), heir, times))
         except BaseException:
-            self._bells.ring_all()
+            self._left_unheard(heir)
             raise
-        return reply == 1 if type(reply) is int else self._left(reply)
+        return True if reply == REMOVED else run(self._left_all(Message(command, line), reply, heir))
 
     def thread_wakeup(self) -> ThreadEar:
         """Return a wake-up for the calling thread."""
@@ -49,6 +50,10 @@ class RedisStore(RedisQueue):
         """There is none: a store for threads would block the loop."""
         raise StoreError("this store is for threads: use interlock.aconnect()")
 
+    def rest(self) -> None:
+        """Close the connections that nobody uses, but for one to each server."""
+        self._wire.rest()
+
     def close(self) -> None:
         """Close all connections."""
         super().close()
@@ -57,4 +62,4 @@ class RedisStore(RedisQueue):
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
-        return run(examine(self._wire, self._ears))
+        return [*run(examine(self._wire)), *run(examine_rights(self))]

@@ -4,17 +4,21 @@ from typing import Any
 
 from interlock.claims import SEPARATOR, ClaimView
 from interlock.effects import Ask, Op
+from interlock.stores.redis.directions import Reading
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.message import Message
 from interlock.stores.redis.resp import pack
 
-TOTALS = frozenset((b"fence", b"kept", b"sole", b"units", b"capacity", b"ends", b"mixed", b"quick", b"made"))
+TOTALS = frozenset(
+    (b"fence", b"kept", b"sole", b"units", b"capacity", b"ends", b"mixed", b"quick", b"made", b"more", b"mark")
+)
 
 
 def nodes_of(wire: Any) -> Op[list[str]]:
-    """Return what stands for each server that has keys, in the place of a line."""
-    yield Ask(wire, Message(pack("PING"), ""))  # a cluster's map is fetched with the first command
-    nodes: list[str] = wire.nodes()
+    """Return what stands for each server that has keys, in the place of a line; a cluster's map is read anew."""
+    if wire.nodes is None:
+        return [""]
+    nodes: list[str] = yield Ask(wire.nodes, Reading())
     return nodes
 
 

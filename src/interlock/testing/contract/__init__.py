@@ -43,6 +43,7 @@ CHAPTERS = (
     "lost_replies",
     "waiting",
     "closing",
+    "turns",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))

@@ -1,7 +1,11 @@
 """Arguments: every one is checked at the call, and the message says what to do."""
 
+import asyncio
 import math
+import threading
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -11,10 +15,32 @@ from interlock.errors import InvalidArgument, LockError
 from interlock.testing.world import Kind, World
 
 NAN, INF = math.nan, math.inf
-BAD_TTL = [0, 0.0, -1, -0.5, 0.05, 0.0999, NAN, INF, -INF, True, False, "30", b"30", [30], 1e12]
-BAD_TIMEOUT = [-0.5, -2, -INF, NAN, True, False, "5", [5]]
+HUGE = 10**400  # no float can hold it
+TOO_LONG = 10**5000  # nor can it be written
+UNLIKE = [Decimal(5), Fraction(5), 5j]  # what is no number for seconds and permits
+BAD_TTL = [
+    0,
+    0.0,
+    -1,
+    -0.5,
+    0.05,
+    0.0999,
+    NAN,
+    INF,
+    -INF,
+    True,
+    False,
+    "30",
+    b"30",
+    [30],
+    1e12,
+    HUGE,
+    TOO_LONG,
+    *UNLIKE,
+]
+BAD_TIMEOUT = [-0.5, -2, -INF, NAN, True, False, "5", [5], HUGE, -HUGE, TOO_LONG, *UNLIKE]
 BAD_NAME = ["", "\0", "a\0b", "\ud800", "a\udfffb", "x" * 1001, "🔒" * 1001, None, 1, b"name", ["name"], True]
-BAD_COUNT = [0, -1, 1.0, 1.5, "1", None, True, False, NAN, 1 << 40]
+BAD_COUNT = [0, -1, 1.0, 1.5, "1", None, True, False, NAN, 1 << 40, HUGE, TOO_LONG, *UNLIKE]
 
 
 def refuses(call: Callable[[], Any], *words: str) -> None:
@@ -82,7 +108,7 @@ def test_a_try_with_a_timeout_is_refused_as_in_threading(world: World, kind: Kin
 def test_blocking_and_timeout_combine_as_in_threading(world: World, kind: Kind) -> None:
     lock = kind.make(world.connect(), world.name)
     ann = world.actor()
-    for how in [(), (True,), (True, -1), (True, None), (False,), (False, -1), (False, None), (True, 0)]:
+    for how in [(), (True,), (True, -1), (True, None), (False,), (False, -1), (False, None), (True, 0), (0,), (1,)]:
         grant = ann.do(lock.acquire, *how)
         assert grant
         assert ann.do(grant.release) is True
@@ -93,6 +119,24 @@ def test_a_time_given_as_blocking_is_refused(world: World) -> None:
     ann = world.actor()
     for blocking in [5, 5.0, "no", None, 0.5]:
         refuses(partial(ann.do, lock.acquire, blocking), "timeout=")
+
+
+def test_the_with_of_the_other_colour_says_which_one_to_use(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+
+    def work() -> None:
+        with lock:
+            raise AssertionError("it was entered")
+
+    async def task() -> None:
+        async with lock:
+            raise AssertionError("it was entered")
+
+    if world.colour == "threads":
+        refuses(lambda: asyncio.run(task()), "use `with`")
+    else:
+        refuses(work, "use `async with`")
+    assert world.nothing_left()
 
 
 def test_a_bad_name_is_refused(world: World, kind: Kind) -> None:
@@ -139,6 +183,28 @@ def test_a_bad_on_lost_or_renew_is_refused(world: World, kind: Kind) -> None:
     refuses(lambda: kind.make(locks, world.name, on_lost="call me"), "on_lost")
     for renew in (1, 0, "yes", None, 10.0):
         refuses(partial(kind.make, locks, world.name, renew=renew), "renew")
+
+
+@pytest.mark.parametrize("odd", ["\ud800", "a\0b", "two\nlines", "tab\t", "\x1b[31m", "", "日本", "n" * 5000])
+def test_an_odd_name_of_a_thread_or_task_is_no_obstacle(world: World, odd: str) -> None:
+    lock = world.connect().lock(world.name, label="label")
+    ann = world.actor()
+
+    def rename() -> None:
+        threading.current_thread().name = odd
+
+    async def rename_task() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.set_name(odd)
+
+    ann.do(rename if world.colour == "threads" else rename_task)
+    grant = ann.do(lock.acquire, timeout=0)
+    (view,) = world.holders()
+    assert view.thread.isprintable()
+    assert (view.label, view.id) == ("label", grant.id)
+    assert ("日本" in view.thread) is (odd == "日本")
+    assert ann.do(grant.release) is True
 
 
 def test_all_refuses_nothing_a_name_twice_and_foreign_locks(world: World) -> None:

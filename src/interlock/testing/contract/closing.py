@@ -1,10 +1,24 @@
 """The end of a connection, of a thread and of a task."""
 
+import asyncio
+import gc
+import signal
+import threading
+import time
+import warnings
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
 
 from interlock.errors import StoreError
-from interlock.testing.faults import Failing
+from interlock.testing.actors import Gate
+from interlock.testing.contract.interrupts import called_at
+from interlock.testing.faults import FailingLeave, Slow
+from interlock.testing.waiting import eventually
 from interlock.testing.world import Kind, World
+
+SOON = 5.0  # seconds, on a busy machine; far less than a lease
 
 
 def test_close_releases_what_is_still_held(world: World, kind: Kind) -> None:
@@ -62,14 +76,20 @@ def test_closing_one_connection_does_not_disturb_another(world: World) -> None:
     assert bob.do(kept.release) is True
 
 
-def test_a_close_that_can_not_release_says_so(world: World) -> None:
-    locks, failing = world.connect_with(Failing)
+def test_a_close_that_can_not_release_says_so_and_closes_all_the_same(world: World) -> None:
+    locks, failing = world.connect_with(FailingLeave)
     ann = world.actor()
-    ann.do(locks.lock(world.name).acquire)
-    failing.broken.add("leave")
-    with pytest.raises(StoreError):
+    parts = [world.fresh_name() for _ in range(3)]
+    for part in parts:
+        ann.do(locks.lock(part, ttl=0.9).acquire)
+    failing.names.add(parts[1])
+    with pytest.raises(StoreError, match="by order of the test"):
         ann.do(locks.close)
-    failing.broken.clear()
+    assert [world.nothing_left(part) for part in (parts[0], parts[2])] == [True, True]
+    assert failing.closed is True
+    with pytest.raises(StoreError, match="closed"):
+        ann.do(locks.lock(world.name).acquire)
+    world.until_free(parts[1])  # its lease is renewed no more
     ann.do(locks.close)
 
 
@@ -83,3 +103,261 @@ def test_a_grant_outlives_the_thread_or_task_that_acquired_it(world: World) -> N
     assert bob.do(lock.owned) is False
     assert bob.do(grant.release) is True
     assert world.nothing_left()
+
+
+# -- close() while others wait --------------------------------------------------------------------------
+
+
+def _closed_while_it_waited(waiting: "Future[Any]", says: str = "closed while it waited") -> bool:
+    with pytest.raises(StoreError, match=says):
+        waiting.result(SOON)
+    return True
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(world: World, number: int) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    held = ann.do(world.connect().lock(world.name).acquire)
+    lock = locks.lock(world.name)
+    jobs = []
+    for actor in world.actors(number):
+        jobs.append(actor.start(lock.acquire))
+        world.until_waiting(len(jobs))
+    other = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(number + 1)
+    started = time.monotonic()
+    world.actor().do(locks.close)
+    assert time.monotonic() - started < SOON
+    assert all(_closed_while_it_waited(job) for job in jobs)
+    assert len(world.waiters()) == 1  # nobody of them stays in line, from the moment when close() is done
+    assert ann.do(held.release) is True
+    assert other.result(SOON).held is True
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_none_of_the_closing_connection_gets_the_lock_that_it_gives_up(world: World, number: int) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lock = locks.lock(world.name)
+    held = ann.do(lock.acquire)
+    jobs = []
+    for actor in world.actors(number):
+        jobs.append(actor.start(lock.acquire))
+        world.until_waiting(len(jobs))
+    other = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(number + 1)
+    started = time.monotonic()
+    ann.do(locks.close)
+    assert other.result(SOON).held is True  # at once, not when the leases of the others end
+    assert time.monotonic() - started < SOON
+    assert held.held is False
+    assert all(_closed_while_it_waited(job) for job in jobs)
+    assert [view.id for view in world.eye.claims(world.name)] == [other.result().id]
+
+
+def test_who_waits_for_several_locks_gives_up_all_of_them(world: World) -> None:
+    locks = world.connect()
+    first, second = sorted(world.fresh_name() for _ in range(2))
+    ann, bob = world.actors(2)
+    held = ann.do(world.connect().lock(second).acquire)
+    both = bob.start(locks.all(first, second).acquire)
+    world.until_waiting(1, second)
+    ann.do(locks.close)
+    # Giving back the first of them may be cut short by the end of the store, which says so too.
+    assert _closed_while_it_waited(both, says="closed")
+    assert world.nothing_left(first)
+    assert [view.id for view in world.eye.claims(second)] == [held.id]
+
+
+def test_closing_at_once_from_several_sides_and_by_a_waiter_that_gives_up(world: World) -> None:
+    locks = world.connect()
+    held = world.actor().do(world.connect().lock(world.name).acquire)
+    lock = locks.lock(world.name)
+    waiting = world.actor().start(_wait_then_close, world, lock, locks)
+    world.until_waiting(1)
+    closing = [actor.start(locks.close) for actor in world.actors(4)]
+    for job in closing:
+        job.result(SOON)
+    assert waiting.result(SOON) == "closed"
+    eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [held.id], within=SOON)
+
+
+def _wait_then_close(world: World, lock: Any, locks: Any) -> Any:
+    if world.colour == "threads":
+        try:
+            lock.acquire()
+        except StoreError:
+            locks.close()
+            return "closed"
+        return "acquired"
+
+    async def as_a_task() -> str:
+        try:
+            await lock.acquire()
+        except StoreError:
+            await locks.close()
+            return "closed"
+        return "acquired"
+
+    return as_a_task()
+
+
+def test_closing_by_on_lost(world_of_threads: World) -> None:
+    world = world_of_threads
+    locks = world.connect()
+    ann = world.actor()
+    closed: list[bool] = []
+    lock = locks.lock(world.name, ttl=0.3, on_lost=lambda grant: closed.append(locks.close() is None))
+    kept = ann.do(lock.acquire), ann.do(locks.lock(world.fresh_name()).acquire)
+    world.eye.evict(world.name)
+    eventually(lambda: closed, within=SOON)
+    assert [grant.held for grant in kept] == [False, False]
+    assert world.nothing_left(kept[1].name)
+
+
+def test_closing_in_the_middle_of_others_work_leaves_nothing(world: World) -> None:
+    for _ in range(5):
+        locks = world.connect()
+        lock = locks.lock(world.name)
+        gate = world.gate()
+        taken: list[int] = []
+        jobs = [actor.start(_until_closed, world, lock, gate, taken) for actor in world.actors(3)]
+        ann = world.actor()
+        gate.open()
+        # Not until a claim is seen: the interpreter may switch threads only where there is none.
+        eventually(taken.copy)
+        ann.do(locks.close)
+        for job in jobs:
+            assert job.result(SOON) == "closed"
+        assert world.nothing_left()
+
+
+def _until_closed(world: World, lock: Any, gate: Gate, taken: list[int]) -> Any:
+    def as_a_thread() -> str:
+        gate.wait()
+        while True:
+            try:
+                grant = lock.acquire()
+                taken.append(grant.fence)
+                grant.release()
+            except StoreError as error:
+                return "closed" if "closed" in str(error) else str(error)
+
+    async def as_a_task() -> str:
+        await gate.wait()
+        while True:
+            try:
+                grant = await lock.acquire()
+                taken.append(grant.fence)
+                await asyncio.sleep(0)
+                await grant.release()
+            except StoreError as error:
+                return "closed" if "closed" in str(error) else str(error)
+
+    return as_a_thread() if world.colour == "threads" else as_a_task()
+
+
+def test_a_close_that_is_cancelled_comes_to_its_end(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks, slow = world.connect_with(lambda store: Slow(store, 0.3, steps=("leave",)))
+    grant = world.actor().do(locks.lock(world.name).acquire)
+
+    async def story() -> str:
+        closing = asyncio.ensure_future(locks.close())
+        await asyncio.sleep(0.05)
+        closing.cancel()
+        await asyncio.wait([closing])
+        return "cancelled" if closing.cancelled() else repr(closing.exception())
+
+    assert world.run(story()) == "cancelled"
+    assert slow.delay == 0.3
+    assert grant.held is False
+    assert world.nothing_left()
+
+
+def test_what_was_dropped_without_a_release_is_released_by_close(world: World) -> None:
+    locks = world.connect()
+    _drop(world, locks.lock(world.name))
+    assert world.holders()
+    world.actor().do(locks.close)
+    assert world.nothing_left()
+
+
+def _drop(world: World, lock: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        world.actor().do(lock.acquire)
+        del lock
+        gc.collect()
+
+
+def test_a_close_that_is_interrupted_comes_to_its_end(world_of_threads: World) -> None:
+    world = world_of_threads
+    main = threading.main_thread().ident
+    assert main == threading.get_ident(), "signals reach the main thread only"
+    locks, slow = world.connect_with(lambda store: Slow(store, 0.0, steps=("leave",)))
+    held = locks.lock(world.name).acquire()
+    waiting = world.actor().start(locks.lock(world.name).acquire)
+    world.until_waiting(1)
+    slow.delay = 0.4
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def strike() -> None:
+        eventually(lambda: len(world.eye.claims(world.name)) == 1)  # the waiter has left, and close() waits for it
+        signal.pthread_kill(main, signal.SIGINT)
+
+    striker = world.actor().start(strike)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            locks.close()
+    finally:
+        striker.result(20)
+        signal.signal(signal.SIGINT, before)
+    assert held.held is False
+    assert world.nothing_left()
+    assert _closed_while_it_waited(waiting)
+
+
+def test_close_in_a_signal_handler_while_the_main_thread_waits(world_of_threads: World) -> None:
+    world = world_of_threads
+    main = threading.main_thread().ident
+    assert main == threading.get_ident(), "signals reach the main thread only"
+    locks = world.connect()
+    held = locks.lock(world.fresh_name()).acquire()
+    blocker = world.actor().do(world.connect().lock(world.name).acquire)
+    before = signal.signal(signal.SIGUSR1, lambda *_: locks.close())
+
+    def strike() -> None:
+        world.until_waiting(1)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    striker = world.actor().start(strike)
+    started = time.monotonic()
+    try:
+        with pytest.raises(StoreError, match="closed"):
+            locks.lock(world.name).acquire(timeout=20)
+    finally:
+        striker.result(20)
+        signal.signal(signal.SIGUSR1, before)
+    assert time.monotonic() - started < SOON
+    # A store whose statement was interrupted may let close() release only when the call has gone on.
+    eventually(lambda: held.held is False)
+    assert world.nothing_left(held.name)
+    assert eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [blocker.id])
+
+
+def test_close_by_an_interrupt_at_any_moment_of_an_acquire_ends(world_of_threads: World) -> None:
+    world = world_of_threads
+    for moment in range(0, 30, 3):
+        locks = world.connect()
+
+        def work(locks: Any = locks) -> None:
+            try:
+                locks.lock(world.name).acquire(timeout=5).release()
+            except StoreError:
+                pass
+
+        called_at(moment, work, locks.close)
+        locks.close()
+        eventually(world.nothing_left, within=SOON)

@@ -1,7 +1,9 @@
 """Decorators: a function or coroutine function that runs while the lock is held."""
 
 import asyncio
+import functools
 import inspect
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -108,3 +110,232 @@ def test_a_loss_is_raised_at_the_end(world: World) -> None:
     work = decorated(world, world.connect().lock(world.name), lambda: world.eye.evict(world.name))
     with pytest.raises(LockLost):
         ann.do(work)
+
+
+def test_a_generator_function_holds_it_until_it_is_read(world_of_threads: World, kind: Kind) -> None:
+    world = world_of_threads
+    seen: list[Any] = []
+
+    @kind.make(world.connect(), world.name)  # type: ignore[untyped-decorator]
+    def numbers(first: int) -> Any:
+        """Count."""
+        try:
+            seen.append((yield first))
+            seen.append((yield first + 1))
+        except KeyError:
+            seen.append("thrown")
+            yield first + 2
+        return "over"
+
+    assert inspect.isgeneratorfunction(numbers)
+    assert (numbers.__name__, numbers.__doc__) == ("numbers", "Count.")
+    reading = numbers(7)
+    assert world.nothing_left()
+    assert next(reading) == 7
+    assert len(world.holders()) == 1
+    assert reading.send("sent") == 8
+    assert reading.throw(KeyError) == 9
+    assert len(world.holders()) == 1
+    with pytest.raises(StopIteration) as over:
+        next(reading)
+    assert over.value.value == "over"
+    assert world.nothing_left()
+    assert seen == ["sent", "thrown"]
+
+
+def test_a_generator_that_is_closed_or_fails_gives_it_back(world_of_threads: World, kind: Kind) -> None:
+    world = world_of_threads
+    ended: list[str] = []
+
+    @kind.make(world.connect(), world.name)  # type: ignore[untyped-decorator]
+    def endless() -> Iterator[int]:
+        try:
+            while True:
+                yield len(world.holders())
+        finally:
+            ended.append("closed")
+
+    ann, bob = world.actors(2)
+    reading = endless()
+    assert ann.do(next, reading) == 1
+    bob.do(reading.close)  # as the garbage collector may do in any thread
+    assert ended == ["closed"]
+    assert world.nothing_left()
+    reading = endless()
+    assert ann.do(next, reading) == 1
+    with pytest.raises(ZeroDivisionError):
+        ann.do(reading.throw, ZeroDivisionError)
+    assert world.nothing_left()
+
+
+class Called:
+    """An object with `__call__`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def __call__(self) -> int:
+        """Return how many hold the lock."""
+        return len(self.world.holders())
+
+
+class AsyncCalled(Called):
+    """An object with `async __call__`."""
+
+    async def __call__(self) -> int:  # type: ignore[override]
+        """Return how many hold the lock."""
+        await asyncio.sleep(0)
+        return len(self.world.holders())
+
+    async def method(self) -> int:
+        """Return how many hold the lock."""
+        return await AsyncCalled.__call__(self)
+
+
+def test_whatever_can_be_called_is_locked(world: World) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+
+    def held(*args: object) -> int:
+        return len(world.holders())
+
+    async def task(*args: object) -> int:
+        await asyncio.sleep(0)
+        return held()
+
+    of_tasks = [functools.partial(task, 1), functools.partial(functools.partial(task, 1), 2), AsyncCalled(world)]
+    of_tasks += [functools.partial(AsyncCalled(world)), AsyncCalled(world).method]
+    of_threads = [functools.partial(held, 1), Called(world), functools.partial(Called(world)), Called(world).__call__]
+    of_threads += [functools.lru_cache(held)]
+    for function in of_threads if world.colour == "threads" else of_tasks:
+        assert ann.do(lock(function)) == 1
+        assert world.nothing_left()
+    for function in of_tasks if world.colour == "threads" else [*of_threads, print, functools.partial(print)]:
+        with pytest.raises(InvalidArgument, match="connect"):
+            lock(function)
+    if world.colour == "threads":
+        assert ann.do(lock(len), "abc") == 3
+        assert ann.do(lock(functools.partial(len, "abcd"))) == 4
+
+
+def test_what_can_not_be_locked_as_a_whole_is_refused(world: World) -> None:
+    lock = world.connect().lock(world.name)
+
+    async def numbers() -> AsyncIterator[int]:
+        yield 1
+
+    def letters() -> Iterator[str]:
+        yield "a"
+
+    refused: list[Any] = [numbers, functools.partial(numbers), 5, None, "name", Called]
+    refused += [classmethod(print), property(Called)]
+    refused += [letters, functools.partial(letters)] if world.colour == "tasks" else []
+    for function in refused:
+        with pytest.raises(InvalidArgument) as caught:
+            lock(function)
+        assert len(str(caught.value)) > 30
+
+
+def test_a_result_whose_body_has_not_run_yet_is_refused(world: World) -> None:
+    lock = world.connect().lock(world.name)
+    ann = world.actor()
+    ran: list[int] = []
+
+    async def task() -> None:
+        ran.append(1)
+
+    def letters() -> Iterator[str]:
+        ran.append(1)
+        yield "a"
+
+    async def numbers() -> AsyncIterator[int]:
+        ran.append(1)
+        yield 1
+
+    for late in (task, letters, numbers):
+
+        async def wrapped(late: Any = late) -> Any:
+            return late()
+
+        function = (lambda late=late: late()) if world.colour == "threads" else wrapped
+        with pytest.raises(InvalidArgument, match="returned a"):
+            ann.do(lock(function))
+        assert world.nothing_left()
+    assert ran == []
+
+
+def guarded(world: World, decorate: Any, ran: list[Any]) -> Any:
+    """Return a guarded function of `user`, or a coroutine function in a world of tasks, that notes its calls."""
+
+    def work(user: Any, *, hard: bool = False) -> str:
+        """Work."""
+        ran.append(user)
+        return "done"
+
+    async def task(user: Any, *, hard: bool = False) -> str:
+        """Work."""
+        ran.append(user)
+        return "done"
+
+    return decorate(work if world.colour == "threads" else task)
+
+
+def test_a_guard_names_its_lock_by_the_arguments(world: World) -> None:
+    locks = world.connect()
+    ran: list[Any] = []
+    ann, bob = world.actors(2)
+    work = guarded(world, locks.guard(world.name + ":{user}", on_busy="raise"), ran)
+    assert work.__doc__ == "Work."
+    ann.do(locks.lock(f"{world.name}:7").acquire)
+    assert bob.do(work, 8) == "done"
+    assert bob.do(work, user=9, hard=True) == "done"
+    for how in ({"user": 7}, {"user": "7", "hard": True}):
+        with pytest.raises(LockTimeout) as caught:
+            bob.do(work, **how)
+        assert caught.value.name == f"{world.name}:7"
+    assert ran == [8, 9]
+
+
+def test_a_guard_skips_or_waits_as_it_is_told(world: World) -> None:
+    locks = world.connect()
+    ran: list[Any] = []
+    ann, bob = world.actors(2)
+    skips = guarded(world, locks.guard(world.name, on_busy="skip"), ran)
+    waits = guarded(world, locks.guard(world.name), ran)
+    hurries = guarded(world, locks.guard(world.name, timeout=0.05), ran)
+    grant = ann.do(locks.lock(world.name).acquire)
+    assert bob.do(skips, 1) is None
+    with pytest.raises(LockTimeout):
+        bob.do(hurries, 2)
+    waiting = bob.start(waits, 3)
+    world.until_waiting(1)
+    assert ran == []
+    ann.do(grant.release)
+    assert waiting.result(20) == "done"
+    assert bob.do(skips, 4) == "done"
+    assert ran == [3, 4]
+    assert world.nothing_left()
+
+
+def test_a_guard_that_can_not_be_made_is_refused(world: World) -> None:
+    locks = world.connect()
+    ran: list[Any] = []
+    for name, about in (("{nobody}", "nobody"), ("{user", "brace")):
+        with pytest.raises(InvalidArgument, match=about):
+            guarded(world, locks.guard(name), ran)
+    with pytest.raises(InvalidArgument, match="name"):
+        locks.guard("")
+    with pytest.raises(InvalidArgument, match="on_busy"):
+        locks.guard(world.name, on_busy="never")
+    with pytest.raises(InvalidArgument, match="can't be made"):
+        world.actor().do(guarded(world, locks.guard("{user.pk}"), ran), 7)
+
+    async def task() -> None:
+        """Never called."""
+
+    def work() -> None:
+        """Never called."""
+
+    with pytest.raises(InvalidArgument, match="connect"):
+        locks.guard(world.name)(task if world.colour == "threads" else work)
+    assert ran == []

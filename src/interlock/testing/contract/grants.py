@@ -1,10 +1,18 @@
 """Grants: what they tell, and releasing: repeated, from elsewhere, tried again after an error."""
 
+import asyncio
+import gc
+import time
+import warnings
+import weakref
+from functools import partial
+from typing import Any
+
 import pytest
 
 from interlock.errors import LockLost, NotHeld, StoreError
 from interlock.testing.faults import Failing
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
 
 
@@ -230,3 +238,212 @@ def test_a_body_may_release_its_grant_itself(world: World, kind: Kind) -> None:
     ann = world.actor()
     assert ann.within(lock, lambda grant: grant.release()) is True
     assert world.nothing_left()
+
+
+def test_with_acquire_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire, timeout=5)
+    seen = ann.within(grant, lambda entered: (entered is grant, entered.held, len(world.holders())))
+    assert seen == (True, True, 1)
+    assert world.nothing_left()
+    assert (grant.held, grant.lost, ann.do(lock.owned)) == (False, False, False)
+    assert ann.within(ann.do(lock.acquire), lambda entered: entered.release()) is True
+    assert world.nothing_left()
+
+
+def test_with_acquire_releases_when_the_body_fails(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    with pytest.raises(ZeroDivisionError):
+        ann.within(ann.do(lock.acquire), lambda grant: 1 // 0)
+    assert world.nothing_left()
+
+
+def test_with_acquire_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    with pytest.raises(LockLost, match=world.name):
+        ann.within(ann.do(lock.acquire), lambda grant: world.eye.evict(world.name) and None)
+    with pytest.raises(ZeroDivisionError) as caught:
+        ann.within(ann.do(lock.acquire), lambda grant: world.eye.evict(world.name) // 0)
+    assert "was lost" in caught.value.__notes__[0]
+
+
+def test_with_acquire_cancels_the_body_of_a_task_that_lost_the_lock(world_of_tasks: World, kind: Kind) -> None:
+    world = world_of_tasks
+    lock = kind.make(world.connect(), world.name, ttl=0.4)
+    ann = world.actor()
+    reached: list[str] = []
+
+    async def body(grant: object) -> None:
+        world.eye.evict(world.name)
+        await asyncio.sleep(60)
+        reached.append("the end")
+
+    with pytest.raises(LockLost):
+        ann.within(ann.do(lock.acquire), body)
+    assert reached == []
+    assert ann.within(lock, lambda grant: grant.held) is True
+
+
+def test_a_grant_that_is_not_held_or_in_a_body_already_can_not_be_entered(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann, bob = world.actors(2)
+    released = ann.do(lock.acquire)
+    ann.do(released.release)
+    with pytest.raises(NotHeld):
+        ann.within(released, print)
+    lost = ann.do(lock.acquire)
+    world.eye.evict(world.name)
+    assert ann.do(lost.renew) is False
+    with pytest.raises(LockLost):
+        ann.within(lost, print)
+    inside, leave = world.gate(), world.gate()
+
+    def body(grant: Any) -> Any:
+        inside.open()
+        return leave.wait()
+
+    working = ann.start_within(lock, body)
+    inside_grant = eventually(lambda: [grant for grants in lock._held.values() for grant in grants if grant.held])[0]
+    with pytest.raises(NotHeld, match="already"):
+        bob.within(inside_grant, print)
+    assert inside_grant.held is True
+    leave.open()
+    working.result(20)
+    assert world.nothing_left()
+
+
+def test_a_grant_that_was_acquired_by_another_may_be_entered(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann, bob = world.actors(2)
+    assert bob.within(ann.do(lock.acquire), lambda grant: grant.held) is True
+    assert world.nothing_left()
+    assert ann.do(lock.owned) is False
+
+
+def forget(world: World, make: Any) -> None:
+    """Have an actor acquire the lock that `make` returns and drop both."""
+
+    def work() -> None:
+        make().acquire()
+
+    async def task() -> None:
+        await make().acquire()
+
+    world.actor().do(work if world.colour == "threads" else task)
+    gc.collect()
+
+
+def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        forget(world, lambda: kind.make(locks, world.name, ttl=0.6))
+    assert [each.category for each in seen] == [ResourceWarning]
+    assert repr(world.name) in str(seen[0].message)
+    assert "release()" in str(seen[0].message)
+    world.until_free()
+
+
+def test_a_grant_that_is_dropped_after_a_renewal_is_renewed_no_more(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    lock = locks.lock(world.name, ttl=0.6)
+    ann.do(lock.acquire)
+    until = time.monotonic() + world.holders()[0].expires_in
+    eventually(lambda: time.monotonic() + world.holders()[0].expires_in > until + 0.1)  # renewed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        ann.forget()
+        del lock
+        eventually(lambda: gc.collect() >= 0 and not world.holders())
+
+
+def test_what_was_released_or_lost_is_collected_without_a_warning(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        lock = kind.make(locks, world.name, ttl=0.4)
+        ann.do(ann.do(lock.acquire).release)
+        ann.do(lock.acquire)
+        ann.do(lock.release)
+        ann.within(lock, print)
+        lost = ann.do(lock.acquire)
+        world.eye.evict(world.name)
+        eventually(partial(getattr, lost, "lost"))
+        ann.forget()
+        del lock, lost
+        gc.collect()
+    assert [str(each.message) for each in seen] == []
+
+
+def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name, ttl=1.5)
+    ann = world.actor()
+
+    def work() -> None:
+        lock.acquire()
+
+    async def task() -> None:
+        await lock.acquire()
+
+    ann.do(work if world.colour == "threads" else task)
+    gc.collect()
+    throughout(2.0, lambda: len(world.holders()) == 1)
+    ann.do(lock.release)
+    assert world.nothing_left()
+
+
+def test_locks_and_grants_can_be_referenced_weakly(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    several = world.connect().all(world.fresh_name())
+    ann = world.actor()
+    grant, grants = ann.do(lock.acquire), ann.do(several.acquire)
+    for each in (lock, several, grant, grants, grants[0]):
+        assert weakref.ref(each)() is each
+    ann.do(grant.release)
+    ann.do(grants.release)
+
+
+def test_lost_grants_do_not_pile_up(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    lost: list[weakref.ref[Any]] = []
+
+    def work() -> None:
+        lost.append(weakref.ref(lock.acquire()))
+
+    async def task() -> None:
+        lost.append(weakref.ref(await lock.acquire()))
+
+    ann = world.actor()
+    for _ in range(12):
+        ann.do(work if world.colour == "threads" else task)
+        world.eye.evict(world.name)
+        last = lost[-1]()
+        assert last is not None
+        assert ann.do(last.renew) is False
+        del last
+    ann.do(ann.do(lock.acquire).release)
+    gc.collect()
+    assert [each() for each in lost] == [None] * 12
+    with pytest.raises(NotHeld):
+        ann.do(lock.release)
+
+
+def test_a_lost_grant_above_a_held_one_is_not_mistaken_for_it(world: World) -> None:
+    lock = world.connect().semaphore(world.name, 3)
+    ann = world.actor()
+    first, second = ann.do(lock.acquire), ann.do(lock.acquire)
+    world.eye.evict(world.name, second.id)
+    assert ann.do(second.renew) is False
+    third = ann.do(lock.acquire)
+    ann.do(lock.release)
+    assert third.held is False
+    with pytest.raises(NotHeld):
+        ann.do(lock.release)
+    assert first.held is True
+    ann.do(lock.release)
+    assert first.held is False

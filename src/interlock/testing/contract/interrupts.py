@@ -4,26 +4,31 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import pytest
 
 import interlock
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
 
 LIBRARY = os.path.dirname(interlock.__file__) + os.sep
 TESTING = os.path.join(LIBRARY, "testing") + os.sep
-OUT_OF_REACH = {"__del__", "__exit__"}
-"""No code of ours runs yet when `__exit__` is interrupted at its entry; every `with` in Python has that gap."""
+EXIT = {"__exit__", "leave"}
+"""What is called at the end of a `with` block: under its name in older versions, too."""
 
 quiet = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """An interrupt may hit a generator that is being closed; Python reports that and goes on."""
 
 
-def interrupted_at(moment: int, work: Callable[[], object], seen: list[str] | None = None) -> bool:
+def interrupted_at(
+    moment: int, work: Callable[[], object], seen: list[str] | None = None, but: Collection[str] = ()
+) -> bool:
     """Call `work` and raise KeyboardInterrupt in it at the so-many-th moment at which Python handles signals.
 
     Those are the entry of a function and the return of a built-in one; only the library's own are counted.
@@ -32,10 +37,30 @@ def interrupted_at(moment: int, work: Callable[[], object], seen: list[str] | No
         moment: from 0.
         work: what to interrupt.
         seen: where it was interrupted is added here.
+        but: names of functions whose entries do not count.
 
     Returns:
-        False if it had fewer moments, and came to its end.
+        False if it had fewer moments, and came to its end; an interrupt that Python swallows, in a generator that is
+        being closed, counts.
     """
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    try:
+        return called_at(moment, work, interrupt, seen, but)
+    except KeyboardInterrupt:
+        return True
+
+
+def called_at(
+    moment: int,
+    work: Callable[[], object],
+    handler: Callable[[], object],
+    seen: list[str] | None = None,
+    but: Collection[str] = (),
+) -> bool:
+    """As `interrupted_at`, with any handler of a signal instead of KeyboardInterrupt."""
     left = moment
 
     def profile(frame: FrameType, event: str, arg: object) -> None:
@@ -43,13 +68,36 @@ def interrupted_at(moment: int, work: Callable[[], object], seen: list[str] | No
         path = frame.f_code.co_filename
         if event not in ("call", "c_return") or not path.startswith(LIBRARY) or path.startswith(TESTING):
             return
-        if event == "call" and frame.f_code.co_name in OUT_OF_REACH:
+        if event == "call" and frame.f_code.co_name in but:
             return
         left -= 1
         if left == -1:
             sys.setprofile(None)
             if seen is not None:
                 seen.append(f"{event} at {path.removeprefix(LIBRARY)}:{frame.f_lineno}")
+            handler()
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return left < 0
+
+
+def interrupted_entering(names: set[str], work: Callable[[], object]) -> bool:
+    """Call `work` and raise KeyboardInterrupt where a function of the library with one of these names is entered.
+
+    The traceback is dropped: as long as it lives, so do the frames in it.
+
+    Returns:
+        False if none was entered.
+    """
+
+    def profile(frame: FrameType, event: str, arg: object) -> None:
+        if event == "call" and frame.f_code.co_name in names and frame.f_code.co_filename.startswith(LIBRARY):
+            sys.setprofile(None)
             raise KeyboardInterrupt
 
     before = sys.getprofile()
@@ -74,6 +122,8 @@ def test_an_acquire_interrupted_at_any_moment_leaves_nothing(world_of_threads: W
     moment = 0
     while interrupted_at(moment, lambda: grants.append(lock.acquire()), where):
         moment += 1
+        if grants:
+            grants.pop().release()  # it was swallowed
         if not world.nothing_left():
             left_behind.append(where[-1])
             world.eye.evict(world.name)
@@ -100,9 +150,118 @@ def test_a_body_interrupted_at_any_moment_of_its_lock_leaves_nothing(world_of_th
         moment += 1
         if not world.nothing_left():
             left_behind.append(where[-1])
-            world.eye.evict(world.name)
-    assert left_behind == []
+            assert lock.owned() is True
+            with lock:  # who enters again gives back what was left
+                assert len(world.holders()) == 1
+            assert world.nothing_left(), where[-1]
+    # The entry of `__exit__`, where no code of ours runs yet; not each run has as many moments before it.
+    assert len(set(left_behind)) <= 1, left_behind
     assert moment > 10
+
+
+def test_a_body_left_without_its_exit_is_released_at_the_next_renewal(world_of_threads: World, kind: Kind) -> None:
+    world = world_of_threads
+    lost: list[object] = []
+    lock = kind.make(world.connect(), world.name, ttl=1.8, on_lost=lost.append)
+    grants: list[Any] = []
+
+    def work() -> None:
+        with lock as grant:
+            grants.append(grant)
+
+    started = time.monotonic()
+    for _ in range(3):
+        with kind.rival(world.connect(), world.name, timeout=20):
+            pass
+        assert interrupted_entering(EXIT, work)
+        assert not world.nothing_left()
+        assert grants[-1].held
+        started = time.monotonic()
+        world.until_free()
+    assert time.monotonic() - started < 1.8 * 2 / 3, "it must not have waited for the end of the lease"
+    assert [grant.held or grant.lost for grant in grants] == [False] * 3
+    assert lost == []
+
+
+def test_a_body_of_a_grant_left_without_its_exit_is_released_too(world_of_threads: World, kind: Kind) -> None:
+    world = world_of_threads
+    lock = kind.make(world.connect(), world.name, ttl=0.9)
+    grants: list[Any] = []
+
+    def work() -> None:
+        with lock.acquire(timeout=5) as grant:
+            grants.append(grant)
+
+    assert interrupted_entering(EXIT, work)
+    assert grants[0].held
+    world.until_free()
+    assert (grants[0].held, grants[0].lost) == (False, False)
+
+
+def test_who_is_in_the_body_is_not_taken_for_one_who_left(world_of_threads: World, kind: Kind) -> None:
+    world = world_of_threads
+    lock = kind.make(world.connect(), world.name, ttl=0.4)
+    with lock as grant:
+        throughout(0.8, lambda: grant.held)
+    with ExitStack() as stack:
+        grant = stack.enter_context(lock)
+        throughout(0.8, lambda: grant.held)
+    exit = lock.__exit__
+    grant = lock.__enter__()
+    throughout(0.6, lambda: grant.held)
+    exit(None, None, None)
+    assert world.nothing_left()
+    grant = lock.__enter__()
+    throughout(0.6, lambda: grant.held)
+    lock.__exit__(None, None, None)
+    assert world.nothing_left()
+
+
+@quiet
+def test_an_interrupted_exit_of_a_nested_body_leaves_the_outer_one(world_of_threads: World) -> None:
+    world = world_of_threads
+    lock = world.connect().rlock(world.name)
+    where: list[str] = []
+
+    def nested() -> None:
+        with lock:
+            pass
+
+    lock.acquire().release()
+    moment = 0
+    interrupted = True
+    while interrupted:
+        with lock as outer:
+            interrupted = interrupted_at(moment, nested, where)
+            assert outer.held is True, where[-1]
+            assert len(world.holders()) == 1, where[-1]
+        assert world.nothing_left(), where[-1]
+        moment += 1
+    assert moment > 10
+
+
+@quiet
+def test_an_interrupted_re_entry_leaves_the_outer_hold_to_be_released(world_of_threads: World) -> None:
+    world = world_of_threads
+    lock = world.connect().rlock(world.name)
+    where: list[str] = []
+
+    def take(inner: list[Any]) -> None:
+        inner.append(lock.acquire())
+
+    moment = 0
+    interrupted = True
+    while interrupted:
+        outer = lock.acquire()
+        inner: list[Any] = []
+        interrupted = interrupted_at(moment, partial(take, inner), where)
+        assert outer.held is True, where[-1]
+        for grant in [*inner, outer]:
+            assert grant.release() is True, where[-1]
+        assert world.nothing_left(), where[-1]
+        assert lock.owned() is False, where[-1]
+        moment += 1
+    assert moment > 3
 
 
 @quiet

@@ -1,11 +1,19 @@
 """Leases: renewed while the holder lives, judged by its own clock from before the request, ended when not renewed."""
 
+import asyncio
+import gc
+import math
+import threading
 import time
+import warnings
+from typing import Any
 
 import pytest
 
+from interlock import watchdog
 from interlock.claims import Terms
-from interlock.testing.faults import Counting, Failing, Slow
+from interlock.errors import StoreError
+from interlock.testing.faults import Busy, Counting, Failing, Partial, Slow, Stuck
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import KINDS, Kind, World
 
@@ -22,6 +30,24 @@ def test_a_short_lease_is_renewed_for_as_long_as_it_is_held(world: World, kind: 
     throughout(1.5, lambda: [view.id for view in world.holders()] == [grant.id] and not grant.lost)
     assert ann.do(grant.release) is True
     assert lost == []
+
+
+def test_a_short_lease_that_comes_beside_a_long_one_is_renewed_in_time(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    long = ann.do(locks.lock(world.fresh_name(), ttl=60).acquire)
+    if world.colour == "threads":
+        eventually(lambda: locks._watchdog._wakes_at < math.inf)  # it sleeps until the long one is due
+    short = ann.do(locks.lock(world.name, ttl=0.6).acquire)
+    throughout(0.9, lambda: not short.lost)
+    assert [ann.do(short.release), ann.do(long.release)] == [True, True]
+
+
+def test_each_renewal_is_asked_for_at_a_third_of_the_lease(world: World) -> None:
+    locks, counting = world.connect_with(Counting)
+    grant = world.actor().do(locks.lock(world.name, ttl=2.4).acquire)
+    eventually(lambda: counting.steps["renew"] >= 2, within=2.6)  # due after 0.8 and 1.6 seconds
+    assert grant.held is True
 
 
 def test_many_leases_are_renewed_in_few_requests(world: World) -> None:
@@ -73,6 +99,35 @@ def test_the_deadline_is_counted_from_before_the_request(world: World, kind: Kin
     assert grant.expires_in <= 3 - slow.delay
 
 
+def test_a_renewal_by_the_watchdog_is_counted_from_before_the_request(world: World) -> None:
+    locks, slow = world.connect_with(lambda store: Slow(store, 0.3, steps=("renew",)))
+    grant = world.actor().do(locks.lock(world.name, ttl=1.2).acquire)
+    seen = [grant.expires_in]
+
+    def renewed() -> bool:
+        seen.append(grant.expires_in)
+        return bool(seen[-1] > seen[-2])
+
+    eventually(renewed)
+    assert seen[-1] <= 1.2 - slow.delay
+
+
+def test_a_store_that_is_busy_extends_no_lease(world: World) -> None:
+    locks, busy = world.connect_with(Busy)
+    ann, bob = world.actors(2)
+    held = ann.do(world.connect().lock(world.name).acquire)
+    waiting = bob.start(locks.lock(world.name, ttl=2.1, renew=False).acquire)
+    eventually(lambda: busy.times)
+    ann.do(held.release)
+    before = busy.times
+    eventually(lambda: waiting.done() or busy.times > before + 3)  # a store that tells nobody is to be asked
+    busy.busy = False
+    grant = waiting.result(20)
+    began, own = time.monotonic(), grant.expires_in
+    (view,) = world.holders()
+    assert own <= view.expires_in + (time.monotonic() - began) + 0.01
+
+
 def test_the_holder_knows_the_end_of_its_lease_no_later_than_the_store(world: World) -> None:
     locks, _ = world.connect_with(lambda store: Slow(store, 0.15))
     ann, bob = world.actors(2)
@@ -109,12 +164,15 @@ def test_renewals_that_fail_until_the_deadline_lose_the_lock_and_tell(world: Wor
 
 
 def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
-    locks, slow = world.connect_with(lambda store: Slow(store, 0, steps=("renew",)))
-    ann = world.actor()
-    grant = ann.do(locks.lock(world.name, ttl=0.5).acquire)
-    slow.delay = 1.2
-    eventually(lambda: grant.lost, within=0.5 + LATE)
-    slow.delay = 0
+    locks, slow = world.connect_with(lambda store: Slow(store, 1.4, steps=("renew",)))
+    told: list[float] = []
+    lock = locks.lock(world.name, ttl=0.6, on_lost=lambda _: told.append(time.monotonic()))
+    grant = world.actor().do(lock.acquire)
+    deadline = time.monotonic() + grant.expires_in
+    eventually(lambda: told)
+    assert 0 <= told[0] - deadline < slow.delay / 2  # nobody waited for the answer, which says that it was renewed
+    throughout(deadline + 1.0 - time.monotonic(), lambda: grant.lost)  # and which comes too late to change that
+    assert len(told) == 1
 
 
 def test_the_watchdog_survives_what_nobody_expected(world: World) -> None:
@@ -136,12 +194,12 @@ def test_an_on_lost_that_fails_does_not_keep_others_from_being_renewed(world: Wo
         calls.append(grant)
         raise RuntimeError("on_lost of the test")
 
-    ann.do(locks.lock(world.name, ttl=0.4, on_lost=fails).acquire)
+    kept = ann.do(locks.lock(world.name, ttl=0.4, on_lost=fails).acquire)
     other = ann.do(locks.lock(world.fresh_name(), ttl=0.5).acquire)
     world.eye.evict(world.name)
     eventually(lambda: calls)
     throughout(1.0, lambda: not other.lost)
-    assert len(calls) == 1
+    assert calls == [kept]
 
 
 def test_a_waiter_keeps_its_place_for_many_leases(world: World) -> None:
@@ -195,3 +253,176 @@ def test_the_lease_of_a_holder_is_shown_and_goes_on(world: World) -> None:
     ann = world.actor()
     ann.do(lock.acquire)
     throughout(1.2, lambda: 0 < world.holders()[0].expires_in <= 0.9)
+
+
+# -- one who fails, hangs or is slow holds nobody back --------------------------------------------------
+
+
+def test_a_lease_that_can_not_be_renewed_holds_back_none_in_the_same_request(world: World) -> None:
+    locks, partial = world.connect_with(Partial)
+    ann = world.actor()
+    lost: list[object] = []
+    bad = ann.do(locks.lock(world.name, ttl=0.8, on_lost=lost.append).acquire)
+    good = [ann.do(locks.lock(world.fresh_name(), ttl=0.8).acquire) for _ in range(3)]
+    partial.names.add(world.name)
+    throughout(1.5, lambda: not any(grant.lost for grant in good))
+    assert lost == [bad]
+    assert partial.together >= 1
+    with pytest.raises(StoreError, match="not this one"):
+        ann.do(ann.do(locks.lock(world.name).acquire).renew)
+    assert [ann.do(grant.release) for grant in good] == [True] * 3
+
+
+def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> None:
+    locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
+    ann = world.actor()
+    lost: list[object] = []
+    stuck.names.add(world.name)
+    bad = ann.do(locks.lock(world.name, ttl=0.6, on_lost=lost.append).acquire)
+    good = [ann.do(locks.lock(world.fresh_name(), ttl=ttl).acquire) for ttl in (1.0, 1.5, 2.0)]
+    throughout(2.5, lambda: not any(grant.lost for grant in good))
+    assert lost == [bad]
+    assert stuck.hangs == 1
+
+
+def test_a_loss_is_told_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
+    locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
+    ann = world.actor()
+    told: list[float] = []
+    stuck.names.add(world.name)
+    grant = ann.do(locks.lock(world.name, ttl=0.6, on_lost=lambda _: told.append(time.monotonic())).acquire)
+    deadline = time.monotonic() + grant.expires_in
+    eventually(lambda: told, within=2)
+    assert stuck.hangs == 1
+    assert 0 <= told[0] - deadline < 0.2
+
+
+def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World) -> None:
+    locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
+    ann = world.actor()
+    told: dict[str, float] = {}
+    kept: list[tuple[Any, float]] = []
+
+    def note(grant: Any) -> None:
+        told[grant.name] = time.monotonic()
+
+    for number in range(5):
+        name = world.fresh_name()
+        stuck.names.add(name)
+        grant = ann.do(locks.lock(name, ttl=0.5 + number / 10, on_lost=note).acquire)
+        kept.append((grant, time.monotonic() + grant.expires_in))
+    eventually(lambda: len(told) == 5, within=2.5)
+    assert all(0 <= told[grant.name] - deadline < 0.2 for grant, deadline in kept)
+
+
+def test_an_on_lost_that_takes_long_holds_back_no_renewal(world_of_threads: World) -> None:
+    world = world_of_threads
+    locks = world.connect()
+    ann = world.actor()
+    calls: list[str] = []
+    over = threading.Event()
+
+    def slow(grant: Any) -> None:
+        calls.append(threading.current_thread().name)
+        over.wait(20)
+
+    evicted = [world.fresh_name() for _ in range(2)]
+    kept = [ann.do(locks.lock(name, ttl=0.4, on_lost=slow).acquire) for name in evicted]
+    other = ann.do(locks.lock(world.name, ttl=0.5).acquire)
+    for name in evicted:
+        world.eye.evict(name)
+    eventually(lambda: len(calls) == 2)
+    throughout(1.2, lambda: not other.lost)
+    assert calls == ["interlock-on-lost"] * 2
+    assert all(grant.lost for grant in kept)
+    over.set()
+
+
+@pytest.mark.parametrize("kind_of_end", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_on_lost_that_raises_anything_ends_no_renewal(world: World, kind_of_end: type[BaseException]) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    calls: list[object] = []
+
+    def ends(grant: object) -> None:
+        calls.append(grant)
+        raise kind_of_end
+
+    kept = ann.do(locks.lock(world.name, ttl=0.4, on_lost=ends).acquire)
+    others = [ann.do(locks.lock(world.fresh_name(), ttl=0.5).acquire) for _ in range(2)]
+    world.eye.evict(world.name)
+    eventually(lambda: calls)
+    throughout(1.0, lambda: not any(other.lost for other in others))
+    assert calls == [kept]
+
+
+def test_a_watchdog_that_is_ended_from_outside_is_started_again(world: World) -> None:
+    locks, slow = world.connect_with(lambda store: Slow(store, 0.02, steps=("renew",)))
+    ann = world.actor()
+    first = ann.do(locks.lock(world.name, ttl=0.9).acquire)
+    for _ in range(3):
+        throughout(0.4, lambda: not first.lost)  # it was renewed, and waits for the next time
+        _end_watchdogs(world, locks)
+    second = ann.do(locks.lock(world.fresh_name(), ttl=0.6).acquire)
+    throughout(1.5, lambda: not first.lost and not second.lost)
+    assert slow.delay == 0.02
+
+
+def _end_watchdogs(world: World, locks: Any) -> None:
+    """Raise SystemExit in the threads that renew; or cancel all tasks that do, as asyncio.run does."""
+    if world.colour == "threads":
+        _end_once(locks._watchdog._roster, "look")
+        _end_once(locks._watchdog, "_renew")
+        return
+
+    async def cancel_all() -> int:
+        for _ in range(500):
+            tasks = [task for task in asyncio.all_tasks() if task.get_name() == "interlock-watchdog"]
+            if tasks:
+                return sum(task.cancel() for task in tasks)
+            await asyncio.sleep(0.002)
+        return 0
+
+    assert world.run(cancel_all())
+
+
+def _end_once(part: Any, step: str) -> None:
+    """Let the next call of a step end its thread, and wait until it has."""
+    ended = threading.Event()
+
+    def ends(_: object) -> None:
+        delattr(part, step)
+        ended.set()
+        raise SystemExit
+
+    setattr(part, step, ends)
+    eventually(ended.is_set)
+
+
+def test_a_grant_that_is_dropped_is_renewed_no_more(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    kept = world.actor().do(locks.lock(world.fresh_name(), ttl=2).acquire)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        ann.do(locks.lock(world.name, ttl=2).acquire)
+        ann.forget()
+        gc.collect()
+    eventually(world.nothing_left, within=2 + LATE)
+    assert kept.held is True
+
+
+def test_threads_that_renew_end_when_nothing_is_held_for_a_while(
+    world_of_threads: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of_threads
+    monkeypatch.setattr(watchdog, "IDLE", 0.1)
+    locks = world.connect()
+    before = set(threading.enumerate())
+    for _ in range(2):
+        grant = world.actor().do(locks.lock(world.name, ttl=0.3).acquire)
+        mine = [thread for thread in threading.enumerate() if thread not in before and "interlock" in thread.name]
+        assert mine
+        throughout(0.6, lambda grant=grant: not grant.lost)  # type: ignore[misc]
+        assert grant.release() is True
+        eventually(lambda mine=mine: not any(thread.is_alive() for thread in mine), within=5)  # type: ignore[misc]

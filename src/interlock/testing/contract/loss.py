@@ -1,12 +1,14 @@
 """Loss acts: the grant knows, `check` raises, `with` raises on leaving, a task's body is cancelled."""
 
 import asyncio
+import logging
+import time
 from typing import Any
 
 import pytest
 
 from interlock.errors import LockLost, NotHeld, StoreError
-from interlock.testing.faults import Failing
+from interlock.testing.faults import Failing, Stuck
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Kind, World
 
@@ -70,6 +72,16 @@ def test_a_body_can_ask_by_check(world: World) -> None:
         grant.check()
 
 
+def test_a_loss_outside_a_with_is_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    ann = world.actor()
+    grant = ann.do(world.connect().lock(world.name, ttl=SHORT).acquire)
+    with caplog.at_level(logging.WARNING, "interlock"):
+        world.eye.evict(world.name)
+        said = eventually(lambda: [each for each in caplog.messages if repr(world.name) in each])
+    assert len(said) == 1
+    assert str(grant.fence) in said[0]
+
+
 def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind) -> None:
     locks = world.connect()
     ann = world.actor()
@@ -127,6 +139,17 @@ def test_the_body_of_a_task_is_cancelled(world_of_tasks: World, kind: Kind) -> N
     with pytest.raises(LockLost):
         ann.within(lock, lambda grant: world.eye.evict(world.name) and asyncio.sleep(20))
     assert world.nothing_left()
+
+
+def test_the_body_of_a_task_is_cancelled_at_the_deadline_though_a_renewal_hangs(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks, stuck = world.connect_with(lambda store: Stuck(store, 8.0))
+    stuck.names.add(world.name)
+    started = time.monotonic()
+    with pytest.raises(LockLost):
+        world.actor().within(locks.lock(world.name, ttl=0.6), lambda grant: asyncio.sleep(20))
+    assert time.monotonic() - started < stuck.seconds / 2
+    assert stuck.hangs == 1
 
 
 def test_a_loss_that_the_body_finds_itself_ends_in_lock_lost_and_no_more(world_of_tasks: World, kind: Kind) -> None:

@@ -105,7 +105,8 @@ def test_an_evicted_waiter_begins_again_at_the_end_of_the_line(world: World) -> 
     second = eve.start_within(locks.lock(world.name), lambda grant: order.append("eve"))
     world.until_waiting(2)
     assert world.eye.evict(world.name, evicted) == 1
-    eventually(lambda: len(world.waiters()) == 2 and evicted not in [view.id for view in world.waiters()])
+    # It is told, and does not find out by its next heartbeat only.
+    eventually(lambda: len(world.waiters()) == 2 and evicted not in [view.id for view in world.waiters()], within=3)
     ann.do(grant.release)
     first.result(20)
     second.result(20)

@@ -1,5 +1,9 @@
 """Re-entrant locks: a count on top of one claim, per thread or task, that dies with the lease."""
 
+import gc
+import warnings
+from typing import Any
+
 import pytest
 
 from interlock.errors import LockLost, NotHeld, StoreError
@@ -179,3 +183,84 @@ def test_a_thread_or_task_that_ended_is_not_taken_for_another(world: World) -> N
         assert bob.do(lock.acquire, timeout=0) is None
     assert bob.do(grant.release) is True
     assert world.nothing_left()
+
+
+def test_with_acquire_inside_takes_one_handle_only(world: World) -> None:
+    lock = world.connect().rlock(world.name)
+    ann = world.actor()
+    outer = ann.do(lock.acquire)
+    inner = ann.do(lock.acquire)
+    assert ann.within(inner, lambda grant: (outer.held, grant.held)) == (True, True)
+    assert (outer.held, inner.held) == (True, False)
+    assert ann.do(outer.release) is True
+    assert world.nothing_left()
+
+
+def test_a_body_that_releases_the_inner_hold_itself_keeps_the_outer_one(world: World) -> None:
+    lock = world.connect().rlock(world.name)
+    ann = world.actor()
+    outer = ann.do(lock.acquire)
+    assert ann.within(lock, lambda grant: grant.release()) is True
+    assert outer.held is True
+    assert len(world.holders()) == 1
+    assert ann.do(outer.release) is True
+
+
+def test_a_hold_whose_handles_are_all_forgotten_ends_at_once(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+
+    def work() -> int:
+        gc.collect()
+        gc.disable()
+        try:
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                locks.rlock(world.name, ttl=0.6).acquire()
+                return len(seen)
+        finally:
+            gc.enable()
+
+    async def task() -> int:
+        gc.collect()
+        gc.disable()
+        try:
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                await locks.rlock(world.name, ttl=0.6).acquire()
+                return len(seen)
+        finally:
+            gc.enable()
+
+    assert ann.do(work if world.colour == "threads" else task) == 1
+    world.until_free()
+
+
+def test_a_forgotten_handle_leaves_the_hold_to_the_others(world: World) -> None:
+    locks = world.connect()
+    lock = locks.rlock(world.name)
+    ann = world.actor()
+    outer = ann.do(lock.acquire)
+
+    def work() -> None:
+        locks.rlock(world.name).acquire()
+
+    async def task() -> None:
+        await locks.rlock(world.name).acquire()
+
+    ann.do(work if world.colour == "threads" else task)
+    gc.collect()
+    assert outer.held is True
+    assert ann.do(outer.release) is True
+    assert world.nothing_left()
+
+
+def test_the_last_handles_released_by_two_threads_at_once_end_the_hold(world_of_threads: World) -> None:
+    world = world_of_threads
+    lock = world.connect().rlock(world.name)
+    ann, bob = world.actors(2)
+    for _ in range(50):
+        handles: list[Any] = [ann.do(lock.acquire) for _ in range(2)]
+        jobs = [actor.start(handle.release) for actor, handle in zip((ann, bob), handles, strict=True)]
+        assert [job.result(20) for job in jobs] == [True, True]
+        assert world.nothing_left()

@@ -65,6 +65,21 @@ def test_claims_that_disagree_are_bound_by_the_smallest_capacity(world: World) -
         ann.do(grant.release)
 
 
+def test_when_the_smallest_capacity_leaves_the_next_one_counts(world: World) -> None:
+    locks = world.connect()
+    ann, bob, *others = world.actors(4)
+    three, two = locks.semaphore(world.name, 3), locks.semaphore(world.name, 2)
+    assert ann.do(three.acquire) is not None
+    strict = bob.do(two.acquire)
+    waiting = []
+    for number, other in enumerate(others, 1):
+        waiting.append(other.start(three.acquire))
+        world.until_waiting(number)
+    assert bob.do(strict.release) is True
+    assert all(job.result(20).held for job in waiting)
+    assert [view.capacity for view in world.holders()] == [3, 3, 3]
+
+
 @pytest.mark.parametrize("permits", [2, 3])
 def test_never_more_holders_than_permits(world: World, permits: int) -> None:
     lock = world.connect(Stepwise).semaphore(world.name, permits)

@@ -1,5 +1,6 @@
 """Time-outs: one deadline for the whole call, whatever happens meanwhile."""
 
+import os
 import time
 
 import pytest
@@ -82,6 +83,27 @@ def test_with_raises_instead_of_running_its_body(world: World, kind: Kind) -> No
         assert world.name in str(caught.value)
     assert ran == []
     assert not world.waiters()
+
+
+def test_a_time_out_says_who_holds_it(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    grant = ann.do(kind.rival(locks, world.name, label="inventory").acquire)
+    with pytest.raises(LockTimeout) as caught:
+        bob.within(kind.make(locks, world.name, timeout=0.05), print)
+    assert caught.value.name == world.name
+    assert caught.value.timeout == 0.05
+    assert [view.id for view in caught.value.holders] == [grant.id]
+    assert f"process {os.getpid()}" in str(caught.value)
+    assert "'inventory'" in str(caught.value)
+
+
+def test_a_time_out_by_oneself_says_so(world: World) -> None:
+    ann = world.actor()
+    lock = world.connect().lock(world.name, timeout=0.05)
+    ann.do(lock.acquire)
+    with pytest.raises(LockTimeout, match="rlock"):
+        ann.within(lock, print)
 
 
 def test_the_timeout_is_counted_over_all_wakeups(world: World) -> None:

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from interlock.errors import LockLost, LockTimeout, NotHeld, StoreError
-from interlock.testing.faults import Failing, Lossy
+from interlock.testing.contract.interrupts import EXIT, interrupted_entering
+from interlock.testing.faults import FailingLeave, Lossy
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 
@@ -162,15 +163,17 @@ def test_release_owned_and_locked_of_several(world: World) -> None:
     assert [ann.do(lock.owned), ann.do(lock.locked)] == [False, False]
 
 
-def test_a_release_that_failed_for_some_can_be_tried_again(world: World) -> None:
-    locks, failing = world.connect_with(Failing)
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["the first", "the middle", "the last"])
+def test_a_release_that_failed_for_some_can_be_tried_again(world: World, which: int) -> None:
+    locks, failing = world.connect_with(FailingLeave)
     ann = world.actor()
-    parts = names(world)
+    parts = sorted(names(world))
     grants = ann.do(locks.all(*parts).acquire)
-    failing.broken.add("leave")
-    with pytest.raises(StoreError):
+    failing.names.add(parts[which])
+    with pytest.raises(StoreError, match="by order of the test"):
         ann.do(grants.release)
-    failing.broken.clear()
+    assert [world.nothing_left(part) for part in parts] == [part != parts[which] for part in parts]
+    failing.names.clear()
     ann.do(grants.release)
     assert all(world.nothing_left(part) for part in parts)
 
@@ -179,3 +182,31 @@ def test_one_name_is_enough(world: World) -> None:
     lock = world.connect().all(world.name)
     ann = world.actor()
     assert ann.within(lock, lambda grants: [grant.name for grant in grants]) == [world.name]
+
+
+def test_with_acquire_of_several(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    parts = names(world)
+    grants = ann.do(locks.all(*parts).acquire, timeout=5)
+    assert ann.within(grants, lambda entered: [len(world.holders(part)) for part in parts]) == [1, 1, 1]
+    assert all(world.nothing_left(part) for part in parts)
+    with pytest.raises(NotHeld):
+        ann.within(grants, print)
+    with pytest.raises(LockLost, match=parts[1]):
+        ann.within(ann.do(locks.all(*parts).acquire), lambda grants: world.eye.evict(parts[1]))
+    assert all(world.nothing_left(part) for part in parts)
+
+
+def test_several_that_are_left_without_their_exit_are_released(world_of_threads: World) -> None:
+    world = world_of_threads
+    parts = names(world)
+    locks = world.connect()
+
+    def work() -> None:
+        with locks.all(*(locks.lock(part, ttl=0.9) for part in parts)):
+            pass
+
+    assert interrupted_entering(EXIT, work)
+    for part in parts:
+        world.until_free(part)

@@ -2,9 +2,11 @@
 
 from interlock.testing.servers.browser import BrowserPrograms, browser_programs
 from interlock.testing.servers.cluster import RedisCluster
+from interlock.testing.servers.distant import DistantCluster
 from interlock.testing.servers.home import Missing, NotStarted
 from interlock.testing.servers.mariadb import MariaServer
 from interlock.testing.servers.needs import available, need
+from interlock.testing.servers.pgbouncer import PgBouncer
 from interlock.testing.servers.postgres import PostgresServer
 from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.redis_server import RedisServer
@@ -14,9 +16,11 @@ from interlock.testing.servers.tls import TlsFiles
 
 __all__ = [
     "BrowserPrograms",
+    "DistantCluster",
     "MariaServer",
     "Missing",
     "NotStarted",
+    "PgBouncer",
     "PostgresServer",
     "Proxy",
     "RedisCluster",

@@ -8,13 +8,15 @@ PACKAGES = {
     "redis": "redis-server",
     "tls": "openssl",
     "postgres": "postgresql",
+    "pgbouncer": "pgbouncer",
     "mariadb": "mariadb-server",
     "browser": "chromium chromium-driver fonts-dejavu-core",
 }
 
 
 def main(kinds: list[str]) -> int:
-    """Print the packages that are missing, in one line."""
+    """Print the packages that are missing, in one line; with PostgreSQL comes what sites put before it."""
+    kinds = [*kinds, "pgbouncer"] if "postgres" in kinds else kinds
     wanted = [PACKAGES[kind] for kind in kinds if available(kind) is not None]
     print(*wanted)
     return 0

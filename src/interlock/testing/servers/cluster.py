@@ -28,6 +28,7 @@ class RedisCluster:
         self._home = Home("cluster")
         self._buses: list[Port] = []
         self.nodes: list[RedisServer] = []
+        self._removed: list[RedisServer] = []
         try:
             for _ in range(nodes):
                 self._add_node(kind)
@@ -43,6 +44,7 @@ class RedisCluster:
             "cluster-port": str(self._buses[-1].number),
             "cluster-config-file": "nodes.conf",
             "cluster-node-timeout": "2000",
+            "cluster-allow-replica-migration": "no",  # a node that gave all its slots away stays a master
         }
         self.nodes.append(RedisServer(kind, config=config, home=self._home))
 
@@ -64,7 +66,7 @@ class RedisCluster:
         return all(
             "cluster_state:ok" in (info := node.command("CLUSTER", "INFO"))
             and f"cluster_known_nodes:{len(self.nodes)}" in info
-            and len(node.command("CLUSTER", "SLOTS")) >= len(self.nodes)
+            and sum(last - first + 1 for first, last, *_ in node.command("CLUSTER", "SLOTS")) == SLOTS
             for node in self.nodes
         )
 
@@ -83,10 +85,10 @@ class RedisCluster:
         slots: Sequence[Any] = self.nodes[0].command("CLUSTER", "SLOTS")
         return slots
 
-    def move(self, key: str) -> RedisServer:
+    def move(self, key: str, target: RedisServer | None = None) -> RedisServer:
         """Move the slot of a key, with all that is in it, to another node, as resharding does; return that node."""
-        with self.moving(key) as target:
-            return target
+        with self.migrating(key, target) as move:
+            return move.target
 
     @contextmanager
     def moving(self, key: str) -> Iterator[RedisServer]:
@@ -94,27 +96,63 @@ class RedisCluster:
 
         Clients are told to ask there (ASK), and to try again if they want keys of which some do not exist (TRYAGAIN).
         """
-        slot = self.nodes[0].command("CLUSTER", "KEYSLOT", key)
-        source = self.node_of(key)
-        target = next(node for node in self.nodes if node is not source)
-        source_id, target_id = (node.command("CLUSTER", "MYID") for node in (source, target))
-        target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
-        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
-        self._migrate(slot, source, target)
-        try:
-            yield target
-        finally:
-            self._migrate(slot, source, target)
-            for node in (target, source, *self.nodes):
-                node.command("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+        with self.migrating(key) as move:
+            move.rest()
+            yield move.target
 
-    def _migrate(self, slot: int, source: RedisServer, target: RedisServer) -> None:
-        while keys := source.command("CLUSTER", "GETKEYSINSLOT", slot, 100):
-            source.command("MIGRATE", target.host, target.port, "", 0, 5000, "KEYS", *keys)
+    @contextmanager
+    def migrating(
+        self, key: str, target: RedisServer | None = None, source: RedisServer | None = None
+    ) -> Iterator["Migration"]:
+        """Let the slot of a key move in the old way, key by key; what is left moves after the body."""
+        source = source or self.node_of(key)
+        target = target or next(node for node in self.nodes if node is not source)
+        move = Migration(self.nodes[0].command("CLUSTER", "KEYSLOT", key), source, target)
+        move.begin()
+        try:
+            yield move
+        finally:
+            move.rest()
+            self._give(range(move.slot, move.slot + 1), source, target)
+
+    def _give(self, slots: range, source: RedisServer, target: RedisServer) -> None:
+        """Tell all nodes that slots have another owner."""
+        owner = target.command("CLUSTER", "MYID")
+        for node in (target, source, *self.nodes):
+            with node.wire() as wire:
+                for slot in slots:
+                    wire.ask("CLUSTER", "SETSLOT", slot, "NODE", owner)
+
+    def remove(self, node: RedisServer) -> None:
+        """Move all slots of a node to another one, let the others forget it, and reset it; it goes on, alone."""
+        rest = [each for each in self.nodes if each is not node]
+        for first, last, owner, *_ in self._slots():
+            if int(owner[1]) == node.port:
+                for slot in range(first, last + 1):
+                    if node.command("CLUSTER", "COUNTKEYSINSLOT", slot):
+                        move = Migration(slot, node, rest[0])
+                        move.begin()
+                        move.rest()
+                self._give(range(first, last + 1), node, rest[0])
+        id = node.command("CLUSTER", "MYID")
+        for each in rest:
+            each.command("CLUSTER", "FORGET", id)
+        self.nodes = rest
+        self._removed.append(node)
+        node.command("CLUSTER", "RESET", "HARD")
+        self.until_whole()
+
+    def add(self) -> RedisServer:
+        """Let one more node take part, without slots; return it."""
+        self._add_node(self.nodes[0].kind)
+        node = self.nodes[-1]
+        self.nodes[0].command("CLUSTER", "MEET", node.host, node.port, self._buses[-1].number)
+        self.until_whole()
+        return node
 
     def close(self) -> None:
         """End all nodes and remove their folder; safe to repeat."""
-        for node in self.nodes:
+        for node in [*self.nodes, *self._removed]:
             node.close()
         for bus in self._buses:
             bus.close()
@@ -125,3 +163,35 @@ class RedisCluster:
 
     def __exit__(self, *why: object) -> None:
         self.close()
+
+
+class Migration:
+    """A slot that moves key by key.
+
+    Args:
+        slot: which one.
+        source, target: the nodes that it moves between.
+
+    Attributes:
+        slot, source, target: as given.
+    """
+
+    def __init__(self, slot: int, source: RedisServer, target: RedisServer) -> None:
+        self.slot = slot
+        self.source = source
+        self.target = target
+
+    def begin(self) -> None:
+        """Let the nodes know: from here on the source says where to ask for what it has not."""
+        source_id, target_id = (node.command("CLUSTER", "MYID") for node in (self.source, self.target))
+        self.target.command("CLUSTER", "SETSLOT", self.slot, "IMPORTING", source_id)
+        self.source.command("CLUSTER", "SETSLOT", self.slot, "MIGRATING", target_id)
+
+    def carry(self, *keys: str) -> None:
+        """Move some keys."""
+        self.source.command("MIGRATE", self.target.host, self.target.port, "", 0, 5000, "KEYS", *keys)
+
+    def rest(self) -> None:
+        """Move all keys that are left."""
+        while keys := self.source.command("CLUSTER", "GETKEYSINSLOT", self.slot, 100):
+            self.carry(*keys)

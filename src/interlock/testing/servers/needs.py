@@ -6,6 +6,7 @@ from collections.abc import Callable
 from interlock.testing.servers.browser import browser_programs
 from interlock.testing.servers.home import Missing
 from interlock.testing.servers.mariadb import mariadb_programs
+from interlock.testing.servers.pgbouncer import pgbouncer_program
 from interlock.testing.servers.postgres import postgres_programs
 from interlock.testing.servers.redis_server import binary
 from interlock.testing.servers.tls import openssl
@@ -15,6 +16,7 @@ KINDS: dict[str, Callable[[], object]] = {
     "redis": lambda: binary("redis"),
     "tls": openssl,
     "postgres": postgres_programs,
+    "pgbouncer": pgbouncer_program,
     "mariadb": mariadb_programs,
     "browser": browser_programs,
 }
@@ -24,7 +26,7 @@ def available(kind: str) -> str | None:
     """Tell why a server of this kind can't be started here; None if it can.
 
     Args:
-        kind: "valkey", "redis", "tls" (certificates), "postgres", "mariadb" or "browser".
+        kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb" or "browser".
     """
     if kind not in KINDS:
         raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")

@@ -21,7 +21,6 @@ class Proxy:
         connections: how many clients came, also those for whom the server was down.
         requests: how many requests came, also those that were swallowed.
         cuts: how many replies were cut off.
-        sent: all that clients sent, in the order of its coming.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -31,12 +30,13 @@ class Proxy:
         self.connections = 0
         self.requests = 0
         self.cuts = 0
-        self.sent = b""
+        self._sent = bytearray()
         self._links: set[_Link] = set()
         self._patterns: list[bytes] = []
         self._delay = 0.0
         self._swallows_requests = False
         self._swallows_replies = False
+        self._forgets_new = False
         self._listener: asyncio.Server | None = None
         self._background = Background()
         self._background.run(self._listen())
@@ -45,6 +45,15 @@ class Proxy:
     def url(self) -> str:
         """How clients of Redis connect through it."""
         return f"redis://{self.host}:{self.port}"
+
+    def redirect(self, host: str, port: int) -> None:
+        """Lead new connections to another server; those of now stay."""
+        self._server = (host, port)
+
+    @property
+    def sent(self) -> bytes:
+        """All that clients sent, in the order of its coming."""
+        return bytes(self._sent)
 
     def cut(self) -> None:
         """Close all connections; new ones are accepted."""
@@ -76,6 +85,24 @@ class Proxy:
         self._swallows_requests = not passes_requests
         self._swallows_replies = True
 
+    def forget(self) -> None:
+        """Swallow what goes through the connections of now, as a balancer that forgot them; new ones work."""
+        for link in list(self._links):
+            link.forgotten = True
+
+    def forget_new(self) -> None:
+        """Swallow what goes through connections that come from now on, until `restore`; those of now work."""
+        self._forgets_new = True
+
+    def hold(self) -> None:
+        """Keep back what clients send on the connections of now, until `pass_on`; new ones work."""
+        for link in list(self._links):
+            link.held = b""
+
+    def pass_on(self) -> None:
+        """Pass on what was kept back, also of clients that have closed meanwhile."""
+        self._background.run(self._pass_on())
+
     def refuse(self) -> None:
         """Close all connections and refuse new ones."""
         self._background.run(self._refuse())
@@ -84,7 +111,7 @@ class Proxy:
         """Behave; what was swallowed stays so, and the connections that were kept are of use again."""
         self._patterns = []
         self._delay = 0.0
-        self._swallows_requests = self._swallows_replies = False
+        self._swallows_requests = self._swallows_replies = self._forgets_new = False
         self._background.run(self._listen())
 
     def close(self) -> None:
@@ -115,9 +142,18 @@ class Proxy:
             link.abort()
         await asyncio.gather(*(link.closed.wait() for link in links))
 
+    async def _pass_on(self) -> None:
+        for link in list(self._links):
+            held, link.held = link.held, None
+            if held is not None:
+                link.writers[-1].write(held)
+                await link.writers[-1].drain()
+            link.passed.set()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         link = _Link(writer)
+        link.forgotten = self._forgets_new
         self._links.add(link)
         try:
             far_reader, far_writer = await asyncio.open_connection(*self._server)
@@ -143,21 +179,26 @@ class Proxy:
     async def _requests(self, link: "_Link", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(CHUNK):
             self.requests += 1
-            self.sent += data
-            if self._swallows_requests:
+            self._sent += data
+            if self._swallows_requests or link.forgotten:
+                continue
+            if link.held is not None:
+                link.held += data
                 continue
             if self._patterns and self._patterns[0] in data:
                 del self._patterns[0]
                 link.cutting = True
             writer.write(data)
             await writer.drain()
+        if link.held is not None:
+            await link.passed.wait()
 
     async def _replies(self, link: "_Link", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(CHUNK):
             if link.cutting:
                 self.cuts += 1
                 return
-            if self._swallows_replies:
+            if self._swallows_replies or link.forgotten:
                 continue
             if self._delay:
                 await asyncio.sleep(self._delay)
@@ -171,6 +212,9 @@ class _Link:
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writers = [writer]
         self.cutting = False
+        self.forgotten = False
+        self.held: bytes | None = None
+        self.passed = asyncio.Event()
         self.closed = asyncio.Event()
 
     def abort(self) -> None:

@@ -8,6 +8,7 @@ from interlock.testing.servers.home import Home, eventually
 from interlock.testing.servers.redis_server import Kind, RedisServer
 
 MASTER = "mymaster"
+WATCHER, CLIENT = "watcher", "client"  # users, and their passwords
 SENTINELS = 3
 
 FAST = {"info-period": 500, "ping-period": 300, "ask-period": 50, "publish-period": 500, "election-timeout": 1000}
@@ -32,6 +33,7 @@ class RedisSentinel:
     Args:
         kind: "valkey" or "redis".
         down_after: milliseconds without an answer after which a server counts as down.
+        login: True to let the Sentinels and clients log in as users of their own, which `cut_off` needs.
 
     Attributes:
         servers: the two servers, whichever is the master.
@@ -43,8 +45,9 @@ class RedisSentinel:
 
     name = MASTER
 
-    def __init__(self, kind: Kind = "valkey", down_after: int = 800) -> None:
+    def __init__(self, kind: Kind = "valkey", down_after: int = 800, login: bool = False) -> None:
         self._home = Home("sentinel")
+        self._login = login
         self.servers: list[RedisServer] = []
         self.sentinels: list[Sentinel] = []
         try:
@@ -59,6 +62,9 @@ class RedisSentinel:
 
     def _add_server(self, kind: Kind, config: dict[str, str] | None = None) -> RedisServer:
         fast = {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"}
+        if self._login:
+            fast |= {f"user {each}": f"on >{each} ~* &* +@all" for each in (WATCHER, CLIENT)}
+            fast |= {"masteruser": WATCHER, "masterauth": WATCHER}
         self.servers.append(RedisServer(kind, config=fast | (config or {}), home=self._home))
         return self.servers[-1]
 
@@ -70,6 +76,8 @@ class RedisSentinel:
             f"sentinel down-after-milliseconds {MASTER}": str(down_after),
             f"sentinel failover-timeout {MASTER}": "3000",
         }
+        if self._login:
+            config |= {f"sentinel auth-user {MASTER}": WATCHER, f"sentinel auth-pass {MASTER}": WATCHER}
         self.sentinels.append(Sentinel(kind, config=config, home=self._home))
         self.sentinels[-1].command("SENTINEL", "DEBUG", *(word for pair in FAST.items() for word in pair))
 
@@ -89,7 +97,8 @@ class RedisSentinel:
     @property
     def url(self) -> str:
         """How clients connect: `redis+sentinel://host:port,host:port/mymaster`."""
-        return f"redis+sentinel://{','.join(f'{each.host}:{each.port}' for each in self.sentinels)}/{MASTER}"
+        user = f"{CLIENT}:{CLIENT}@" if self._login else ""
+        return f"redis+sentinel://{user}{','.join(f'{each.host}:{each.port}' for each in self.sentinels)}/{MASTER}"
 
     @property
     def master(self) -> RedisServer:
@@ -123,6 +132,30 @@ class RedisSentinel:
         else:
             self.sentinels[0].command("SENTINEL", "FAILOVER", MASTER)
         eventually(lambda: self.master is not old and self._is_settled(), self._failure, "a fail-over")
+        return self.master
+
+    def cut_off(self) -> RedisServer:
+        """Let neither the Sentinels nor the replica reach the master, which clients still can; return it.
+
+        Another one is promoted soon, of which it does not hear.
+        """
+        old = self.master
+        with old.wire() as wire:
+            wire.ask("ACL", "SETUSER", WATCHER, "off")
+            wire.ask("ACL", "SETUSER", "default", "resetpass", f">{CLIENT}")  # who has not logged in may do nothing
+            wire.ask("CLIENT", "KILL", "USER", WATCHER)
+        old.password = CLIENT
+        return old
+
+    def until_promoted(self, old: RedisServer) -> RedisServer:
+        """Wait until all Sentinels name another master than `old`, and return that."""
+
+        def named() -> set[tuple[str, str]]:
+            facts = [_facts(each.command("SENTINEL", "MASTER", MASTER)) for each in self.sentinels]
+            return {(each["port"], each["flags"]) for each in facts}
+
+        others = [{(str(each.port), "master")} for each in self.servers if each is not old]
+        eventually(lambda: named() in others, self._failure, "another master")
         return self.master
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import models
 
 from interlock.django.fenced import FenceField
-from interlock.django.guarded import LAST_WINS, Guarded, added, merged_items, merged_keys
+from interlock.django.guarded import LAST_WINS, REFUSE, Guarded, added, merged_items, merged_keys
 
 CASELESS = {"sqlite": "nocase", "mariadb": "utf8mb4_general_ci", "postgresql": None}[settings.DATABASE]
 
@@ -106,6 +106,48 @@ class Stamp(models.IntegerField):
         return value
 
 
+class Padded(models.CharField):
+    """Text of a fixed length, which PostgreSQL pads with blanks and MariaDB strips of them."""
+
+    def db_type(self, connection: Any) -> str | None:
+        return "char(8)" if connection.vendor in ("postgresql", "mysql") else super().db_type(connection)
+
+
+class Seconds(models.DateTimeField):
+    """A moment in a column without microseconds: PostgreSQL rounds it, MariaDB cuts it off."""
+
+    def db_type(self, connection: Any) -> str | None:
+        kinds = {"postgresql": "timestamp(0) with time zone", "mysql": "datetime"}
+        return kinds.get(connection.vendor, super().db_type(connection))
+
+
+class AdaptingFields(models.Model):
+    """Columns that hold values otherwise than they were given."""
+
+    price = models.DecimalField(max_digits=8, decimal_places=2, default=Decimal("0.00"))
+    amount = models.DecimalField(max_digits=30, decimal_places=10, null=True)
+    ratio = models.FloatField(null=True)
+    code = Padded(max_length=8, default="")
+    moment = Seconds(null=True)
+    data = models.JSONField(null=True)
+    name = models.CharField(max_length=20, default="")
+
+    class Meta:
+        abstract = True
+
+
+class Adapting(Guarded, AdaptingFields):
+    on_stale = {"*": REFUSE}
+
+
+class AdaptingAdded(Guarded, AdaptingFields):
+    on_stale = {"price": added}
+
+
+class AdaptingPlain(AdaptingFields):
+    pass
+
+
 class Letter(Guarded, models.Model):
     secret = Sealed(null=True)
     stamp = Stamp(default=0)
@@ -165,6 +207,61 @@ class Ledger(models.Model):
 
 class Page(Ledger):
     text = models.CharField(max_length=50, default="")
+
+
+class Remembered(Guarded, models.Model):
+    """Has a `from_db` as Django's documentation writes it."""
+
+    name = models.CharField(max_length=50, default="")
+    number = models.IntegerField(default=0)
+
+    @classmethod
+    def from_db(cls, db: Any, field_names: Any, values: Any) -> Any:
+        if len(values) != len(cls._meta.concrete_fields):
+            rest = list(reversed(values))
+            values = [
+                rest.pop() if field.attname in field_names else models.DEFERRED for field in cls._meta.concrete_fields
+            ]
+        instance: Any = cls(*values)
+        instance._state.adding = False
+        instance._state.db = db
+        instance.loaded = dict(zip(field_names, values, strict=False))
+        return instance
+
+
+class OldRemembered(Remembered):
+    class Meta:
+        proxy = True
+
+
+class Node(Guarded, models.Model):
+    """A tree as django-mptt keeps it: its places are moved by SQL, also that of the instance that is saved."""
+
+    on_stale = dict.fromkeys(("left", "right"), LAST_WINS)
+
+    name = models.CharField(max_length=50, default="")
+    left = models.IntegerField(default=0)
+    right = models.IntegerField(default=1)
+
+    def save(self, *args: Any, **options: Any) -> None:
+        moved = type(self)._base_manager.filter(pk=self.pk)
+        moved.update(left=models.F("left") + 2, right=models.F("right") + 2)
+        self.left, self.right = self.left + 2, self.right + 2
+        super().save(*args, **options)
+
+
+class StrictNode(Node):
+    on_stale = REFUSE
+
+    class Meta:
+        proxy = True
+
+
+class NameAndStatus(models.Model):
+    """What django-simple-history keeps: a copy of an instance that was saved."""
+
+    name = models.CharField(max_length=100)
+    status = models.CharField(max_length=20)
 
 
 class Selected(Guarded, models.Model):

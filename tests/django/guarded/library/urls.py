@@ -10,6 +10,7 @@ router = DefaultRouter()
 for name, viewset in {
     "plain": views.PlainBooks,
     "books": views.GuardedBooks,
+    "shelved": views.ShelvedBooks,
     "strict": views.StrictBooks,
     "tagless": views.TaglessBooks,
     "occupied": views.OccupiedBooks,

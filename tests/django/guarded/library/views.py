@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from guarded.library.models import Book, Counter
+from guarded.library.models import Author, Book, Counter
 from rest_framework import serializers, viewsets
 from rest_framework.decorators import action
 from rest_framework.response import Response
@@ -32,6 +32,35 @@ class PlainBooks(viewsets.ModelViewSet):
 class GuardedBooks(GuardedViewSetMixin, viewsets.ModelViewSet):
     queryset = Book.objects.select_related("author")
     serializer_class = BookSerializer
+
+
+class AuthorSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = Author
+        fields = ["name"]
+
+
+class NestedSerializer(BookSerializer):
+    """Shows another object, and what is never the same."""
+
+    author = AuthorSerializer(read_only=True)
+    number = serializers.SerializerMethodField()
+
+    class Meta(BookSerializer.Meta):
+        fields = [*BookSerializer.Meta.fields, "number"]
+
+    def get_number(self, book: Book) -> int:
+        return self.context["view"].number
+
+
+class ShelvedBooks(GuardedViewSetMixin, viewsets.ModelViewSet):
+    """Shows only books in use, in two ways."""
+
+    queryset = Book.objects.filter(status="use").select_related("author")
+    number = 1
+
+    def get_serializer_class(self) -> Any:
+        return NestedSerializer if self.action == "retrieve" else BookSerializer
 
 
 class StrictBooks(GuardedBooks):

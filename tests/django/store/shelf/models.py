@@ -1,8 +1,12 @@
 """Models of every kind whose rows can be occupied."""
 
 import uuid
+from typing import Any
 
+from django.conf import settings
 from django.db import models
+
+CASELESS = {"sqlite": "nocase", "mariadb": "utf8mb4_general_ci", "postgresql": None}[settings.DATABASE]
 
 
 class Item(models.Model):
@@ -25,3 +29,32 @@ class OldItem(Item):
 class Ticket(models.Model):
     key = models.UUIDField(primary_key=True, default=uuid.uuid4)
     note = models.TextField(default="")
+
+
+class PaddedField(models.CharField):
+    """Text that PostgreSQL compares without regard to the blanks at its end."""
+
+    def db_type(self, connection: Any) -> str | None:
+        return "char(8)" if connection.vendor == "postgresql" else super().db_type(connection)
+
+
+class Shelfmark(models.Model):
+    """Its key is equal, to the database, to other texts."""
+
+    code = PaddedField(max_length=8, primary_key=True, db_collation=CASELESS)
+    count = models.IntegerField(default=0)
+
+
+class Place(models.Model):
+    """A row whose key is another's."""
+
+    mark = models.OneToOneField(Shelfmark, models.CASCADE, primary_key=True)
+
+
+if hasattr(models, "CompositePrimaryKey"):
+
+    class Loan(models.Model):
+        pk = models.CompositePrimaryKey("reader", "item")
+        reader = models.IntegerField()
+        item = models.IntegerField()
+        count = models.IntegerField(default=0)

@@ -5,7 +5,7 @@ local now = math.floor(micros / 1000)
 
 -- Let the keys live beyond `stop`; so far beyond that most steps need not do it again.
 local function keep(stop)
-  local kept = stop + 2 * KEEP
+  local kept = stop + KEEP + SPARE
   call('HSET', line, 'kept', kept)
   call('PEXPIREAT', line, kept)
   call('PEXPIREAT', order, kept)

@@ -1,5 +1,5 @@
 local fence, kept, used, limit, ends, mixed, quick, told, changed, alone
-local writes, was_mixed = {}, false
+local writes, was_mixed, more, was_more = {}, false, false, false
 
 local function parse(record)
   local stop, u, c, f, rest = string.match(record, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
@@ -27,7 +27,7 @@ end
 
 -- Read a line, in its general form; return the record of one holder.
 local function open(id, sole)
-  told, changed, alone = {}, false, false
+  told, changed, alone, more, was_more = {}, false, false, false, false
   if sole then
     local holder, record = string.match(sole, '^(%S+) (.*)$')
     call('HSET', line, holder, record)
@@ -38,25 +38,33 @@ local function open(id, sole)
     count(parse(record))
     return holder == id and record
   end
-  local found = call('HMGET', line, id, 'fence', 'kept', 'units', 'capacity', 'ends', 'mixed', 'quick')
+  local found = call('HMGET', line, id, 'fence', 'kept', 'units', 'capacity', 'ends', 'mixed', 'quick', 'more')
   fence, kept, used = found[2], tonumber(found[3]) or 0, tonumber(found[4]) or 0
   limit, ends, mixed, quick = tonumber(found[5]), tonumber(found[6]), found[7], tonumber(found[8])
-  was_mixed = mixed
+  was_mixed, was_more = mixed, found[9]
+  more = was_more
   return found[1]
 end
 
 -- Write what was changed.
 local function save()
+  if more then
+    write('more', '1')
+  elseif was_more then
+    call('HDEL', line, 'more')
+  end
   if alone then
     call('HDEL', line, 'units', 'capacity', 'ends', 'mixed')
   elseif changed and used == 0 then
     call('HDEL', line, 'units', 'capacity', 'ends', 'mixed', 'quick', 'made')
+    if fence then idle(fence, kept) end
   elseif changed then
     write('units', used)
     write('capacity', limit)
     write('ends', ends)
     if mixed then write('mixed', '1') elseif was_mixed then call('HDEL', line, 'mixed') end
   end
+  if used > 0 and (changed or writes[1]) then write('mark', now) end
   if writes[1] then
     call('HSET', line, unpack(writes))
     writes = {}
@@ -100,7 +108,9 @@ end
 
 -- Promote the waiters whose turn has come, from the head; nobody overtakes one that does not fit.
 local function hand_over()
-  while not limit or used < limit do
+  more = false
+  for number = 1, BATCH + 1 do
+    if limit and used >= limit then return end
     local head = call('ZRANGE', order, 0, 0)[1]
     if not head then return end
     local record = call('HGET', waiters, head)
@@ -108,6 +118,10 @@ local function hand_over()
     if record then stop, u, c, f, rest = parse(record) end
     local alive = stop and stop > now
     if alive and used + u > math.min(limit or c, c) then return end
+    if number > BATCH then
+      more = true
+      return
+    end
     call('ZREM', order, head)
     call('HDEL', waiters, head)
     if alive then
@@ -128,7 +142,7 @@ local function tell(channel, reply, let_in)
       reply[#reply + 1] = one[1]
       reply[#reply + 1] = tonumber(one[2])
     else
-      call('PUBLISH', one[3], one[1] .. ' ' .. one[2])
+      publish(one[3], one[1] .. ' ' .. one[2])
     end
   end
   return reply

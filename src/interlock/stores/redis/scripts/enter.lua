@@ -19,7 +19,7 @@ if waits == false then  -- what has expired is never revived
   call('ZREM', order, id)
   call('HDEL', waiters, id)
 end
-if changed or used == 0 then hand_over() end
+if changed or used == 0 or more then hand_over() end
 
 local answer, head
 local about = now .. ' ' .. channel .. ' ' .. who

@@ -1,5 +1,5 @@
 -- Stand in line behind whoever has the lock for itself; nothing if the claim does so already.
--- An heir is answered behind whom it stands, and on which channel that one hears.
+-- An heir is answered behind whom it stands.
 local function stand(holder, ends, about)
   local behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
   local before, fence, its = behind[1] or holder, '0', '1'
@@ -21,8 +21,8 @@ local function stand(holder, ends, about)
   end
   local answer = -10 - patience(ends, not behind[1], quick)
   if fence == '0' then return answer end
-  call('HSET', line, 'fence', fence)
-  return {answer, before, tonumber(fence), string.match(about, '^%d+ (%S*)')}
+  call('HSET', line, 'fence', fence, 'mark', now)
+  return {answer, before, tonumber(fence)}
 end
 
 -- Somebody has it for itself, and its lease is good: most of the time otherwise.
@@ -30,7 +30,7 @@ if found[1] then
   local holder, last, u, c, fence, rest = string.match(found[1], '^(%S+) (%d+) (%d+) (%d+) (%d+) (.*)$')
   local ends = tonumber(last)
   if ends > now and holder == id then  -- the holder itself asks again: its lease goes on, its fence stays
-    call('HSET', line, 'sole', renewed(id .. ' ', ends, stop, u, c, fence, rest))
+    call('HSET', line, 'sole', renewed(id .. ' ', ends, stop, u, c, fence, rest), 'mark', now)
     if tonumber(found[4]) < stop + KEEP then keep(stop) end
     return tonumber(fence)
   elseif ends > now and u == c then

@@ -1,4 +1,6 @@
 local wanted = ARGV[1]
+local found = call('HMGET', line, 'fence', 'mark')
+set_right(found[1], found[2])
 open(wanted, call('HGET', line, 'sole'))
 sweep()
 local evicted = 0
@@ -28,4 +30,5 @@ hand_over()
 save()
 for _, one in ipairs(woken) do told[#told + 1] = one end
 tell('', {})
+if more then return {evicted} end  -- the caller lets the others be promoted
 return evicted

@@ -3,7 +3,8 @@
 --            alone and nobody waited, or has the whole for itself; else each holder's record by its id, and their
 --            totals: units, capacity (the smallest), ends (no lease ends before), mixed (capacities differ); quick, while
 --            somebody waits or did (no waiter's lease is shorter); made, the last waiter that was made an heir, while
---            those behind it may have to be
+--            those behind it may have to be; more, while waiters whose turn has come are still to be promoted; mark, the
+--            clock's milliseconds when the line was last written, unless the fence says the same
 --   order    sorted set: the waiters' ids by arrival
 --   waiters  hash: each waiter's record by its id
 -- A record is "ends units capacity fence since channel who"; times are milliseconds of the server's clock.
@@ -13,8 +14,11 @@
 -- After every step this holds: the first waiter does not fit beside the holders; nobody waits where nobody holds; before
 -- an heir there are only heirs.
 
--- An idle name keeps its fence for this time at least; after it the clock is far beyond the fence.
-local KEEP = 3600000
+-- An idle name keeps its fence for KEEP milliseconds at least; then the clock is beyond it, also that of another server
+-- which is behind by less.  The keys live for SPARE longer, so that most steps need not move their end.
+local KEEP, SPARE = 60000, 30000
+local LONG = 240000  -- a key that would live for longer has its end moved when the name is idle
 local HEIRS = 16  -- so many become heirs in one step
+local BATCH = 250  -- so many are promoted in one step: the server does nothing else meanwhile
 local call = redis.call
 local line, order, waiters = KEYS[1], KEYS[2], KEYS[3]

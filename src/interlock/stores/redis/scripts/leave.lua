@@ -18,9 +18,11 @@ else
     changed = true
   end
 end
-if changed then hand_over() end
+if changed or more then hand_over() end
 save()
+if more then removed = removed + 2 end  -- the caller asks again, until all are promoted whose turn has come
 if not told[1] then return removed end
 local reply = tell(channel, {removed}, let_in)
+reply[1] = removed + unheard
 if #reply > 1 then return reply end
-return removed
+return reply[1]

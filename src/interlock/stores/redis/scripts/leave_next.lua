@@ -1,4 +1,8 @@
 -- The only holder leaves, and the first waiter wants it for itself: most of the time otherwise.
+if set_right(found[3], found[6]) then
+  found = call('HMGET', line, 'sole', 'quick', 'fence', 'made', 'kept', 'mark')
+  sole = found[1]
+end
 local holder, last, u, c
 if sole then holder, last, u, c = string.match(sole, '^(%S+) (%d+) (%d+) (%d+) ') end
 local ends = tonumber(last)
@@ -23,7 +27,7 @@ local function make_heirs(made, fence)
     call('HSET', waiters, id, stop .. ' ' .. u .. ' ' .. c .. ' ' .. last .. ' ' .. rest)
   end
   if last ~= fence then
-    call('HSET', line, 'fence', last, 'made', made)
+    call('HSET', line, 'fence', last, 'made', made, 'mark', now)
   elseif made then
     call('HDEL', line, 'made')
   end
@@ -34,6 +38,7 @@ while mine_alone and ends > now do
   local head, place = first[1], first[2]
   if not head then
     call('HDEL', line, 'sole', 'quick', 'made')
+    idle(found[3], found[5])
     return 1
   end
   local record = call('HGET', waiters, head)
@@ -50,16 +55,16 @@ while mine_alone and ends > now do
     if f == '0' then fence = next_fence(found[3]) end
     local sole = head .. ' ' .. stop .. ' ' .. u .. ' ' .. c .. ' ' .. fence .. ' ' .. rest
     if f == '0' then
-      call('HSET', line, 'sole', sole, 'fence', fence)
+      call('HSET', line, 'sole', sole, 'fence', fence, 'mark', now)
       make_heirs(nil, fence)
     else
-      call('HSET', line, 'sole', sole)
+      call('HSET', line, 'sole', sole, 'mark', now)
       if found[4] then make_heirs(found[4], found[3]) end
     end
     if let_in == head .. ' ' .. fence then return 1 end
     if told == channel then return {1, head, tonumber(fence)} end
-    call('PUBLISH', told, head .. ' ' .. fence)
-    return 1
+    publish(told, head .. ' ' .. fence)
+    return 1 + unheard
   end
 end
 

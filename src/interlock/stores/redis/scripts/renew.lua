@@ -4,7 +4,7 @@ local function renew_sole(sole, id, stop)
   local ends = tonumber(last)
   if ends <= now then return end
   local alive = holder == id or extend(id, stop)
-  if holder == id then call('HSET', line, 'sole', renewed(id .. ' ', ends, stop, u, c, fence, rest)) end
+  if holder == id then call('HSET', line, 'sole', renewed(id .. ' ', ends, stop, u, c, fence, rest), 'mark', now) end
   if alive and tonumber(call('HGET', line, 'kept')) < stop + KEEP then keep(stop) end
   return alive and 1 or 0
 end
@@ -29,6 +29,8 @@ local function renew(sole, id, stop)
   if ends and ends <= now then
     sweep()
     hand_over()
+  elseif more then
+    hand_over()
   end
   save()
   tell('', {})
@@ -40,7 +42,19 @@ for i = 1, #KEYS, 3 do
   line, order, waiters = KEYS[i], KEYS[i + 1], KEYS[i + 2]
   local at = (i - 1) / 3 * 2
   local id, stop = ARGV[at + 1], now + 1 + tonumber(ARGV[at + 2])
-  local sole = call('HGET', line, 'sole')
-  answers[#answers + 1] = sole and renew_sole(sole, id, stop) or renew(sole, id, stop)
+  -- What is wrong with the keys of one name does not keep the others from being renewed.
+  local done, answer = pcall(function()
+    local found = call('HMGET', line, 'sole', 'fence', 'mark')
+    local sole = found[1]
+    if set_right(found[2], found[3]) then sole = call('HGET', line, 'sole') end
+    return sole and renew_sole(sole, id, stop) or renew(sole, id, stop)
+  end)
+  if not done then
+    writes = {}
+    if type(answer) == 'table' then answer = answer.err end
+    answer = tostring(answer)
+    if string.find(answer, 'OOM', 1, true) then return redis.error_reply(answer) end  -- it is asked again otherwise
+  end
+  answers[#answers + 1] = answer
 end
 return answers

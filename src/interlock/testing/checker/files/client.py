@@ -1,7 +1,7 @@
 """One caller of the file store: the production protocol `acquire`, what surrounds it, and what it asks of the world.
 
-The surroundings are those of `threads.connection`: a caller that is broken off leaves with `attempt.claim`, a
-holder leaves with the claim that it was given.
+The surroundings are those of `threads.connection`: a caller that is broken off leaves with `attempt.claim`, if that
+entered the line; a holder leaves with the claim that it was given.
 """
 
 from __future__ import annotations
@@ -100,5 +100,6 @@ def client(acquire: Acquire, role: Role) -> Op[None]:
                 yield Hold(held)
                 yield from queue.leave(held.claim)
         except Cancelled:
-            yield from queue.leave(attempt.claim)
+            if attempt.entered or held is not None:
+                yield from queue.leave(attempt.claim)
         del attempt, held, id, deadline

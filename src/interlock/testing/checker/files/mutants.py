@@ -280,8 +280,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a time-out leaves the claim in line",
         "claiming",
-        "            if not in_time:\n                yield from queue.leave(claim)",
-        "            if not in_time:",
+        "                if attempt.entered:\n                    yield from _give_up(queue, attempt, turn.outage)",
+        "                pass",
         _TIMED,
         "is left behind",
     ),

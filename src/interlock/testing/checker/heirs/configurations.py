@@ -14,8 +14,9 @@ class Configuration:
         processes: the number of each caller's process.
         calls: how often each acquires.
         plain: the numbers of callers whose claims can't be heirs.
-        lapses, evictions, cancels, kills, losses: how often each may happen in one run.  A loss is that of a request,
-            a reply or a word; a lapse the end of a lease.
+        lapses, evictions, cancels, kills, losses, forgets: how often each may happen in one run.  A loss is that of a
+            request, a reply or a message; a lapse the end of a lease; a server forgets the whole line, as one that
+            was flushed, or restarted without what it had on its disk.
         large: only explored when asked for.
     """
 
@@ -27,6 +28,7 @@ class Configuration:
     cancels: int = 0
     kills: int = 0
     losses: int = 0
+    forgets: int = 0
     large: bool = False
     plain: tuple[int, ...] = ()
 
@@ -51,6 +53,9 @@ CONFIGURATIONS = (
     Configuration("two and one, a message is lost", _MIXED, losses=1),
     Configuration("three of one process, one gives up, a message is lost", _ONE, cancels=1, losses=1),
     Configuration("two and one, a process is killed", _MIXED, kills=1),
+    Configuration("three of one process, the server forgets", _ONE, forgets=1),
+    Configuration("two and one, the server forgets", _MIXED, forgets=1),
+    Configuration("two of one process, two calls each, the server forgets", _TWO, calls=2, forgets=1),
     Configuration("three of one process, two calls each", _ONE, calls=2, large=True),
     Configuration("three of one process, a lease ends", _ONE, lapses=1, large=True),
     Configuration("two processes, two calls each, a lease ends", (0, 1), calls=2, lapses=1, large=True),

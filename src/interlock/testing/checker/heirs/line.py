@@ -51,6 +51,16 @@ def without(line: Line, id: str) -> Line:
     return line._replace(waiting=tuple(each for each in line.waiting if each.id != id))
 
 
+def is_holder(line: Line, id: str) -> bool:
+    """Tell whether a claim holds the lock, with its lease still good."""
+    return line.holder is not None and line.holder.id == id and line.holder.alive
+
+
+def is_there(line: Line, id: str) -> bool:
+    """Tell whether a claim holds the lock or waits, with its lease still good."""
+    return is_holder(line, id) or any(each.id == id and each.alive for each in line.waiting)
+
+
 def expired(line: Line, id: str) -> Line:
     """Return the line after the lease of a claim has ended."""
 

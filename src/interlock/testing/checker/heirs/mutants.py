@@ -10,11 +10,11 @@ from interlock.stores.redis.heirs import Heirs
 from interlock.testing.checker.heirs.configurations import Configuration
 from interlock.testing.checker.heirs.line import SERVER, Line, Pending, Promoted, Record, Server, enter, hand_over
 
-_APART = Configuration("three processes, one gives up", (0, 1, 2), cancels=1)
 _CANCEL = Configuration("three of one process, one gives up", (0, 0, 0), cancels=1)
 _PLAIN = Configuration("four processes, one is no heir", (0, 1, 2, 3), plain=(1,))
 _AGAIN = Configuration("three of one process, one gives up, a message is lost", (0, 0, 0), cancels=1, losses=1)
 _LAPSE = Configuration("three of one process, a lease ends", (0, 0, 0), lapses=1)
+_FORGET = Configuration("three of one process, the server forgets", (0, 0, 0), forgets=1)
 _EVICT = Configuration("three of one process, an eviction", (0, 0, 0), evictions=1)
 
 
@@ -52,6 +52,13 @@ class _Twice(Bells):
             super().withdraw(id)
         else:
             self.pass_on(id)
+
+
+class _Trusting(Bells):
+    """Believes in a promise although the server no longer had the claim that made it."""
+
+    def is_void(self, removed: bool) -> bool:
+        return False
 
 
 class _Hoarding(Heirs):
@@ -96,9 +103,9 @@ def _issues_another(line: Line) -> tuple[Line, Promoted]:
 
 MUTANTS = (
     Mutant("only a holder lets its heir in", _CANCEL, "hold the lock", make=_Generous),
-    Mutant("nor does a waiter let in one of another process", _APART, "hold the lock", make=_Generous),
     Mutant("not even if it leaves a second time", _AGAIN, "hold the lock", make=_Twice),
     Mutant("a new heir takes the place of the old one", _LAPSE, "disagree", make=_hoarding),
+    Mutant("a promise is void if the server had forgotten who made it", _FORGET, "is void", make=_Trusting),
     Mutant(
         "heirs stand right behind holders or heirs",
         _PLAIN,

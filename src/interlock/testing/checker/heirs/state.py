@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from interlock.stores.redis.bells import Heir
 from interlock.testing.checker.heirs.line import Line
 
 Table = tuple[
@@ -12,10 +11,8 @@ Table = tuple[
     tuple[tuple[str, int], ...],
     tuple[tuple[str, tuple[str, int]], ...],
     tuple[tuple[str, str], ...],
-    tuple[tuple[str, Heir], ...],
 ]
-"""A process' bells: who waits and has a bell; what was told before there was one; who comes after whom, and before;
-who comes after whom in another process."""
+"""Of a process: who waits and has a bell; what was told before there was one; who comes after whom; and before."""
 
 
 class Caller(NamedTuple):
@@ -40,6 +37,21 @@ class Left(NamedTuple):
     cancels: int
     kills: int
     losses: int
+    forgets: int
+
+
+class Forgotten(NamedTuple):
+    """What a server that forgets leaves behind.
+
+    Attributes:
+        ids: claims that the server has forgotten.
+        promised: those of them that the one before let in, and the server never had as holders.
+        doubted: claims whose holders are to ask the server at once.
+    """
+
+    ids: frozenset[str] = frozenset()
+    promised: frozenset[str] = frozenset()
+    doubted: frozenset[str] = frozenset()
 
 
 class State(NamedTuple):
@@ -49,9 +61,10 @@ class State(NamedTuple):
         line: what the server knows.
         tables: the bells of each process.
         callers: all of them.
-        net: what is under way: requests of each claim in order, replies and words to processes in any.
+        net: what is under way: requests of each claim in order, replies and messages in any.
         over: claims that are no holders any more by their own clocks.
         evicted: claims that are no holders any more, and need not know it.
+        forgotten: what the server has forgotten, and what came of it.
         last: the highest fence that got in.
         left: what may still happen.
         wrong: what went wrong.
@@ -63,6 +76,7 @@ class State(NamedTuple):
     net: tuple[tuple[Any, ...], ...]
     over: frozenset[str]
     evicted: frozenset[str]
+    forgotten: Forgotten
     last: int
     left: Left
     wrong: str = ""

@@ -9,8 +9,19 @@ from interlock.protocols.queue import Told
 from interlock.stores.redis.bells import Bells, Heir
 from interlock.testing.checker.explore import Successor
 from interlock.testing.checker.heirs.configurations import Configuration
-from interlock.testing.checker.heirs.line import SERVER, Line, Promoted, Server, evicted, expired
-from interlock.testing.checker.heirs.state import Caller, Left, State, Table
+from interlock.testing.checker.heirs.line import (
+    SERVER,
+    Line,
+    Promoted,
+    Server,
+    evicted,
+    expired,
+    is_holder,
+    is_there,
+)
+from interlock.testing.checker.heirs.state import Caller, Forgotten, Left, State, Table
+
+REQUESTS = ("enter", "leave", "renew")
 
 
 class _Bell:
@@ -44,18 +55,21 @@ class World:
     def init(self) -> State:
         """Nobody has asked for anything."""
         it = self.configuration
-        tables: tuple[Table, ...] = (((), (), (), (), ()),) * (max(it.processes) + 1)
-        left = Left(it.lapses, it.evictions, it.cancels, it.kills, it.losses)
-        return State(Line(), tables, (Caller(),) * len(it.processes), (), frozenset(), frozenset(), 0, left)
+        tables: tuple[Table, ...] = (((), (), (), ()),) * (max(it.processes) + 1)
+        left = Left(it.lapses, it.evictions, it.cancels, it.kills, it.losses, it.forgets)
+        callers = (Caller(),) * len(it.processes)
+        return State(Line(), tables, callers, (), frozenset(), frozenset(), Forgotten(), 0, left)
 
     def violation(self, state: State) -> str | None:
-        """Two inside, or a fence that went back."""
-        inside = [
-            each.id for each in state.callers if each.phase == "inside" and each.id not in state.over | state.evicted
-        ]
-        if len(inside) > 1:
-            return f"{' and '.join(inside)} hold the lock"
-        for _, _, after, before, _ in state.tables:
+        """Two inside, a fence that went back, or somebody inside by a promise that is known to be void."""
+        inside = [each.id for each in state.callers if each.phase == "inside"]
+        holders = [id for id in inside if id not in state.over | state.evicted | state.forgotten.ids]
+        if len(holders) > 1:
+            return f"{' and '.join(holders)} hold the lock"
+        promised = [id for id in inside if id in state.forgotten.promised]
+        if promised and not state.net:
+            return f"{promised[0]} holds the lock by a promise that is void"
+        for _, _, after, before in state.tables:
             if sorted((id, one) for one, (id, _) in after) != list(before):
                 return "who comes before and who comes after disagree"
         return state.wrong or None
@@ -99,10 +113,19 @@ class World:
         id = state.callers[number].id
         if id in state.over:
             return self._gives_up(state, number)
-        right = fence > state.last or id in state.evicted
+        right = fence > state.last or id in state.evicted or id in state.forgotten.ids
         wrong = "" if right else f"fence {fence} gets in after {state.last}"
         callers = _put(state.callers, number, Caller("inside", id))
-        return state._replace(callers=callers, last=max(state.last, fence), wrong=wrong)
+        after = state._replace(callers=callers, last=max(state.last, fence), wrong=wrong)
+        return self._asks_if_in_doubt(after, id)
+
+    def _asks_if_in_doubt(self, state: State, id: str) -> State:
+        """Whoever holds the lock and may hold it no more asks the server at once."""
+        inside = any(each.id == id and each.phase == "inside" for each in state.callers)
+        if not inside or id not in state.forgotten.doubted:
+            return state
+        forgotten = state.forgotten._replace(doubted=state.forgotten.doubted - {id})
+        return self._send(state._replace(forgotten=forgotten), ("renew", id, None))
 
     def _leaves(self, state: State, number: int) -> State:
         """The release of a grant."""
@@ -110,15 +133,10 @@ class World:
         bells, words = self._thaw(state, number)
         heir = bells.pass_on(id)
         after = self._with(state, number, Caller("leaving", id), bells, words)
-        return self._let_in(after, id, heir)
-
-    def _let_in(self, state: State, id: str, heir: Heir | None) -> State:
-        """Tell an heir in another process, and then the server."""
-        if heir is None:
-            return self._send(state, ("leave", id, None))
-        if heir[2]:
-            state = self._send(state, ("turn", heir[0], heir[1]))
-        return self._send(state, ("leave", id, heir[:2]))
+        forgotten = after.forgotten
+        if heir is not None and heir[0] in forgotten.ids:
+            after = after._replace(forgotten=forgotten._replace(promised=forgotten.promised | {heir[0]}))
+        return self._send(after, ("leave", id, heir))
 
     def _gives_up(self, state: State, number: int) -> State:
         """The end of an acquire without a grant."""
@@ -126,7 +144,7 @@ class World:
         bells, words = self._thaw(state, number)
         heir: Heir | None = bells.withdraw(id)  # type: ignore[func-returns-value]  # only a mutant has one
         after = self._with(state, number, Caller("giving up", id), bells, words)
-        return self._let_in(after, id, heir)
+        return self._send(after, ("leave", id, heir))
 
     def _ends(self, state: State, number: int, phase: str = "idle") -> State:
         """The call is over; perhaps another follows."""
@@ -141,7 +159,7 @@ class World:
         seen = set()
         for at, message in enumerate(state.net):
             kind, id, *rest = message
-            if kind in ("enter", "leave"):
+            if kind in REQUESTS:
                 if id not in seen:  # the requests of one claim do not overtake each other
                     seen.add(id)
                     after = self._performed(self._without(state, at), kind, id, *rest)
@@ -156,9 +174,13 @@ class World:
             line, answer, promoted = self.server.enter(state.line, id, what, whole)
             state = self._send(state._replace(line=line), ("stands", id, answer))
             return self._publish(state, promoted)
+        if kind == "renew":
+            return self._send(state, ("renewed", id, is_holder(state.line, id)))
+        removed = is_there(state.line, id)
         line, promoted = self.server.leave(state.line, id, what)
         mine = tuple(each for each in promoted if each[0][0] == id[0])
-        state = self._send(state._replace(line=line), ("left", id, mine))
+        heir = what[0] if what is not None else None
+        state = self._send(state._replace(line=line), ("left", id, (removed, heir, mine)))
         return self._publish(state, tuple(each for each in promoted if each not in mine))
 
     def _publish(self, state: State, promoted: Promoted) -> State:
@@ -167,7 +189,7 @@ class World:
         return state
 
     def _arrived(self, state: State, kind: str, id: str, what: Any) -> State:
-        """A reply or a word reaches its process; a word comes from the server, or from a neighbour."""
+        """A reply or a message reaches its process."""
         number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
         process = int(id[0])
         some = next(at for at, each in enumerate(self.configuration.processes) if each == process)
@@ -175,15 +197,20 @@ class World:
             bells, words = self._thaw(state, some)
             bells.tell(id, what)
             return self._with(state, some, state.callers[some], bells, words)
-        if kind in ("turn", "heir"):
-            bells, words = self._thaw(state, some)
-            bells.let_in(id, what) if kind == "turn" else bells.keep(id, what)
-            return self._with(state, some, state.callers[some], bells, words)
+        if kind == "renewed":
+            if what or number is None or state.callers[number].phase != "inside":
+                return state
+            return self._ends(state, number)  # lost
         if kind == "left":
             bells, words = self._thaw(state, some)
-            for other, fence in what:
+            removed, heir, told = what
+            for other, fence in told:
                 bells.tell(other, fence)
             state = self._with(state, some, state.callers[some], bells, words)
+            if heir is not None and bells.is_void(removed):
+                forgotten = state.forgotten
+                state = state._replace(forgotten=forgotten._replace(doubted=forgotten.doubted | {heir}))
+                state = self._asks_if_in_doubt(state, heir)
             if number is not None and state.callers[number].phase in ("leaving", "giving up"):
                 return self._ends(state, number)
             return state
@@ -202,8 +229,8 @@ class World:
             bells.withdraw(caller.id)
             return self._ends(self._with(state, number, caller, bells, words), number)
         before, fence = answer
-        if fence and bells.follow(before, caller.id, fence) and before[0] != caller.id[0]:
-            state = self._send(state, ("heir", before, (caller.id, fence, caller.id[0].encode())))
+        if fence:
+            bells.follow(before, caller.id, fence)
         if caller.phase == "asked":
             _, told = bells.hang(caller.id, _Bell(words))
             if told is not None:
@@ -233,6 +260,14 @@ class World:
                 lost = self._without(state, at)._replace(left=left._replace(losses=left.losses - 1))
                 for after in self._bereft(lost, message):
                     yield "net", f"{message[0]} of {message[1]} is lost", "loss", after
+        if left.forgets:
+            ids = frozenset(each.id for each in records)
+            promised = frozenset(each[2][0] for each in state.net if each[0] == "leave" and each[2] is not None)
+            known = state.forgotten
+            forgotten = known._replace(ids=known.ids | ids, promised=known.promised | promised & ids)
+            empty = Line(fence=state.line.fence)
+            after = state._replace(line=empty, forgotten=forgotten, left=left._replace(forgets=left.forgets - 1))
+            yield "fate", "the server forgets the line", "forget", after
         if left.kills:
             for process in set(self.configuration.processes):
                 yield "fate", f"process {process} is killed", "kill", self._killed(state, process)
@@ -241,7 +276,7 @@ class World:
         """Whoever waits for a reply that does not come looks again, leaves again, or its call has failed."""
         kind, id, *_ = message
         number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
-        if number is None or kind in ("word", "turn", "heir"):
+        if number is None or kind == "word":
             yield state
             return
         caller = state.callers[number]
@@ -276,10 +311,10 @@ class World:
         return f"{self.configuration.processes[number]}{number}{call}"
 
     def _send(self, state: State, message: tuple[Any, ...]) -> State:
-        if message[0] in ("enter", "leave"):
+        if message[0] in REQUESTS:
             return state._replace(net=(*state.net, message))
-        net = [each for each in state.net if each[0] in ("enter", "leave")]
-        words = sorted([each for each in state.net if each[0] not in ("enter", "leave")] + [message], key=repr)
+        net = [each for each in state.net if each[0] in REQUESTS]
+        words = sorted([each for each in state.net if each[0] not in REQUESTS] + [message], key=repr)
         return state._replace(net=(*net, *words))
 
     def _without(self, state: State, at: int) -> State:
@@ -287,13 +322,12 @@ class World:
 
     def _thaw(self, state: State, number: int) -> tuple[Bells, dict[str, int]]:
         """Make the bells of a caller's process as they are."""
-        waiting, news, after, before, abroad = state.tables[self.configuration.processes[number]]
+        waiting, news, after, before = state.tables[self.configuration.processes[number]]
         words: dict[str, int] = {}
         bells = self.make()
         bells.bells = {id: _Bell(words) if hung else None for id, hung in waiting}
         bells._news = {id: Told(id, fence) for id, fence in news}
         bells._heirs.after, bells._heirs.before = dict(after), dict(before)
-        bells._abroad = dict(abroad)
         return bells, words
 
     def _with(self, state: State, number: int, caller: Caller, bells: Bells, words: dict[str, int]) -> State:
@@ -303,7 +337,6 @@ class World:
             tuple(sorted((id, told.fence) for id, told in bells._news.items())),
             tuple(sorted(bells._heirs.after.items())),
             tuple(sorted(bells._heirs.before.items())),
-            tuple(sorted(bells._abroad.items())),
         )
         tables = _put(state.tables, self.configuration.processes[number], table)
         callers = _put(state.callers, number, caller)

@@ -50,7 +50,7 @@ JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
 
 UNKNOWN = "        except UnknownOutcome:\n            turn = GIVEN_UP"
 ANSWERED = "            yield Answered(answers[0])\n"
-NOT_IN_TIME = "            if not in_time:\n"
+TAKEN_BACK = "                    yield from _give_up(queue, attempt, turn.outage)\n"
 GIVEN_UP = "            yield from queue.leave(claim)\n"
 NO_MORE = '        if turn.state == "using" or'
 REFUSED = "            return REFUSED"
@@ -225,7 +225,7 @@ LEAVING = (
         "a time-out forgets to leave",
         "left behind",
         Options(timeouts=True),
-        _claiming(f"{NOT_IN_TIME}    {GIVEN_UP}", NOT_IN_TIME),
+        _claiming(TAKEN_BACK, TAKEN_BACK.replace("_give_up(queue, attempt, turn.outage)", "()")),
     ),
     Mutant(
         "a refused try leaves its record",

@@ -1,0 +1,76 @@
+"""The limit of asyncio on Redis, and a peer: both lock by SET NX PX and a script that compares and deletes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from typing import Any
+from urllib.parse import urlsplit
+
+from bench.contestants.locks import AsyncLock
+from bench.contestants.redis_raw import COMPARE_AND_DELETE, key_of, packed, ttl_of
+from bench.model import Place
+
+
+class Streams:
+    """Plain asyncio streams and bytes packed beforehand: the least that a lock on a key costs a task."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        digest = hashlib.sha1(COMPARE_AND_DELETE, usedforsecurity=False).hexdigest()
+        key, token = key_of(place), secrets.token_hex(16)
+        self._take = packed("SET", key, token, "NX", "PX", int(ttl_of(place) * 1000))
+        self._give = packed("EVALSHA", digest, 1, key, token)
+
+    async def _ask(self, command: bytes) -> bytes:
+        if self._streams is None:
+            parts = urlsplit(self._place.facts["url"])
+            self._streams = await asyncio.open_connection(parts.hostname or "127.0.0.1", parts.port or 6379)
+            await self._ask(packed("SCRIPT", "LOAD", COMPARE_AND_DELETE))
+        reader, writer = self._streams
+        writer.write(command)
+        reply = await reader.read(4096)
+        if not reply or reply.startswith(b"-"):
+            raise RuntimeError(f"the server says {reply!r}")
+        return reply
+
+    async def acquire(self) -> None:
+        """Take the key, which nobody else has."""
+        if await self._ask(self._take) != b"+OK\r\n":
+            raise RuntimeError("somebody else has the key")
+
+    async def release(self) -> None:
+        """Delete it."""
+        if await self._ask(self._give) != b":1\r\n":
+            raise RuntimeError("the key was not ours")
+
+
+def streams(place: Place) -> AsyncLock:
+    """The limit; call it inside a running loop."""
+    return Streams(place)
+
+
+class Aioredlock:
+    """aioredlock on one server."""
+
+    def __init__(self, place: Place) -> None:
+        from aioredlock import Aioredlock as Manager  # type: ignore[import-untyped, unused-ignore]
+
+        self._manager: Any = Manager([place.facts["url"]])
+        self._key, self._ttl = key_of(place), ttl_of(place)
+        self._lock: Any = None
+
+    async def acquire(self) -> None:
+        """Take it."""
+        self._lock = await self._manager.lock(self._key, lock_timeout=self._ttl)
+
+    async def release(self) -> None:
+        """Give it back."""
+        await self._manager.unlock(self._lock)
+
+
+def aioredlock(place: Place) -> AsyncLock:
+    """aioredlock's lock; call it inside a running loop."""
+    return Aioredlock(place)

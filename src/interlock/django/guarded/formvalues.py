@@ -1,0 +1,68 @@
+"""Values as the hidden field of a form takes them along."""
+
+import json
+from typing import Any, Final
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.db.models import JSONField, Model
+from django.forms.widgets import ChoiceWidget
+from django.utils.encoding import force_str
+from django.utils.html import conditional_escape
+
+UNKNOWN: Final = object()
+"""What was shown, if only its digest is known, and that of the value now is another."""
+
+
+def shows_value(bound: forms.BoundField, value: Any) -> bool:
+    """True if a form that shows a field shows its value too, so that nothing is told by taking it along."""
+    field, widget = bound.field, bound.field.widget
+    if isinstance(widget, forms.PasswordInput):
+        return bool(widget.render_value)
+    if isinstance(widget, forms.FileInput) and not isinstance(widget, forms.ClearableFileInput):
+        return False
+    value = field.prepare_value(value)
+    if isinstance(field, forms.ModelChoiceField) and value not in field.empty_values:
+        try:
+            field.to_python(value)
+        except ValidationError:
+            return False  # the choices don't have it
+    elif isinstance(widget, ChoiceWidget) and not _is_an_option(bound, value):
+        return False
+    module = type(widget).__module__
+    # The widget of a password shows no more than parts of its hash.
+    if module.startswith(("django.forms.", "django.contrib.")) and not module.startswith("django.contrib.auth."):
+        return True
+    page = widget.render(bound.html_name, value, {})
+    parts = value if isinstance(value, list) else [value]
+    return value not in field.empty_values and all(conditional_escape(force_str(each)) in page for each in parts)
+
+
+def _is_an_option(bound: forms.BoundField, value: Any) -> bool:
+    """True if a value is empty, or all of it is among the options that a widget offers."""
+    if value in bound.field.empty_values:
+        return True
+    widget: Any = bound.field.widget
+    wanted = widget.format_value(value)
+    groups = widget.optgroups(bound.html_name, wanted)
+    chosen = {str(option["value"]) for _, options, _ in groups for option in options if option["selected"]}
+    return chosen.issuperset([wanted] if isinstance(wanted, str) else wanted)
+
+
+def to_text(field: Any, instance: Model) -> Any:
+    """Return a field's value as a text (or None) from which `from_text` makes it again."""
+    value = field.value_from_object(instance)
+    if value is None:
+        return None
+    if isinstance(field, JSONField):
+        return json.dumps(value, cls=field.encoder)
+    return field.value_to_string(instance)
+
+
+def from_text(field: Any, text: Any) -> Any:
+    """Return the value of which `to_text` has made a text."""
+    if text is None:
+        return None
+    if isinstance(field, JSONField):
+        return json.loads(text, cls=field.decoder)
+    return field.to_python(text)

@@ -1,0 +1,87 @@
+"""Mixins for Django's class-based views that change one object: occupied while it is changed, or guarded in its form.
+
+class BookUpdate(OccupiedUpdateView, GuardedUpdateView, UpdateView): ...
+"""
+
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
+from django.forms import modelform_factory
+from django.http import Http404, HttpRequest, HttpResponse
+
+from interlock.claims import shown_text
+from interlock.django.forms import GuardedModelForm
+from interlock.django.guarded import Guarded, StaleObject
+from interlock.django.occupation import occupy
+
+if TYPE_CHECKING:
+    from django.views.generic import UpdateView
+
+    Base = UpdateView[Any, Any]
+else:
+    Base = object
+
+TRIES = 3
+"""How often a form is looked at anew when the object changes just while it is saved."""
+
+
+class GuardedUpdateView(Base):
+    """A mixin for an `UpdateView` of a guarded model: its form is a `GuardedModelForm`.
+
+    What its reader has not touched is left as it is now, and of what both have changed the page shows both values.
+    """
+
+    def get_form_class(self) -> Any:
+        """Return the class of the form, made a guarded one."""
+        if self.form_class is not None:
+            made: Any = self.form_class
+        elif self.fields is None:
+            raise ImproperlyConfigured(f"{type(self).__name__} needs `fields` or a `form_class`")
+        else:
+            model: Any = self.model or (self.get_queryset().model if self.object is None else type(self.object))
+            made = modelform_factory(model, form=GuardedModelForm, fields=self.fields)
+        if not issubclass(made._meta.model, Guarded):
+            raise ImproperlyConfigured(
+                f"{type(self).__name__}: {made._meta.model.__name__} is not Guarded, so its form can't be"
+            )
+        if issubclass(made, GuardedModelForm):
+            return made
+        return type(made)(made.__name__, (GuardedModelForm, made), {"__module__": made.__module__})
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        """Save; if the object changes just while it is saved, clean the form anew, and show it if it asks."""
+        for _again in range(TRIES - 1):
+            try:
+                return super().form_valid(form)
+            except StaleObject:
+                form.recheck()
+                if form.errors:
+                    return self.form_invalid(form)
+        return super().form_valid(form)
+
+
+class OccupiedUpdateView(Base):
+    """A mixin for views of one object: a request that changes it has the object for itself from before it is read.
+
+    Attributes:
+        occupy_timeout: seconds to wait for it; then `LockTimeout` is raised, which `LockErrorMiddleware` answers.
+        occupy_ttl: the lease in seconds; None: the default of the locks.
+    """
+
+    occupy_timeout: ClassVar[float | None] = 3.0
+    occupy_ttl: ClassVar[float | None] = None
+
+    def occupy(self, instance: Any) -> AbstractContextManager[Any]:
+        """Return what occupies an object while it is entered; override it to occupy something else, or more."""
+        label = shown_text(f"{self.request.method} {self.request.path}")
+        return occupy(instance, timeout=self.occupy_timeout, ttl=self.occupy_ttl, label=label)
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Occupy the object, and do what the view does; the view reads it afresh."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self.occupy(self.get_object()))
+            except ObjectDoesNotExist as error:
+                raise Http404 from error
+            return super().post(request, *args, **kwargs)

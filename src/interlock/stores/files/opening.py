@@ -1,0 +1,339 @@
+"""Opening what lies in a folder of locks: a path is not proof that it is still a file of ours.
+
+Whoever may write to a folder may put a symbolic link, a named pipe or a huge file where a line should be.  So nothing
+is opened through a link, no opening blocks, and what was opened is looked at before it is read, written or truncated.
+"""
+
+import errno
+import os
+import stat
+import time
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from interlock.errors import StoreError
+
+MOST_BYTES = 16 << 20  # a line of 32,000 claims; what is longer is no line
+FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+ROUNDS = 50
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+}
+Place: TypeAlias = tuple[bytes, int, int]
+"""A path, and the device and inode that were found there."""
+
+
+class NotOurs(StoreError):
+    """What lies at a path of the folder is no file of ours; it was neither read nor changed."""
+
+
+class Sharing(NamedTuple):
+    """Who may use a folder.
+
+    Attributes:
+        mode: the permission bits of the folder; its subfolders have the same.
+        owner, group: whom it belongs to.
+    """
+
+    mode: int
+    owner: int
+    group: int
+
+    @property
+    def file_mode(self) -> int:
+        """The permission bits of the files in it."""
+        return file_mode(self.mode)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other users may write to it, so that files of every user are trusted."""
+        return bool(self.mode & 0o022)
+
+    def trusts(self, owner: int) -> bool:
+        """Tell whether a file of that user may be used."""
+        return self.is_shared or owner in (os.geteuid(), 0, self.owner)
+
+
+def file_mode(folder_mode: int) -> int:
+    """Return the permission bits of the files in a folder.
+
+    Who may write to the folder may read and write its files.  Nobody else may even read them: an OS lock needs no
+    more than that, and would hold everybody up.
+    """
+    return 0o600 | (0o060 if folder_mode & 0o020 else 0) | (0o006 if folder_mode & 0o002 else 0)
+
+
+def sharing_of(found: os.stat_result) -> Sharing:
+    """Return who may use a folder."""
+    return Sharing(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+
+
+def kind_of(mode: int) -> str:
+    """Return in words what has this mode."""
+    return _KINDS.get(stat.S_IFMT(mode), "a file")
+
+
+# -- files --------------------------------------------------------------------------------------------------
+
+
+def open_file(folder: str | Path, name: str, sharing: Sharing, *, create: bool = True, write: bool = True) -> int:
+    """Open a file of ours, and only that.
+
+    Args:
+        folder: where it lies; not through a symbolic link.
+        name: its name there.
+        sharing: who may use it.
+        create: whether to make it if it is not there.
+        write: whether to open it for writing, too.
+
+    Returns:
+        A descriptor.
+
+    Raises:
+        NotOurs: something else lies there.
+        OSError: it can't be opened; FileNotFoundError if it is not there and was not to be made.
+    """
+    at = open_folder(folder)
+    try:
+        for _ in range(ROUNDS):
+            fd = _open_at(at, name, sharing, create, os.O_RDWR if write else os.O_RDONLY)
+            if fd >= 0:
+                return fd
+    except NotOurs as error:
+        raise NotOurs(f"{os.fspath(folder)}/{name} {error}") from None
+    except OSError as error:
+        error.filename = f"{os.fspath(folder)}/{name}"
+        raise
+    finally:
+        os.close(at)
+    raise StoreError(f"{os.fspath(folder)}/{name} comes and goes all the time; find out who makes and removes it")
+
+
+def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) -> int:
+    """Return a descriptor, or -1 to try again."""
+    made = False
+    try:
+        # In a sticky folder the kernel may forbid O_CREAT on what another user has made: it is left out at first.
+        fd = os.open(name, access | FLAGS, dir_fd=at)
+    except FileNotFoundError:
+        if not create:
+            raise
+        try:
+            fd = os.open(name, access | FLAGS | os.O_CREAT | os.O_EXCL, sharing.file_mode, dir_fd=at)
+            made = True
+        except FileExistsError:
+            return -1
+    except OSError as error:
+        try:
+            found = os.lstat(name, dir_fd=at)
+        except FileNotFoundError:
+            raise error from None
+        if not stat.S_ISREG(found.st_mode):
+            raise _refused(f"is {kind_of(found.st_mode)}") from None
+        if error.errno == errno.EACCES and not found.st_size and time.time() - found.st_mtime < 1:
+            time.sleep(0.001)  # its maker is about to set its mode
+            return -1
+        raise
+    try:
+        _settle(fd, sharing, made)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _settle(fd: int, sharing: Sharing, made: bool) -> None:
+    """See that an open file may be ours, and give it the mode that it should have, whatever the umask."""
+    found = os.fstat(fd)
+    what = oddity(found, sharing)
+    if what:
+        raise _refused(what)
+    if found.st_uid != os.geteuid() or found.st_nlink != 1:
+        return
+    mode = stat.S_IMODE(found.st_mode)
+    if made:
+        _settle_new(fd, found, sharing.file_mode, sharing)
+    elif not found.st_size and mode != sharing.file_mode:
+        os.fchmod(fd, sharing.file_mode)  # its maker was killed before it did that
+    elif mode & ~sharing.file_mode:
+        os.fchmod(fd, mode & sharing.file_mode)
+
+
+def _settle_new(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
+    """Give what was just made its mode, and those whom it should belong to."""
+    if found.st_uid == 0 != sharing.owner:
+        os.fchown(fd, sharing.owner, sharing.group)  # root leaves nothing in a user's folder that locks its owner out
+    elif sharing.is_shared and found.st_gid != sharing.group:
+        try:
+            os.fchown(fd, -1, sharing.group)
+        except PermissionError:
+            pass  # not a member of that group: other users may be left out, and are told so
+    if stat.S_IMODE(found.st_mode) != mode:
+        os.fchmod(fd, mode)
+
+
+def oddity(found: os.stat_result, sharing: Sharing) -> str:
+    """Return what keeps a file from being one of ours; "" if nothing does."""
+    if not stat.S_ISREG(found.st_mode):
+        return f"is {kind_of(found.st_mode)}"
+    if found.st_size > MOST_BYTES:
+        return f"is {found.st_size} bytes long"
+    if not sharing.trusts(found.st_uid):
+        return f"belongs to user {found.st_uid}"
+    if not found.st_size and found.st_nlink > 1:
+        return "is empty and has another name too"
+    return ""
+
+
+def _refused(what: str) -> NotOurs:
+    return NotOurs(f"{what}, no file that interlock made; look at it, and remove it (nothing was changed)")
+
+
+def read_file(folder: str | Path, name: str, sharing: Sharing, most: int = MOST_BYTES) -> bytes:
+    """Return what a file of ours says, up to `most` bytes.
+
+    Raises:
+        NotOurs: something else lies there.
+        OSError: it can't be read; FileNotFoundError if it is not there.
+    """
+    fd = open_file(folder, name, sharing, create=False, write=False)
+    try:
+        return os.pread(fd, min(most, os.fstat(fd).st_size), 0)
+    finally:
+        os.close(fd)
+
+
+def put(fd: int, data: bytes, at: int) -> None:
+    """Write all of `data`, or raise OSError."""
+    if os.pwrite(fd, data, at) != len(data):
+        raise OSError(errno.ENOSPC, "only a part could be written")
+
+
+def place(path: str | Path, fd: int) -> Place:
+    """Return where an open file should be found."""
+    found = os.fstat(fd)
+    return os.fsencode(path), found.st_dev, found.st_ino
+
+
+def in_place(where: Place) -> bool:
+    """Tell whether a path still leads to what was found there."""
+    path, device, inode = where
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return found.st_ino == inode and found.st_dev == device
+
+
+def remove_file(folder: str | Path, name: str, fd: int) -> None:
+    """Unlink a file if it is the one that is open here, and no other of that name.
+
+    Raises:
+        OSError: it can't be removed.
+    """
+    at = open_folder(folder)
+    try:
+        if os.path.samestat(os.lstat(name, dir_fd=at), os.fstat(fd)):
+            os.unlink(name, dir_fd=at)
+    except FileNotFoundError:
+        pass
+    finally:
+        os.close(at)
+
+
+def may_remove(folder: str | Path, *fds: int) -> bool:
+    """Tell whether this user may unlink open files from a folder: in a sticky one, only their owner may."""
+    found = os.stat(folder)
+    user = os.geteuid()
+    if not found.st_mode & stat.S_ISVTX or user in (0, found.st_uid):
+        return True
+    return all(os.fstat(fd).st_uid == user for fd in fds)
+
+
+# -- folders and pipes --------------------------------------------------------------------------------------
+
+
+def open_folder(path: str | Path) -> int:
+    """Open a folder, not through a symbolic link."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
+    """Make a folder, which nobody sees before it has its mode; nothing if it is there."""
+    temporary = path.with_name(f".{path.name}-{os.urandom(6).hex()}")
+    os.mkdir(temporary, 0o700)
+    try:
+        fd = open_folder(temporary)
+        try:
+            found = os.fstat(fd)
+            if found.st_uid != os.geteuid() or os.listdir(fd):
+                raise OSError(errno.EPERM, "it was replaced by somebody else while it was made", os.fspath(path))
+            _settle_new(fd, found, mode, sharing or sharing_of(found))
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+    except OSError as error:
+        os.rmdir(temporary)
+        if not os.path.isdir(path):
+            raise error
+
+
+def make_pipe(path: Path) -> int:
+    """Make a named pipe, and return a descriptor of both its ends.
+
+    Raises:
+        NotOurs: something else lies there by now.
+        OSError: it can't be made.
+    """
+    at = open_folder(path.parent)
+    try:
+        sharing = sharing_of(os.fstat(at))
+        os.mkfifo(path.name, sharing.file_mode, dir_fd=at)
+        try:
+            fd = os.open(path.name, os.O_RDWR | FLAGS, dir_fd=at)
+        except OSError:
+            os.unlink(path.name, dir_fd=at)
+            raise
+    finally:
+        os.close(at)
+    try:
+        found = os.fstat(fd)
+        if not found.st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "it was removed while it was made", os.fspath(path))
+        if not stat.S_ISFIFO(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
+            raise NotOurs(f"{path} was replaced by somebody else while it was made; find out by whom")
+        _settle_new(fd, found, sharing.file_mode, sharing)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def remove_pipe(at: int, name: str) -> bool:
+    """Unlink a named pipe, and only that, from an open folder; tell whether it was done."""
+    try:
+        if not stat.S_ISFIFO(os.lstat(name, dir_fd=at).st_mode):
+            return False
+        os.unlink(name, dir_fd=at)
+    except OSError:
+        return False
+    return True
+
+
+def open_pipe(path: str | Path, access: int) -> int:
+    """Open a named pipe, and only that; it does not block.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it can't be opened.
+    """
+    fd = os.open(path, access | FLAGS)
+    if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FileNotFoundError(errno.ENOENT, "no named pipe", os.fspath(path))
+    return fd

@@ -1,0 +1,102 @@
+"""What threads wait on in a folder; tasks have their own in `tasks`."""
+
+import os
+import select
+from collections.abc import Callable, Iterable
+
+from interlock.errors import StoreError
+from interlock.protocols.queue import Told
+from interlock.stores.files.presence import Presence
+
+
+class Wakeup:
+    """A bell, and the beacons of those whose death matters to who waits at it.
+
+    Its pipes are closed by who waits on them, and by nobody else: a descriptor that is closed under a waiter may be
+    another file by the time it is read.
+
+    Args:
+        presence: this process in the folder.
+        given_back: called when nobody waits on it any more.
+    """
+
+    def __init__(self, presence: Presence, given_back: Callable[[], None]) -> None:
+        self._presence = presence
+        self._given_back = given_back
+        self.bell = presence.bell()
+        self._watched = self.bell.watched
+        self._waiters: set[object] = set()
+        self._ended = False
+
+    def be_heard(self) -> None:
+        """See that others can ring, before they are told where: a bell whose name is gone is replaced."""
+        self.bell = self._presence.exchange(self.bell)
+        self._watched = self.bell.watched
+
+    def stand_in(self, waiters: set[object]) -> None:
+        """Be counted among those of this process who wait in one line."""
+        self._waiters = waiters
+        waiters.add(self)
+
+    def watch(self, tokens: Iterable[str]) -> None:
+        """Be woken also by the death of these processes, and of no others."""
+        wanted = {token for token in tokens if token != self._presence.token}
+        if not wanted and not self._watched:
+            return
+        for token in [token for token in self._watched if token not in wanted]:
+            self._unwatch(token)
+        for token in wanted:
+            if token not in self._watched:
+                fd = self._presence.open_beacon(token)
+                if fd is not None:
+                    self._watched[token] = fd
+                elif not self._presence.is_alive(token):
+                    self.wake()  # it died since the line was looked at: look again at once
+
+    def _unwatch(self, token: str) -> None:
+        os.close(self._watched.pop(token))
+
+    def wake(self) -> None:
+        """Make the waiter look again, from any thread; nothing happens if nobody waits any more."""
+        self._presence.wake(self.bell)
+
+    def end(self) -> None:
+        """End the wait, from any thread: who waits gets a StoreError."""
+        self._ended = True
+        self.wake()
+
+    def _go_on(self) -> None:
+        if self._ended:
+            raise StoreError("this connection was closed while it waited for a lock: connect again")
+
+    def close(self) -> None:
+        """Give the bell back."""
+        self._waiters.discard(self)
+        self._presence.put_back(self.bell)
+        self._given_back()
+
+
+class ThreadWakeup(Wakeup):
+    """A wake-up for one thread."""
+
+    def wait(self, seconds: float) -> Told | None:
+        """Block until told, until somebody watched dies, or until `seconds` have passed.
+
+        Raises:
+            StoreError: the store was closed.
+        """
+        self._go_on()
+        fd = self.bell.fd
+        poll = select.poll()  # looked up each time: gevent and its like put their own there
+        poll.register(fd, select.POLLIN)
+        for each in self._watched.values():
+            poll.register(each, 0)
+        events = poll.poll(max(0.0, seconds) * 1000)
+        # A process that has slept runs slowly: no more than this is done when it was simply told.
+        if len(events) != 1 or events[0][0] != fd:
+            gone = {each for each, _ in events if each != fd}
+            for token in [token for token, each in self._watched.items() if each in gone]:
+                self._unwatch(token)  # it would only report its death again and again
+        told = self.bell.drain()
+        self._go_on()
+        return told

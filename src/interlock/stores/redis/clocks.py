@@ -1,0 +1,84 @@
+"""The clocks of all servers that may come to judge a lease, compared: of primaries and their replicas."""
+
+import re
+import time
+from typing import Any
+
+from interlock.claims import DEFAULT_TTL, MIN_TTL, Check
+from interlock.effects import Ask, Op
+from interlock.errors import LockError
+from interlock.stores.redis.identity import IDENTITY
+from interlock.stores.redis.message import Message
+from interlock.stores.redis.resp import pack
+
+SKEW = 1.0  # seconds by which clocks may differ without a word
+BEARS = 3  # a lease is renewed at a third: it bears so much skew
+ROUNDS = 3
+PATIENCE = 1.0  # seconds to wait for a replica
+_REPLICA = re.compile(rb"^slave\d+:ip=([^,]+),port=(\d+)", re.MULTILINE)
+
+
+def compare_clocks(wire: Any, nodes: list[str]) -> Op[list[Check]]:
+    """Say how far the clocks of the servers differ, and which leases bear it when one takes another's place.
+
+    Args:
+        wire: to the servers.
+        nodes: what stands for each primary, in the place of a line.
+    """
+    ahead: dict[str, float] = {}
+    unheard: list[str] = []
+    for node in nodes:
+        ahead[node.lstrip("@") or "the primary"] = yield from _ahead(wire, node)
+        for where in (yield from _replicas_of(wire, node)):
+            beside = (
+                wire.beside(where, PATIENCE) if hasattr(wire, "beside") else wire
+            )  # a cluster reaches all nodes by itself
+            try:
+                ahead[where] = yield from _ahead(beside, f"@{where}")
+            except LockError:
+                unheard.append(where)
+            finally:
+                if beside is not wire:
+                    beside.close()
+    checks = [] if len(ahead) < 2 else [_judged(ahead)]
+    if unheard:
+        them = " and ".join(unheard)
+        checks.append(Check("clocks", "warn", f"{them} can't be asked from here: compare the clocks by hand"))
+    return checks
+
+
+def _judged(ahead: dict[str, float]) -> Check:
+    fast, slow = max(ahead, key=lambda each: ahead[each]), min(ahead, key=lambda each: ahead[each])
+    skew = ahead[fast] - ahead[slow]
+    safe = max(MIN_TTL, BEARS * skew)
+    if skew <= SKEW:
+        return Check(
+            "clocks", "ok",
+            f"{len(ahead)} servers differ by {skew * 1000:.0f} ms: safe for leases of {safe:.1f} s and longer",
+        )  # fmt: skip
+    return Check(
+        "clocks", "fail" if safe > DEFAULT_TTL else "warn",
+        f"{fast} is {skew:.1f} s ahead of {slow}: where it takes the other's place, leases end so much too "
+        f"early, and two may hold the lock; only leases of {safe:.0f} s and longer, renewed, bear it: let NTP "
+        f"keep the clocks together",
+    )  # fmt: skip
+
+
+def _ahead(wire: Any, node: str) -> Op[float]:
+    """Return by how many seconds a server's clock is ahead of this machine's; by the shortest of some round trips."""
+    best = (float("inf"), 0.0)
+    for _ in range(ROUNDS):
+        sent = time.time()
+        seconds, micros = yield Ask(wire, Message(pack("TIME"), node, patience=PATIENCE))
+        back = time.time()
+        best = min(best, (back - sent, int(seconds) + int(micros) / 1e6 - (sent + back) / 2))
+    return best[1]
+
+
+def _replicas_of(wire: Any, node: str) -> Op[list[str]]:
+    """Return the addresses of a primary's replicas; none where the access list forbids INFO."""
+    try:
+        text = yield Ask(wire, Message(IDENTITY, node))
+    except LockError:
+        return []
+    return [f"{host.decode()}:{int(port)}" for host, port in _REPLICA.findall(text)]

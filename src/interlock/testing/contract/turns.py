@@ -1,0 +1,47 @@
+"""An event loop gets its turn, however quick the locks are."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from interlock.testing.world import World
+
+TURNS = 300_000  # more than any store does in the time
+
+
+@pytest.mark.parametrize("what", ["acquire", "re-enter", "renew", "locked", "claims"])
+def test_what_completes_at_once_lets_other_tasks_run(world_of_tasks: World, what: str) -> None:
+    world = world_of_tasks
+    locks = world.connect()
+    lock = locks.rlock(world.name) if what == "re-enter" else locks.lock(world.name)
+
+    async def again_and_again(grant: Any) -> None:
+        if what == "re-enter":
+            await lock.acquire()
+        for _ in range(TURNS):
+            if what in ("acquire", "re-enter"):
+                async with lock:
+                    pass
+            else:
+                await {"renew": grant.renew, "locked": lock.locked, "claims": locks.claims}[what]()
+
+    async def story() -> None:
+        grant = await locks.lock(world.fresh_name()).acquire()
+        ticks = 0
+        task = asyncio.ensure_future(again_and_again(grant))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                while not task.done():
+                    await asyncio.sleep(0.001)
+                    ticks += 1
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert ticks >= 5
+        if what == "re-enter":
+            await locks.evict(world.name)  # its task is gone
+        await grant.release()
+
+    world.run(story())
+    assert world.nothing_left()

@@ -1,0 +1,90 @@
+"""The store of `interlock` where none is named: the same for a login shell, for cron, and for any service."""
+
+import os
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from house import COMMAND, House
+
+HERE = {"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
+DEFAULT = f"file:///tmp/interlock-{os.geteuid()}"
+
+
+def environments(tmp_path: Path) -> dict[str, dict[str, str]]:
+    """What different starters give a program."""
+    for name in ("run", "tmp", "home"):
+        (tmp_path / name).mkdir(mode=0o700)
+    return {
+        "login": {**HERE, "HOME": str(tmp_path / "home"), "XDG_RUNTIME_DIR": str(tmp_path / "run"), "TERM": "xterm"},
+        "cron": {"HOME": str(tmp_path / "home"), "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin"},
+        "tmpdir": {**HERE, "TMPDIR": str(tmp_path / "tmp"), "TMP": str(tmp_path / "tmp")},
+        "homeless": {**HERE, "HOME": str(tmp_path / "no such folder")},
+        "empty": {},
+    }
+
+
+@pytest.mark.parametrize("holder", ["login", "cron", "tmpdir", "empty"])
+def test_runs_from_everywhere_exclude_each_other(house: House, tmp_path: Path, holder: str) -> None:
+    given = environments(tmp_path)
+    name = f"nightly-{uuid.uuid4().hex}"
+    run = house.start("run", name, "--", "sh", "-c", "echo in; cat", env=given[holder])
+    assert run.hear() == "in"
+    for env in given.values():
+        for umask in (0o022, 0o077):
+            assert house.run("run", "-n", name, "--", "echo", "in", env=env, umask=umask) == (1, "", "")
+        status, printed, errors = house.run("ls", env=env)
+        assert (status, errors) == (0, "")
+        assert printed.startswith(f"Store {DEFAULT}\n")
+        assert name in printed
+    assert run.ended()[0] == 0
+    assert house.run("run", "-n", name, "--", "echo", "in", env={}) == (0, "in\n", "")
+
+
+def test_the_library_and_the_command_mean_the_same_store(house: House, tmp_path: Path) -> None:
+    name = f"nightly-{uuid.uuid4().hex}"
+    hold = f"""
+import interlock
+with interlock.connect() as locks, locks.lock({name!r}):
+    print("in", flush=True)
+    input()
+"""
+    program = house.start(command=[sys.executable, "-c", hold], env=environments(tmp_path)["login"])
+    assert program.hear() == "in"
+    assert house.run("run", "-n", name, "--", "true", env={})[0] == 1
+    program.say("")
+    assert program.ended()[0] == 0
+
+
+def test_v_names_the_store_also_without_a_url(house: House) -> None:
+    name = f"nightly-{uuid.uuid4().hex}"
+    _, _, errors = house.run("run", "-v", name, "--", "true", env={})
+    assert errors.splitlines()[0] == f"interlock: waiting for '{name}' in {DEFAULT}"
+
+
+def test_INTERLOCK_URL_still_wins(house: House) -> None:
+    _, _, errors = house.run("run", "-v", "book", "--", "true")
+    assert errors.splitlines()[0] == f"interlock: waiting for 'book' in {house.url}"
+
+
+def test_a_service_with_a_tmp_of_its_own_is_75_and_told_what_to_do(house: House) -> None:
+    (house.folder / "mounts").write_text(
+        "91 27 0:28 /systemd-private-4f2a-app.service-Xb3/tmp /tmp rw - tmpfs tmpfs rw\n"
+    )
+    private = house.python_with(
+        "import pathlib\nfrom interlock.stores.files import default\n"
+        f"default.MOUNTS = pathlib.Path({str(house.folder / 'mounts')!r})\n"
+    )
+    status, _, errors = house.run("run", "book", "--", "true", env=private)
+    assert status == 75
+    assert "PrivateTmp" in errors
+    assert "INTERLOCK_URL" in errors
+    assert "--store" in errors
+    assert house.run("run", "--store", house.url, "book", "--", "true", env=private)[0] == 0
+
+
+def test_a_run_as_root_or_not_needs_no_environment_at_all(house: House) -> None:
+    bare = ["env", "-i", *COMMAND]
+    name = f"nightly-{uuid.uuid4().hex}"
+    assert house.run("run", name, "--", "/bin/echo", "in", command=bare) == (0, "in\n", "")

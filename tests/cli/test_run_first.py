@@ -1,0 +1,135 @@
+"""`interlock run` as the first process of a container: it lets go of the processes that nobody else does."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from house import COMMAND, House, Process, eventually
+
+# A subreaper is given the orphans below it, as process 1 is; it stays one through execve(2).
+SUBREAPER = """
+import ctypes, os, sys
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
+{first}
+os.execv(sys.executable, [sys.executable, "-m", "interlock", *sys.argv[1:]])
+"""
+# An orphan that ends when the named pipe does.
+AND_AN_ORPHAN = """
+if (between := os.fork()) == 0:
+    if os.fork() == 0:
+        open("fifo").read()
+    os._exit(0)
+os.waitpid(between, 0)
+"""
+ORPHANS = "for n in 1 2 3 4 5; do (sh -c : &); done; echo made; cat"
+
+
+def first_processes() -> dict[str, list[str]]:
+    """What makes interlock the first process, as far as this machine lets us."""
+    found = {"subreaper": [sys.executable, "-c", SUBREAPER.format(first="")]}
+    for name, how in (("pid 1", []), ("pid 1 of a user", ["--user", "--map-root-user"])):
+        namespace = ["unshare", *how, "--pid", "--fork", "--kill-child", "--mount-proc"]
+        if shutil.which("unshare") and subprocess.run([*namespace, "true"], capture_output=True).returncode == 0:
+            found[name] = [*namespace, *COMMAND]
+    return found
+
+
+FIRST = first_processes()
+
+
+def interlock_of(run: Process) -> int:
+    """The process id of interlock, seen from here."""
+    if Path(f"/proc/{run.pid}/comm").read_text().strip() != "unshare":
+        return run.pid
+    (found,) = children(run.pid)
+    return found
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def zombies(pid: int) -> list[int]:
+    """The children of a process that have ended and that it has not let go."""
+    found = []
+    for child in children(pid):
+        try:
+            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            continue
+        found += [child] * (state == "Z")
+    return found
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("options", [[], ["--keep"]])
+def test_orphans_of_the_command_do_not_stay_as_zombies(house: House, first: str, options: list[str]) -> None:
+    run = house.start("run", *options, "book", "--", "sh", "-c", ORPHANS, command=FIRST[first])
+    assert run.hear() == "made"
+    me = interlock_of(run)
+    eventually(lambda: len(children(me)) == 1, "only the command is left")
+    assert zombies(me) == []
+    assert house.count("using") == 1
+    run.say("on")
+    assert run.hear() == "on"
+    assert run.ended() == (0, "", "")
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_the_status_is_the_commands_whatever_else_ends(house: House, first: str) -> None:
+    run = house.start("run", "book", "--", "sh", "-c", f"{ORPHANS}; exit 7", command=FIRST[first])
+    assert run.hear() == "made"
+    assert run.ended() == (7, "", "")
+    assert house.locks.claims() == []
+
+
+def test_orphans_do_not_stay_while_it_waits_for_the_lock(house: House) -> None:
+    os.mkfifo(house.folder / "fifo")
+    holder = house.hold()
+    with_orphan = [sys.executable, "-c", SUBREAPER.format(first=AND_AN_ORPHAN)]
+    waiter = house.start("run", "book", "--", "sh", "-c", "exit 7", command=with_orphan)
+    house.wait_for(1, "pending")
+    assert len(children(waiter.pid)) == 2  # the orphan, and the command that may not start yet
+    (house.folder / "fifo").write_text("")
+    eventually(lambda: len(children(waiter.pid)) == 1, "the orphan is gone")
+    holder.ended()
+    assert waiter.ended() == (7, "", "")
+
+
+def test_orphans_do_not_stay_while_it_holds_the_lock_for_them(house: House) -> None:
+    os.mkfifo(house.folder / "fifo")
+    os.mkfifo(house.folder / "other")
+    leave = "(read _ < fifo &); (read _ < other &); exit 5"
+    run = house.start("run", "--keep", "-v", "book", "--", "sh", "-c", leave, command=FIRST["subreaper"])
+    eventually(lambda: "its last process is gone" in run.hear_error(), "the command has ended")
+    (house.folder / "fifo").write_text("\n")
+    eventually(lambda: len(children(run.pid)) == 1, "one orphan is left")
+    assert zombies(run.pid) == []
+    (house.folder / "other").write_text("\n")
+    assert run.ended()[0] == 5
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_signals_reach_the_command(house: House, first: str, number: signal.Signals) -> None:
+    trap = f"trap 'echo got; exit 9' {number.name[3:]}; echo in; while :; do read _; done"
+    run = house.start("run", "book", "--", "sh", "-c", trap, command=FIRST[first])
+    assert run.hear() == "in"
+    os.kill(interlock_of(run), number)
+    assert run.hear() == "got"
+    assert run.ended() == (9, "", "")
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_a_signal_ends_the_wait(house: House, first: str) -> None:
+    holder = house.hold()
+    waiter = house.start("run", "book", "--", "touch", "ran", command=FIRST[first])
+    house.wait_for(1, "pending")
+    os.kill(interlock_of(waiter), signal.SIGTERM)
+    assert waiter.ended()[0] == 143
+    assert house.count("pending") == 0
+    holder.ended()

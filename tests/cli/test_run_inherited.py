@@ -1,0 +1,158 @@
+"""`interlock run` where signals are not as a shell at a terminal leaves them: nohup, cron, a script's `&`."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from house import COMMAND, House
+from test_run_signals import REPORTER
+
+KEPT = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signal.SIGTTOU]
+PYTHONS_OWN = [signal.SIGPIPE, signal.SIGXFSZ]
+TESTS = Path(__file__).parents[1]
+
+
+def ignoring(*numbers: int, blocking: bool = False) -> list[str]:
+    """The command `interlock`, started by something that ignores or blocks signals."""
+    how = (
+        f"signal.pthread_sigmask(signal.SIG_BLOCK, {[int(number) for number in numbers]})"
+        if blocking
+        else f"[signal.signal(number, signal.SIG_IGN) for number in {[int(number) for number in numbers]}]"
+    )
+    return [sys.executable, "-c", f"import os, signal, sys; {how}; os.execv(sys.argv[1], sys.argv[1:])", *COMMAND]
+
+
+def mask_of(status: str, key: str) -> set[int]:
+    mask = int(re.search(rf"^{key}:\s*([0-9a-f]+)$", status, re.MULTILINE)[1], 16)  # type: ignore[index]
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+
+
+@pytest.mark.parametrize("number", KEPT)
+def test_a_signal_that_is_ignored_stays_so_for_interlock_and_its_command(
+    house: House, number: signal.Signals
+) -> None:
+    holder = house.hold()
+    reporter = [sys.executable, "-c", REPORTER, "stays"]
+    run = house.start("run", "book", "--", *reporter, command=ignoring(number))
+    house.wait_for(1, "pending")
+    run.send_signal(number)  # does not end the wait
+    holder.ended()
+    assert run.hear().isdigit()
+    run.send_signal(number)  # reaches nobody
+    run.send_signal(signal.SIGUSR2)
+    assert run.hear() == "SIGUSR2"
+    assert run.ended() == (0, "", "")
+    _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=ignoring(number))
+    assert number in mask_of(status, "SigIgn")
+
+
+def test_a_command_under_nohup_goes_on_when_the_terminal_hangs_up(house: House) -> None:
+    run = house.start("run", "book", "--", "sh", "-c", "echo in; exec cat", command=["nohup", *COMMAND])
+    assert run.hear() == "in"
+    run.send_signal(signal.SIGHUP)
+    run.say("still here")
+    assert run.hear() == "still here"
+    assert run.ended()[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_that_is_blocked_stays_so_for_the_command_and_reaches_interlock(
+    house: House, number: signal.Signals
+) -> None:
+    blocking = ignoring(number, blocking=True)
+    _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=blocking)
+    assert number in mask_of(status, "SigBlk")
+    with house.locks.lock("book"):
+        waiter = house.start("run", "book", "--", "true", command=blocking)
+        house.wait_for(1, "pending")
+        waiter.send_signal(number)
+        assert waiter.ended()[0] == 128 + number
+
+
+@pytest.mark.parametrize("number", PYTHONS_OWN)
+def test_what_Python_ignores_for_itself_is_at_its_default_for_the_command(
+    house: House, number: signal.Signals
+) -> None:
+    """Whether it was ignored before can't be known: Python says nothing about it."""
+    for command in (COMMAND, ignoring(number)):
+        _, status, _ = house.run("run", "book", "--", "cat", "/proc/self/status", command=command)
+        assert number not in mask_of(status, "SigIgn")
+
+
+def test_a_pipeline_under_an_ignored_SIGPIPE_ends_at_once(house: House) -> None:
+    out, into = os.pipe()
+    run = house.start("run", "book", "--", "yes", stdout=into, command=ignoring(signal.SIGPIPE))
+    os.close(into)
+    os.read(out, 1)
+    os.close(out)
+    assert run.ended()[0::2] == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(
+    "words", [["ls", "--json"], ["ls"], ["show", "book"], ["watch", "--interval", "0.05"], ["doctor"]]
+)
+def test_a_reader_that_goes_away_ends_the_other_commands_quietly(house: House, words: list[str]) -> None:
+    out, into = os.pipe()
+    os.close(out)
+    looking = house.start(*words, stdout=into)
+    os.close(into)
+    assert looking.ended()[0::2] == (1, "")
+
+
+def test_a_run_in_the_background_of_a_script_is_not_interrupted_by_the_keyboard(house: House) -> None:
+    os.mkfifo(house.folder / "fifo")
+    words = " ".join(COMMAND)
+    script = f"{words} run book -- sh -c 'echo in; read _ < fifo; echo out' & wait"
+    shell = house.start("-c", script, command=["/bin/sh"], start_new_session=True)
+    assert shell.hear() == "in"
+    (view,) = house.locks.claims("book")
+    os.kill(view.pid, signal.SIGINT)
+    os.kill(view.pid, signal.SIGQUIT)
+    (house.folder / "fifo").write_text("\n")
+    assert shell.hear() == "out"
+    assert shell.ended()[0] == 0
+
+
+# The tests themselves
+
+PROBE = """
+import signal, subprocess, sys
+from starter import take_signals_as_at_a_terminal
+take_signals_as_at_a_terminal()
+print(signal.getsignal(signal.SIGINT) == signal.default_int_handler, flush=True)
+signal.raise_signal(signal.SIGHUP)
+signal.raise_signal(signal.SIGQUIT)
+subprocess.run(["cat", "/proc/self/status"])
+"""
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_the_tests_find_signals_as_at_a_terminal_and_survive_what_was_ignored(house: House, blocking: bool) -> None:
+    numbers = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGTERM] * blocking)]
+    if blocking:
+        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGCHLD]
+    command = [*ignoring(*numbers, blocking=blocking)[:3], sys.executable, "-c", PROBE]
+    if blocking:
+        command[-1] = PROBE.replace("signal.raise_signal", "print")
+    status, printed, errors = house.run(command=command, extra={"PYTHONPATH": str(TESTS)})
+    assert (status, errors) == (0, "")
+    assert printed.startswith("True\n")
+    for key in ("SigIgn", "SigBlk"):
+        assert not mask_of(printed, key) & set(map(int, numbers))
+
+
+def test_nothing_here_depends_on_who_started_it() -> None:
+    """Some tests of each sort that failed under `nohup ./dev test &`."""
+    chosen = "test_a_signal_to_interlock_reaches_the_command_once or test_a_command_that_dies_by_a_forwarded_signal"
+    pytest_run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen]
+    shell = ["sh", "-c", 'trap \'\' HUP INT QUIT; umask 077; exec env -i PATH="$PATH" "$@"', "sh"]
+    ended = subprocess.run(
+        [*shell, *pytest_run, "cli/test_run_signals.py"],
+        cwd=TESTS, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout
+    assert re.search(r"[1-9]\d* passed", ended.stdout)

@@ -1,0 +1,135 @@
+"""`interlock run` inside `interlock run`: other names nest, the same name does not wait for itself for ever."""
+
+import os
+import shlex
+import time
+
+import pytest
+from house import COMMAND, House
+
+RUN = shlex.join([*COMMAND, "run"])
+HELD = "is held by the interlock run that this one is a part of"
+
+
+def nested(house: House, outer: str, inner: str, *options: str, **how: object) -> tuple[int, str, str]:
+    """Run `inner` as the command of `outer`, both after `interlock run`."""
+    return house.run("run", *options, *shlex.split(outer), "--", *COMMAND, "run", *shlex.split(inner), **how)
+
+
+def test_the_same_name_is_told_at_once_and_is_64(house: House) -> None:
+    begun = time.monotonic()
+    status, printed, errors = nested(house, "x", "x -- echo in")
+    assert (status, printed) == (64, "")
+    assert errors.startswith(f"interlock: 'x' {HELD}")
+    assert errors.count("\n") == 1
+    assert "-n or -w" in errors
+    assert time.monotonic() - begun < 15
+    assert house.locks.claims() == []
+
+
+def test_so_is_that_of_a_run_further_out_and_through_a_shell(house: House) -> None:
+    script = f"{RUN} y -- sh -c {shlex.quote(f'{RUN} x -- echo in; echo $?')}"
+    assert house.run("run", "x", "--", "sh", "-c", script)[:2] == (0, "64\n")
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ("x", "y -- echo in"),
+        ("x", "--namespace shop x -- echo in"),
+        ("--namespace shop x", "x -- echo in"),
+        ("-s x", "-s x -- echo in"),
+        ("--permits 2 x", "--permits 2 x -- echo in"),
+        ("--permits 3 --units 2 x", "--permits 3 x -- echo in"),
+    ],
+)
+def test_what_has_room_beside_it_nests(house: House, outer: str, inner: str) -> None:
+    assert nested(house, outer, inner) == (0, "in\n", "")
+
+
+def test_the_same_name_in_another_store_nests(house: House) -> None:
+    elsewhere = (house.folder / "elsewhere").as_uri()
+    assert nested(house, "x", f"--store {elsewhere} x -- echo in") == (0, "in\n", "")
+
+
+def test_the_same_store_by_another_spelling_does_not(house: House) -> None:
+    (house.folder / "link").symlink_to(house.folder / "locks")
+    assert nested(house, "x", f"--store {(house.folder / 'link').as_uri()} x -- echo in")[0] == 64
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ("x", "-s x -- echo in"),
+        ("-s x", "x -- echo in"),
+        ("--permits 2 --units 2 x", "--permits 2 x -- echo in"),
+        ("--permits 2 x", "--permits 2 --units 2 x -- echo in"),
+        ("--permits 2 x", "x -- echo in"),
+    ],
+)
+def test_what_never_has_room_is_told(house: House, outer: str, inner: str) -> None:
+    status, _, errors = nested(house, outer, inner)
+    assert status == 64
+    assert HELD in errors
+
+
+def test_a_reader_behind_a_writer_that_waits_for_the_reader_around_it_is_told(house: House) -> None:
+    inner = f"echo in; read _; {RUN} -s x -- echo inner; echo $?"
+    run = house.start("run", "-s", "x", "--", "sh", "-c", inner)
+    assert run.hear() == "in"
+    writer = house.start("run", "x", "--", "echo", "writer")
+    house.wait_for(1, "pending", "x")
+    run.say("")
+    assert run.hear() == "64"
+    assert run.ended()[0] == 0
+    assert writer.ended() == (0, "writer\n", "")
+
+
+def test_a_semaphore_that_others_fill_is_waited_for(house: House) -> None:
+    two = ["--permits", "2"]
+    other = house.hold("x", *two)
+    inner = f"echo in; {RUN} --permits 2 x -- echo inner"
+    run = house.start("run", *two, "x", "--", "sh", "-c", inner)
+    assert run.hear() == "in"
+    house.wait_for(1, "pending", "x")
+    other.ended()
+    assert run.hear() == "inner"
+    assert run.ended() == (0, "", "")
+
+
+def test_with_n_it_is_a_conflict_and_nothing_is_said(house: House) -> None:
+    assert nested(house, "x", "-n x -- echo in") == (1, "", "")
+
+
+def test_with_w_it_waits_so_long_and_says_why_at_once(house: House) -> None:
+    run = house.start("run", "x", "--", *COMMAND, "run", "-w", "0.2", "-E", "42", "x", "--", "echo", "in")
+    assert run.hear_error() == f"interlock: 'x' {HELD}, and is not free before that ends"
+    assert run.ended()[0] == 42
+
+
+def test_with_w_in_the_background_it_comes_after_the_run_around_it(house: House) -> None:
+    script = f"{RUN} -w 60 x -- echo later & read _; echo now"
+    run = house.start("run", "x", "--", "sh", "-c", script)
+    assert HELD in run.hear_error()
+    run.say("")
+    assert run.hear() == "now"
+    assert run.hear() == "later"
+
+
+def test_a_run_that_outlives_the_one_around_it_is_not_told_of_it(house: House) -> None:
+    os.mkfifo(house.folder / "fifo")
+    script = f"(read _ < fifo; {RUN} x -- echo late) & echo made"
+    run = house.start("run", "x", "--", "sh", "-c", script)
+    assert run.hear() == "made"
+    assert run.wait(timeout=30) == 0
+    (house.folder / "fifo").write_text("go\n")
+    assert run.ended() == (0, "late\n", "")
+
+
+def test_the_command_is_told_which_claims_are_around_it(house: House) -> None:
+    assert house.run("run", "x", "--", "sh", "-c", "echo ${INTERLOCK_HELD?}", extra={"INTERLOCK_HELD": ""})[0] == 0
+    script = f"{RUN} y -- sh -c 'echo $INTERLOCK_NAME $INTERLOCK_HELD; cat'"
+    run = house.start("run", "x", "--", "sh", "-c", script)
+    name, *held = run.hear().split()
+    assert name == "y"
+    assert held == [house.locks.claims(each)[0].id for each in ("x", "y")]

@@ -1,0 +1,43 @@
+"""A watchdog with nothing to do does nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import warnings
+from uuid import uuid4
+
+import interlock
+
+WATCHED = 1.5  # seconds, five leases
+MOST_BUSY = 0.3  # seconds of them
+
+
+def _drop(locks: interlock.Locks) -> None:
+    locks.lock("page", ttl=0.3).acquire()
+
+
+def test_a_dropped_grant_whose_lease_has_ended_keeps_no_thread_busy() -> None:
+    with interlock.connect(f"memory://{uuid4().hex}") as locks, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        _drop(locks)
+        gc.collect()
+        began = time.process_time()
+        time.sleep(WATCHED)  # what happens meanwhile is the test
+        assert time.process_time() - began < MOST_BUSY
+        assert locks._watchdog.entries == []
+
+
+def test_a_dropped_grant_whose_lease_has_ended_keeps_no_loop_busy() -> None:
+    async def main() -> None:
+        async with interlock.aconnect(f"memory://{uuid4().hex}") as locks:
+            await locks.lock("page", ttl=0.3).acquire()
+            gc.collect()
+            began = time.process_time()
+            await asyncio.sleep(WATCHED)  # what happens meanwhile is the test
+            assert time.process_time() - began < MOST_BUSY
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        asyncio.run(main())

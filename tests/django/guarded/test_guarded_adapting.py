@@ -1,0 +1,104 @@
+"""What is remembered is what the database holds: rounded, cut off, padded; and one writer never conflicts."""
+
+import math
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import transaction
+from guarded.helpers import statements
+from guarded.library.models import Adapting, AdaptingAdded, AdaptingPlain
+
+from interlock.django.guarded import StaleObject, changes, state_tag, verify
+
+MOMENT = datetime(2024, 5, 1, 12, 0, 0, 600_000, tzinfo=UTC)
+OTHERS: dict[str, Any] = {"moment": MOMENT.replace(year=2030)}
+GIVEN: list[tuple[str, list[Any]]] = [
+    ("price", [Decimal("1.005"), Decimal("2.015"), Decimal("2.025"), "3.005", 4.005, Decimal("5")]),
+    ("amount", [Decimal("12345678901234567890.1234567891"), Decimal("0.00000000005"), Decimal("1e-20")]),
+    ("ratio", [0.1, "0.2", 1 / 3, 7]),
+    ("code", ["a", "a ", "b  ", "", "abcdefgh"]),
+    ("moment", [MOMENT, MOMENT.replace(microsecond=1), MOMENT.replace(microsecond=0)]),
+    ("data", [1e22, {"a": [1e-9, 1.5e300]}, {"a": 1.0}, [10.0**20]]),
+]
+if settings.DATABASE != "mariadb":  # which refuses them
+    GIVEN.append(("ratio", [math.nan, 1.0, math.nan, math.inf]))
+
+
+@pytest.mark.parametrize(("field", "values"), GIVEN)
+class TestOneWriter:
+    def test_saves_again_and_again(self, field: str, values: list[Any]) -> None:
+        mine = Adapting(**{field: values[0]})
+        mine.save()
+        for value in [*values[1:], *values]:
+            setattr(mine, field, value)
+            mine.save()
+            mine.name += "x"
+            mine.save()
+        plain = AdaptingPlain.objects.create(**{field: values[-1]})
+        mine, plain = Adapting.objects.get(), AdaptingPlain.objects.get()
+        assert repr(getattr(mine, field)) == repr(getattr(plain, field))
+
+    def test_has_changed_nothing_by_saving(self, field: str, values: list[Any]) -> None:
+        for value in values:
+            mine = Adapting(**{field: value})
+            mine.save()
+            assert changes(mine) == {}
+            with statements() as sql:
+                mine.save()
+            assert sql == []
+            assert state_tag(mine) == state_tag(Adapting.objects.get(pk=mine.pk))
+            with transaction.atomic():
+                verify(mine)
+
+    def test_loses_to_a_second_one(self, field: str, values: list[Any]) -> None:
+        mine = Adapting(**{field: values[0]})
+        mine.save()
+        theirs = Adapting.objects.get()
+        setattr(theirs, field, OTHERS.get(field, 8))
+        theirs.save()
+        setattr(mine, field, MOMENT.replace(year=2031) if field == "moment" else 9)
+        with pytest.raises(StaleObject) as caught:
+            mine.save()
+        assert set(caught.value.fields) == {field}
+
+    def test_rolls_back_to_what_was_held_before(self, field: str, values: list[Any]) -> None:
+        mine = Adapting(**{field: values[0]})
+        mine.save()
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            setattr(mine, field, values[1])
+            mine.save()
+            raise ZeroDivisionError
+        mine.save()
+        setattr(mine, field, values[0])
+        mine.save()
+
+
+def test_what_is_added_does_not_drift() -> None:
+    """As a plain model would: what is given goes on, though the column rounds it each time."""
+    mine, plain = AdaptingAdded.objects.create(), AdaptingPlain.objects.create()
+    for _ in range(10):
+        for each in (mine, plain):
+            each.price += Decimal("0.004")
+            each.save()
+    assert AdaptingAdded.objects.get().price == AdaptingPlain.objects.get().price
+
+
+def test_what_two_add_is_added_to_what_is_held() -> None:
+    mine = AdaptingAdded.objects.create(price=Decimal("1.006"))
+    theirs = AdaptingAdded.objects.get()
+    theirs.price += 1
+    theirs.save()
+    mine.price += 1
+    mine.save()
+    assert AdaptingAdded.objects.get().price == Decimal("3.01")
+
+
+def test_values_that_are_held_as_given_need_no_query() -> None:
+    mine = Adapting.objects.create()
+    mine.price, mine.ratio, mine.name, mine.data = Decimal("1.25"), 0.1, "name", {"a": [1, 2.5, "x"]}
+    with statements() as sql:
+        mine.save()
+    assert len(sql) == 1

@@ -1,0 +1,208 @@
+"""SQLite: the claims of a site that names no store are in files beside its database, or in memory with it."""
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core import checks
+from django.db import connection, connections, transaction
+from django.test import override_settings
+from store.shelf.models import Item
+
+from interlock.django import beside, locks, occupy
+from interlock.django.checks import places_are_said, settings_make_sense, transactions_begin_with_the_write_lock
+from interlock.django.conf import forget_connections, place
+from interlock.django.testing import override_locks
+from interlock.stores.files import FileStore
+from interlock.stores.memory import MemoryStore
+
+ENGINE = "django.db.backends.sqlite3"
+
+
+@pytest.fixture
+def unsaid() -> Iterator[None]:
+    """INTERLOCK says nothing."""
+    with override_settings(INTERLOCK={}):
+        yield
+
+
+def in_thread(function: Any) -> Any:
+    """Return what a function returns in another thread."""
+
+    def closing() -> Any:
+        try:
+            return function()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as one:
+        return one.submit(closing).result(60)
+
+
+if connection.vendor == "sqlite":  # elsewhere the claims are in the database
+
+    @pytest.mark.parametrize("wal", [False, True])
+    @pytest.mark.usefixtures("unsaid")
+    def test_a_transaction_that_has_read_or_written_keeps_no_lock_from_others(wal: bool) -> None:
+        item = Item.objects.create(name="Emma")
+        with connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}")
+        with transaction.atomic():
+            Item.objects.get(pk=item.pk)
+            assert in_thread(lambda: locks.lock("other").acquire(timeout=3).release())
+            with occupy(item, timeout=3) as mine:
+                mine.count += 1
+                mine.save()
+                assert in_thread(lambda: locks.lock("other").acquire(timeout=3).release())
+            mine.save()  # with WAL: what was read is not older than what was written
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA journal_mode = delete")
+        assert Item.objects.get().count == 1
+        assert locks.claims() == []
+
+    @pytest.mark.usefixtures("unsaid")
+    def test_a_lock_is_free_after_the_rollback_of_a_savepoint() -> None:
+        item = Item.objects.create(name="Emma")
+        with transaction.atomic():
+            with pytest.raises(ZeroDivisionError), transaction.atomic(), occupy(item, timeout=3):
+                item.save()
+                raise ZeroDivisionError
+            assert locks.claims() == []
+            assert in_thread(lambda: locks.lock(f"shelf.item:{item.pk}").acquire(timeout=0).release())
+
+    @pytest.mark.usefixtures("unsaid")
+    def test_threads_that_read_first_lose_no_update() -> None:
+        item = Item.objects.create(name="Emma")
+        start = threading.Barrier(4)
+
+        def add(_: int) -> None:
+            try:
+                start.wait(60)
+                for _ in range(5):
+                    Item.objects.get(pk=item.pk)
+                    with transaction.atomic(), occupy(Item, pk=item.pk, timeout=60) as mine:
+                        mine.count += 1
+                        mine.save()
+            finally:
+                connections.close_all()
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(add, range(4)))
+        assert Item.objects.get().count == 20
+
+
+@pytest.fixture
+def database(databases: None, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A SQLite database called "apart", which a test describes."""
+    described: dict[str, Any] = {**connections.settings["default"], "ENGINE": ENGINE, "NAME": tmp_path / "db.sqlite3"}
+    connections.settings["apart"] = described
+    yield described
+    forget_connections(setting="INTERLOCK")
+    del connections.settings["apart"]
+
+
+class ToApart:
+    """A router that writes claims to the database "apart"."""
+
+    def db_for_write(self, model: Any, **_: object) -> str | None:
+        return "apart" if model._meta.label == "interlock.Claim" else None
+
+
+@pytest.fixture
+def apart(unsaid: None, database: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The claims that INTERLOCK says nothing of belong to the database "apart"."""
+    with override_settings(DATABASE_ROUTERS=[ToApart()]):
+        yield database
+
+
+def test_all_names_of_a_file_are_one_place(apart: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "a b%").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a b%")
+    folder = tmp_path / "a b%" / "db.sqlite3-locks"
+    for name in (tmp_path / "a b%" / "db.sqlite3", str(tmp_path / "link" / "db.sqlite3"),
+                 os.path.relpath(tmp_path / "link" / "db.sqlite3"),
+                 f"file:{tmp_path}/a%20b%25/db.sqlite3?mode=rwc"):  # fmt: skip
+        apart["NAME"] = name
+        with locks.lock("a"):
+            assert isinstance(locks.store, FileStore)
+            assert locks.store.folder.path == folder
+            assert (folder / "using" / "a").exists()
+
+
+@pytest.mark.parametrize("name", [":memory:", "file:memorydb_default?mode=memory&cache=shared", "file::memory:"])
+@pytest.mark.parametrize("said", [{}, {"default": {"ALIAS": "apart"}}])
+def test_the_claims_of_a_database_in_memory_are_in_memory(apart: dict[str, Any], name: str, said: Any) -> None:
+    apart["NAME"] = name
+    with override_settings(INTERLOCK=said):
+        assert isinstance(locks.store, MemoryStore)
+        with locks.lock("a"):
+            assert in_thread(lambda: locks.lock("a").acquire(timeout=0)) is None
+        assert settings_make_sense(None) == []
+
+
+def test_locks_follow_the_database_into_a_test_run_and_out_of_it(apart: dict[str, Any], tmp_path: Path) -> None:
+    before = locks.store
+    assert isinstance(before, FileStore)
+    with override_locks():
+        pass
+    assert locks.store is before
+    apart["NAME"] = "file:memorydb_apart?mode=memory&cache=shared"
+    assert isinstance(locks.store, MemoryStore)
+    apart["NAME"] = tmp_path / "db.sqlite3"
+    assert isinstance(locks.store, FileStore)
+    assert locks.store is not before
+
+
+@pytest.mark.parametrize(("of_folder", "of_file", "mode"), [
+    (0o755, 0o644, 0o700), (0o775, 0o644, 0o700), (0o775, 0o664, 0o2770), (0o777, 0o666, 0o2777),
+    (0o1777, None, 0o700), (0o2775, None, 0o2770),
+])  # fmt: skip
+def test_who_may_write_to_the_database_may_use_its_locks(
+    apart: dict[str, Any], tmp_path: Path, of_folder: int, of_file: int | None, mode: int
+) -> None:
+    tmp_path.chmod(of_folder)
+    if of_file is not None:
+        (tmp_path / "db.sqlite3").touch()
+        (tmp_path / "db.sqlite3").chmod(of_file)
+    with locks.lock("a"):
+        assert stat.S_IMODE((tmp_path / "db.sqlite3-locks").stat().st_mode) == mode
+
+
+def test_the_checks_say_where_claims_are(apart: dict[str, Any], tmp_path: Path) -> None:
+    (said,) = places_are_said(None)
+    assert said.id == "interlock.I001"
+    assert f"file://{tmp_path}/db.sqlite3-locks" in said.msg
+    with override_settings(INTERLOCK={"default": "nonsense"}):
+        assert places_are_said(None) == []
+
+
+def test_the_checks_warn_of_requests_that_read_before_they_wait(apart: dict[str, Any]) -> None:
+    def found() -> list[str | None]:
+        return [each.id for each in transactions_begin_with_the_write_lock(None)]
+
+    assert found() == []
+    apart["ATOMIC_REQUESTS"] = True
+    assert found() == ["interlock.W005"]
+    apart["OPTIONS"] = {"transaction_mode": "IMMEDIATE"}
+    assert found() == []
+
+
+def test_a_store_that_is_named_stays_where_it_is(apart: dict[str, Any], tmp_path: Path) -> None:
+    orm = "interlock.django.store.OrmStore"
+    for said in ({"ALIAS": "apart"}, {"BACKEND": orm}, {"BACKEND": orm, "OPTIONS": {"MAX_CONNECTIONS": 2}}):
+        with override_settings(INTERLOCK={"default": said}):
+            assert place("default").beside is None
+            assert place("default").backend == orm
+    with override_settings(INTERLOCK={"default": {"LOCATION": f"file://{tmp_path}"}}):
+        assert place("default").beside is None
+
+
+def test_claims_in_the_file_of_the_data_are_warned_of(databases: None) -> None:
+    with override_settings(INTERLOCK={"default": {"ALIAS": "default"}}):
+        expected = ["interlock.W004"] if beside.is_sqlite("default") else []
+        assert [each.id for each in checks.run_checks() if each.id == "interlock.W004"] == expected

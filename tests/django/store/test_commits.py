@@ -1,0 +1,329 @@
+"""The last act before a commit: a holder that has lost its lock commits nothing."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.conf import settings
+from django.db import IntegrityError, connection, connections, transaction
+from django.db.models import F
+from store.shelf.models import Item
+from store.test_occupy import elsewhere, is_free
+
+from interlock import LockLost, StoreError
+from interlock.django import alocks, committing, locks, occupies, occupy
+from interlock.django.claimlines import began
+from interlock.django.conf import place
+from interlock.django.models import Claim
+from interlock.django.testing import override_locks
+from interlock.testing.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def claims_apart(settings_for_sqlite: None) -> None:
+    """SQLite lets one write at a time: where transactions write, the claims are in a file of their own."""
+
+
+@pytest.fixture
+def item() -> Item:
+    return Item.objects.create(name="Emma")
+
+
+def evict_unseen() -> None:
+    """Evict the only holder from another process's point of view: it is not told."""
+    elsewhere(lambda: locks.evict(locks.claims()[0].name)).result(20)
+
+
+def end_lease() -> None:
+    """Let the lease of the only holder be over for the store, as if it had been stopped for long."""
+    alias = place("default").options.get("alias", "default")
+    Claim.objects.using(alias).update(until=began() - 1)
+
+
+@pytest.mark.parametrize("lose", [evict_unseen, end_lease])
+class TestALoser:
+    def test_commits_nothing_when_it_lost_in_the_block(self, item: Item, lose: Any) -> None:
+        def work() -> None:
+            with transaction.atomic(), occupy(item):
+                item.name = "written by one who has lost"
+                item.save()
+                elsewhere(lose).result(20)
+
+        with pytest.raises(LockLost):
+            work()
+        assert Item.objects.get().name == "Emma"
+        assert connection.get_autocommit()
+        assert is_free(item)
+
+    def test_commits_nothing_when_it_lost_between_the_block_and_the_commit(self, item: Item, lose: Any) -> None:
+        with pytest.raises(LockLost), transaction.atomic():
+            with occupy(item):
+                item.name = "written by one who has lost"
+                item.save()
+            elsewhere(lose).result(20)
+        assert Item.objects.get().name == "Emma"
+        assert is_free(item)
+
+    def test_commits_nothing_in_a_transaction_inside_of_the_block(self, item: Item, lose: Any) -> None:
+        with pytest.raises(LockLost), occupy(item), transaction.atomic():
+            item.name = "written by one who has lost"
+            item.save()
+            elsewhere(lose).result(20)
+        assert Item.objects.get().name == "Emma"
+        assert is_free(item)
+
+    def test_commits_nothing_in_a_decorated_function(self, item: Item, lose: Any) -> None:
+        @occupies("emma")
+        @transaction.atomic
+        def revise() -> None:
+            Item.objects.update(name="written by one who has lost")
+            elsewhere(lose).result(20)
+
+        with pytest.raises(LockLost):
+            revise()
+        assert Item.objects.get().name == "Emma"
+
+    def test_commits_nothing_from_a_task(self, item: Item, lose: Any) -> None:
+        @transaction.atomic
+        def revise() -> None:
+            Item.objects.update(name="written by one who has lost")
+            elsewhere(lose).result(20)
+
+        async def story() -> None:
+            try:
+                async with occupy(item):
+                    await sync_to_async(revise)()
+            finally:
+                await alocks.close()
+
+        with pytest.raises(LockLost):
+            async_to_sync(story)()
+        assert Item.objects.get().name == "Emma"
+
+
+def test_a_transaction_that_relies_on_no_lock_is_not_checked(item: Item) -> None:
+    with occupy(item):
+        pass
+    Claim.objects.all().delete()
+    with transaction.atomic():
+        Item.objects.update(name="free")
+    assert Item.objects.get().name == "free"
+
+
+def test_what_was_released_by_hand_is_not_missed(item: Item) -> None:
+    with transaction.atomic():
+        occupation = occupy(item)
+        with occupation:
+            item.name = "mine"
+            item.save()
+            occupation.grant.release()
+    assert Item.objects.get().name == "mine"
+
+
+def test_a_loser_in_the_locks_of_another_store_commits_nothing(item: Item) -> None:
+    with override_locks():
+        with pytest.raises(LockLost), transaction.atomic():
+            with occupy(item):
+                item.name = "written by one who has lost"
+                item.save()
+            locks.evict(locks.claims()[0].name)
+    assert Item.objects.get().name == "Emma"
+
+
+def test_a_store_that_can_not_be_asked_takes_no_lease_away(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+    with override_locks() as held:
+        with transaction.atomic():
+            with occupy(item):
+                item.name = "mine"
+                item.save()
+
+            def fail(claims: Any) -> Any:
+                raise StoreError("it is away")
+                yield
+
+            monkeypatch.setattr(held.store, "renew", fail)
+        monkeypatch.undo()
+    assert Item.objects.get().name == "mine"
+
+
+if settings.DATABASE != "sqlite":  # which has no rows to lock
+
+    def test_who_comes_after_a_lease_that_ended_in_the_commit_waits_for_the_commit(item: Item) -> None:
+        in_commit, go_on = threading.Event(), threading.Event()
+
+        def add() -> int:
+            with transaction.atomic():
+                with occupy(Item, pk=item.pk, timeout=60) as mine:
+                    mine.count += 1
+                    mine.save()
+            return int(mine.count)
+
+        def stopped_in_its_commit() -> None:
+            mine = connections["default"]
+            mine.ensure_connection()
+            commit = mine._commit
+
+            def stop() -> None:
+                in_commit.set()
+                assert go_on.wait(60)
+                commit()
+
+            with transaction.atomic():
+                with occupy(Item, pk=item.pk, ttl=0.5) as row:
+                    row.count += 1
+                    row.save()
+                mine._commit = stop
+
+        late = elsewhere(stopped_in_its_commit)
+        assert in_commit.wait(60)
+        eventually(lambda: Claim.objects.filter(until__lte=began()).exists(), 60)
+        next_one = elsewhere(add)
+        if settings.DATABASE == "postgresql":  # on MariaDB it can't even become the holder
+            eventually(lambda: Claim.objects.filter(state="using").count() == 2, 60)
+        with pytest.raises(TimeoutError):
+            next_one.result(0.3)
+        go_on.set()
+        late.result(60)
+        assert next_one.result(60) == 2
+        assert Item.objects.get().count == 2
+
+    def test_nobody_evicts_between_the_check_and_the_commit(item: Item) -> None:
+        found = []
+
+        def in_commit() -> None:
+            evicted = elsewhere(lambda: locks.evict(locks.claims()[0].name))
+            with pytest.raises(TimeoutError):
+                evicted.result(0.3)
+            found.append(evicted)
+            commit()
+
+        connection.ensure_connection()
+        commit = connection._commit
+        with transaction.atomic(), occupy(item):
+            item.count += 1
+            item.save()
+            connection._commit = in_commit
+        connection._commit = commit
+        found[0].result(60)
+        assert Item.objects.get().count == 1
+
+
+if settings.DATABASE == "postgresql":
+
+    @pytest.fixture
+    def tenant(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+        """The same database with another search_path, on which there is no table of claims."""
+        given = {**connections.settings["default"], "OPTIONS": {"options": "-c search_path=tenant"}}
+        monkeypatch.setitem(connections.settings, "tenant", given)
+        yield "tenant"
+        connections["tenant"].close()
+        del connections["tenant"]
+
+    def test_a_transaction_with_another_search_path_asks_the_store(item: Item, tenant: str) -> None:
+        with occupy(item), transaction.atomic(using=tenant), connections[tenant].cursor() as cursor:
+            cursor.execute("SELECT 1")
+        with pytest.raises(LockLost), occupy(item), transaction.atomic(using=tenant):
+            elsewhere(evict_unseen).result(20)
+
+    def read_first(item: Item) -> None:
+        """Begin the snapshot of a transaction, which then does not show a claim that is made later."""
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        item.refresh_from_db()
+
+    def test_a_claim_that_is_younger_than_the_snapshot_is_not_lost(item: Item) -> None:
+        with transaction.atomic():
+            read_first(item)
+            with occupy(item):
+                Item.objects.update(name="mine")
+        assert Item.objects.get().name == "mine"
+        assert is_free(item)
+
+    def test_a_claim_that_is_younger_than_the_snapshot_may_be_lost(item: Item) -> None:
+        with pytest.raises(LockLost), transaction.atomic():
+            read_first(item)
+            with occupy(item):
+                Item.objects.update(name="mine")
+            elsewhere(evict_unseen).result(20)
+        assert Item.objects.get().name == "Emma"
+
+    @pytest.mark.parametrize("level", ["repeatable\\ read", "serializable"])
+    def test_a_level_in_the_options_of_libpq_keeps_the_snapshot_too(level: str) -> None:
+        options = {"options": f"-c default_transaction_isolation={level}"}
+        assert committing._keeps_snapshot(SimpleNamespace(settings_dict={"OPTIONS": options}))
+        assert not committing._keeps_snapshot(SimpleNamespace(settings_dict={"OPTIONS": {"options": "-c geqo=off"}}))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_lease_that_ends_while_the_store_is_asked_is_lost(
+    item: Item, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committing, "_is_in", lambda *_: there)
+    name = "_lock_claims" if there else "_ask_store"
+    ask = getattr(committing, name)
+    with pytest.raises(LockLost), transaction.atomic():
+        occupation = occupy(item)
+        with occupation:
+            item.name = "written by one who has lost"
+            item.save()
+
+        def late(*args: Any) -> None:
+            ask(*args)
+            occupation.grant._grant._deadline = 0.0  # the clock of the holder has come there meanwhile
+
+        monkeypatch.setattr(committing, name, late)
+    assert Item.objects.get().name == "Emma"
+
+
+def test_a_hook_of_another_that_raises_does_not_keep_the_lock(item: Item) -> None:
+    def hook() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught, transaction.atomic():
+        transaction.on_commit(hook)
+        with occupy(item):
+            item.count = F("count") + 1
+            item.save()
+    assert is_free(item)
+    assert caught.value.__traceback__ is not None  # which has kept the hooks that were not called
+    assert Item.objects.get().count == 1
+
+
+def test_hooks_that_were_registered_in_the_block_run_before_the_release(item: Item) -> None:
+    seen = []
+    with transaction.atomic(), occupy(item):
+        transaction.on_commit(lambda: seen.append([each.state for each in locks.claims()]))
+    assert seen == [["using"]]
+    assert is_free(item)
+
+
+def test_the_traceback_of_a_commit_that_failed_does_not_keep_the_lock(
+    item: Item, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise IntegrityError("a deferred constraint")
+
+    connection.ensure_connection()
+    with pytest.raises(IntegrityError) as caught:
+        with transaction.atomic():
+            with occupy(item):
+                item.save()
+            monkeypatch.setattr(connection, "_commit", fail)
+    monkeypatch.undo()
+    assert is_free(item)
+    assert caught.value.__traceback__ is not None
+
+
+def test_a_sync_function_in_a_thread_with_a_loop_is_locked_too() -> None:
+    @occupies("emma")
+    def look() -> str:
+        return locks.claims()[0].name
+
+    async def story() -> str:
+        return look()
+
+    assert asyncio.run(story()) == "emma"

@@ -1,0 +1,104 @@
+"""Make each error of the table in a copy of the tree, and see that the tests which it names fail: `./dev mutants`.
+
+    ./dev mutants              all of them
+    ./dev mutants fork Lua     those whose names contain one of these words
+
+An error that its tests do not notice has survived.  The exit status is 1 if one has, or if the table does not fit the
+code: a text that is not found exactly once, tests that fail without the error or are not there.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+from tempfile import TemporaryDirectory
+
+from mutants_table import MUTANTS, Mutant
+
+ROOT = Path(__file__).parents[2]
+NOT_COPIED = ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "*.pyc", "results", "build", "node_modules")
+LONGEST = 240  # seconds of one run; an error that lets the tests hang for so long is noticed
+PASSED, FAILED = 0, 1  # exit statuses of pytest
+
+
+def misfits(root: Path = ROOT) -> list[str]:
+    """Return what is wrong with the table: old texts that are not found exactly once in their files."""
+    found = []
+    for mutant in MUTANTS:
+        for change in mutant.changes:
+            number = (root / change.file).read_text().count(change.old)
+            if number != 1:
+                found.append(f"{mutant.name}: {number} times in {change.file}: {change.old!r}")
+    return found
+
+
+def verdict(tree: Path, tests: str) -> str:
+    """Run tests in a tree; return "passed", "failed", or what is the matter."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=90"]
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(
+        [*command, *shlex.split(tests)], cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        return "failed"
+    finally:  # also after a Ctrl-C
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if process.returncode in (PASSED, FAILED):
+        return "passed" if process.returncode == PASSED else "failed"
+    return "pytest could not run them:\n" + "\n".join(said.splitlines()[-15:])
+
+
+def judged(tree: Path, mutant: Mutant) -> str:
+    """Make the error, run its tests, take the error back; return "killed", "SURVIVED", or what is the matter."""
+    before = {change.file: (tree / change.file).read_text() for change in mutant.changes}
+    try:
+        for change in mutant.changes:
+            path = tree / change.file
+            path.write_text(path.read_text().replace(change.old, change.new))
+        said = verdict(tree, mutant.tests)
+    finally:
+        for file, text in before.items():
+            (tree / file).write_text(text)
+    return {"passed": "SURVIVED", "failed": "killed"}.get(said, said)
+
+
+def main(words: Sequence[str]) -> int:
+    """Judge the errors whose names contain one of `words`, or all; return the exit status."""
+    wrong = misfits()
+    for each in wrong:
+        print(f"the table does not fit the code: {each}", flush=True)
+    if wrong:
+        return 1
+    chosen = [each for each in MUTANTS if not words or any(word.lower() in each.name.lower() for word in words)]
+    if not chosen:
+        print(f"no error has a name with {' or '.join(words)}")
+        return 1
+    started, killed, sound = time.monotonic(), 0, {}
+    with TemporaryDirectory(prefix="interlock-mutants-") as folder:
+        tree = Path(folder) / "tree"
+        copytree(ROOT, tree, ignore=NOT_COPIED)
+        for mutant in chosen:
+            # Tests that fail without the error would prove nothing.
+            sound[mutant.tests] = sound.get(mutant.tests) or verdict(tree, mutant.tests)
+            said = judged(tree, mutant) if sound[mutant.tests] == "passed" else "NOT JUDGED"
+            killed += said == "killed"
+            print(f"{said:<10}{mutant.name}", flush=True)
+            if said == "NOT JUDGED":
+                print(f"          without the error: {sound[mutant.tests]}: {mutant.tests}", flush=True)
+    rate = 100 * killed / len(chosen)
+    print(f"{killed} of {len(chosen)} killed, {rate:.0f} %, in {(time.monotonic() - started) / 60:.0f} min")
+    return int(killed < len(chosen))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""What tests of the file store's folder share."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import interlock
+from interlock.testing.waiting import eventually
+
+SLACK = 0.8
+"""Seconds that a busy machine may add."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """See that the body takes no longer."""
+    started = time.monotonic()
+    yield
+    assert time.monotonic() - started < seconds + SLACK
+
+
+def descriptors() -> set[str]:
+    """Return the open descriptors of this process, with what they lead to."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+        except OSError:
+            pass  # the one that listed them
+    return {each for each in found if not each.endswith("/fd")}
+
+
+def connect(folder: Path) -> interlock.Locks:
+    """Connect to the folder."""
+    return interlock.connect(f"file://{folder}")
+
+
+def until_waiting(folder: Path, number: int, name: str = "book") -> None:
+    """Wait until so many stand in line."""
+    with connect(folder) as eye:
+        eventually(lambda: sum(view.state == "pending" for view in eye.claims(name)) == number)
+
+
+def pipes_of(folder: Path, pid: int) -> list[Path]:
+    """Return the pipes at which a process waits."""
+    return sorted(path for path in (folder / "alive").iterdir() if path.name.startswith(f"{pid}-") and path.suffix)
+
+
+def beacons_of(folder: Path, pid: int) -> list[Path]:
+    """Return the beacons of a process: one, or none."""
+    return sorted(p for p in (folder / "alive").iterdir() if p.name.startswith(f"{pid}-") and not p.suffix)
+
+
+def remove_from(folder: Path, pid: int) -> None:
+    """Remove what a process has in alive/, as a tmp cleaner does."""
+    for path in [*beacons_of(folder, pid), *pipes_of(folder, pid)]:
+        path.unlink()

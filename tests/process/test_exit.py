@@ -1,0 +1,269 @@
+"""Programs that come to their end with locks held and in line: no ghost stays, and nobody gets in too early."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+import interlock
+from interlock.testing.remote import Remote
+from interlock.testing.servers import RedisServer, need
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import Place, World
+
+Start = Callable[[], Remote]
+TTL = 30
+SOON = 5.0  # seconds, on a busy machine; far less than the lease
+
+ENDS_LATE = """
+import atexit, sys, time
+atexit.register(lambda: (print("ending", flush=True), time.sleep(1.0)))  # runs after what interlock does at exit
+"""
+
+HOLDS_IN_A_DAEMON = """
+import interlock, threading
+locks = interlock.connect(sys.argv[1])
+inside = threading.Event()
+def work():
+    with locks.lock("book", ttl={ttl}):
+        inside.set()
+        while True:
+            time.sleep(0.01)
+threading.Thread(target=work, daemon=True, name="worker").start()
+inside.wait()
+"""
+
+WAITS_IN_DAEMONS = """
+import sys, threading, time, interlock
+locks = interlock.connect(sys.argv[1])
+other = locks.lock("other", ttl={ttl}).acquire()
+for number in range(3):
+    threading.Thread(target=locks.lock("book", ttl={ttl}).acquire, daemon=True).start()
+    while len([view for view in locks.claims("book") if view.state == "pending"]) <= number:
+        time.sleep(0.005)
+"""
+
+
+def program(text: str, url: str, **how: object) -> "subprocess.Popen[str]":
+    """Start a program that comes to its end by itself."""
+    text = text.format(**how) if how else text
+    return subprocess.Popen(
+        [sys.executable, "-c", text, url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_nobody_gets_in_while_a_daemon_thread_still_works(place: Place, locks: interlock.Locks, url: str) -> None:
+    with program(ENDS_LATE + HOLDS_IN_A_DAEMON.replace("{ttl}", "2"), url) as ending:
+        assert ending.stdout is not None
+        assert ending.stderr is not None
+        assert ending.stdout.readline() == "ending\n"
+        throughout(0.7, lambda: locks.lock("book").acquire(timeout=0) is None)
+        assert ending.poll() is None, "it has ended too early for this test"
+        assert ending.wait(20) == 0
+        told = ending.stderr.read()
+    assert ("1 lock(s) of daemon threads" in told) == (not place.frees_at_death)
+    assert locks.lock("book").acquire(timeout=SOON) is not None
+
+
+def test_those_who_wait_in_daemon_threads_leave_no_ghost(locks: interlock.Locks, url: str) -> None:
+    held = locks.lock("book").acquire()
+    assert held is not None
+    with program(WAITS_IN_DAEMONS, url, ttl=TTL) as ending:
+        assert ending.wait(20) == 0
+        assert ending.stderr is not None
+        ending.stderr.read()
+    started = time.monotonic()
+    assert [view.id for view in locks.claims("book")] == [held.id]
+    held.release()
+    assert locks.lock("book").acquire(timeout=SOON) is not None
+    assert locks.lock("other").acquire(timeout=SOON) is not None
+    assert time.monotonic() - started < SOON
+
+
+def test_what_a_thread_held_that_has_ended_is_released_at_exit(locks: interlock.Locks, remote: Start) -> None:
+    holder = remote()
+    holder.do(
+        "import threading\n"
+        "grants = []\n"
+        f"thread = threading.Thread(target=lambda: grants.append(locks.lock('book', ttl={TTL}).acquire()))\n"
+        "thread.start(); thread.join()"
+    )
+    assert holder.end() == 0
+    assert locks.lock("book").acquire(timeout=SOON) is not None
+
+
+def test_what_was_dropped_without_a_release_is_released_at_exit(locks: interlock.Locks, remote: Start) -> None:
+    holder = remote()
+    holder.do("import gc\ndef drop(): interlock.connect(url).lock('book', ttl=30).acquire()\ndrop(); gc.collect()")
+    assert locks.claims("book")
+    assert holder.end() == 0
+    assert locks.lock("book").acquire(timeout=SOON) is not None
+
+
+# -- asyncio --------------------------------------------------------------------------------------------
+
+ASYNC = """
+import asyncio, sys, time, interlock
+alocks = interlock.aconnect(sys.argv[1])
+"""
+
+ENDINGS = {
+    "held by a module": """
+async def main():
+    global grant
+    grant = await alocks.lock("book").acquire()
+asyncio.run(main())
+""",
+    "dropped": """
+async def main():
+    alocks = interlock.aconnect(sys.argv[1])
+    return (await alocks.lock("book").acquire()).fence
+asyncio.run(main())
+""",
+    "held by two loops": """
+async def main(name):
+    return await alocks.lock(name).acquire()
+kept = [asyncio.run(main(name)) for name in ("book", "another", "a third")]
+""",
+    "with an error": """
+async def main():
+    grant = await alocks.lock("book").acquire()
+    raise SystemExit(0)
+asyncio.run(main())
+""",
+    "while another task closes": """
+async def main():
+    global grant
+    grant = await alocks.lock("book").acquire()
+    asyncio.create_task(alocks.close())
+asyncio.run(main())
+""",
+    "a loop that is not closed": """
+loop = asyncio.new_event_loop()
+grant = loop.run_until_complete(alocks.lock("book").acquire())
+""",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_asyncio_program_that_ends_without_close_leaves_no_lock(
+    locks: interlock.Locks, url: str, ending: str, host: str
+) -> None:
+    with program(ASYNC + ending, url.replace("127.0.0.1", host)) as ends:
+        assert ends.stderr is not None
+        told = ends.stderr.read()
+        assert ends.wait(20) == 0, told
+    started = time.monotonic()
+    assert locks.lock("book").acquire(timeout=TTL * 2) is not None
+    assert time.monotonic() - started < SOON, told
+    assert locks.claims("another") == []
+    assert "stay until" not in told
+
+
+WAITS = """
+async def main():
+    tasks = [asyncio.create_task(alocks.lock("book").acquire()) for _ in range(3)]
+    while len(await alocks.claims("book")) < 4:
+        await asyncio.sleep(0.005)
+"""
+
+WAIT_ENDINGS = {
+    "asyncio.run": WAITS + "asyncio.run(main())",
+    "a loop that is closed with tasks in it": WAITS
+    + "loop = asyncio.new_event_loop(); loop.run_until_complete(main()); loop.close()",
+    "a loop that just stands still": WAITS + "loop = asyncio.new_event_loop(); loop.run_until_complete(main())",
+    "a loop in a daemon thread": WAITS
+    + """
+import threading
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+asyncio.run_coroutine_threadsafe(main(), loop).result()
+""",
+}
+
+
+@pytest.mark.parametrize("ending", WAIT_ENDINGS.values(), ids=WAIT_ENDINGS)
+def test_an_asyncio_program_that_ends_while_it_waits_leaves_no_ghost(
+    locks: interlock.Locks, url: str, ending: str
+) -> None:
+    held = locks.lock("book").acquire()
+    assert held is not None
+    with program(ASYNC + ending, url) as ends:
+        assert ends.stderr is not None
+        told = ends.stderr.read()
+        assert ends.wait(20) == 0, told
+    eventually(lambda: [view.id for view in locks.claims("book")] == [held.id], within=SOON)
+    held.release()
+    assert locks.lock("book").acquire(timeout=SOON) is not None, told
+
+
+RUNS_ON = """
+import threading
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+grant = asyncio.run_coroutine_threadsafe(alocks.lock("book", ttl=2).acquire(), loop).result()
+"""
+
+
+def test_a_loop_that_still_runs_at_exit_keeps_its_lock_and_that_is_said(
+    place: Place, locks: interlock.Locks, url: str
+) -> None:
+    with program(ENDS_LATE + ASYNC + RUNS_ON, url) as ending:
+        assert ending.stdout is not None
+        assert ending.stderr is not None
+        assert ending.stdout.readline() == "ending\n"
+        throughout(0.7, lambda: locks.lock("book").acquire(timeout=0) is None)
+        assert ending.wait(20) == 0
+        told = ending.stderr.read()
+    assert ("await locks.close()" in told) == (not place.frees_at_death)
+    assert locks.lock("book").acquire(timeout=SOON) is not None
+
+
+@pytest.mark.parametrize("outage", ["kill", "pause"])
+def test_a_program_that_ends_while_its_server_is_away_ends_soon(outage: str) -> None:
+    need("valkey")
+    text = (
+        ASYNC
+        + ENDINGS["held by two loops"]
+        + "locks = interlock.connect(sys.argv[1])\n"
+        + "more = [locks.lock(str(number)).acquire() for number in range(20)]\n"
+        + "print('ready', flush=True); sys.stdin.read(1)"
+    )
+    with RedisServer("valkey") as server, program(text, server.url) as ends:
+        assert ends.stdout is not None
+        assert ends.stdin is not None
+        assert ends.stdout.readline() == "ready\n"
+        getattr(server, outage)()
+        started = time.monotonic()
+        ends.stdin.close()
+        assert ends.wait(30) == 0
+        assert time.monotonic() - started < 10
+        if outage == "pause":
+            server.resume()
+
+
+def test_close_hands_over_though_own_waiters_come_first(world: World, remote: Start) -> None:
+    holder = remote()
+    holder.do(
+        "import threading\n"
+        f"lock = locks.lock('book', ttl={TTL}); grant = lock.acquire()\n"
+        "errors = []\n"
+        "def wait():\n"
+        "    try: lock.acquire()\n"
+        "    except interlock.StoreError as error: errors.append(str(error))\n"
+        "threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]\n"
+        "for thread in threads: thread.start()"
+    )
+    world.until_waiting(3, "book")
+    job = world.actor().start(world.connect().lock("book").acquire)
+    world.until_waiting(4, "book")
+    holder.do("locks.close()\nfor thread in threads: thread.join(5)")
+    assert job.result(SOON) is not None
+    assert holder.do("result = len(errors)") == 3

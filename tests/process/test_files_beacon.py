@@ -1,0 +1,494 @@
+"""Files: a beacon or a pipe that was removed from alive/ is noticed, and what was claimed under it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from files_folder import beacons_of, connect, descriptors, pipes_of, remove_from, until_waiting
+
+import interlock
+from interlock import LockLost, watchdog
+from interlock.stores.files import FileStore, presence
+from interlock.stores.files.presence import Presence
+from interlock.testing.remote import Remote, RemoteError
+from interlock.testing.waiting import eventually
+
+HERE = os.getpid()
+TRY = "grant = locks.lock('book').acquire(timeout=0)\nresult = grant is not None"
+SOON = 5.0
+
+
+@pytest.fixture
+def remote(folder: Path) -> Iterator[Remote]:
+    """Another process on the folder."""
+    other = Remote(f"file://{folder}")
+    yield other
+    other.close()
+
+
+def until_not_trusted() -> None:
+    """Let the time pass for which a beacon is taken to be still in its folder."""
+    passed = time.monotonic() + 0.05
+    eventually(lambda: time.monotonic() > passed)
+
+
+# -- holders ----------------------------------------------------------------------------------------------
+
+
+def test_a_holder_whose_beacon_was_removed_learns_it_by_its_renewals(folder: Path, remote: Remote) -> None:
+    told: list[Any] = []
+    with connect(folder) as locks:
+        grant = locks.lock("book", ttl=1.5, on_lost=told.append).acquire()
+        assert grant is not None
+        remove_from(folder, HERE)
+        assert remote.do(TRY) is True  # for others it is dead: that can't be helped
+        eventually(lambda: grant.lost, within=1.4)
+        eventually(lambda: told)
+        with pytest.raises(LockLost):
+            grant.check()
+        assert grant.release() is False
+        assert remote.do("result = grant.held") is True
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["nobody took it", "somebody took it"])
+def test_a_renewal_says_that_the_lock_is_lost(folder: Path, remote: Remote, taken: bool) -> None:
+    with connect(folder) as locks:
+        grants = [locks.lock(name).acquire() for name in ("book", "shelf")]
+        remove_from(folder, HERE)
+        if taken:
+            assert remote.do(TRY) is True
+        assert [grant.renew() for grant in grants if grant] == [False, False]
+        assert [grant.lost for grant in grants if grant] == [True, True]
+        assert locks.lock("shelf").acquire(timeout=0) is not None  # nothing of it is left in the line
+
+
+def test_a_task_that_holds_is_cancelled_when_its_beacon_was_removed(folder: Path) -> None:
+    async def main() -> None:
+        async with interlock.aconnect(f"file://{folder}") as locks:
+            with pytest.raises(LockLost):
+                async with locks.lock("book", ttl=0.6):
+                    remove_from(folder, HERE)
+                    await asyncio.sleep(SOON)
+            async with locks.lock("book") as grant:
+                assert await grant.renew() is True
+
+    asyncio.run(main())
+
+
+def test_a_process_goes_on_under_a_beacon_that_is_lit_anew(folder: Path, remote: Remote) -> None:
+    with connect(folder) as locks:
+        with locks.lock("book"):
+            pass  # the line and the text of its claims are known from now on
+        (before,) = beacons_of(folder, HERE)
+        remove_from(folder, HERE)
+        until_not_trusted()
+        with locks.lock("book") as grant:  # never renewed: most locks are held for a moment
+            assert beacons_of(folder, HERE) not in ([], [before])
+            assert remote.do(TRY) is False
+            assert grant.renew() is True
+        assert remote.do(TRY) is True
+
+
+def test_all_connections_of_a_process_lose_what_they_claimed_under_the_old_beacon(folder: Path) -> None:
+    with connect(folder) as one, connect(folder) as other:
+        grants = [one.lock("one").acquire(), other.lock("other").acquire()]
+        remove_from(folder, HERE)
+        until_not_trusted()
+        later = one.lock("later").acquire()
+        assert later is not None
+        assert [grant.renew() for grant in [*grants, later] if grant] == [False, False, True]
+
+
+def test_a_folder_that_was_removed_is_made_again_with_another_beacon(folder: Path) -> None:
+    with connect(folder) as locks:
+        grant = locks.lock("book").acquire()
+        assert grant is not None
+        folder.rename(folder.with_name("elsewhere"))
+        until_not_trusted()
+        assert locks.lock("book").acquire(timeout=0) is not None
+        assert len(beacons_of(folder, os.getpid())) == 1
+        assert grant.renew() is False
+
+
+# -- waiters ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["everything", "the beacon", "the pipe"])
+def test_a_waiter_whose_files_were_removed_still_gets_its_turn(folder: Path, remote: Remote, what: str) -> None:
+    remote.do("grant = locks.lock('book').acquire()")
+    got: list[Any] = []
+    with connect(folder) as locks:
+        thread = threading.Thread(target=lambda: got.append(locks.lock("book").acquire(timeout=20)))
+        thread.start()
+        until_waiting(folder, 1)
+        before = [*beacons_of(folder, HERE), *pipes_of(folder, HERE)]
+        for path in before:
+            if what == "everything" or (path.suffix != "") == (what == "the pipe"):
+                path.unlink()
+        # At its next look it has a pipe by which it can be told, and stands in line for others too.
+        eventually(
+            lambda: (
+                beacons_of(folder, HERE)
+                and pipes_of(folder, HERE)
+                and all(path.exists() for path in pipes_of(folder, HERE))
+                and {*beacons_of(folder, HERE), *pipes_of(folder, HERE)} != {*before}
+            ),
+            within=SOON,
+        )
+        until_waiting(folder, 1)
+        remote.do("grant.release()")
+        thread.join(20)
+        assert got[0] is not None
+        assert remote.do(TRY) is False
+        assert got[0].renew() is True
+
+
+def test_a_task_whose_files_were_removed_still_gets_its_turn(folder: Path, remote: Remote) -> None:
+    remote.do("grant = locks.lock('book').acquire()")
+
+    def disturb() -> None:
+        until_waiting(folder, 1)
+        remove_from(folder, HERE)
+        eventually(lambda: pipes_of(folder, HERE))
+        until_waiting(folder, 1)
+        remote.do("grant.release()")
+
+    async def main() -> None:
+        async with interlock.aconnect(f"file://{folder}") as locks:
+            disturbing = asyncio.create_task(asyncio.to_thread(disturb))
+            grant = await locks.lock("book").acquire(timeout=20)
+            await disturbing
+            assert grant is not None
+            assert await grant.renew() is True
+
+    asyncio.run(main())
+
+
+def test_nothing_is_written_through_a_link_that_lies_in_the_place_of_a_pipe(folder: Path, remote: Remote) -> None:
+    secret = folder.with_name("secret")
+    secret.write_text("keep me as I am")
+    with connect(folder) as locks:
+        grant = locks.lock("book").acquire()
+        remote.start("grant = locks.lock('book').acquire(timeout=20)\nresult = grant is not None")
+        until_waiting(folder, 1)
+        (pipe,) = pipes_of(folder, remote.process.pid)
+        pipe.unlink()
+        pipe.symlink_to(secret)
+        assert grant is not None
+        grant.release()
+        assert remote.answer() is True
+    assert secret.read_text() == "keep me as I am"
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_what_is_no_pipe_proves_no_life(folder: Path, kind: str) -> None:
+    store = FileStore(str(folder))
+    other = folder / "alive" / "77-aabbccddeeff"
+    if kind == "link":
+        other.symlink_to(folder / "interlock")  # that one is locked
+    else:
+        other.write_text("")
+    assert store.presence().is_alive(other.name) is False
+    store.close()
+
+
+# -- what the doctor sees ---------------------------------------------------------------------------------
+
+
+def complaints(locks: interlock.Locks) -> dict[str, str]:
+    """Return what the doctor has to complain about."""
+    return {check.name: check.detail for check in locks.doctor() if check.status != "ok"}
+
+
+def test_the_doctor_sees_that_a_running_process_has_lost_its_beacon(folder: Path, remote: Remote) -> None:
+    remote.do("grant = locks.lock('book').acquire()")
+    with connect(folder) as locks:
+        assert "beacons" not in complaints(locks)
+        remove_from(folder, remote.process.pid)
+        told = complaints(locks)["beacons"]
+        assert str(remote.process.pid) in told
+        assert "exclude the folder" in told
+
+
+def test_the_doctor_sees_that_its_own_process_has_lost_its_beacon(folder: Path) -> None:
+    with connect(folder) as locks:
+        remove_from(folder, HERE)
+        assert "removed" in complaints(locks)["beacon"]
+        assert "beacon" not in complaints(locks)
+
+
+# -- descriptors ------------------------------------------------------------------------------------------
+
+
+def test_many_connections_of_a_process_to_one_folder_share_their_files(folder: Path) -> None:
+    before = descriptors()
+    first = connect(folder)
+    with first.lock("book"):
+        one = len(descriptors() - before)
+    many = [connect(folder) for _ in range(50)]
+    for locks in many:
+        locks.lock("book").acquire().release()  # type: ignore[union-attr]
+    assert len(descriptors() - before) <= one + 1
+    assert len(beacons_of(folder, HERE)) == 1
+    grant = first.lock("book").acquire()
+    assert grant is not None
+    for locks in many:
+        locks.close()
+    assert grant.renew() is True
+    assert grant.release() is True
+    first.close()
+    assert descriptors() <= before
+    assert list((folder / "alive").iterdir()) == []
+
+
+def test_connections_that_were_dropped_do_not_keep_the_last_one_from_closing(folder: Path) -> None:
+    before = descriptors()
+    for _ in range(50):
+        connect(folder)
+    gc.collect()
+    with connect(folder) as locks:
+        locks.lock("book").acquire()
+    assert descriptors() <= before
+
+
+def test_what_dropped_connections_had_open_is_closed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "IDLE", 0.01)
+    before = descriptors()
+    for number in range(10):
+        with connect(tmp_path / str(number)).lock("book", ttl=0.3):
+            pass
+
+    def closed() -> bool:
+        gc.collect()
+        connect(tmp_path / "last").close()
+        return descriptors() <= before
+
+    eventually(closed, within=5)
+
+
+def test_a_folder_that_was_removed_is_not_made_again_to_close_it(folder: Path) -> None:
+    with connect(folder) as locks:
+        with locks.lock("book"):
+            pass
+        shutil.rmtree(folder)
+    assert not folder.exists()
+
+
+def test_a_grant_that_was_dropped_with_its_connection_keeps_its_lease(
+    folder: Path, tmp_path: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "IDLE", 0.01)
+    before = descriptors()
+
+    def closed() -> bool:
+        gc.collect()
+        connect(tmp_path / "other").close()
+        return descriptors() <= before
+
+    started = time.monotonic()
+    connect(folder).lock("book", ttl=1.5, renew=False).acquire()
+    while remote.do(TRY) is False:
+        assert closed() is False
+    assert time.monotonic() - started > 1.4
+    eventually(closed, within=5)  # its watchdog ended too
+
+
+def test_a_folder_that_was_made_again_is_another_one(folder: Path) -> None:
+    with connect(folder) as old:
+        held = old.lock("book").acquire()
+        folder.rename(folder.with_name("elsewhere"))
+        with connect(folder) as new:
+            assert new.lock("book").acquire(timeout=0) is not None
+        assert held is not None
+
+
+def test_a_forked_child_shares_nothing_with_its_parent(folder: Path, remote: Remote) -> None:
+    remote.do("import os\nheld = locks.lock('book').acquire()\nreader, writer = os.pipe()\nchild = os.fork()\n"
+        "if child == 0:\n"
+        "    own = interlock.connect(url)\n"
+        "    tried = own.lock('book').acquire(timeout=0), locks.lock('book').acquire(timeout=0)\n"
+        "    grant = own.lock('shelf').acquire()\n"
+        "    pids = {path.partition('-')[0] for path in os.listdir(url[7:] + '/alive')}\n"
+        "    os.write(writer, f'{tried} {grant.held} {len(pids)}'.encode())\n"
+        "    own.close(); locks.close(); os._exit(0)")  # fmt: skip
+    told = remote.do("os.waitpid(child, 0)\nresult = os.read(reader, 100).decode()")
+    assert told == "(None, None) True 2"
+    assert remote.do("result = [held.renew(), held.release()]") == [True, True]
+
+
+OPEN = """
+import os
+def opened():
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink("/proc/self/fd/" + fd))
+        except OSError:
+            pass  # the one that listed them
+    here = url.removeprefix("file://") + "/"
+    return sorted(path.removeprefix(here).partition("/")[0] for path in found if path.startswith(here))
+"""
+
+
+def test_a_forked_child_has_nothing_of_its_parents_open_but_the_marker(folder: Path, remote: Remote) -> None:
+    with connect(folder) as locks:
+        grant = locks.lock("shelf").acquire()
+        assert grant is not None
+        remote.do(OPEN)
+        # It holds, it has waited at a pipe, and it has looked whether others live.
+        told = remote.do(
+            "held = locks.lock('book').acquire()\n"
+            "assert locks.lock('shelf').acquire(timeout=0.1) is None\n"
+            "reader, writer = os.pipe()\n"
+            "before = opened()\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    os.write(writer, ' '.join(opened()).encode()); os._exit(0)\n"
+            "os.waitpid(child, 0)\n"
+            "result = [before, os.read(reader, 1000).decode(), held.renew()]"
+        )
+    assert told[0].count("alive") >= 3  # its beacon, its pipe, and the beacon of the other
+    assert {"interlock", "using", "pending"} < set(told[0])
+    assert told[1:] == ["interlock", True]
+
+
+def test_a_beacon_has_its_name_only_when_it_is_locked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "alive").mkdir(parents=True)
+    other = Presence(folder / "alive")
+    flock, seen = presence.flock, []
+
+    def looks_before(fd: int, how: int) -> None:
+        if how & presence.LOCK_EX:
+            seen.append([name for name in os.listdir(folder / "alive") if name[0] != "." and name != other.token])
+        flock(fd, how)
+
+    monkeypatch.setattr(presence, "flock", looks_before)
+    made = Presence(folder / "alive")
+    assert seen == [[]]
+    assert other.is_alive(made.token)
+    made.close()
+    other.close()
+
+
+def test_a_beacon_that_is_being_made_is_not_swept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "alive").mkdir(parents=True)
+    other = Presence(folder / "alive")
+    rename, swept = os.rename, []
+
+    def sweeps_before(path: Any, to: Any) -> None:
+        swept.append(other.sweep())
+        rename(path, to)
+
+    monkeypatch.setattr(presence.os, "rename", sweeps_before)
+    made = Presence(folder / "alive")
+    assert swept == [0]
+    assert made.is_lit()
+    made.close()
+    other.close()
+
+
+@pytest.mark.parametrize("refuse", [FileNotFoundError, BlockingIOError])
+def test_a_beacon_that_is_swept_while_it_is_made_costs_no_descriptor(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, refuse: type[OSError]
+) -> None:
+    (folder / "alive").mkdir(parents=True)
+    rename, swept = os.rename, []
+
+    def sometimes(path: Any, to: Any) -> None:
+        if len(swept) < 5:
+            swept.append(path)
+            raise refuse
+        rename(path, to)
+
+    before = descriptors()
+    monkeypatch.setattr(presence.os, "rename", sometimes)
+    made = Presence(folder / "alive")
+    assert len(descriptors() - before) == 1
+    assert [path.name for path in (folder / "alive").iterdir()] == [made.token]
+    made.close()
+    assert descriptors() <= before
+
+
+def test_a_beacon_that_is_always_swept_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(path: Any, to: Any) -> None:
+        os.unlink(path)
+        raise FileNotFoundError
+
+    (folder / "alive").mkdir(parents=True)
+    before = descriptors()
+    monkeypatch.setattr(presence.os, "rename", never)
+    with pytest.raises(interlock.StoreError, match="swept all the time"):
+        Presence(folder / "alive")
+    assert descriptors() <= before
+
+
+FULL = """
+import resource
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))
+taken = []
+try:
+    while True: taken.append(os.dup(0))
+except OSError: pass
+"""
+FREE = "for fd in taken: os.close(fd)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "work", "told"),
+    [
+        ("first = locks.lock('shelf').acquire()", "locks.lock('book').acquire()", "Too many open files"),
+        ("locks.lock('book').acquire(timeout=0)", "locks.lock('book').acquire(timeout=1)", "ulimit -n"),
+        ("locks.close()", "interlock.connect(url)", "Too many open files"),
+    ],
+    ids=["a line", "a pipe to wait at", "a beacon"],
+)
+def test_a_process_at_its_file_limit_is_told_what_to_do(
+    folder: Path, remote: Remote, before: str, work: str, told: str
+) -> None:
+    with connect(folder) as locks:
+        grant = locks.lock("book").acquire()
+        assert grant is not None
+        remote.do(f"import os\n{before}\n{FULL}")
+        with pytest.raises(RemoteError, match=told) as caught:
+            remote.do(work)
+        assert caught.value.kind == "StoreError"
+        grant.release()
+        remote.do(FREE)
+        assert locks.claims("book") == []
+        assert remote.do(f"locks = interlock.connect(url)\n{TRY}") is True
+
+
+def test_numbers_of_pipes_are_used_again_and_stay_within_their_slots(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "MOST_NUMBER", 4)
+    monkeypatch.setattr(presence, "MOST_IDLE_BELLS", 0)
+    (folder / "alive").mkdir(parents=True)
+    here, there = Presence(folder / "alive"), Presence(folder / "alive")
+    kept = here.bell()
+    for _ in range(6):
+        bell = here.bell()
+        assert 1 <= bell.number <= 4
+        assert bell.number != kept.number
+        there.ring(here.token, bell.number, None)
+        assert os.read(bell.fd, 10) == b"\n"  # not an earlier one of the same name
+        here.put_back(bell)
+    four = [here.bell() for _ in range(3)]
+    with pytest.raises(interlock.StoreError, match="more than 4 wait"):
+        here.bell()
+    for bell in [kept, *four]:
+        here.put_back(bell)
+    here.close()
+    there.close()

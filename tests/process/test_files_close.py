@@ -1,0 +1,175 @@
+"""Files: closing while threads and tasks wait; nobody reads or watches a descriptor that is another's by then."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from files_folder import connect, descriptors, until_waiting
+
+import interlock
+from interlock import StoreError
+from interlock.stores.files import FileStore
+from interlock.testing.remote import Remote
+from interlock.testing.waiting import PATIENCE, eventually
+
+WAITERS = 5
+BYTES = bytes(range(256)) * 4
+
+
+@pytest.fixture
+def remote(folder: Path) -> Iterator[Remote]:
+    """Another process on the folder, which holds the lock."""
+    other = Remote(f"file://{folder}")
+    other.do("grant = locks.lock('book').acquire()")
+    yield other
+    other.close()
+
+
+def waiting_threads(locks: interlock.Locks, number: int = WAITERS) -> list[Future[Any]]:
+    """Start threads that wait for the lock; return what becomes of them."""
+    waits: list[Future[Any]] = [Future() for _ in range(number)]
+
+    def wait(future: Future[Any]) -> None:
+        try:
+            future.set_result(locks.lock("book").acquire())
+        except BaseException as error:
+            future.set_exception(error)
+
+    for future in waits:
+        threading.Thread(target=wait, args=(future,), daemon=True).start()
+    return waits
+
+
+def many_sockets() -> list[tuple[socket.socket, socket.socket]]:
+    """Open sockets that get the numbers of the descriptors that were closed just before."""
+    return [socket.socketpair() for _ in range(20)]
+
+
+CLOSE: dict[str, Callable[[interlock.Locks], None]] = {
+    "the connection": lambda locks: locks.close(),
+    "the store": lambda locks: locks.store.close(),
+}
+
+
+@pytest.mark.parametrize("close", CLOSE.values(), ids=CLOSE)
+def test_threads_that_wait_when_it_is_closed_get_a_store_error(
+    folder: Path, remote: Remote, close: Callable[[interlock.Locks], None]
+) -> None:
+    before = descriptors()
+    locks = connect(folder)
+    waits = waiting_threads(locks)
+    until_waiting(folder, WAITERS)
+    close(locks)
+    pairs = many_sockets()
+    for _, theirs in pairs:
+        theirs.sendall(BYTES)
+    for wait in waits:
+        with pytest.raises(StoreError, match="closed"):
+            wait.result(PATIENCE)
+    for ours, theirs in pairs:
+        assert ours.recv(4096) == BYTES  # nobody who waited has read from them
+        ours.close()
+        theirs.close()
+    until_waiting(folder, 0)
+    eventually(lambda: descriptors() == before)
+    assert remote.do("result = grant.release()") is True
+
+
+def test_tasks_that_wait_when_it_is_closed_get_a_store_error(folder: Path, remote: Remote) -> None:
+    async def main() -> None:
+        before = descriptors()
+        locks = interlock.aconnect(f"file://{folder}")
+        waits = [asyncio.create_task(locks.lock("book").acquire()) for _ in range(WAITERS)]
+        await asyncio.to_thread(until_waiting, folder, WAITERS)
+        await locks.close()
+        # The sockets get the numbers of the pipes; the loop must watch them as what they are.
+        pairs = many_sockets()
+        found = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), PATIENCE)
+        assert [type(each) for each in found] == [StoreError] * WAITERS
+        pairs += many_sockets()
+        loop = asyncio.get_running_loop()
+        for ours, theirs in pairs:
+            ours.setblocking(False)
+            receiving = asyncio.create_task(loop.sock_recv(ours, 4096))
+            await asyncio.sleep(0)  # it waits for the socket to become readable
+            theirs.sendall(BYTES)
+            assert await asyncio.wait_for(receiving, PATIENCE) == BYTES
+            ours.close()
+            theirs.close()
+        assert descriptors() == before
+
+    asyncio.run(main())
+    until_waiting(folder, 0)
+
+
+def test_a_store_that_a_thread_closes_ends_the_waits_of_tasks(folder: Path, remote: Remote) -> None:
+    async def main() -> None:
+        locks = interlock.aconnect(f"file://{folder}")
+        waits = [asyncio.create_task(locks.lock("book").acquire()) for _ in range(WAITERS)]
+        await asyncio.to_thread(until_waiting, folder, WAITERS)
+        await asyncio.to_thread(locks.store.close)
+        found = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), PATIENCE)
+        assert [type(each) for each in found] == [StoreError] * WAITERS
+
+    asyncio.run(main())
+    until_waiting(folder, 0)
+
+
+def test_closing_one_connection_leaves_the_waiters_of_another_alone(folder: Path, remote: Remote) -> None:
+    with connect(folder) as kept:
+        closed = connect(folder)
+        ours, theirs = waiting_threads(kept, 2), waiting_threads(closed, 2)
+        until_waiting(folder, 4)
+        closed.close()
+        for wait in theirs:
+            with pytest.raises(StoreError):
+                wait.result(PATIENCE)
+        until_waiting(folder, 2)
+        remote.do("grant.release()")
+        eventually(lambda: any(wait.done() for wait in ours))
+        first = next(wait for wait in ours if wait.done())
+        first.result().release()
+        assert all(wait.result(PATIENCE) is not None for wait in ours)
+
+
+def test_closing_and_waiting_at_the_same_time_ends_in_an_error_and_no_leak(folder: Path, remote: Remote) -> None:
+    before = descriptors()
+    for _ in range(30):
+        locks = connect(folder)
+        waits = waiting_threads(locks, 3)
+        locks.store.close()  # some of them wait by now, others are on their way
+        for wait in waits:
+            with pytest.raises(StoreError):
+                wait.result(PATIENCE)
+    eventually(lambda: descriptors() == before)
+    until_waiting(folder, 0)
+
+
+def test_a_waiter_can_be_woken_to_look_again(folder: Path) -> None:
+    store = FileStore(str(folder))
+    wakeup = store.thread_wakeup()
+    wakeup.wake()
+    assert wakeup.wait(PATIENCE) is None  # at once
+    wakeup.close()
+    wakeup.wake()  # nobody waits any more
+    store.close()
+
+
+def test_a_closed_store_makes_no_wakeups_and_has_nothing_in_line(folder: Path) -> None:
+    before = descriptors()
+    with connect(folder) as other:
+        store = FileStore(str(folder))
+        store.close()
+        with pytest.raises(StoreError, match="closed"):
+            store.thread_wakeup()
+        assert other.lock("book").acquire(timeout=0) is not None
+    with pytest.raises(StoreError, match="closed"):
+        store.thread_wakeup()
+    assert descriptors() == before

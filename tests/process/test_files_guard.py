@@ -1,0 +1,205 @@
+"""Files: a guard that somebody keeps (a process stopped in its step) costs one deadline, and only its own line."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from files_folder import SLACK, connect, until_waiting, within
+
+import interlock
+from interlock import StoreError
+from interlock.engine import run
+from interlock.stores.files.linefile import LineFile
+from interlock.testing.remote import Remote
+from interlock.testing.waiting import eventually
+
+PATIENT = 1.0
+"""Seconds for which a guard is tried."""
+
+
+@pytest.fixture
+def remote(folder: Path) -> Iterator[Remote]:
+    """Another process on the folder."""
+    other = Remote(f"file://{folder}")
+    yield other
+    other.close()
+
+
+@contextmanager
+def stuck(folder: Path, name: str = "book") -> Iterator[None]:
+    """Keep the guard of a line, as a process does that was stopped in its step."""
+    fd = os.open(folder / "using" / name, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+class Colours:
+    """One call of acquire, by a thread or by a task."""
+
+    def __init__(self, colour: str, folder: Path) -> None:
+        self.colour = colour
+        self.url = f"file://{folder}"
+
+    def acquire(self, **how: Any) -> Any:
+        """Acquire once."""
+        if self.colour == "threads":
+            with interlock.connect(self.url) as locks:
+                return locks.lock("book").acquire(**how)
+
+        async def main() -> Any:
+            async with interlock.aconnect(self.url) as locks:
+                return await locks.lock("book").acquire(**how)
+
+        return asyncio.run(main())
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def caller(request: pytest.FixtureRequest, folder: Path) -> Colours:
+    """Who acquires."""
+    with connect(folder) as locks, locks.lock("book"):
+        pass
+    (folder / "using" / "book").touch()
+    return Colours(request.param, folder)
+
+
+@pytest.fixture
+def line(folder: Path) -> Iterator[interlock.Locks]:
+    """A connection that keeps the line open."""
+    with connect(folder) as locks:
+        with locks.lock("book"):
+            pass
+        yield locks
+
+
+def test_one_try_takes_one_second_at_most(line: interlock.Locks, folder: Path, caller: Colours) -> None:
+    with line.lock("book"), stuck(folder):
+        with within(1.0):
+            assert caller.acquire(blocking=False) is None
+    until_waiting(folder, 0)
+
+
+def test_who_waits_for_a_guard_does_not_spin(line: interlock.Locks, folder: Path) -> None:
+    with stuck(folder):
+        spent = time.process_time()
+        assert line.lock("book").acquire(timeout=2.0) is None
+        assert time.process_time() - spent < 0.3
+
+
+@pytest.mark.parametrize("timeout", [0.2, 1.0])
+def test_a_time_out_is_kept(line: interlock.Locks, folder: Path, caller: Colours, timeout: float) -> None:
+    grant = line.lock("book").acquire()
+    assert grant is not None
+    with stuck(folder), within(timeout):
+        assert caller.acquire(timeout=timeout) is None
+    assert grant.release() is True
+    assert line.claims("book") == []
+
+
+def test_who_stands_in_line_gives_up_within_one_more_second(line: interlock.Locks, folder: Path) -> None:
+    with line.lock("book"):
+        started = time.monotonic()
+
+        async def main() -> None:
+            async with interlock.aconnect(f"file://{folder}") as locks:
+                waiting = asyncio.create_task(locks.lock("book", ttl=5).acquire(timeout=1.0))
+                await asyncio.to_thread(until_waiting, folder, 1)
+                with stuck(folder):
+                    with pytest.raises(StoreError, match="guard"):
+                        await waiting
+
+        asyncio.run(main())
+        assert time.monotonic() - started < 1.0 + PATIENT + SLACK
+
+
+def test_a_release_says_so_within_a_second_and_can_be_repeated(line: interlock.Locks, folder: Path) -> None:
+    grant = line.lock("book").acquire()
+    assert grant is not None
+    with stuck(folder):
+        for _ in range(2):
+            with within(PATIENT), pytest.raises(StoreError, match="guard"):
+                grant.release()
+    assert grant.release() is True
+    assert line.claims("book") == []
+
+
+def test_a_stuck_line_does_not_hold_up_the_renewals_of_others(line: interlock.Locks, folder: Path) -> None:
+    grants = [line.lock(name, ttl=2.0).acquire() for name in ("shelf", "book", "desk")]
+    claims = [grant._claim for grant in grants if grant is not None]
+    with stuck(folder), within(0.2):
+        answers = run(line.store.renew(claims))
+    assert [type(answer) for answer in answers] == [bool, StoreError, bool]
+    assert [answers[0], answers[2]] == [True, True]
+    assert run(line.store.renew(claims)) == [True, True, True]
+
+
+def test_one_line_that_can_not_be_read_concerns_its_own_claim_only(
+    line: interlock.Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grants = [line.lock(name).acquire() for name in ("shelf", "book")]
+    claims = [grant._claim for grant in grants if grant is not None]
+    guard = LineFile.guard
+
+    def broken(self: LineFile) -> bytes | None:
+        if self.key.endswith("book"):
+            raise OSError(errno.EIO, "Input/output error")
+        return guard(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LineFile, "guard", broken)
+        answers = run(line.store.renew(claims))
+    assert answers[0] is True
+    assert isinstance(answers[1], StoreError)
+    assert run(line.store.renew(claims)) == [True, True]
+
+
+def test_many_renewals_leave_an_event_loop_its_turns(folder: Path) -> None:
+    async def main() -> None:
+        async with interlock.aconnect(f"file://{folder}") as locks:
+            grants = [await locks.lock(f"name {number}").acquire() for number in range(200)]
+            turns = 0
+            renewing = asyncio.create_task(_renew(locks, [grant._claim for grant in grants if grant is not None]))
+            while not renewing.done():
+                await asyncio.sleep(0)
+                turns += 1
+            assert renewing.result() == [True] * 200
+            assert turns > 10
+
+    asyncio.run(main())
+
+
+async def _renew(locks: interlock.AsyncLocks, claims: list[Any]) -> Any:
+    from interlock.aengine import arun
+
+    return await arun(locks.store.renew(claims))
+
+
+def test_a_process_that_is_stopped_inside_its_step_costs_the_others_one_deadline(
+    line: interlock.Locks, folder: Path, remote: Remote
+) -> None:
+    pid = remote.do(
+        "import os, signal\n"
+        "line = locks.store._line(locks.lock('book')._terms.key)\n"
+        "line.guard()\n"
+        "result = os.getpid()"
+    )
+    remote.start("os.kill(os.getpid(), signal.SIGSTOP); line.unguard()")
+    eventually(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    for how, seconds in (({"blocking": False}, 1.0), ({"timeout": 0.5}, 0.5)):
+        with within(seconds):
+            assert line.lock("book").acquire(**how) is None  # type: ignore[arg-type]
+    remote.signal(signal.SIGCONT)
+    remote.answer()
+    assert line.lock("book").acquire(timeout=5) is not None

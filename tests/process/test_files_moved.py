@@ -1,0 +1,316 @@
+"""Files: a folder that somebody moves, empties or locks while it is used; nobody is left in the wrong place."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from files_folder import SLACK, beacons_of, connect, descriptors, until_waiting, within
+
+import interlock
+from interlock import StoreError
+from interlock.engine import run
+from interlock.testing.remote import Remote
+from interlock.testing.waiting import eventually
+
+HERE = os.getpid()
+TRY = "result = locks.lock('book').acquire(timeout=0) is not None"
+
+
+@pytest.fixture
+def line(folder: Path) -> Iterator[interlock.Locks]:
+    """A connection that has used the folder."""
+    with connect(folder) as locks:
+        with locks.lock("book"):
+            pass
+        yield locks
+
+
+def held(locks: interlock.Locks, **how: Any) -> interlock.Grant:
+    """Obtain the lock."""
+    grant = locks.lock("book", **how).acquire(timeout=5)
+    assert grant is not None
+    return grant
+
+
+def until_not_trusted() -> None:
+    """Let the time pass for which files are taken to be still in their folder."""
+    passed = time.monotonic() + 0.05
+    eventually(lambda: time.monotonic() > passed)
+
+
+def excludes_others(locks: interlock.Locks, folder: Path) -> bool:
+    """Tell whether who holds a lock of that connection excludes another process from that folder."""
+    other = Remote(f"file://{folder}")
+    try:
+        with locks.lock("book", timeout=5):
+            refused = other.do(TRY) is False
+        return refused and other.do(TRY) is True
+    finally:
+        other.close()
+
+
+# -- moved ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_who_connects_to_where_a_folder_was_moved_is_there(
+    line: interlock.Locks, folder: Path, noticed: bool
+) -> None:
+    elsewhere = folder.with_name("elsewhere")
+    folder.rename(elsewhere)
+    if noticed:
+        until_not_trusted()
+        held(line).release()  # the folder is made again
+    with connect(elsewhere) as locks:
+        assert excludes_others(locks, elsewhere)
+        until_not_trusted()
+        with locks.lock("book"):
+            assert excludes_others(line, folder)
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_who_connects_to_where_a_link_led_before_is_there(tmp_path: Path, noticed: bool) -> None:
+    for version in ("v1", "v2"):
+        (tmp_path / version).mkdir()
+    current = tmp_path / "current"
+    current.symlink_to("v1")
+    with connect(current / "locks") as followed:
+        held(followed).release()
+        early = connect(tmp_path / "v1" / "locks")
+        (tmp_path / "new").symlink_to("v2")
+        (tmp_path / "new").rename(current)
+        if noticed:
+            until_not_trusted()
+            held(followed).release()
+        with early, connect(tmp_path / "v1" / "locks") as late:
+            until_not_trusted()
+            assert excludes_others(early, tmp_path / "v1" / "locks")
+            assert excludes_others(late, tmp_path / "v1" / "locks")
+            assert excludes_others(followed, tmp_path / "v2" / "locks")
+
+
+def test_connections_share_a_beacon_also_after_the_marker_was_made_again(line: interlock.Locks, folder: Path) -> None:
+    (folder / "interlock").unlink()
+    until_not_trusted()
+    held(line).release()
+    before = descriptors()
+    for _ in range(3):
+        with connect(folder) as locks:
+            assert held(locks).release()
+            assert len(beacons_of(folder, HERE)) == 1
+    assert descriptors() <= before
+
+
+# -- a marker that is locked --------------------------------------------------------------------------------
+
+
+@contextmanager
+def taken(folder: Path) -> Iterator[None]:
+    """Replace the marker by one that another program keeps locked."""
+    (folder / "interlock").unlink()
+    fd = os.open(folder / "interlock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        until_not_trusted()
+        yield
+    finally:
+        os.close(fd)
+
+
+def test_one_try_with_a_marker_that_is_locked_takes_one_second(line: interlock.Locks, folder: Path) -> None:
+    with taken(folder), within(1.0):
+        assert line.lock("book").acquire(blocking=False) is None
+    with taken(folder), within(0.3):
+        assert line.lock("book").acquire(timeout=0.3) is None
+    assert held(line).renew()
+
+
+def test_an_event_loop_goes_on_while_a_marker_is_locked(folder: Path) -> None:
+    async def main() -> None:
+        longest = 0.0
+
+        async def tick() -> None:
+            nonlocal longest
+            while True:
+                before = time.monotonic()
+                await asyncio.sleep(0.01)
+                longest = max(longest, time.monotonic() - before)
+
+        async with interlock.aconnect(f"file://{folder}") as locks:
+            async with locks.lock("book"):
+                pass
+            ticking = asyncio.create_task(tick())
+            with taken(folder):
+                await asyncio.sleep(0)
+                longest = 0.0
+                assert await locks.lock("book").acquire(blocking=False) is None
+                assert longest < SLACK
+            ticking.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_waiter_gets_the_lock_when_the_marker_is_free_again(line: interlock.Locks, folder: Path) -> None:
+    got: list[Any] = []
+    with taken(folder):
+        thread = threading.Thread(target=lambda: got.append(line.lock("book").acquire(timeout=20)))
+        thread.start()
+        thread.join(0.1)
+        assert not got
+    thread.join()
+    assert got[0] is not None
+
+
+def test_a_renewal_with_a_marker_that_is_locked_is_tried_again(line: interlock.Locks, folder: Path) -> None:
+    grants = [line.lock(name, ttl=2.0).acquire() for name in ("shelf", "desk")]
+    claims = [grant._claim for grant in grants if grant is not None]
+    with taken(folder), within(0.2):
+        answers = run(line.store.renew(claims))
+    assert [type(answer) for answer in answers] == [StoreError, StoreError]
+    assert "lslocks" in str(answers[0])
+    assert run(line.store.renew(claims)) == [True, True]
+
+
+def test_a_release_with_a_marker_that_is_locked_says_so_within_a_second(line: interlock.Locks, folder: Path) -> None:
+    grant = held(line)
+    with taken(folder):
+        (folder / "using" / "book").unlink()
+        with within(1.0), pytest.raises(StoreError, match=r"marker.*lslocks"):
+            grant.release()
+    grant.release()
+    assert line.claims("book") == []
+    assert held(line).renew()
+
+
+# -- subfolders that were removed ---------------------------------------------------------------------------
+
+ROOMS = ["using", "pending", "alive"]
+
+
+def handed_over(locks: interlock.Locks, folder: Path) -> bool:
+    """Tell whether a lock is handed over to another process that waits for it."""
+    other = Remote(f"file://{folder}")
+    try:
+        with locks.lock("book", timeout=5):
+            other.start("result = locks.lock('book').acquire(timeout=15) is not None")
+            until_waiting(folder, 1)
+        return bool(other.answer())
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_subfolder_that_was_removed_is_made_again(line: interlock.Locks, folder: Path, room: str) -> None:
+    shutil.rmtree(folder / room)
+    until_not_trusted()
+    threads: list[Any] = []
+    with line.lock("book", timeout=5):
+        waiter = threading.Thread(target=lambda: threads.append(line.lock("book").acquire(timeout=5)))
+        waiter.start()
+        until_waiting(folder, 1)
+    waiter.join()
+    assert threads[0].release()
+    assert handed_over(line, folder)
+    for each in ROOMS:
+        assert stat.S_IMODE((folder / each).stat().st_mode) == stat.S_IMODE(folder.stat().st_mode)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_all_who_wait_get_the_lock_though_a_subfolder_is_removed(
+    line: interlock.Locks, folder: Path, room: str
+) -> None:
+    other = Remote(f"file://{folder}")
+    got: list[Any] = []
+    try:
+        grant = held(line)
+        wait = threading.Thread(target=lambda: got.append(line.lock("book").acquire(timeout=20)))
+        wait.start()
+        until_waiting(folder, 1)
+        other.start("result = locks.lock('book').acquire(timeout=20) is not None")
+        until_waiting(folder, 2)
+        (folder / room).rename(folder.with_name("old"))
+        grant.release()
+        wait.join()
+        assert got[0] is not None
+        got[0].release()
+        assert other.answer() is True
+    finally:
+        other.close()
+
+
+def test_who_holds_learns_at_once_that_alive_was_removed(line: interlock.Locks, folder: Path) -> None:
+    grants = [line.lock(name).acquire() for name in ("shelf", "desk")]
+    shutil.rmtree(folder / "alive")
+    assert [grant.renew() for grant in grants if grant] == [False, False]
+    assert held(line).renew() is True
+
+
+@pytest.mark.parametrize("room", ["using", "pending"])
+def test_the_doctor_says_what_is_missing(line: interlock.Locks, folder: Path, room: str) -> None:
+    shutil.rmtree(folder / room)
+    found = line.doctor()
+    assert [check.detail for check in found if check.status == "fail"] == []
+    (told,) = [check.detail for check in found if "is missing" in check.detail]
+    assert f"{folder / room} is missing" in told
+    assert "exclude the folder" in told
+    until_not_trusted()
+    assert handed_over(line, folder)
+
+
+def test_who_looks_at_a_folder_without_lines_sees_none(line: interlock.Locks, folder: Path) -> None:
+    shutil.rmtree(folder / "using")
+    assert line.claims() == []
+
+
+# -- many threads -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["interlock", "alive"])
+def test_threads_that_notice_a_removal_together_all_go_on(folder: Path, what: str) -> None:
+    """Each removal is noticed by several threads of several connections at the same moment."""
+    before = descriptors()
+    connections = [connect(folder) for _ in range(4)]
+    failures: list[BaseException] = []
+    over = threading.Event()
+
+    def work(number: int) -> None:
+        locks = connections[number % len(connections)]
+        while not over.is_set():
+            try:
+                with locks.lock(f"book {number}", timeout=5):
+                    pass
+            except interlock.LockLost:
+                pass
+            except BaseException as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(200):
+            time.sleep(0.003)
+            if what == "interlock":
+                (folder / what).unlink(missing_ok=True)
+            else:
+                shutil.rmtree(folder / what, ignore_errors=True)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+    assert excludes_others(connections[0], folder)
+    for locks in connections:
+        locks.close()
+    eventually(lambda: descriptors() == before)

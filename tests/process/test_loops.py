@@ -1,0 +1,52 @@
+"""Event loops that end one after the other, on one connection: nothing of theirs stays."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+import interlock
+from interlock.aio.connection import AsyncLocks
+
+
+async def _hand_over_once(locks: AsyncLocks, forget: bool) -> None:
+    lock = locks.lock("page")
+    grant = await lock.acquire()
+    assert grant is not None
+    waiting = asyncio.ensure_future(lock.acquire())
+    while len(await locks.claims()) < 2:  # noqa: ASYNC110 - nothing tells when somebody stands in line
+        await asyncio.sleep(0.001)
+    await grant.release()
+    later = await waiting
+    assert later is not None
+    if not forget:
+        await later.release()
+
+
+def _loops() -> int:
+    gc.collect()
+    return len([each for each in gc.get_objects() if isinstance(each, asyncio.BaseEventLoop) and each.is_closed()])
+
+
+@pytest.mark.parametrize("store", ["memory", "file"])
+@pytest.mark.parametrize("forget", [False, True], ids=["released", "forgotten"])
+def test_loops_that_end_leave_no_file_no_thread_no_loop_and_no_lock(store: str, forget: bool, tmp_path: Path) -> None:
+    url = f"memory://{uuid4().hex}" if store == "memory" else f"file://{tmp_path}/locks"
+    locks = interlock.aconnect(url)
+    asyncio.run(_hand_over_once(locks, forget))
+    files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    loops = _loops()
+    for _ in range(5):
+        asyncio.run(_hand_over_once(locks, forget))
+    assert len(os.listdir("/proc/self/fd")) <= files
+    assert threading.active_count() <= threads
+    assert _loops() <= loops + 1
+    with interlock.connect(url) as eye:
+        assert eye.claims() == []
+    asyncio.run(locks.close())

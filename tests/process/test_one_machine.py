@@ -1,0 +1,369 @@
+"""What the processes that share a folder of file:// must have in common, and what the machine may run out of."""
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock import StoreError
+from interlock.stores.files import FileStore, folder, machine, marker
+from interlock.testing.remote import Remote, RemoteError
+from interlock.testing.waiting import eventually
+
+NAME = "nightly"
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a time namespace or mount a file system")
+
+IN_A_TIME_NAMESPACE = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.unshare(0x80) == 0, os.strerror(ctypes.get_errno())
+if {offset}:
+    with open("/proc/self/timens_offsets", "w") as offsets:
+        offsets.write("monotonic {offset} 0")
+child = os.fork()
+if child == 0:
+    os.execv(sys.executable, [sys.executable, "-m", "interlock.testing.remote"])
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+class Shifted(Remote):
+    """A process whose monotonic clock is ahead."""
+
+    def __init__(self, offset: int) -> None:
+        executable = sys.executable
+        popen = subprocess.Popen
+
+        class Popen(popen):  # type: ignore[type-arg]
+            def __init__(self, command: list[str], **how: object) -> None:
+                program = IN_A_TIME_NAMESPACE.format(offset=offset)
+                super().__init__([executable, "-c", program], **how)  # type: ignore[call-overload]
+
+        subprocess.Popen = Popen  # type: ignore[misc]
+        try:
+            super().__init__(None)
+        finally:
+            subprocess.Popen = popen  # type: ignore[misc]
+
+    def connect(self, folder: Path) -> None:
+        """Connect to a folder."""
+        self.do(f"url = 'file://{folder}'\nlocks = interlock.connect(url)")
+
+
+@pytest.fixture
+def shifted() -> Iterator[Callable[[int], Shifted]]:
+    """Starts processes with another clock."""
+    started: list[Shifted] = []
+
+    def start(offset: int) -> Shifted:
+        started.append(Shifted(offset))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+        each.close()
+
+
+@as_root
+def test_a_process_with_another_clock_does_not_get_in(tmp_path: Path, shifted: Callable[[int], Shifted]) -> None:
+    path = tmp_path / "locks"
+    ahead = shifted(1000)
+    with interlock.connect(f"file://{path}") as locks:
+        grant = locks.lock(NAME).acquire()
+        assert grant is not None
+        with pytest.raises(RemoteError, match=r"StoreError.*time namespace"):
+            ahead.connect(path)
+        assert grant.renew()
+        assert {check.status for check in locks.doctor()} == {"ok"}
+
+
+@as_root
+def test_who_was_first_has_the_folder_to_itself(tmp_path: Path, shifted: Callable[[int], Shifted]) -> None:
+    path = tmp_path / "locks"
+    ahead = shifted(1000)
+    ahead.connect(path)
+    ahead.do(f"grant = locks.lock({NAME!r}).acquire()")
+    assert set(ahead.do("result = [check.status for check in locks.doctor()]")) == {"ok"}
+    with pytest.raises(StoreError, match="time namespace"):
+        interlock.connect(f"file://{path}")
+    second = shifted(1000)  # another namespace, but the same clock
+    second.connect(path)
+    assert second.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is None") is True
+    assert ahead.do("result = grant.renew()") is True
+    ahead.do("locks.close()")
+    second.do("locks.close()")
+    with interlock.connect(f"file://{path}") as locks:  # nobody is there any more
+        assert locks.lock(NAME).acquire(timeout=0) is not None
+
+
+@as_root
+def test_a_time_namespace_with_the_same_clock_gets_in(tmp_path: Path, shifted: Callable[[int], Shifted]) -> None:
+    path = tmp_path / "locks"
+    same = shifted(0)
+    same.connect(path)
+    same.do(f"grant = locks.lock({NAME!r}).acquire()")
+    with interlock.connect(f"file://{path}") as locks:
+        assert locks.lock(NAME).acquire(timeout=0) is None
+
+
+def test_the_doctor_finds_another_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with interlock.connect(f"file://{tmp_path}/locks") as locks:
+        monkeypatch.setattr(marker, "clock", lambda: "1000 s 0 ns")
+        (found,) = [check for check in locks.doctor() if check.name == "machine"]
+    assert found.status == "fail"
+    assert "time namespace" in found.detail
+
+
+def test_only_a_machine_that_has_no_boot_id_goes_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(number: int) -> Callable[..., str]:
+        def read(*args: object, **more: object) -> str:
+            raise OSError(number, os.strerror(number))
+
+        return read
+
+    url = f"file://{tmp_path}/locks"
+    monkeypatch.setattr(Path, "read_text", refuse(errno.EMFILE))
+    with pytest.raises(StoreError, match="ulimit -n"):
+        interlock.connect(url)
+    monkeypatch.setattr(Path, "read_text", refuse(errno.ENOENT))
+    assert machine.boot_id() == f"host {os.uname().nodename}"
+    assert machine.clock() in ("0", machine.clock())
+
+
+def test_a_process_at_its_limit_of_files_spoils_nothing(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/locks"
+    other = Remote(None)
+    try:
+        other.do(
+            "import os, resource, interlock.doctor, interlock.stores.files\n"
+            "limit = len(os.listdir('/proc/self/fd'))\n"
+            "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+            "errors = set()\n"
+            "for more in range(-1, 8):\n"
+            "    resource.setrlimit(resource.RLIMIT_NOFILE, (limit + more, hard))\n"
+            "    try:\n"
+            f"        locks = interlock.connect({url!r})\n"
+            "        locks.lock('nightly').acquire(timeout=0)\n"
+            "        locks.close()\n"
+            "    except interlock.StoreError as error:\n"
+            "        errors.add('ulimit -n' in str(error) or str(error))\n"
+            "    finally:\n"
+            "        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n"
+        )
+        assert other.do("result = list(errors)") == [True]
+        with interlock.connect(url) as locks:
+            assert locks.lock(NAME).acquire(timeout=0) is not None
+            assert {check.name for check in locks.doctor() if check.status == "fail"} == set()
+    finally:
+        other.close()
+
+
+def test_every_call_at_the_limit_of_files_says_what_to_do(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/locks"
+    other = Remote(url)
+    try:
+        other.do(
+            "import os, resource, interlock.doctor, interlock.stores.files\n"
+            "grant = locks.lock('held').acquire()\n"
+            "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+            "used = max(map(int, os.listdir('/proc/self/fd')))\n"
+            "def at_limit(call):\n"
+            "    spare = []\n"
+            "    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, hard))\n"
+            "    try:\n"
+            "        while True: spare.append(os.open('/', os.O_RDONLY))\n"
+            "    except OSError: pass\n"
+            "    try: call(); return 'nothing'\n"
+            "    except interlock.StoreError as error: return str(error)\n"
+            "    finally:\n"
+            "        for fd in spare: os.close(fd)\n"
+            "        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n"
+        )
+        for call in (
+            "locks.lock('new').acquire(timeout=0)",
+            "locks.lock('an odd name').acquire(timeout=0)",
+            "locks.lock('held').acquire(timeout=2)",
+            "locks.claims()",
+            "locks.claims('held')",
+            "locks.evict('new')",
+            f"interlock.connect({url!r})",
+        ):
+            assert "ulimit -n" in other.do(f"result = at_limit(lambda: {call})"), call
+        for _ in range(2):  # its module is not loaded yet; later it is
+            told = other.do(
+                "found = []\ntext = at_limit(lambda: found.extend(locks.doctor()))\n"
+                "locks.doctor()\nresult = text + str(found)"
+            )
+            assert "ulimit -n" in told
+        assert other.do("result = at_limit(grant.renew)") == "nothing"
+        waiter = Remote(url)  # who waits is in a file that the holder has not opened yet
+        try:
+            waiter.start("result = locks.lock('held').acquire(timeout=15) is not None")
+            with interlock.connect(url) as locks:
+                eventually(lambda: len(locks.claims("held")) == 2)
+            assert other.do("result = at_limit(grant.renew)") == "nothing"
+        finally:
+            waiter.close()
+        assert "ulimit -n" in other.do("result = at_limit(grant.release)")  # the waiter, dead by now, can't be read
+        assert other.do("result = grant.release()") is True
+        assert other.do("result = at_limit(locks.close)") == "nothing"
+    finally:
+        other.close()
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """A small file system of its own, and what fills it."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0755", "none", str(path)], check=True)
+
+    def fill() -> None:
+        with open(path / "filler", "wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            while True:
+                file.write(b"x" * 512)
+
+    try:
+        yield path, fill
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@as_root
+def test_a_full_disk_is_said_and_nobody_gets_in_by_it(full_disk: tuple[Path, Callable[[], None]]) -> None:
+    disk, fill = full_disk
+    with interlock.connect(f"file://{disk}/locks") as locks:
+        grant = locks.lock("held").acquire()
+        assert grant is not None
+        fill()
+        for call in (
+            lambda: locks.lock(NAME).acquire(timeout=0),
+            lambda: locks.lock("held").acquire(timeout=2),
+            lambda: interlock.connect(f"file://{disk}/more"),
+        ):
+            with pytest.raises(StoreError, match=r"No space|room"):
+                call()
+        assert grant.renew()
+        assert [view.name for view in locks.claims()] == ["held"]
+        assert grant.release()
+        (disk / "filler").unlink()
+        for name in (NAME, "held"):
+            again = locks.lock(name).acquire(timeout=0)
+            assert again is not None
+            assert locks.lock(name).acquire(timeout=0) is None
+
+
+def test_a_limit_of_file_sizes_is_said(tmp_path: Path) -> None:
+    other = Remote(f"file://{tmp_path}/locks")
+    try:
+        other.do("import resource, signal\nresource.setrlimit(resource.RLIMIT_FSIZE, (700, resource.RLIM_INFINITY))")
+        with pytest.raises(RemoteError, match=r"StoreError.*ulimit -f|StoreError.*room"):
+            other.do(f"locks.lock({NAME!r}).acquire(timeout=0)")
+        other.do("resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))")
+        assert other.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is not None") is True
+    finally:
+        other.close()
+
+
+# -- the marker of an earlier version -----------------------------------------------------------------------
+
+
+def old_marker(boot: str) -> bytes:
+    """The marker as version 1.0 wrote it."""
+    return f"interlock files 1\nboot={boot}\n".encode()
+
+
+@pytest.mark.parametrize("boot", [None, "another"])
+def test_the_marker_of_an_earlier_version_is_written_anew_when_nobody_uses_the_folder(
+    tmp_path: Path, boot: str | None
+) -> None:
+    path = tmp_path / "locks"
+    path.mkdir(mode=0o700)
+    (path / "interlock").write_bytes(old_marker(boot or machine.boot_id()))
+    with interlock.connect(f"file://{path}"):
+        assert (path / "interlock").read_bytes() == marker.text_here(path)
+
+
+def test_a_folder_that_an_earlier_version_uses_is_shared_on_the_same_boot_only(tmp_path: Path) -> None:
+    path = tmp_path / "locks"
+    path.mkdir(mode=0o700)
+    (path / "interlock").write_bytes(old_marker(machine.boot_id()))
+    with open(path / "interlock") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_SH)
+        with interlock.connect(f"file://{path}") as locks:
+            assert (path / "interlock").read_bytes() == old_marker(machine.boot_id())
+            assert {check.status for check in locks.doctor()} == {"ok"}
+        (path / "interlock").write_bytes(old_marker("another"))
+        with pytest.raises(StoreError, match="another machine"):
+            interlock.connect(f"file://{path}")
+        (path / "interlock").write_bytes(b"interlock files 2\nwhatever\n")
+        with pytest.raises(StoreError, match="another version"):
+            interlock.connect(f"file://{path}")
+
+
+# -- file systems -------------------------------------------------------------------------------------------
+
+
+def status_on(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch, allow: str = "") -> str:
+    """Return what becomes of a folder on that file system: refused, or the doctor's status."""
+    from interlock.stores.files import checks
+
+    monkeypatch.setattr(folder, "file_system", lambda path: kind)
+    monkeypatch.setattr(checks, "file_system", lambda path: kind)
+    try:
+        store = FileStore(str(path / "locks"), allow=allow)
+    except StoreError:
+        return "refused"
+    try:
+        return next(check.status for check in store.doctor() if check.name == "file system")
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        *(
+            (kind, "ok")
+            for kind in ("ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "f2fs", "fuse.fuse-overlayfs")
+        ),
+        *((kind, "refused") for kind in ("nfs4", "cifs", "9p", "fuse.sshfs", "glusterfs", "lustre")),
+        *((kind, "refused") for kind in ("fuse.whatever", "fuseblk", "virtiofs", "vboxsf", "vmhgfs", "prl_fs")),
+        *((kind, "warn") for kind in ("unknown", "exotic")),
+    ],
+)
+def test_file_systems_are_used_refused_or_doubted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, status: str
+) -> None:
+    assert status_on(kind, tmp_path, monkeypatch) == status
+
+
+@pytest.mark.parametrize(
+    ("kind", "allow", "status"),
+    [
+        ("virtiofs", "virtiofs", "warn"),
+        ("fuse.rclone", "fuse.rclone", "warn"),
+        ("fuse.rclone", "virtiofs", "refused"),
+        ("vboxsf", "virtiofs", "refused"),
+        ("nfs4", "nfs4", "refused"),
+        ("ext4", "virtiofs", "ok"),
+    ],
+)
+def test_what_the_user_vouches_for_is_used_and_doubted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, allow: str, status: str
+) -> None:
+    assert status_on(kind, tmp_path, monkeypatch, allow) == status
+
+
+def test_the_error_tells_how_to_allow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "file_system", lambda path: "virtiofs")
+    with pytest.raises(StoreError, match=r"file://.*\?allow=virtiofs"):
+        interlock.connect(f"file://{tmp_path}/locks")
+    interlock.connect(f"file://{tmp_path}/locks?allow=virtiofs").close()

@@ -1,0 +1,568 @@
+"""The folder of file://: what lies at a path is looked at before it is trusted, and again while it is used."""
+
+import fcntl
+import os
+import shutil
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock import LockLost, StoreError
+from interlock.claims import SEPARATOR
+from interlock.stores.files import FileStore
+from interlock.stores.files.linefile import WAITING_AT, header
+from interlock.stores.files.record import SLOT, checked
+from interlock.testing.remote import Remote
+from interlock.testing.waiting import eventually
+
+NAME = "nightly"
+KEY = f"{SEPARATOR}{NAME}"
+SECRET = b"root:x:0:0\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a file store, which exists."""
+    made = tmp_path / "locks"
+    interlock.connect(f"file://{made}").close()
+    return made
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Iterator[Path]:
+    """A file outside the folder, which nobody may touch."""
+    path = tmp_path / "secret"
+    path.write_bytes(SECRET)
+    path.chmod(0o600)
+    yield path
+    assert path.read_bytes() == SECRET
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.stat().st_nlink <= 2
+
+
+@pytest.fixture
+def remote(folder: Path) -> Iterator[Remote]:
+    """Another process on the folder."""
+    other = Remote(f"file://{folder}")
+    yield other
+    other.close()
+
+
+def connect(folder: Path) -> interlock.Locks:
+    """Connect to the folder."""
+    return interlock.connect(f"file://{folder}")
+
+
+def held(locks: interlock.Locks, name: str = NAME, ttl: float = 30.0) -> interlock.Grant:
+    """Acquire at once."""
+    grant = locks.lock(name, ttl=ttl).acquire(timeout=0)
+    assert grant is not None
+    return grant
+
+
+def complaints(locks: interlock.Locks) -> str:
+    """Return what the doctor has to complain about."""
+    return " ".join(f"{check.name}: {check.detail}" for check in locks.doctor() if check.status != "ok")
+
+
+def a_link(path: Path, secret: Path) -> None:
+    path.symlink_to(secret)
+
+
+def a_link_to_nowhere(path: Path, secret: Path) -> None:
+    path.symlink_to(secret.with_name("nowhere"))
+
+
+def another_name_of_it(path: Path, secret: Path) -> None:
+    os.link(secret, path)
+
+
+def a_pipe(path: Path, secret: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_folder(path: Path, secret: Path) -> None:
+    path.mkdir()
+
+
+def a_socket(path: Path, secret: Path) -> None:
+    here = os.getcwd()
+    os.chdir(path.parent)  # the path of a socket is short
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def three_gigabytes(path: Path, secret: Path) -> None:
+    with open(path, "wb") as file:
+        file.write(header(KEY))
+        file.truncate(3 << 30)
+
+
+TRAPS = [a_link, a_link_to_nowhere, another_name_of_it, a_pipe, a_folder, a_socket, three_gigabytes]
+
+
+@pytest.fixture(params=TRAPS, ids=lambda trap: trap.__name__)
+def trap(request: pytest.FixtureRequest) -> Callable[[Path, Path], None]:
+    """Makes something at a path that is no file of ours."""
+    made: Callable[[Path, Path], None] = request.param
+    return made
+
+
+def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
+    folder: Path, secret: Path, trap: Callable[[Path, Path], None]
+) -> None:
+    path = folder / "using" / NAME
+    trap(path, secret)
+    before = os.lstat(path)
+    os.utime(path, (0, 0), follow_symlinks=False)  # old enough to be swept by who connects
+    with connect(folder) as locks:
+        with pytest.raises(StoreError, match=f"{path}.*remove it"):
+            locks.lock(NAME).acquire(timeout=0)
+        with locks.lock("another"):
+            assert [view.name for view in locks.claims()] == ["another"]
+            assert locks.claims(NAME) == []
+        assert f"using/{NAME}" in complaints(locks)
+    after = os.lstat(path)
+    assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
+    assert not (folder / "broken").exists()
+    assert not secret.with_name("nowhere").exists()
+
+
+def test_what_lies_in_the_place_of_the_waiters_is_named_and_not_touched(
+    folder: Path, secret: Path, trap: Callable[[Path, Path], None]
+) -> None:
+    path = folder / "pending" / NAME
+    trap(path, secret)
+    with connect(folder) as locks:
+        grant = held(locks)
+        with pytest.raises(StoreError, match=f"{path}.*remove it"):
+            locks.lock(NAME).acquire(timeout=5)
+        assert f"pending/{NAME}" in complaints(locks)
+        assert grant.release()
+    assert os.path.lexists(path)
+    assert not secret.with_name("nowhere").exists()
+
+
+def test_what_lies_in_the_place_of_the_marker_is_named_and_not_touched(
+    folder: Path, secret: Path, trap: Callable[[Path, Path], None]
+) -> None:
+    path = folder / "interlock"
+    path.unlink()
+    trap(path, secret)
+    with pytest.raises(StoreError, match=f"{path}.*remove it"):
+        connect(folder)
+    assert os.path.lexists(path)
+    assert not secret.with_name("nowhere").exists()
+
+
+def test_what_lies_in_the_place_of_the_fences_is_named_and_not_touched(
+    folder: Path, secret: Path, trap: Callable[[Path, Path], None]
+) -> None:
+    path = folder / "fences"
+    trap(path, secret)
+    with connect(folder) as locks:
+        with pytest.raises(StoreError, match=f"{path}.*remove it"):
+            locks.lock(NAME).acquire(timeout=0)
+        assert str(path) in complaints(locks)
+    assert os.path.lexists(path)
+    assert not secret.with_name("nowhere").exists()
+
+
+def test_files_that_were_in_use_stay_when_the_fences_can_not_be_kept(folder: Path) -> None:
+    with connect(folder) as locks:
+        fence = held(locks).fence
+        (folder / "fences").symlink_to(folder / "nowhere")
+    assert (folder / "using" / NAME).exists()
+    (folder / "fences").unlink()
+    with connect(folder) as locks:
+        assert held(locks).fence > fence
+
+
+@pytest.mark.parametrize("room", ["using", "pending", "alive"])
+def test_a_folder_of_ours_that_is_a_link_is_refused(folder: Path, tmp_path: Path, room: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.rmtree(folder / room)
+    (folder / room).symlink_to(elsewhere)
+    with pytest.raises(StoreError, match=room):
+        connect(folder)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_folder_that_becomes_a_link_while_it_is_used_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with connect(folder) as locks:
+        (folder / "using").rename(tmp_path / "old")
+        (folder / "using").symlink_to(elsewhere)
+        with pytest.raises(StoreError):
+            locks.lock(NAME).acquire(timeout=0)
+        (folder / "using").unlink()
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_the_folder_itself_may_be_reached_through_a_link(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "current").symlink_to(folder)
+    with connect(tmp_path / "current") as locks, connect(folder) as others:
+        grant = held(locks)
+        assert others.lock(NAME).acquire(timeout=0) is None
+        assert grant.renew()
+
+
+def test_a_claim_can_not_lead_out_of_the_folder(folder: Path, secret: Path) -> None:
+    beacon = f"../../{secret.name}"
+    with connect(folder) as locks:
+        grant = held(locks)
+        text = (folder / "using" / NAME).read_bytes()
+        at = text.index(b" alive=") + len(b" alive=")
+        size = text.index(b" ", at) - at
+        forged = text[:at] + beacon.encode().ljust(size)[:size].replace(b" ", b"x") + text[at + size :]
+        assert len(forged) == len(text)
+        (folder / "using" / NAME).write_bytes(forged)
+        assert locks.claims(NAME) == []
+        assert not grant.renew()
+
+
+def test_a_damaged_line_is_kept_aside_for_its_owner_only(folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        with connect(folder) as locks:
+            held(locks)
+            with open(folder / "using" / NAME, "ab") as line:
+                line.write(b"half a slot")
+            with locks.lock("free"):
+                eventually(lambda: locks.lock(NAME).acquire(timeout=0) is None)
+                eventually(lambda: (folder / "broken").exists())
+    finally:
+        os.umask(before)
+    (kept,) = (folder / "broken").iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert kept.read_bytes().endswith(b"half a slot")
+
+
+def test_the_line_of_another_name_is_not_overwritten(folder: Path) -> None:
+    with connect(folder) as locks:
+        grant = held(locks, "other")
+        os.link(folder / "using" / "other", folder / "using" / NAME)
+        with pytest.raises(StoreError, match="another name"):
+            locks.lock(NAME).acquire(timeout=0)
+        assert grant.renew()
+
+
+def test_only_pipes_are_swept_from_among_the_beacons(folder: Path, secret: Path) -> None:
+    (folder / "alive" / "notes.txt").write_text("who put this here?")
+    (folder / "alive" / "1-link").symlink_to(secret)
+    os.mkfifo(folder / "alive" / "1-000000000000")
+    with connect(folder) as locks:
+        assert sorted(path.name for path in (folder / "alive").iterdir())[0] == "1-link"
+        told = complaints(locks)
+        assert "alive/notes.txt" in told
+        assert "alive/1-link (a symbolic link)" in told
+    assert sorted(path.name for path in (folder / "alive").iterdir()) == ["1-link", "notes.txt"]
+
+
+def test_a_folder_of_beacons_that_becomes_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_text("")
+    os.mkfifo(elsewhere / "1-000000000000")
+    store = FileStore(str(folder))
+    try:
+        (folder / "alive").rename(tmp_path / "old")
+        (folder / "alive").symlink_to(elsewhere)
+        with pytest.raises(OSError, match="alive"):
+            store.presence().sweep()
+        with pytest.raises(StoreError):
+            store.presence().keep()
+    finally:
+        (folder / "alive").unlink()
+        (tmp_path / "old").rename(folder / "alive")
+        store.close()
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["1-000000000000", "precious"]
+
+
+def test_refusals_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
+    for room in ("using", "pending"):
+        (folder / room / f"foreign-{room}").write_text("not a line")
+        os.mkfifo(folder / room / f"pipe-{room}")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "interlock").write_text("not a marker")
+    with connect(folder) as locks:
+
+        def refused() -> int:
+            for name in ("foreign-using", "pipe-using"):
+                with pytest.raises(StoreError):
+                    locks.lock(name).acquire(timeout=0)
+            for name in ("foreign-pending", "pipe-pending"):
+                with locks.lock(name), pytest.raises(StoreError):
+                    locks.lock(name).acquire(timeout=1)
+            with pytest.raises(StoreError):
+                connect(tmp_path / "other")
+            locks.claims()
+            return len(os.listdir("/proc/self/fd"))
+
+        refused()
+        before = refused()
+        for _ in range(5):
+            assert refused() <= before
+
+
+# -- the folder is another one ------------------------------------------------------------------------------
+
+
+def test_who_holds_in_a_folder_that_was_moved_away_loses_at_the_next_renewal(folder: Path, remote: Remote) -> None:
+    with connect(folder) as locks:
+        grant = held(locks)
+        folder.rename(folder.with_name("old"))
+        folder.mkdir(mode=0o700)
+        other = Remote(f"file://{folder}")
+        try:
+            assert other.do(f"grant = locks.lock({NAME!r}).acquire(timeout=0)\nresult = grant is not None") is True
+            assert grant.renew() is False
+            with pytest.raises(LockLost):
+                grant.check()
+            assert locks.lock(NAME).acquire(timeout=0) is None  # one world again
+            assert other.do("result = grant.release()") is True
+            again = held(locks)
+            assert other.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is None") is True
+            assert again.renew()
+        finally:
+            other.close()
+
+
+def test_the_watchdog_tells_who_holds_in_a_folder_that_was_moved_away(folder: Path) -> None:
+    lost: list[object] = []
+    with connect(folder) as locks:
+        grant = locks.lock(NAME, ttl=0.9, on_lost=lost.append).acquire()
+        assert grant is not None
+        folder.rename(folder.with_name("old"))
+        folder.mkdir(mode=0o700)
+        eventually(lambda: lost, within=5)
+        assert grant.lost
+
+
+def test_a_folder_that_was_removed_is_made_again(folder: Path) -> None:
+    with connect(folder) as locks:
+        grant = held(locks)
+        shutil.rmtree(folder)
+        assert grant.renew() is False
+        assert held(locks).renew()
+        with connect(folder) as others:
+            assert others.lock(NAME).acquire(timeout=0) is None
+
+
+def test_who_waits_in_a_folder_that_was_moved_away_gets_the_lock_in_the_new_one(folder: Path, remote: Remote) -> None:
+    remote.do(f"grant = locks.lock({NAME!r}).acquire()")
+    with connect(folder) as locks:
+        waiter = Remote(f"file://{folder}")
+        try:
+            waiter.start(f"grant = locks.lock({NAME!r}).acquire(timeout=15)\nresult = grant.renew()")
+            eventually(lambda: len(locks.claims(NAME)) == 2)
+            folder.rename(folder.with_name("old"))
+            folder.mkdir(mode=0o700)
+            assert waiter.answer() is True
+            eventually(lambda: len(locks.claims(NAME)) == 1)
+        finally:
+            waiter.close()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_marker_that_was_removed_is_made_again_and_nobody_loses(folder: Path, replaced: bool) -> None:
+    with connect(folder) as locks:
+        grant = held(locks)
+        text = (folder / "interlock").read_bytes()
+        (folder / "interlock").unlink()
+        if replaced:
+            (folder / "interlock").write_bytes(text)
+        assert grant.renew()
+        assert (folder / "interlock").read_bytes() == text
+        with open(folder / "interlock") as marker, pytest.raises(BlockingIOError):
+            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_marker_of_another_machine_that_came_meanwhile_stops_who_holds(folder: Path) -> None:
+    with connect(folder) as locks:
+        grant = held(locks, ttl=0.9)
+        marker = folder / "interlock"
+        text = marker.read_bytes()
+        marker.unlink()
+        marker.write_bytes(text.replace(b"boot=", b"boot=f"))
+        with open(marker) as theirs:
+            fcntl.flock(theirs, fcntl.LOCK_SH)
+            with pytest.raises(StoreError, match="another machine"):
+                grant.renew()
+            eventually(lambda: grant.lost, within=5)
+
+
+def test_waiters_whose_file_was_removed_stand_in_line_anew(folder: Path, remote: Remote) -> None:
+    with connect(folder) as locks:
+        grant = held(locks)
+        remote.start(f"result = locks.lock({NAME!r}).acquire(timeout=15) is not None")
+        eventually(lambda: len(locks.claims(NAME)) == 2)
+        (folder / "pending" / NAME).unlink()
+        eventually(lambda: len(locks.claims(NAME)) == 2)
+        assert grant.release()
+        assert remote.answer() is True
+
+
+# -- hard links ---------------------------------------------------------------------------------------------
+
+
+def copy_with_links(folder: Path, to: Path) -> None:
+    """As `cp -al`."""
+    for source in [folder, *sorted(folder.rglob("*"))]:
+        path = to / source.relative_to(folder)
+        if source.is_dir():
+            path.mkdir(mode=0o700)
+        else:
+            os.link(source, path)
+
+
+def test_a_copy_of_hard_links_is_refused_and_the_original_goes_on(
+    folder: Path, tmp_path: Path, remote: Remote
+) -> None:
+    remote.do(f"grant = locks.lock({NAME!r}).acquire()")
+    copy_with_links(folder, tmp_path / "copy")
+    with pytest.raises(StoreError, match="cp -al"):
+        connect(tmp_path / "copy")
+    assert remote.do("result = grant.renew()") is True
+    with connect(folder) as locks:
+        assert locks.lock(NAME).acquire(timeout=0) is None
+        assert "cp -al" in complaints(locks)
+        held(locks, "another").release()
+        assert remote.do("result = grant.release()") is True
+        assert held(locks).renew()
+    remote.close()
+    with pytest.raises(StoreError, match="cp -al"):  # also when nobody uses the original
+        connect(tmp_path / "copy")
+    with connect(folder) as locks:
+        assert held(locks).renew()
+
+
+def test_a_copy_without_links_is_a_folder_of_its_own(folder: Path, tmp_path: Path, remote: Remote) -> None:
+    remote.do(f"grant = locks.lock({NAME!r}).acquire()")
+    shutil.copytree(folder, tmp_path / "copy", ignore=lambda path, names: names if path.endswith("alive") else [])
+    with connect(tmp_path / "copy") as locks:
+        assert held(locks).renew()
+    assert remote.do("result = grant.renew()") is True
+
+
+def test_only_the_file_that_is_cleaned_up_is_unlinked(folder: Path, tmp_path: Path, remote: Remote) -> None:
+    path = folder / "using" / NAME
+    with connect(folder) as locks:
+        held(locks).release()  # the file is open here from now on
+        os.link(path, tmp_path / "link")
+        path.unlink()
+        remote.do(f"grant = locks.lock({NAME!r}).acquire()")  # in a new file
+        with open(tmp_path / "link", "r+b") as cleaned:
+            os.pwrite(cleaned.fileno(), b"X", WAITING_AT)  # somebody has cleaned up the copy
+        assert locks.lock(NAME).acquire(timeout=0) is None
+    with connect(folder) as locks:
+        assert locks.lock(NAME).acquire(timeout=0) is None
+    assert remote.do("result = grant.renew()") is True
+
+
+# -- nothing blocks -----------------------------------------------------------------------------------------
+
+
+def test_a_locked_record_of_fences_keeps_nobody_from_leaving(folder: Path) -> None:
+    with connect(folder) as locks:
+        held(locks, "first").release()
+    other = Remote(f"file://{folder}")
+    try:
+        with open(folder / "fences", "rb") as fences:
+            fcntl.flock(fences, fcntl.LOCK_SH)  # who may only read can do that
+            fence = other.do(f"grant = locks.lock({NAME!r}).acquire()\ngrant.release()\nresult = grant.fence")
+            started = time.monotonic()
+            assert other.end() == 0
+            assert time.monotonic() - started < 5
+        assert (folder / "using" / NAME).exists()  # it shows the fence that could not be written down
+    finally:
+        other.close()
+    with connect(folder) as locks:
+        assert held(locks).fence > fence
+
+
+# -- numbers ------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_that_does_not_fit_is_never_written(folder: Path) -> None:
+    store = FileStore(str(folder))
+    try:
+        store.folder.raise_floor(9 * 10**15)
+        with connect(folder) as locks:
+            for _ in range(3):
+                with pytest.raises(StoreError, match="fences"):
+                    locks.lock(NAME).acquire(timeout=0)
+        assert (folder / "using" / NAME).stat().st_size == len(header(KEY))
+    finally:
+        store.close()
+    for text, number in ((b"x" * (SLOT + 1), 1), (b"x" * (SLOT - 1), 1), (b"x" * SLOT, 9 * 10**15 + 1)):
+        with pytest.raises(StoreError, match="does not fit"):
+            checked(text, number)
+
+
+def test_the_order_of_the_line_outlives_a_million_bells(folder: Path) -> None:
+    with connect(folder) as locks:
+        grant = held(locks)
+        waiters = [Remote(f"file://{folder}") for _ in range(3)]
+        try:
+            for number, waiter in enumerate(waiters):
+                waiter.do("locks._store.presence()._made = 999_998")
+                waiter.start(f"result = locks.lock({NAME!r}).acquire(timeout=15).fence")
+                eventually(lambda number=number: len(locks.claims(NAME)) == number + 2)  # type: ignore[misc]
+            assert (folder / "pending" / NAME).stat().st_size == 3 * SLOT
+            fence = grant.fence
+            assert grant.release()
+            for waiter in waiters:
+                told = waiter.answer()
+                assert told > fence
+                fence = told
+                waiter.kill()
+        finally:
+            for waiter in waiters:
+                waiter.close()
+
+
+def test_bell_numbers_are_used_again(folder: Path) -> None:
+    store = FileStore(str(folder))
+    try:
+        presence = store.presence()
+        presence._made = 999_998
+        bells = [presence.bell() for _ in range(3)]
+        assert [bell.number for bell in bells] == [999_999, 1, 2]
+        presence._made = 0
+        assert presence.bell().number == 3
+    finally:
+        store.close()
+
+
+def test_damage_that_only_people_read_does_not_stop_a_listing(folder: Path) -> None:
+    with connect(folder) as locks:
+        held(locks)
+        path = folder / "using" / NAME
+        text = path.read_bytes()
+        for word in (b" pid=", b" since=", b" host=", b" thread="):
+            at = text.index(word) + len(word)
+            path.write_bytes(text[:at] + b"\xff" * 4 + text[at + 4 :])
+            assert [view.name for view in locks.claims()] == [NAME], word
+        path.write_bytes(text)
+
+
+def test_a_head_that_is_too_deep_or_no_text_is_no_line(folder: Path) -> None:
+    start = header(KEY)[: WAITING_AT + 2]
+    for name, text in (("deep", b"[" * 8000), ("odd", rb'{"name": "\ud800", "namespace": ""}')):
+        (folder / "using" / name).write_bytes(start + text + b"\n")
+        os.utime(folder / "using" / name, (0, 0))
+    with connect(folder) as locks:
+        held(locks)
+        assert [view.name for view in locks.claims()] == [NAME]
+        assert "using/deep" in complaints(locks)

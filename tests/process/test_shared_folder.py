@@ -1,0 +1,272 @@
+"""A folder of file:// that several users share, whatever their umasks; and one that they do not."""
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock import InvalidArgument, StoreError
+from interlock.stores.files.options import options
+from interlock.testing.remote import Remote, RemoteError
+from interlock.testing.waiting import eventually
+
+NAME = "nightly"
+ALICE, BOB, GROUP = 54321, 54322, 54320
+UMASKS = [0o022, 0o077, 0o002]
+IMPORTS = (
+    "import os, json, datetime, hashlib, unicodedata, encodings.idna\n"
+    "import interlock.stores.files.checks, interlock.stores.files.views, interlock.doctor, interlock.log\n"
+    "import interlock.stores.files.tasks, interlock.aio.connection\n"
+)
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder that every user can reach; pytest's own can't be."""
+    path = Path(tempfile.mkdtemp(prefix="interlock-shared-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def user() -> Iterator[Callable[..., Remote]]:
+    """Starts a process of a user, which is connected to a folder."""
+    started: list[Remote] = []
+
+    def start(folder: Path, uid: int, umask: int = 0o022, query: str = "", groups: tuple[int, ...] = ()) -> Remote:
+        other = Remote(None)
+        started.append(other)
+        other.do(
+            f"{IMPORTS}"
+            f"os.setgroups({list(groups)})\nos.setresgid({uid}, {uid}, {uid})\nos.setresuid({uid}, {uid}, {uid})\n"
+            f"os.umask({umask})\nlocks = interlock.connect('file://{folder}{query}')"
+        )
+        return other
+
+    yield start
+    for each in started:
+        each.close()
+
+
+def shared(home: Path, mode: int, group: int = 0) -> Path:
+    """Make a folder as an administrator does."""
+    folder = home / "locks"
+    folder.mkdir()
+    os.chown(folder, ALICE, group)
+    folder.chmod(mode)
+    return folder
+
+
+MODES = [0o777, 0o1777, 0o2770, 0o770]
+
+
+@as_root
+@pytest.mark.parametrize("mode", MODES, ids=oct)
+@pytest.mark.parametrize("umask", UMASKS, ids=oct)
+def test_two_users_exclude_and_wake_each_other(
+    home: Path, user: Callable[..., Remote], mode: int, umask: int
+) -> None:
+    folder = shared(home, mode, GROUP)
+    alice = user(folder, ALICE, umask, groups=(GROUP,))
+    bob = user(folder, BOB, umask, groups=(GROUP,))
+    for first, second in ((alice, bob), (bob, alice)):
+        first.do(f"grant = locks.lock({NAME!r}).acquire(timeout=5)")
+        second.start(f"other = locks.lock({NAME!r}).acquire(timeout=15)\nresult = other.fence")
+        eventually(lambda first=first: first.do(f"result = len(locks.claims({NAME!r}))") == 2)  # type: ignore[misc]
+        fence = first.do("grant.release()\nresult = grant.fence")
+        assert second.answer() > fence
+        assert second.do("result = other.renew()") is True
+        assert second.do("result = other.release()") is True
+    told = [check for check in alice.do("result = [list(check) for check in locks.doctor()]") if check[1] == "fail"]
+    assert told == []
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o777, 0o1777], ids=oct)
+@pytest.mark.parametrize("umask", UMASKS, ids=oct)
+def test_a_clean_up_by_another_user_leaves_the_name_usable(
+    home: Path, user: Callable[..., Remote], mode: int, umask: int
+) -> None:
+    folder = shared(home, mode)
+    alice = user(folder, BOB, umask)
+    alice.do(f"grant = locks.lock({NAME!r}).acquire()\nfence = grant.fence\ngrant.release()")
+    alice.kill()  # its file stays
+    another = BOB + 1
+    for _ in range(2):
+        other = user(folder, another, umask)
+        other.do(f"locks.lock({NAME!r}).acquire().release()\nlocks.close()")
+    third = user(folder, BOB, umask)
+    assert third.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is not None") is True
+    third.do("locks.close()")
+
+
+@as_root
+def test_a_clean_up_that_is_not_allowed_takes_its_mark_back(home: Path, user: Callable[..., Remote]) -> None:
+    folder = shared(home, 0o1777)
+    bob = user(folder, BOB)
+    bob.do(f"grant = locks.lock({NAME!r}).acquire()\ngrant.release()")
+    path = folder / "using" / NAME
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b" waiting=0", b" waiting=X"))  # as it was left by earlier versions
+    other = user(folder, BOB + 1)
+    assert other.do(f"result = locks.lock({NAME!r}).acquire(timeout=5) is not None") is True
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o755, 0o711, 0o750, 0o700], ids=oct)
+def test_who_may_only_read_the_folder_can_not_even_open_its_files(
+    home: Path, user: Callable[..., Remote], mode: int
+) -> None:
+    folder = shared(home, mode)
+    alice = user(folder, ALICE, 0o000)
+    alice.do(f"grant = locks.lock({NAME!r}).acquire()")
+    for path in [*folder.rglob("*")]:
+        found = stat.S_IMODE(path.stat().st_mode)
+        assert found == (mode if path.is_dir() else 0o600), path
+    with pytest.raises(RemoteError, match="StoreError"):
+        user(folder, BOB)
+
+
+@as_root
+@pytest.mark.parametrize("umask", UMASKS, ids=oct)
+def test_a_folder_is_made_for_a_group_if_the_url_says_so(home: Path, user: Callable[..., Remote], umask: int) -> None:
+    home.chmod(0o2777)
+    os.chown(home, 0, GROUP)
+    folder = home / "locks"
+    alice = user(folder, ALICE, umask, "?mode=0770", groups=(GROUP,))
+    bob = user(folder, BOB, umask, "?mode=0770", groups=(GROUP,))
+    assert stat.S_IMODE(folder.stat().st_mode) & 0o777 == 0o770
+    alice.do(f"grant = locks.lock({NAME!r}).acquire(timeout=0)")
+    assert bob.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is None") is True
+
+
+@as_root
+@pytest.mark.parametrize("umask", UMASKS, ids=oct)
+def test_root_in_a_users_folder_locks_its_owner_not_out(home: Path, user: Callable[..., Remote], umask: int) -> None:
+    folder = shared(home, 0o700, GROUP)
+    root = user(folder, 0, umask)
+    root.do(f"grant = locks.lock({NAME!r}).acquire()")
+    alice = user(folder, ALICE)
+    assert alice.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is None") is True
+    root.kill()  # alice must see that its beacon is out
+    assert alice.do(f"grant = locks.lock({NAME!r}).acquire(timeout=5)\nresult = grant is not None") is True
+    for path in folder.rglob("*"):
+        assert path.stat().st_uid == ALICE, path
+
+
+@as_root
+def test_a_file_of_a_stranger_in_a_private_folder_is_not_trusted(home: Path) -> None:
+    folder = home / "locks"
+    with interlock.connect(f"file://{folder}") as locks:
+        path = folder / "using" / NAME
+        path.write_bytes(b"")
+        os.chown(path, BOB, BOB)
+        with pytest.raises(StoreError, match=f"belongs to user {BOB}"):
+            locks.lock(NAME).acquire(timeout=0)
+
+
+@as_root
+def test_a_link_that_another_user_made_gives_nothing_of_roots_away(home: Path, user: Callable[..., Remote]) -> None:
+    folder = shared(home, 0o770, GROUP)
+    secret = home / "shadow"
+    secret.write_bytes(b"root:secret\n")
+    secret.chmod(0o600)
+    bob = user(folder, BOB, groups=(GROUP,))
+    for path in ("using/nightly", "pending/nightly", "fences"):
+        bob.do(f"os.symlink('{secret}', '{folder}/{path}')")
+    with interlock.connect(f"file://{folder}") as locks:
+        with pytest.raises(StoreError, match="symbolic link"):
+            locks.lock(NAME).acquire(timeout=5)
+        assert any("using/nightly" in check.detail for check in locks.doctor())
+    assert secret.read_bytes() == b"root:secret\n"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert not (folder / "broken").exists()
+
+
+@as_root
+def test_the_error_names_the_mend_where_another_user_can_not_get_in(home: Path, user: Callable[..., Remote]) -> None:
+    folder = shared(home, 0o770, GROUP)
+    alice = user(folder, ALICE, groups=(GROUP,))
+    alice.do(f"locks.lock({NAME!r}).acquire().release()")
+    (folder / "using" / NAME).chmod(0o600)
+    bob = user(folder, BOB, groups=(GROUP,))
+    with pytest.raises(RemoteError, match=f"using/{NAME}.*chmod"):
+        bob.do(f"locks.lock({NAME!r}).acquire(timeout=0)")
+    bob.close()
+    (folder / "using").chmod(0o700)
+    with pytest.raises(RemoteError, match=f"chmod 770 {folder}/using"):
+        user(folder, BOB, groups=(GROUP,))
+
+
+def test_a_folder_that_interlock_makes_is_for_its_user_alone(tmp_path: Path) -> None:
+    for number, umask in enumerate([0o000, *UMASKS]):
+        before = os.umask(umask)
+        try:
+            folder = tmp_path / f"locks{number}"
+            with interlock.connect(f"file://{folder}") as locks, locks.lock(NAME):
+                assert locks.lock(NAME).acquire(timeout=0.01) is None
+                paths = [folder, *folder.rglob("*")]
+                assert len(paths) > 7
+                for path in paths:
+                    assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+        finally:
+            os.umask(before)
+
+
+@pytest.mark.parametrize("mode", ["0700", "0770", "770", "2770", "0777", "1777"])
+def test_a_mode_in_the_url_is_that_of_the_folder(tmp_path: Path, mode: str) -> None:
+    folder = tmp_path / "locks"
+    with interlock.connect(f"file://{folder}?mode={mode}") as locks, locks.lock(NAME):
+        for path in (folder, folder / "using"):
+            assert stat.S_IMODE(path.stat().st_mode) == int(mode, 8)
+        wanted = {"0": 0o600, "7": 0o660}[mode[-2]] | (0o006 if mode[-1] == "7" else 0)
+        for path in folder.rglob("*"):
+            assert path.is_dir() or stat.S_IMODE(path.stat().st_mode) == wanted
+
+
+def test_a_folder_of_another_mode_than_the_url_says_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "locks"
+    interlock.connect(f"file://{folder}").close()
+    with pytest.raises(StoreError, match="has the mode 700, not 770"):
+        interlock.connect(f"file://{folder}?mode=0770")
+    interlock.connect(f"file://{folder}?mode=0700").close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "mode=",
+        "mode=750",
+        "mode=0o770",
+        "mode=4770",
+        "mode=660",
+        "mode=0770&mode=0770",
+        "mode=+770",
+        "allow=",
+        "allow=nfs4",
+        "allow=9p",
+        "allow=ext4",
+        "allow=fuse.sshfs",
+        "ttl=5",
+        "Mode=0770",
+        "x",
+    ],
+)
+def test_options_that_make_no_sense_are_refused(tmp_path: Path, query: str) -> None:
+    with pytest.raises(InvalidArgument):
+        interlock.connect(f"file://{tmp_path}/locks?{query}")
+    assert not (tmp_path / "locks").exists()
+
+
+def test_options_are_read(tmp_path: Path) -> None:
+    assert options("") == {}
+    assert options("mode=1777&allow=fuse.rclone") == {"mode": 0o1777, "allow": "fuse.rclone"}
+    assert options("allow=virtiofs") == {"allow": "virtiofs"}

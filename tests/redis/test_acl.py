@@ -1,0 +1,266 @@
+"""The rights that the error recommends are enough for all that is done: the server's log of refusals says so."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis_worlds import SERVERS, connect_to, place_of
+
+from interlock.errors import StoreError
+from interlock.stores.redis import acl, problems
+from interlock.testing.contract.interrupts import interrupted_at, quiet
+from interlock.testing.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
+from interlock.testing.waiting import eventually
+from interlock.testing.world import TASKS, THREADS, Kind, World
+
+LINE = [*acl.SERVER.split(), acl.DATABASE]
+ON_CLUSTER = [*LINE, *acl.CLUSTER.split()]
+
+
+def make_user(server: RedisServer, *rights: str) -> None:
+    server.command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rights)
+
+
+def refused(server: RedisServer) -> set[str]:
+    """What the server has refused to anybody; the libraries try to tell their own names, which need not succeed."""
+    entries = [dict(zip(entry[::2], entry[1::2], strict=True)) for entry in server.command("ACL", "LOG")]
+    return {entry["object"] for entry in entries} - {"client|setinfo"}
+
+
+@pytest.fixture
+def rights(server: RedisServer) -> Iterator[None]:
+    """A user with the recommended rights; nothing that it does is refused."""
+    make_user(server, *LINE)
+    yield
+    assert refused(server) == set()
+
+
+def url_of(server: RedisServer | Proxy, more: str = "") -> str:
+    return f"redis://app:secret@{server.host}:{server.port}{more}"
+
+
+@pytest.mark.usefixtures("rights")
+def test_to_lock_wait_renew_look_and_evict(world: World, server: RedisServer, kind: Kind) -> None:
+    locks = connect_to(world, url_of(server))
+    ann, bob = world.actors(2)
+    grant = ann.do(kind.make(locks, world.name, ttl=0.9).acquire)
+    waiting = bob.start(kind.rival(locks, world.name).acquire)
+    world.until_waiting(1)
+    before = grant.expires_in
+    eventually(lambda: grant.expires_in > before)
+    assert len(ann.do(locks.claims)) == len(ann.do(locks.claims, world.name)) == 2
+    assert ann.do(grant.release) is True
+    theirs = waiting.result(10)
+    assert bob.do(theirs.renew) is True
+    assert ann.do(locks.evict, world.name) == 1
+    assert bob.do(theirs.release) is False
+
+
+@pytest.mark.usefixtures("rights")
+def test_to_wait_for_another_connection_and_to_give_up(world: World, server: RedisServer, kind: Kind) -> None:
+    ours, theirs = connect_to(world, url_of(server)), connect_to(world, url_of(server))
+    ann, bob = world.actors(2)
+    grant = ann.do(kind.rival(ours, world.name).acquire)
+    assert bob.do(kind.make(theirs, world.name).acquire, timeout=0.2) is None
+    waiting = bob.start(kind.make(theirs, world.name).acquire)
+    world.until_waiting(1)
+    assert ann.do(grant.release) is True
+    assert bob.do(waiting.result(10).release) is True
+    assert world.nothing_left()
+
+
+@pytest.mark.usefixtures("rights")
+def test_after_replies_that_did_not_come(world: World, server: RedisServer, proxy: Proxy) -> None:
+    locks = connect_to(world, url_of(proxy, "?socket_timeout=0.3"))
+    lock, ann = locks.lock(world.name), world.actor()
+    for _ in range(2):
+        grant = ann.do(lock.acquire)
+        proxy.black_hole(passes_requests=True)
+        with pytest.raises(StoreError):
+            ann.do(grant.release)
+        proxy.restore()
+        ann.do(grant.release)
+        proxy.cut_after_request(b"EVALSHA")
+        assert ann.do(ann.do(lock.acquire).release) is True
+    assert world.nothing_left()
+
+
+@quiet
+@pytest.mark.usefixtures("rights")
+def test_after_interrupts_at_any_moment(world_of_threads: World, server: RedisServer) -> None:
+    world = world_of_threads
+    lock = connect_to(world, url_of(server)).lock(world.name)
+
+    def work() -> None:
+        with lock:
+            pass
+
+    work()
+    moment = 0
+    while interrupted_at(moment, work):
+        moment += 1
+    assert moment > 10
+
+
+@pytest.mark.usefixtures("rights")
+def test_the_doctor_sees_all(world: World, server: RedisServer) -> None:
+    locks = connect_to(world, url_of(server))
+    checks = {check.name: check for check in world.actor().do(locks.doctor)}
+    assert {name for name, check in checks.items() if check.status == "fail"} == set()
+    assert (checks["rights"].status, checks["messages"].status) == ("ok", "ok")
+    assert "forbids" not in " ".join(check.detail for check in checks.values())
+
+
+@pytest.mark.usefixtures("rights")
+def test_in_another_database(world: World, server: RedisServer) -> None:
+    locks, ann = connect_to(world, url_of(server, "/3")), world.actor()
+    grant = ann.do(locks.lock(world.name).acquire)
+    assert world.nothing_left()  # in database 0
+    assert ann.do(grant.release) is True
+
+
+@pytest.mark.parametrize("right", LINE[2:])
+def test_no_right_is_recommended_in_vain(server: RedisServer, right: str) -> None:
+    """Each is a command that the server knows; `+client|setinfo`, say, older ones refuse as a whole."""
+    make_user(server, right)
+
+
+@pytest.fixture(scope="module", params=["valkey", "redis"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
+    """Three nodes."""
+    need(request.param)
+    with RedisCluster(3, request.param) as running:
+        yield running
+
+
+@pytest.mark.parametrize("colour", [THREADS, TASKS])
+def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
+    for node in cluster.nodes:
+        make_user(node, *acl.SERVER.split(), *acl.CLUSTER.split())
+    place = f"redis+cluster://app:secret@127.0.0.1:{cluster.nodes[0].port}"
+    world = World(place_of(place), colour)
+    try:
+        locks = world.connect()
+        ann, bob = world.actors(2)
+        for number in range(6):  # on several nodes
+            lock = locks.lock(f"book:{number}")
+            grant = ann.do(lock.acquire)
+            waiting = bob.start(lock.acquire)
+            eventually(lambda lock=lock: len(ann.do(locks.claims, lock.name)) == 2)
+            assert ann.do(grant.release) is True
+            assert bob.do(waiting.result(10).release) is True
+        assert ann.do(locks.claims) == []
+        checks = {check.name: check for check in ann.do(locks.doctor)}
+        assert [check for check in checks.values() if check.status == "fail"] == []
+        assert (checks["rights"].status, checks["messages"].status) == ("ok", "ok")
+    finally:
+        world.close()
+    assert [refused(node) for node in cluster.nodes] == [set()] * 3
+
+
+def test_the_error_names_the_lines() -> None:
+    for line in (acl.SERVER, acl.DATABASE, acl.CLUSTER, acl.SENTINEL):
+        assert line in problems._ADVICE["NOPERM"]
+
+
+# -- Sentinel, and what is missing -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_with_sentinel(kind: str) -> None:
+    need(kind)
+    with RedisSentinel(kind) as group:  # type: ignore[arg-type]
+        for server in group.servers:
+            make_user(server, *acl.SERVER.split())
+        eye = group.sentinels[0]
+        make_user(eye, *acl.SENTINEL.split())
+        url = f"redis+sentinel://app:secret@{eye.host}:{eye.port}/{group.name}"
+        url += "?sentinel_username=app&sentinel_password=secret"
+        for colour in (THREADS, TASKS):
+            world = World(place_of(url), colour)
+            try:
+                locks = world.connect()
+                ann, bob = world.actors(2)
+                grant = ann.do(locks.lock(world.name).acquire)
+                waiting = bob.start(world.connect().lock(world.name).acquire)
+                world.until_waiting(1)
+                assert ann.do(grant.release) is True
+                assert bob.do(waiting.result(10).release) is True
+                assert all(check.status != "fail" for check in ann.do(locks.doctor))
+            finally:
+                world.close()
+        assert [refused(each) for each in (eye, *group.servers)] == [set()] * 3
+
+
+@pytest.mark.parametrize(
+    ("right", "colour"),
+    [("+cluster|slots", THREADS), ("+cluster|slots", TASKS), ("+command", THREADS)],  # which the library asks for
+)
+def test_a_right_that_is_missing_on_a_cluster_is_named(cluster: RedisCluster, colour: str, right: str) -> None:
+    for node in cluster.nodes:
+        make_user(node, *[each for each in ON_CLUSTER if each != right])
+    world = World(place_of(f"redis+cluster://app:secret@127.0.0.1:{cluster.nodes[0].port}"), colour)
+    try:
+        with pytest.raises(StoreError) as caught:
+            world.actor().do(lambda: world.connect().lock("book").acquire(timeout=2))
+        assert f"'{right[1:]}'" in str(caught.value)
+        assert acl.CLUSTER in str(caught.value)
+        assert "is not enabled" not in str(caught.value)
+    finally:
+        world.close()
+
+
+def test_a_database_without_the_right_to_select_it_is_a_clear_error(world: World, server: RedisServer) -> None:
+    make_user(server, *acl.SERVER.split())
+    with pytest.raises(StoreError, match="'select'") as caught:
+        world.actor().do(connect_to(world, url_of(server, "/3")).lock(world.name).acquire, timeout=2)
+    assert acl.DATABASE in str(caught.value)
+
+
+def test_who_may_not_publish_releases_all_the_same(
+    world: World, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_user(server, *LINE, "-publish")
+    ours, theirs = connect_to(world, url_of(server)), connect_to(world, url_of(server))
+    holder, *others = world.actors(3)
+    with caplog.at_level(logging.WARNING, "interlock"):
+        grant = holder.do(ours.lock(world.name, ttl=2).acquire)
+        for number, ann in enumerate(others):
+            waiting = ann.start((theirs, ours)[number].lock(world.name, ttl=2).acquire)
+            world.until_waiting(1)
+            assert holder.do(grant.release) is True
+            holder, grant = ann, waiting.result(20)  # by its own look
+        assert holder.do(grant.release) is True
+    assert len([each for each in caplog.records if "+publish" in each.getMessage()]) <= 2, "one a connection"
+    assert any("+publish" in each.getMessage() for each in caplog.records)
+    assert world.nothing_left()
+
+
+FORBIDDEN = {
+    "-publish": ("warn", "publish"),
+    "-scan": ("warn", "scan"),
+    "-zadd -hsetnx": ("fail", "hsetnx, zadd"),
+    "-eval": ("fail", "eval"),
+    "-evalsha": ("fail", "evalsha"),
+    "-subscribe": ("fail", "subscribe"),
+    "resetchannels": ("fail", "&interlock:*"),
+    "resetkeys ~other:*": ("fail", "~interlock:*"),
+}
+
+
+def test_the_doctor_names_each_right_that_is_missing(world: World, server: RedisServer) -> None:
+    ann = world.actor()
+    for rules, (status, told) in FORBIDDEN.items():
+        make_user(server, *LINE, *rules.split())
+        checks = {check.name: check for check in ann.do(connect_to(world, url_of(server)).doctor)}
+        assert checks["rights"].status == status, rules
+        assert checks["rights"].detail.startswith(f"the access list forbids {told};"), rules
+        assert (checks["messages"].status == "ok") is (rules in ("-scan", "-zadd -hsetnx", "-eval", "-evalsha",
+                                                                  "resetkeys ~other:*")), rules  # fmt: skip
+
+
+def test_the_documented_rights_are_those_that_are_tested() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs/stores/redis.md").read_text().split())
+    for line in (acl.SERVER, acl.DATABASE, acl.CLUSTER, acl.SENTINEL):
+        assert line in page

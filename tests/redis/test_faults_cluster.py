@@ -1,0 +1,329 @@
+"""A Cluster that is another one tomorrow: nodes come and go, slots move key by key, addresses are translated."""
+
+import gc
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis.asyncio.cluster
+import redis.cluster
+import valkey.asyncio.cluster
+import valkey.cluster
+from redis_worlds import SERVERS, client_ids, connect_to, in_colour, key_of, place_of
+
+from interlock.errors import InvalidArgument, StoreError
+from interlock.testing.servers import RedisCluster, RedisServer, need
+from interlock.testing.waiting import eventually
+from interlock.testing.world import Place, World
+from interlock.urls import open_store
+
+AT_ONCE = 4.0  # seconds; whoever is not told looks after five
+LIBRARIES = {
+    "redis": (redis.cluster.RedisCluster, redis.asyncio.cluster.RedisCluster),
+    "valkey": (valkey.cluster.ValkeyCluster, valkey.asyncio.cluster.ValkeyCluster),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_litter() -> Iterator[None]:
+    """Whoever leaves a connection open is found out here, not by a later test."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
+    """A Cluster of three nodes, which each test leaves as it was."""
+    need(request.param)
+    with RedisCluster(3, request.param) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def place(cluster: RedisCluster) -> Place:
+    """The Cluster."""
+    return place_of(cluster.url)
+
+
+@pytest.fixture
+def guest(cluster: RedisCluster) -> Iterator[RedisServer]:
+    """A node more, without slots, that goes again."""
+    node = cluster.add()
+    yield node
+    if node in cluster.nodes:
+        cluster.remove(node)
+
+
+# -- the map changes -------------------------------------------------------------------------------------
+
+
+def subscribed_at(world: World, node: RedisServer) -> Any:
+    """Return a connection whose subscription is at this node; which one it is, is chance."""
+    ann = world.actor()
+    with node.wire() as wire:
+        for _ in range(60):
+            locks = world.connect()
+            ann.do(locks.doctor)
+            if client_ids(wire, "pubsub"):
+                return locks
+            ann.do(locks.close)
+    raise AssertionError("nobody subscribed at that node")
+
+
+def test_a_subscription_at_a_node_that_left_is_made_anew(
+    world: World, cluster: RedisCluster, guest: RedisServer
+) -> None:
+    cluster.move("{a slot}", guest)
+    there = subscribed_at(world, guest)
+    here = world.connect()
+    ann, bob = world.actors(2)
+    grant = ann.do(here.lock(world.name).acquire)
+    waiting = bob.start(there.lock(world.name).acquire)
+    world.until_waiting(1)
+    cluster.remove(guest)  # it goes on, and would confirm every subscription
+    with guest.wire() as wire:
+        eventually(lambda: not client_ids(wire, "pubsub"))
+    for _ in range(3):
+        released = time.monotonic()
+        assert ann.do(grant.release) is True
+        later = waiting.result(20)
+        assert time.monotonic() - released < AT_ONCE
+        grant = ann.do(later.release) and ann.do(here.lock(world.name).acquire)
+        waiting = bob.start(there.lock(world.name).acquire)
+        world.until_waiting(1)
+    assert ann.do(grant.release) is True
+    assert bob.do(waiting.result(20).release) is True
+
+
+def test_claims_and_doctor_see_a_node_that_came(world: World, cluster: RedisCluster, guest: RedisServer) -> None:
+    ann = world.actor()
+    locks, others = world.connect(), world.connect()
+    grant = ann.do(others.lock(world.name).acquire)
+    assert [view.name for view in ann.do(locks.claims)] == [world.name]
+    cluster.move(key_of(world.name), guest)
+    assert [view.name for view in ann.do(locks.claims)] == [world.name]
+    assert [check.name for check in ann.do(locks.doctor)].count("version") == len(cluster.nodes)
+    assert ann.do(grant.release) is True
+    assert ann.do(locks.claims) == []
+
+
+def test_whoever_waits_looks_when_the_map_changes(world: World, cluster: RedisCluster) -> None:
+    ann, bob = world.actors(2)
+    locks = world.connect()
+    grant = ann.do(locks.lock(world.name, renew=False).acquire)
+    waiting = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(1)
+    line = key_of(world.name)
+    cluster.node_of(line).command("HDEL", line, "sole")  # as if the message of a hand-over were lost with its node
+    changed = time.monotonic()
+    cluster.move("{another slot}")
+    later = waiting.result(20)
+    assert time.monotonic() - changed < AT_ONCE
+    assert bob.do(later.release) is True
+    assert ann.do(grant.release) is False
+
+
+# -- a slot moves key by key -----------------------------------------------------------------------------
+
+
+def test_a_lock_is_of_full_use_while_its_slot_moves_key_by_key(world: World, cluster: RedisCluster) -> None:
+    ann, bob = world.actors(2)
+    lost: list[Any] = []
+    lock = world.connect().lock(world.name, ttl=1.5, on_lost=lost.append)
+    old = ann.do(lock.acquire)
+    with cluster.migrating(key_of(world.name)) as move:
+        until_renewed(old)
+        assert ann.do(old.release) is True
+        grant = ann.do(lock.acquire)  # nobody waits: the line is all there is
+        assert grant.fence > old.fence
+        assert bob.do(lock.acquire, blocking=False) is None
+        move.carry(key_of(world.name))
+        until_renewed(grant)
+        waiting = bob.start(lock.acquire)
+        world.until_waiting(1)
+        assert ann.do(grant.release) is True
+        later = waiting.result(20)
+        assert later.fence > grant.fence
+        until_renewed(later)
+        fresh = ann.do(world.connect().lock(world.name).acquire, timeout=0.1)
+        assert fresh is None
+        assert bob.do(later.release) is True
+        last = ann.do(lock.acquire, timeout=5)
+        assert last.fence > later.fence
+        assert ann.do(last.release) is True
+        assert world.nothing_left()
+    assert lost == []
+
+
+def test_a_name_that_nobody_used_is_locked_while_its_slot_moves(world: World, cluster: RedisCluster) -> None:
+    ann, bob = world.actors(2)
+    lock = world.connect().semaphore(world.name, 2)
+    with cluster.migrating(key_of(world.name)):
+        grants = [ann.do(lock.acquire, timeout=5), bob.do(lock.acquire, timeout=5)]
+        waiting = ann.start(lock.acquire)
+        world.until_waiting(1)
+        assert bob.do(grants[0].release) is True
+        assert bob.do(grants[1].release) is True
+        assert ann.do(waiting.result(20).release) is True
+    assert world.nothing_left()
+
+
+def test_a_holder_keeps_its_lease_while_the_keys_of_its_name_are_on_two_nodes(
+    world: World, cluster: RedisCluster
+) -> None:
+    ann, bob, eve = world.actors(3)
+    lost: list[Any] = []
+    locks = world.connect()
+    grant = ann.do(locks.lock(world.name, ttl=1.5, on_lost=lost.append).acquire)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    world.until_waiting(1)
+    with cluster.migrating(key_of(world.name)) as move:
+        until_renewed(grant)
+        move.carry(key_of(world.name))
+        until_renewed(grant)
+        move.carry(key_of(world.name) + ":order")
+        until_renewed(grant)
+        started = time.monotonic()
+        assert eve.do(world.connect().lock(world.name).acquire, timeout=1) is None
+        assert 1 <= time.monotonic() - started < 3.5  # twice two seconds, if each step is tried as long as it may be
+        move.carry(key_of(world.name) + ":waiters")
+        until_renewed(grant)
+        assert ann.do(grant.release) is True
+        assert bob.do(waiting.result(20).release) is True
+    assert lost == []
+
+
+def until_renewed(grant: Any) -> None:
+    """Wait until a lease was renewed again and again."""
+    deadline = ends(grant)
+    for _ in range(2):
+        eventually(lambda: ends(grant) > deadline + 0.05)  # noqa: B023 - asked at once
+        deadline = ends(grant)
+    assert not grant.lost
+
+
+def ends(grant: Any) -> float:
+    """Return when a lease ends."""
+    return time.monotonic() + float(grant.expires_in)
+
+
+# -- addresses -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_locks_work_over_the_clients_of_both_libraries(world: World, cluster: RedisCluster, library: str) -> None:
+    node = cluster.nodes[0]
+    with client_of(world, library, host=node.host, port=node.port) as client:
+        is_of_use(world, connect_to(world, client))
+    is_of_use(world, connect_to(world, cluster.url.replace("redis", library)))
+
+
+def test_a_node_that_knows_no_host_means_its_own(world: World, cluster: RedisCluster) -> None:
+    locks = world.connect()
+    is_of_use(world, locks)
+    for node in cluster.nodes:
+        node.command("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")
+    try:
+        cluster.move(key_of(world.name))
+        is_of_use(world, locks)  # MOVED 1234 :6379
+        for library in LIBRARIES:
+            is_of_use(world, connect_to(world, cluster.url.replace("redis", library)))
+    finally:
+        for node in cluster.nodes:
+            node.command("CONFIG", "SET", "cluster-preferred-endpoint-type", "ip")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_announced_addresses_are_translated_everywhere(world: World, cluster: RedisCluster, library: str) -> None:
+    announced = dict(enumerate(cluster.nodes, 1))  # ports that nobody can have
+
+    def remap(address: tuple[str, int]) -> tuple[str, int]:
+        return address[0], announced[address[1]].port
+
+    for number, node in announced.items():
+        node.command("CONFIG", "SET", "cluster-announce-port", number)
+    try:
+        eventually(lambda: all(ports_seen_by(node) == {1, 2, 3} for node in cluster.nodes))
+        node = cluster.nodes[0]
+        with client_of(world, library, host=node.host, port=node.port, address_remap=remap) as client:
+            locks = connect_to(world, client)
+            is_of_use(world, locks)
+            source = announced[node_seen_for(cluster, key_of(world.name))]
+            target = next(each for each in cluster.nodes if each is not source)
+            with cluster.migrating(key_of(world.name), target, source) as move:
+                move.rest()
+                is_of_use(world, locks)  # ASK
+            is_of_use(world, locks)  # MOVED
+            assert len(world.actor().do(locks.claims)) == 0
+            world.actor().do(locks.close)
+    finally:
+        for node in cluster.nodes:
+            node.command("CONFIG", "SET", "cluster-announce-port", 0)
+        eventually(lambda: all(ports_seen_by(node) == set(ports_of(cluster)) for node in cluster.nodes))
+
+
+@pytest.mark.parametrize("scheme", ["redis", "valkey"])
+def test_a_url_names_several_nodes_of_which_the_first_is_down(
+    world: World, cluster: RedisCluster, scheme: str
+) -> None:
+    with nobody_there() as port:
+        hosts = ",".join(f"127.0.0.1:{each}" for each in (port, *ports_of(cluster)))
+        is_of_use(world, connect_to(world, f"{scheme}+cluster://{hosts}?socket_timeout=5"))
+        with pytest.raises(StoreError, match=f":{port}"):
+            is_of_use(world, connect_to(world, f"{scheme}+cluster://127.0.0.1:{port},localhost:{port}"))
+
+
+def test_a_url_without_a_sensible_host_is_refused() -> None:
+    for tasks in (False, True):
+        with pytest.raises(InvalidArgument, match="one node or several"):
+            open_store("redis+cluster://127.0.0.1:1,:2x", tasks=tasks)
+
+
+def is_of_use(world: World, locks: Any) -> None:
+    """See that a name is locked, and handed over."""
+    ann, bob = world.actors(2)
+    grant = ann.do(locks.lock(world.name).acquire, timeout=10)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    eventually(lambda: len(ann.do(locks.claims, world.name)) == 2)
+    assert ann.do(grant.release) is True
+    assert bob.do(waiting.result(10).release) is True
+
+
+@contextmanager
+def client_of(world: World, library: str, **how: Any) -> Iterator[Any]:
+    """Make a client in the colour of a world, and close it."""
+    ann = world.actor()
+    make: Callable[..., Any] = in_colour(world, *LIBRARIES[library])
+    client = ann.do(lambda: make(**how))
+    try:
+        yield client
+    finally:
+        ann.do(getattr(client, in_colour(world, "close", "aclose")))
+
+
+@contextmanager
+def nobody_there() -> Iterator[int]:
+    """Keep a port at which nobody listens."""
+    with socket.socket() as keeper:
+        keeper.bind(("127.0.0.1", 0))
+        yield keeper.getsockname()[1]
+
+
+def ports_of(cluster: RedisCluster) -> list[int]:
+    """Return where the nodes listen."""
+    return [node.port for node in cluster.nodes]
+
+
+def ports_seen_by(node: RedisServer) -> set[int]:
+    """Return where the nodes listen, as one of them tells it."""
+    return {int(owner[1]) for _, _, owner, *_ in node.command("CLUSTER", "SLOTS")}
+
+
+def node_seen_for(cluster: RedisCluster, key: str) -> int:
+    """Return the port of the node that serves a key, as it is announced."""
+    slot = cluster.nodes[0].command("CLUSTER", "KEYSLOT", key)
+    slots = cluster.nodes[0].command("CLUSTER", "SLOTS")
+    return next(int(owner[1]) for first, last, owner, *_ in slots if first <= slot <= last)

@@ -1,0 +1,79 @@
+"""What answers is no Redis server, or something on the way puts its own words in: an error that says so."""
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis_worlds import place_of
+
+from interlock.errors import StoreError
+from interlock.testing.world import TASKS, THREADS, World
+
+GARBAGE = [b"HTTP/1.1 502 Bad Gateway\r\n\r\n", b":many\r\n", b"$some\r\n", b"*1\r\n:x\r\n", b"\x00\x01\x02\xff"]
+
+
+class Garbling(socketserver.ThreadingTCPServer):
+    """Says +OK to each command but the scripts', to which it says something else.
+
+    Attributes:
+        words: what it says.
+        scripts: how many scripts each connection was asked to run.
+    """
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Garbled)
+        self.words = b""
+        self.scripts: list[int] = []
+
+
+class _Garbled(socketserver.StreamRequestHandler):
+    server: Garbling
+
+    def handle(self) -> None:
+        number = len(self.server.scripts)
+        self.server.scripts.append(0)
+        while line := self.rfile.readline():
+            words = []
+            for _ in range(int(line[1:])):
+                size = int(self.rfile.readline()[1:])
+                words.append(self.rfile.read(size + 2)[:-2])
+            if words[0].startswith(b"EVAL"):
+                self.server.scripts[number] += 1
+                self.wfile.write(self.server.words)
+            else:
+                self.wfile.write(b"+OK\r\n")
+
+
+@pytest.fixture
+def garbling() -> Iterator[Garbling]:
+    with Garbling() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("colour", [THREADS, TASKS])
+@pytest.mark.parametrize("words", GARBAGE)
+def test_garbage_is_an_error_that_shows_it_and_ends_its_connection(
+    garbling: Garbling, colour: str, words: bytes
+) -> None:
+    garbling.words = words
+    port = garbling.server_address[1]
+    world = World(place_of(f"redis://127.0.0.1:{port}?socket_timeout=1"), colour)
+    try:
+        lock: Any = world.connect().lock("page")
+        ann = world.actor()
+        for _ in range(2):
+            with pytest.raises(StoreError, match="does not speak the protocol of Redis") as caught:
+                ann.do(lock.acquire, timeout=10)
+            assert f"127.0.0.1:{port}" in str(caught.value)
+            assert repr(words[:10])[2:-1] in str(caught.value)
+    finally:
+        world.close()
+    assert max(garbling.scripts) == 1

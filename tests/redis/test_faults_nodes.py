@@ -1,0 +1,97 @@
+"""Many leases on a Cluster that is 10 ms away, while one of its nodes is stopped."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis_worlds import key_of, place_of
+
+from interlock.testing.servers import DistantCluster, RedisCluster, RedisServer, need
+from interlock.testing.waiting import throughout
+from interlock.testing.world import World
+
+LEASES = 500
+LATENCY = 0.01  # seconds
+TTL = 2.0
+LATE = 0.2  # seconds after the deadline by which a loss is told
+ROUNDS = 3.0  # leases that the others are watched for
+
+
+@pytest.fixture
+def distant(request: pytest.FixtureRequest) -> Iterator[DistantCluster]:
+    """A Cluster of three nodes behind proxies."""
+    need(request.param)
+    with DistantCluster(LATENCY, kind=request.param) as cluster:
+        yield cluster
+
+
+class Holders:
+    """Those who hold many locks, and when each was told that it lost one.
+
+    Args:
+        world: where they live.
+        leases: how many locks.
+        ttl: of each.
+    """
+
+    def __init__(self, world: World, leases: int, ttl: float) -> None:
+        locks = world.connect()
+        self.told: dict[str, float] = {}
+        names = [world.fresh_name() for _ in range(leases)]
+        actors = world.actors(20)
+        coming = [
+            actors[number % len(actors)].start(locks.lock(name, ttl=ttl, on_lost=self._note).acquire)
+            for number, name in enumerate(names)
+        ]
+        self.grants: list[Any] = [each.result(30) for each in coming]
+
+    def _note(self, grant: Any) -> None:
+        self.told[grant.name] = time.monotonic()
+
+    def of(self, cluster: DistantCluster, node: RedisServer) -> set[str]:
+        """Return the names that live on a node."""
+        return {grant.name for grant in self.grants if cluster.node_of(key_of(grant.name)) is node}
+
+    def late(self) -> float:
+        """Return how many seconds after its deadline the last of them was told."""
+        return max(self.told[grant.name] - grant._deadline for grant in self.grants if grant.name in self.told)
+
+
+@pytest.mark.parametrize(("distant", "colour"), [("valkey", "threads"), ("redis", "tasks")], indirect=["distant"])
+def test_a_node_that_stops_takes_its_own_leases_only_each_told_at_its_deadline(
+    distant: DistantCluster, colour: str
+) -> None:
+    world = World(place_of(distant.url), colour)
+    dead = distant.cluster.nodes[1]
+    try:
+        holders = Holders(world, LEASES, TTL)
+        gone = holders.of(distant, dead)
+        assert LEASES / 5 < len(gone) < LEASES / 2
+        dead.pause()
+        ended = time.monotonic()
+        throughout(ROUNDS * TTL, lambda: holders.told.keys() <= gone)
+        assert holders.told.keys() == gone
+        assert max(holders.told.values()) - ended < TTL + LATE
+        assert holders.late() < LATE
+        assert sum(grant.held for grant in holders.grants) == LEASES - len(gone)
+    finally:
+        dead.resume()
+        for proxy in distant.proxies:
+            proxy.delay(0.0)
+        world.close()
+
+
+@pytest.mark.parametrize("colour", ["threads", "tasks"])
+def test_a_slot_that_is_being_moved_costs_no_lease_of_another_slot(colour: str) -> None:
+    need("valkey")
+    with RedisCluster(3) as cluster:
+        world = World(place_of(cluster.url), colour)
+        try:
+            holders = Holders(world, 100, TTL)
+            moved = holders.grants[0].name
+            with cluster.moving(key_of(moved)):
+                throughout(1.5 * TTL, lambda: holders.told.keys() <= {moved})
+            assert sum(grant.held for grant in holders.grants) >= 99
+        finally:
+            world.close()

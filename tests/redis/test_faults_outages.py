@@ -1,0 +1,149 @@
+"""Acquires that begin while the server is away: they wait within their own time, and no longer."""
+
+import time
+from typing import Any
+
+import pytest
+from redis_worlds import key_of, place_of, servers_with
+
+from interlock.errors import InvalidArgument, LockTimeout, StoreError
+from interlock.testing.servers import RedisCluster, RedisSentinel, RedisServer, need
+from interlock.testing.waiting import eventually, throughout
+from interlock.testing.world import World
+
+AWAY = 1.0  # seconds
+PATIENCE = 15.0  # seconds of the acquires that must succeed
+LATE = 1.0  # seconds on a busy machine
+ONE = pytest.mark.parametrize("server", servers_with()[:1], indirect=True)
+
+
+def starting(world: World, locks: Any, *names: str, **how: Any) -> list[Any]:
+    """Let somebody acquire each name, with a time or without."""
+    return [world.actor().start(locks.lock(name, ttl=2).acquire, **how) for name in names]
+
+
+def used(world: World, locks: Any) -> Any:
+    """Return a connection that has done something already."""
+    ann = world.actor()
+    ann.do(ann.do(locks.lock(world.fresh_name()).acquire).release)
+    return locks
+
+
+def test_an_acquire_that_begins_while_the_server_is_away_waits_for_it(world: World, server: RedisServer) -> None:
+    known, fresh, third = used(world, world.connect()), world.connect(), used(world, world.connect())
+    names = [world.fresh_name() for _ in range(3)]
+    server.kill()
+    coming = [
+        *starting(world, known, names[0], timeout=PATIENCE),
+        *starting(world, fresh, names[1], timeout=PATIENCE),
+        *starting(world, third, names[2]),
+    ]
+    throughout(AWAY, lambda: not any(each.done() for each in coming))
+    server.start()
+    assert [each.result(PATIENCE).name for each in coming] == names
+    assert all(len(world.holders(name)) == 1 for name in names)
+
+
+@ONE
+def test_an_acquire_that_begins_while_the_server_is_stopped_waits_for_it(world: World, server: RedisServer) -> None:
+    locks = used(world, world.connect())
+    server.pause()
+    (coming,) = starting(world, locks, world.name, timeout=PATIENCE)
+    throughout(5.0, lambda: not coming.done())  # longer than a reply is waited for, twice
+    server.resume()
+    grant = coming.result(PATIENCE)
+    assert [view.id for view in world.holders()] == [grant.id]
+    assert not world.waiters()
+
+
+@ONE
+def test_an_acquire_waits_no_longer_than_its_time_and_says_why(world: World, server: RedisServer) -> None:
+    locks = used(world, world.connect())
+    ann = world.actor()
+    server.kill()
+    for timeout, least in ((0, 0.0), (1.5, 1.5)):
+        began = time.monotonic()
+        with pytest.raises(StoreError, match=str(server.port)):
+            ann.do(locks.lock(world.name).acquire, timeout=timeout)
+        assert least <= time.monotonic() - began < least + LATE
+    began = time.monotonic()
+    with pytest.raises(StoreError, match=str(server.port)) as caught:
+        ann.within(locks.lock(world.name, timeout=0.3), lambda grant: None)
+    assert not isinstance(caught.value, LockTimeout)
+    assert time.monotonic() - began < 0.3 + LATE
+    assert not locks._store._troubles, "what was the matter with claims that are over"
+    server.start()
+    ann.do(ann.do(locks.lock(world.name).acquire).release)
+    assert world.nothing_left()
+
+
+@ONE
+def test_a_wrong_address_is_an_error_soon_without_a_time(world: World, server: RedisServer) -> None:
+    locks = world.connect()
+    server.kill()
+    began = time.monotonic()
+    with pytest.raises(StoreError, match=str(server.port)):
+        world.actor().do(locks.lock(world.name).acquire)
+    assert time.monotonic() - began < 2.5 + LATE
+
+
+@pytest.mark.parametrize("server", servers_with(password="open sesame")[:1], indirect=True)
+def test_what_does_not_pass_is_not_waited_for(world: World, server: RedisServer) -> None:
+    wrong = World(place_of(f"redis://:wrong@{server.host}:{server.port}"), world.colour)
+    began = time.monotonic()
+    try:
+        with pytest.raises((StoreError, InvalidArgument), match="password"):
+            wrong.actor().do(wrong.connect().lock(world.name).acquire, timeout=10)
+    finally:
+        wrong.close()
+    assert time.monotonic() - began < LATE
+
+
+@ONE
+def test_a_connection_that_is_closed_ends_the_wait_for_a_server(world: World, server: RedisServer) -> None:
+    locks = used(world, world.connect())
+    server.kill()
+    (coming,) = starting(world, locks, world.name)
+    throughout(0.5, lambda: not coming.done())
+    world.actor().do(locks.close)
+    with pytest.raises(StoreError, match="closed"):
+        coming.result(5)
+
+
+@pytest.mark.parametrize("colour", ["threads", "tasks"])
+def test_new_acquires_wait_for_the_master_that_sentinel_promotes(colour: str) -> None:
+    need("valkey")
+    with RedisSentinel("valkey") as group:
+        world = World(place_of(group.url), colour)
+        try:
+            known, fresh = used(world, world.connect()), world.connect()
+            names = [world.fresh_name() for _ in range(4)]
+            group.master.kill()
+            coming = [
+                *starting(world, known, *names[:2], timeout=60),
+                *starting(world, fresh, *names[2:], timeout=60),
+            ]
+            assert [each.result(60).name for each in coming] == names
+        finally:
+            world.close()
+
+
+@pytest.mark.parametrize("colour", ["threads", "tasks"])
+def test_new_acquires_wait_for_a_node_of_the_cluster(colour: str) -> None:
+    need("redis")
+    with RedisCluster(3, "redis") as cluster:
+        world = World(place_of(cluster.url), colour)
+        try:
+            locks = used(world, world.connect())
+            names = [world.fresh_name() for _ in range(12)]
+            dead = cluster.nodes[1]
+            theirs = [name for name in names if cluster.node_of(key_of(name)) is dead]
+            assert theirs
+            dead.kill()
+            eventually(lambda: "cluster_state:fail" in cluster.nodes[0].command("CLUSTER", "INFO"))
+            coming = starting(world, locks, *names, timeout=60)
+            throughout(AWAY, lambda: not any(each.done() for each in coming))
+            dead.start()
+            assert [each.result(60).name for each in coming] == names
+        finally:
+            world.close()

@@ -1,0 +1,259 @@
+"""What stands behind the ? of a URL reaches the connections, or is refused with a word about what there is."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from redis_worlds import SERVERS, key_of, place_of
+
+import interlock
+from interlock.errors import InvalidArgument
+from interlock.stores.redis.clients import client_of, recipe_of
+from interlock.stores.redis.cluster import Map
+from interlock.stores.redis.options import SENTINEL, TLS, is_secure
+from interlock.stores.redis.pool import MOST
+from interlock.testing.servers import RedisCluster, RedisSentinel, RedisServer, need
+from interlock.testing.servers.home import Port
+from interlock.testing.servers.sentinel import MASTER, Sentinel
+from interlock.testing.world import TASKS, THREADS, World
+
+Connect = Callable[..., Any]
+COLOURS = pytest.mark.parametrize("colour", [THREADS, TASKS])
+
+
+@pytest.fixture(params=[interlock.connect, interlock.aconnect])
+def connect(request: pytest.FixtureRequest) -> Connect:
+    """Both ways to connect."""
+    found: Connect = request.param
+    return found
+
+
+# -- refused ---------------------------------------------------------------------------------------------
+
+PLACES = [
+    "redis://h", "rediss://h", "valkey://h/0", "valkeys://h", "unix:///run/redis.sock", "redis+sentinel://h/service",
+    "rediss+sentinel://h/service/3", "valkey+sentinel://h/service", "redis+cluster://h", "rediss+cluster://h",
+    "valkey+cluster://h", "valkeys+cluster://h",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_unknown_option_is_refused_with_those_that_are_known(connect: Connect, place: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        connect(f"{place}?socket_timout=1")
+    assert all(word in str(caught.value) for word in ("'socket_timout'", "mean socket_timeout?", "max_connections"))
+
+
+@pytest.mark.parametrize("place", [*PLACES, "memory://", "memory://space", "file:///tmp/interlock-nowhere"])
+def test_namespace_and_ttl_are_for_connect(connect: Connect, place: str) -> None:
+    for name, value in (("namespace", "app"), ("ttl", "5")):
+        with pytest.raises(InvalidArgument, match=rf"connect\(url, {name}="):
+            connect(f"{place}?{name}={value}")
+
+
+@pytest.mark.parametrize(
+    "place", ["memory://?mode=0700", "memory://space?x", "memory://#x", "file:///tmp/x?colour=red"]
+)
+def test_stores_without_such_an_option_refuse_it(connect: Connect, place: str) -> None:
+    with pytest.raises(InvalidArgument, match="option"):
+        connect(place)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis://h?ssl_ca_certs=x", "rediss://"),
+        ("redis+cluster://h?db=1", "one database"),
+        ("redis://h?sentinel_password=s3cret", "no option 'sentinel_password'"),
+        ("redis://h?db=1&db=2", "db one value"),
+        ("redis://h?socket_timeout=", "socket_timeout one value"),
+        ("redis://h?socket_timeout=0", "above 0"),
+        ("redis://h?socket_timeout=nan", "above 0"),
+        ("redis://h?socket_connect_timeout=soon", "above 0"),
+        ("redis://h?max_connections=0", "at least 1"),
+        ("redis://h?max_connections=many", "at least 1"),
+        ("redis+sentinel://h/service?db=-1", "at least 0"),
+        ("redis+sentinel://h/service?sentinel_ssl=perhaps", "true or false"),
+        ("redis+sentinel://:s3cret@h/service?socket_timout=1&sentinel_password=s3cret", "socket_timeout"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(connect: Connect, url: str, told: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        connect(url)
+    assert told in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_the_options_of_the_libraries_are_taken(connect: Connect) -> None:
+    options = "protocol=3&decode_responses=true&health_check_interval=5&retry_on_timeout=1&client_name=app"
+    for place in ("redis://h", "valkey://h", "redis+sentinel://h/service"):
+        connect(f"{place}?{options}&socket_timeout=0.5&socket_connect_timeout=0.2&socket_keepalive=yes&db=1")
+
+
+# -- reach the connections ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tasks", [False, True])
+@pytest.mark.parametrize("scheme", ["redis+sentinel", "rediss+sentinel", "valkey+sentinel", "valkeys+sentinel"])
+def test_a_sentinel_url_is_understood_whole(scheme: str, tasks: bool) -> None:
+    url = (
+        f"{scheme}://me:pa%2Fss@h1,[::1]:7,h3:8/service/3?socket_timeout=0.5&max_connections=7&ssl_cert_reqs=none"
+        "&sentinel_username=eye&sentinel_password=s%26t"
+    )
+    client = client_of(urlsplit(url), tasks)
+    recipe = recipe_of(client, tasks)
+    wanted = {"username": "me", "password": "pa/ss", "db": 3, "socket_timeout": 0.5}
+    assert {name: recipe.settings[name] for name in wanted} == wanted
+    assert (recipe.patience, recipe.most) == (0.5, 7)
+    assert not SENTINEL & set(recipe.settings)
+    assert bool(TLS & set(recipe.settings)) is is_secure(scheme)
+    asking = [each.connection_pool for each in client.connection_pool.sentinel_manager.sentinels]
+    addresses = [(each.connection_kwargs["host"], each.connection_kwargs["port"]) for each in asking]
+    assert addresses == [("h1", 26379), ("::1", 7), ("h3", 8)]
+    for each in asking:
+        wanted = {"username": "eye", "password": "s&t", "socket_timeout": 0.5}
+        assert {name: each.connection_kwargs[name] for name in wanted} == wanted
+        assert ("SSL" in each.connection_class.__name__) is is_secure(scheme)
+
+
+def test_tls_to_the_sentinels_is_a_choice_of_its_own() -> None:
+    for scheme, option, secure in (("redis", "true", (False, True)), ("rediss", "false", (True, False))):
+        client = client_of(urlsplit(f"{scheme}+sentinel://h/service?sentinel_ssl={option}"), False)
+        pools = [client.connection_pool, client.connection_pool.sentinel_manager.sentinels[0].connection_pool]
+        assert tuple("SSL" in each.connection_class.__name__ for each in pools) == secure
+
+
+def test_how_many_connections_is_said_by_the_url_the_client_or_nobody() -> None:
+    import redis
+    import valkey
+
+    for url, most in (("redis://h", MOST), ("redis://h?max_connections=100", 100), ("valkey://h", MOST)):
+        assert [recipe_of(client_of(urlsplit(url), tasks), tasks).most for tasks in (False, True)] == [most, most]
+    for client, most in ((redis.Redis(), MOST), (redis.Redis(max_connections=9), 9), (valkey.Valkey(), MOST)):
+        assert recipe_of(client, False).most == most
+
+
+@pytest.fixture(params=SERVERS)
+def watched(request: pytest.FixtureRequest) -> Iterator[RedisSentinel]:
+    """A master with a replica and three Sentinels, the first of which asks for a password."""
+    need(request.param)
+    with RedisSentinel(request.param) as group:
+        group.sentinels[0].command("ACL", "SETUSER", "eye", "on", ">s&t", "+@all", "allchannels")
+        yield group
+
+
+def keys_in(server: RedisServer, db: int) -> Any:
+    with server.wire() as wire:
+        wire.ask("SELECT", db)
+        return wire.ask("KEYS", "interlock:*")
+
+
+def use(world: World) -> tuple[Any, Any]:
+    """Hold the lock of a world while another one waits; return who holds and who waits."""
+    ann, bob = world.actors(2)
+    locks = world.connect()
+    grant = ann.do(locks.lock(world.name).acquire, timeout=10)
+    waiting = bob.start(locks.lock(world.name).acquire, timeout=30)
+    world.until_waiting(1)
+    return (ann, grant), (bob, waiting)
+
+
+def end(holder: Any, waiter: Any) -> None:
+    (ann, grant), (bob, waiting) = holder, waiter
+    assert ann.do(grant.release) is True
+    assert bob.do(waiting.result(30).release) is True
+
+
+def test_the_options_of_a_sentinel_url_reach_the_servers(watched: RedisSentinel) -> None:
+    first, *_ = watched.sentinels
+    master = watched.master
+    eye = "sentinel_username=eye&sentinel_password=s%26t&socket_timeout=5"
+    first.command("ACL", "SETUSER", "default", "off")
+    for colour, path, query, db in ((THREADS, f"{MASTER}/3", eye, 3), (TASKS, MASTER, f"db=2&{eye}", 2)):
+        world = World(place_of(f"redis+sentinel://{first.host}:{first.port}/{path}?{query}"), colour)
+        try:
+            both = use(world)
+            assert key_of(world.name) in keys_in(master, db)
+            assert keys_in(master, 0) == []
+            end(*both)
+        finally:
+            world.close()
+
+
+# -- TLS -----------------------------------------------------------------------------------------------------
+
+
+def in_cluster(bus: Port) -> dict[str, str]:
+    return {"cluster-enabled": "yes", "cluster-port": str(bus.number), "tls-cluster": "yes"}
+
+
+@COLOURS
+def test_a_cluster_over_tls(colour: str) -> None:
+    need("redis")
+    need("tls")
+    with closing(Port()) as bus, RedisServer("redis", tls=True, config=in_cluster(bus)) as server:
+        server.command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        assert server.tls is not None
+        world = World(
+            place_of(f"rediss+cluster://{server.host}:{server.port}?ssl_ca_certs={server.tls.authority}"), colour
+        )
+        try:
+            end(*use(world))
+        finally:
+            world.close()
+
+
+@COLOURS
+@pytest.mark.parametrize("of_sentinel", [True, False])
+def test_sentinel_over_tls(colour: str, of_sentinel: bool, tmp_path: Path) -> None:
+    need("redis")
+    need("tls")
+    with RedisServer("redis", tls=True, config={"tls-replication": "yes"}) as master:
+        assert master.tls is not None
+        config = {
+            f"sentinel monitor {MASTER}": f"{master.host} {master.port} 1",
+            "tls-replication": "yes",
+            "tls-ca-cert-file": str(master.tls.authority),
+        }
+        if not of_sentinel:  # it needs files of its own to speak TLS to the master
+            config |= {"tls-cert-file": str(master.tls.certificate), "tls-key-file": str(master.tls.key)}
+        with Sentinel("redis", tls=of_sentinel, config=config) as sentinel:
+            authorities = tmp_path / "authorities.pem"
+            known = [each.authority for each in (master.tls, sentinel.tls) if each is not None]
+            authorities.write_text("".join(each.read_text() for each in known))
+            options = f"ssl_ca_certs={authorities}" + ("" if of_sentinel else "&sentinel_ssl=false")
+            world = World(place_of(f"rediss+sentinel://{sentinel.host}:{sentinel.port}/{MASTER}?{options}"), colour)
+            try:
+                end(*use(world))
+            finally:
+                world.close()
+
+
+# -- clusters ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tasks", [False, True])
+def test_a_cluster_keeps_the_timeout_of_its_url(tasks: bool) -> None:
+    import asyncio
+
+    need("valkey")
+    with RedisCluster(3, "valkey") as cluster:
+        url = f"{cluster.url}?socket_timeout=0.5&max_connections=3"
+
+        async def story() -> None:
+            client = client_of(urlsplit(url), tasks)
+            if tasks:
+                await client.initialize()
+            map = Map(client, tasks)
+            assert map.patience == 0.5
+            recipe = map.recipe_for((cluster.nodes[1].host, cluster.nodes[1].port))
+            assert (recipe.patience, recipe.most) == (0.5, 3)
+            if tasks:
+                await client.aclose()
+            else:
+                client.close()
+
+        asyncio.run(story())

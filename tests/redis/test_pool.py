@@ -1,0 +1,222 @@
+"""How many connections a process has: never more than it may, and none for long that it does not use."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from redis_worlds import client_ids, connect_to, one_after_another, servers_with
+
+import interlock
+from interlock import watchdog
+from interlock.errors import StoreError
+from interlock.stores.redis import pool
+from interlock.stores.redis.pool import MOST, Place, Pool
+from interlock.testing.servers import Proxy, RedisServer, Wire
+from interlock.testing.waiting import PATIENCE, eventually, throughout
+from interlock.testing.world import World
+
+THREADS, SLOW = 200, 0.02  # seconds that each reply takes
+ROOM = 20
+
+
+def number_of_connections(wire: Wire) -> int:
+    return len(client_ids(wire, "normal"))
+
+
+@pytest.fixture
+def wire(server: RedisServer) -> Iterator[Wire]:
+    """A connection that looks at the others."""
+    with server.wire() as found:
+        yield found
+
+
+def use_by_many(locks: interlock.Locks, wire: Wire, threads: int = THREADS) -> int:
+    """Let so many threads lock at once, each a name of its own; return how many connections were seen at most."""
+    together = threading.Barrier(threads)
+
+    def use(number: int) -> bool:
+        together.wait(PATIENCE)
+        grant = locks.lock(f"page:{number}").acquire(timeout=PATIENCE)
+        return grant is not None and grant.release()
+
+    with ThreadPoolExecutor(threads) as workers:
+        done = [workers.submit(use, number) for number in range(threads)]
+        most = 0
+        while not all(each.done() for each in done):
+            most = max(most, number_of_connections(wire))
+        assert all(each.result() for each in done)
+    return most
+
+
+@pytest.mark.parametrize("most", [MOST, 5])
+def test_two_hundred_threads_share_a_few_connections(
+    server: RedisServer, proxy: Proxy, wire: Wire, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(pool, "IDLE", 0.5)
+    url = f"redis://{proxy.host}:{proxy.port}/" + (f"?max_connections={most}" if most != MOST else "")
+    with interlock.connect(url) as locks:
+        proxy.delay(SLOW)
+        assert use_by_many(locks, wire, THREADS if most == MOST else 40) == most
+        proxy.restore()
+        lock = locks.lock("page")
+        with lock:
+            assert number_of_connections(wire) == most
+
+        def use() -> int:
+            with lock:
+                return number_of_connections(wire)
+
+        # Each use closes those that were idle for long; one thread needs one, and its watchdog perhaps another.
+        eventually(lambda: use() <= 2)
+
+
+def test_a_process_that_holds_nothing_for_a_while_keeps_one(
+    server: RedisServer, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "IDLE", 0.5)
+    with interlock.connect(server.url, ttl=1) as locks:  # its watchdog looks three times in a ttl
+        use_by_many(locks, wire, MOST)
+        eventually(lambda: number_of_connections(wire) == 1)
+        with locks.lock("page"):
+            pass
+
+
+def test_a_loop_that_asks_nothing_for_long_keeps_none(
+    world_of_tasks: World, server: RedisServer, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of_tasks
+    monkeypatch.setattr(pool, "IDLE", 0.3)
+    locks = connect_to(world, server.url + "?socket_timeout=0.5")
+    ann = world.actor()
+    for _ in range(2):
+        assert ann.do(ann.do(locks.lock(world.name).acquire).release) is True
+        assert number_of_connections(wire) == 1
+        eventually(lambda: number_of_connections(wire) == 0)
+
+
+def test_many_get_through_with_two_connections(world: World, server: RedisServer, wire: Wire) -> None:
+    locks = connect_to(world, server.url + "?max_connections=2")
+    kept = world.actor().do(locks.lock("kept", ttl=1).acquire)
+    actors = world.actors(20)
+    waiting = [each.start(locks.lock(world.name).acquire) for each in actors]
+    assert len(one_after_another(actors, waiting)) == 20
+    assert number_of_connections(wire) <= 2
+    assert not kept.lost
+
+
+def test_a_lease_is_renewed_while_a_crowd_wants_the_only_connection(
+    world_of_threads: World, server: RedisServer, proxy: Proxy
+) -> None:
+    world = world_of_threads
+    with interlock.connect(f"redis://{proxy.host}:{proxy.port}/?max_connections=1") as locks:
+        kept = locks.lock("kept", ttl=2).acquire()
+        proxy.delay(SLOW)
+        stop = threading.Event()
+
+        def hammer(number: int) -> None:
+            lock = locks.lock(f"page:{number}")
+            while not stop.is_set():
+                with lock:
+                    pass
+
+        actors = world.actors(30)
+        working = [each.start(hammer, number) for number, each in enumerate(actors)]
+        try:
+            throughout(3.0, lambda: kept is not None and not kept.lost)
+        finally:
+            stop.set()
+        for each in working:
+            each.result(PATIENCE)
+
+
+def test_who_came_first_is_served_first_and_who_releases_before_all() -> None:
+    house = Pool(1)
+    place = house.take(False, 0.0)
+    assert type(place) is Place
+    served: list[str] = []
+
+    def want(name: str, urgent: bool) -> None:
+        found = house.take(urgent, time.monotonic() + PATIENCE)
+        served.append(name)
+        del found  # a place is given back by forgetting it
+
+    with ThreadPoolExecutor(4) as workers:
+        done: list[Future[None]] = []
+        for number, (name, urgent) in enumerate(
+            [("first", False), ("second", False), ("release", True), ("renewal", True)]
+        ):
+            done.append(workers.submit(want, name, urgent))
+            eventually(lambda number=number: len(house.waiting) == number + 1)  # type: ignore[misc]
+        del place
+        for each in done:
+            each.result(PATIENCE)
+    assert served == ["release", "renewal", "first", "second"]
+
+
+def test_who_finds_none_in_time_is_told(server: RedisServer, proxy: Proxy) -> None:
+    house = Pool(1)
+    place = house.take(False, 0.0)
+    assert house.take(True, time.monotonic() + 0.05) is None
+    assert not house.waiting
+    del place
+    assert type(house.take(True, 0.0)) is Place
+
+
+def test_who_keeps_the_errors_keeps_no_place(world_of_threads: World, server: RedisServer) -> None:
+    locks = connect_to(world_of_threads, f"redis://{server.host}:{server.port}?max_connections=1")
+    errors = []
+    server.stop()
+    for _ in range(3):
+        with pytest.raises(StoreError) as caught:
+            locks.lock("page").acquire(blocking=False)
+        errors.append(caught.value)
+    server.start()
+    with locks.lock("page", timeout=PATIENCE):
+        assert [type(each).__name__ for each in errors] == ["Unreachable"] * 3
+
+
+# -- a server with too many connections ---------------------------------------------------------------------
+
+FULL = pytest.mark.parametrize("server", servers_with(config={"maxclients": str(ROOM)}), indirect=True)
+
+
+@FULL
+def test_at_the_limit_of_the_server_all_get_through(server: RedisServer, wire: Wire) -> None:
+    before = int(server.info("stats")["rejected_connections"])
+    with interlock.connect(f"{server.url}?max_connections=100") as locks, ThreadPoolExecutor(60) as workers:
+        together = threading.Barrier(60)
+
+        def use(number: int) -> bool:
+            together.wait(PATIENCE)
+            for _ in range(5):
+                grant = locks.lock(f"page:{number}").acquire(timeout=PATIENCE)
+                if grant is None or not grant.release():
+                    return False
+            return True
+
+        assert all(workers.map(use, range(60)))
+    assert int(wire.ask("INFO", "stats").partition("rejected_connections:")[2].split()[0]) > before
+
+
+def rejected(wire: Wire) -> int:
+    return int(str(wire.ask("INFO", "stats")).partition("rejected_connections:")[2].split()[0])
+
+
+@FULL
+def test_an_acquire_waits_for_a_connection_within_its_timeout(world: World, server: RedisServer, wire: Wire) -> None:
+    locks = connect_to(world, server.url + "?socket_timeout=0.3")
+    ann, bob = world.actors(2)
+    with contextlib.ExitStack() as others:
+        for _ in range(ROOM - 1):
+            others.enter_context(server.wire()).ask("PING")
+        waiting = ann.start(locks.lock(world.name).acquire, timeout=PATIENCE)
+        begun = time.monotonic()
+        with contextlib.suppress(StoreError):  # it says so, or that the time is over
+            assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
+        assert time.monotonic() - begun < 5
+        eventually(lambda: rejected(wire) > 12)  # more than are tried while one command is under way
+        assert not waiting.done()
+    assert ann.do(waiting.result(PATIENCE).release) is True

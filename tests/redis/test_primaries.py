@@ -1,0 +1,88 @@
+"""Another primary behind the same address: a name, a virtual address, a balancer."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from redis_worlds import client_ids, connect_to, key_of
+
+import interlock
+from interlock.claims import SEPARATOR
+from interlock.errors import StoreError
+from interlock.stores.redis.keys import line_of
+from interlock.testing.servers import Proxy, RedisCluster, RedisServer
+from interlock.testing.waiting import eventually
+from interlock.testing.world import World
+
+
+@pytest.fixture
+def replica(server: RedisServer) -> Iterator[RedisServer]:
+    """A replica of the server, up to date."""
+    server.command("CONFIG", "SET", "repl-diskless-sync-delay", 0)
+    replica_of = {"replicaof": f"{server.host} {server.port}"}
+    with RedisServer(server.kind, config=replica_of) as replica:
+        eventually(lambda: replica.info("replication")["master_link_status"] == "up")
+        yield replica
+
+
+def test_a_new_primary_behind_the_same_address_ends_the_subscription_at_the_old_one(
+    world: World, server: RedisServer, replica: RedisServer, proxy: Proxy
+) -> None:
+    ann, bob = world.actors(2)
+    theirs = connect_to(world, proxy.url)
+    grant = ann.do(theirs.lock(world.name).acquire)
+    waiting = bob.start(theirs.lock(world.name).acquire)
+    world.until_waiting(1)
+    with server.wire() as wire:
+        assert len(client_ids(wire, "pubsub")) == 1
+        assert wire.ask("WAIT", 1, 5000) == 1
+    eventually(lambda: int(replica.command("EXISTS", f"{key_of(world.name)}:waiters")) == 1)
+    replica.command("REPLICAOF", "NO", "ONE")
+    proxy.redirect(replica.host, replica.port)
+    with server.wire() as wire:  # the old one stays, and so does the subscription
+        for number in client_ids(wire, "normal"):
+            wire.ask("CLIENT", "KILL", "ID", number)
+    assert ann.do(grant.renew) is True
+    with replica.wire() as wire:
+        eventually(lambda: client_ids(wire, "pubsub"))
+    assert ann.do(grant.release) is True
+    later = waiting.result(10)
+    assert later.fence > grant.fence
+    assert bob.do(later.release) is True
+
+
+def test_a_reply_that_comes_from_the_old_primary_after_all_is_not_believed(server: RedisServer, proxy: Proxy) -> None:
+    with RedisServer(server.kind) as new, interlock.connect(f"{proxy.url}?socket_timeout=8") as locks:
+        with locks.lock("before"):
+            pass
+        proxy.hold()
+        got: list[object] = []
+        late = threading.Thread(target=lambda: got.append(locks.lock("book", ttl=20).acquire(timeout=20)))
+        late.start()
+        eventually(lambda: any(link.held for link in proxy._links))
+        proxy.redirect(new.host, new.port)
+        with locks.lock("other"):  # over a new connection, which leads to another primary
+            pass
+        proxy.pass_on()
+        late.join(20)
+        # Whatever the old one said: the lock is that of the new one, or not had.
+        assert [view.id for view in locks.claims("book")] == [getattr(each, "id", None) for each in got]
+
+
+def test_a_node_that_refuses_asking_leaves_no_reply_for_the_next_command() -> None:
+    with RedisCluster(2) as cluster:
+        for node in cluster.nodes:
+            node.command("ACL", "SETUSER", "app", "on", ">app", "~*", "&*", "+@all", "-asking")
+        with (
+            interlock.connect(cluster.url) as others,
+            interlock.connect(cluster.url.replace("://", "://app:app@")) as locks,
+        ):
+            names = [f"name{number}" for number in range(40)]
+            homes = {name: cluster.node_of(line_of(SEPARATOR + name)) for name in names}
+            moved = next(name for name in names if homes[name] is cluster.nodes[0])
+            there = [name for name in names if homes[name] is cluster.nodes[1]][:6]
+            held = [others.lock(name).acquire() for name in there]
+            with cluster.moving(line_of(SEPARATOR + moved)), pytest.raises(StoreError, match="asking"):
+                locks.lock(moved, timeout=0.3).__enter__()
+            assert [locks.lock(name).acquire(timeout=0) for name in there] == [None] * len(there)
+            assert all(grant is not None and grant.release() for grant in held)

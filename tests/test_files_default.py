@@ -1,0 +1,101 @@
+"""The folder of a user who names none: one for each user id, whatever the environment says, and trusted by nobody."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock import StoreError
+from interlock.stores.files import default, runtime_folder
+
+# As a service with PrivateTmp=yes sees its mounts, where /tmp is a tmpfs and where it is not; see systemd.exec(5).
+HOST = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n33 27 0:28 / /tmp rw,nosuid - tmpfs tmpfs rw\n"
+PRIVATE_TMPFS = "91 27 0:28 /systemd-private-4f2a-app.service-Xb3/tmp /tmp rw - tmpfs tmpfs rw\n"
+PRIVATE_DISK = "91 27 254:0 /tmp/systemd-private-4f2a-app.service-Xb3/tmp /tmp rw - ext4 /dev/vda rw\n"
+PRIVATE_ELSEWHERE = "92 27 254:0 /var/tmp/systemd-private-4f2a-app.service-Xb3/tmp /var/tmp rw - ext4 /dev/vda rw\n"
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in place of /tmp."""
+    monkeypatch.setattr(default, "SHARED", str(tmp_path))
+    monkeypatch.delenv("INTERLOCK_URL", raising=False)
+    return tmp_path
+
+
+def test_it_is_one_for_each_user_id_whatever_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_RUNTIME_DIR", "TMPDIR", "TMP", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    assert runtime_folder() == f"/tmp/interlock-{os.geteuid()}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_it_is_made_for_its_user_alone_under_every_umask(shared: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with interlock.connect() as locks, locks.lock("x"):
+            (made,) = shared.iterdir()
+            assert made.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
+    with interlock.connect() as locks:  # it is there already
+        assert locks.lock("x").acquire(timeout=0) is not None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_folder_that_others_may_write_is_refused(shared: Path, mode: int) -> None:
+    Path(runtime_folder()).chmod(mode)
+    with pytest.raises(StoreError, match=r"chmod 700 .*INTERLOCK_URL"):
+        interlock.connect()
+
+
+def test_a_symlink_is_refused_though_it_leads_to_a_folder_of_the_user(shared: Path) -> None:
+    (shared / "mine").mkdir(mode=0o700)
+    (shared / f"interlock-{os.geteuid()}").symlink_to(shared / "mine")
+    with pytest.raises(StoreError, match="no folder of this user's own"):
+        interlock.connect()
+    assert list((shared / "mine").iterdir()) == []
+
+
+def test_a_file_in_its_place_is_refused(shared: Path) -> None:
+    (shared / f"interlock-{os.geteuid()}").write_text("")
+    with pytest.raises(StoreError, match="no folder of this user's own"):
+        interlock.connect()
+
+
+def test_a_folder_of_somebody_else_is_refused(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = os.geteuid() + 1
+    (shared / f"interlock-{other}").mkdir(mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(StoreError, match="no folder of this user's own"):
+        interlock.connect()
+
+
+def test_a_machine_without_a_tmp_says_what_to_do(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(default, "SHARED", str(shared / "gone"))
+    with pytest.raises(StoreError, match="INTERLOCK_URL"):
+        interlock.connect()
+
+
+@pytest.mark.parametrize("mount", [PRIVATE_TMPFS, PRIVATE_DISK])
+def test_a_service_with_a_tmp_of_its_own_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mount: str) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(HOST + mount)
+    monkeypatch.setattr(default, "MOUNTS", mounts)
+    monkeypatch.delenv("INTERLOCK_URL", raising=False)
+    with pytest.raises(StoreError, match=r"/tmp of its own \(PrivateTmp=\).*INTERLOCK_URL"):
+        interlock.connect()
+    monkeypatch.setenv("INTERLOCK_URL", (tmp_path / "locks").as_uri())
+    interlock.connect().close()
+
+
+@pytest.mark.parametrize("text", [HOST, HOST + PRIVATE_ELSEWHERE, "", "nonsense\n\n"])
+def test_the_tmp_of_the_machine_is_fine(tmp_path: Path, text: str) -> None:
+    mounts = tmp_path / "mountinfo"
+    assert not default.own_tmp(mounts)
+    mounts.write_text(text)
+    assert not default.own_tmp(mounts)

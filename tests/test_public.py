@@ -1,0 +1,33 @@
+"""What the package offers by name."""
+
+import subprocess
+import sys
+
+import interlock
+
+
+def test_all_public_names_are_there_and_nothing_else_is_listed() -> None:
+    assert dir(interlock) == sorted([*interlock.__all__, "__version__"])
+    for name in interlock.__all__:
+        assert getattr(interlock, name).__module__.startswith("interlock.")
+    assert not hasattr(interlock, "SomethingElse")
+
+
+def test_a_program_of_threads_does_not_load_asyncio() -> None:
+    program = """
+import interlock, sys
+interlock.connect("memory://").lock("a").acquire().release()
+print("asyncio" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_lock_shows_what_it_is_and_where_without_passwords() -> None:
+    locks = interlock.connect("memory://shelf", namespace="shop")
+    assert repr(locks) == "<Locks on memory://shelf, namespace='shop'>"
+    assert repr(locks.lock("a")) == "<Lock 'a' (exclusive) on memory://shelf>"
+    assert repr(locks.rwlock("a").read()) == "<Lock 'a' (reader) on memory://shelf>"
+    assert repr(locks.semaphore("a", 3, units=2)) == "<Lock 'a' (semaphore 2/3) on memory://shelf>"
+    assert repr(locks.all("a", "b")) == "<AllLock 'a, b' on memory://shelf>"
+    assert "secret" not in repr(interlock.connect("redis://user:secret@127.0.0.1:1").lock("a"))
