@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
+from interlock.locks.connect import open_store
 from interlock.stores.base import Store
 from interlock.stores.files import opened
 from interlock.testing.register import MemoryRegister, RegisterStore
-from interlock.testing.servers import RedisCluster, RedisServer, need
 from interlock.testing.world import Place
-from interlock.urls import open_store
+from servers import RedisCluster, RedisServer, need
 
 
 @dataclass(frozen=True)

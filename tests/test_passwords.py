@@ -11,9 +11,9 @@ import redis.asyncio
 import valkey
 
 import interlock
+from interlock._redis.clients import client_of, recipe_of
 from interlock.cli import main
-from interlock.passwords import described, masked
-from interlock.stores.redis.clients import client_of, recipe_of
+from interlock.core.redaction import described, masked
 
 SECRET = "s3cret"
 # Parts of it, too: what stands between the characters that end the host of a URL.
@@ -72,7 +72,7 @@ def test_a_wrong_url_is_told_without_its_password(url: str, password: str) -> No
 
 
 def test_a_password_that_the_server_refuses_is_not_told() -> None:
-    from interlock.testing.servers import RedisServer, need
+    from servers import RedisServer, need
 
     need("valkey")
     with RedisServer("valkey") as server:

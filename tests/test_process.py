@@ -3,7 +3,7 @@
 import gc
 import weakref
 
-from interlock.process import Living
+from interlock.runtime.process import Living
 
 
 class Thing:

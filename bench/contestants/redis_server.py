@@ -18,7 +18,7 @@ def stage(**facts: str) -> Callable[[], AbstractContextManager[Facts]]:
     @contextmanager
     def stand() -> Iterator[Facts]:
         # Imported here, since the command's help needs no server.
-        from interlock.testing.servers import Missing, RedisServer
+        from servers import Missing, RedisServer
 
         try:
             server = RedisServer("valkey")

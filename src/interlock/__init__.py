@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from interlock.claims import Check, ClaimView
-from interlock.errors import (
+from interlock.core.claims import Check, ClaimView
+from interlock.core.errors import (
     InvalidArgument,
     LockError,
     LockLost,
@@ -11,15 +11,15 @@ from interlock.errors import (
     NotHeld,
     StoreError,
 )
-from interlock.threads.connection import Locks
-from interlock.threads.grants import Grant, Grants
-from interlock.threads.locks import Lock, RLock
-from interlock.urls import aconnect, connect
+from interlock.locks.connect import aconnect, connect
+from interlock.locks.sync.connection import Locks
+from interlock.locks.sync.grants import Grant, Grants
+from interlock.locks.sync.locks import Lock, RLock
 
 if TYPE_CHECKING:
-    from interlock.aio.connection import AsyncLocks
-    from interlock.aio.grants import AsyncGrant, AsyncGrants
-    from interlock.aio.locks import AsyncLock, AsyncRLock
+    from interlock.locks.aio.connection import AsyncLocks
+    from interlock.locks.aio.grants import AsyncGrant, AsyncGrants
+    from interlock.locks.aio.locks import AsyncLock, AsyncRLock
 
 __version__ = "0.1.0"
 
@@ -47,11 +47,11 @@ __all__ = [
 ]
 
 _LATER = {
-    "AsyncGrant": "interlock.aio.grants",
-    "AsyncGrants": "interlock.aio.grants",
-    "AsyncLock": "interlock.aio.locks",
-    "AsyncLocks": "interlock.aio.connection",
-    "AsyncRLock": "interlock.aio.locks",
+    "AsyncGrant": "interlock.locks.aio.grants",
+    "AsyncGrants": "interlock.locks.aio.grants",
+    "AsyncLock": "interlock.locks.aio.locks",
+    "AsyncLocks": "interlock.locks.aio.connection",
+    "AsyncRLock": "interlock.locks.aio.locks",
 }
 
 

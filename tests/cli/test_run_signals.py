@@ -299,7 +299,7 @@ def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
 
 def test_a_release_that_fails_is_told_and_the_status_is_the_commands(house: House) -> None:
     failing = house.python_with(
-        "from interlock.errors import StoreError\n"
+        "from interlock.core.errors import StoreError\n"
         "from interlock.stores.files.store import FileStore\n"
         "def leave(store, claim):\n"
         "    raise StoreError('the disk is on fire')\n"
@@ -323,7 +323,7 @@ def test_what_the_library_logs_is_told_with_v_only(house: House, tmp_path: Path)
 
 LOST_BEFORE = """
 import os, interlock
-from interlock.threads.locks import Lock
+from interlock.locks.sync.locks import Lock
 acquire = Lock.acquire
 def loses(lock, *args, **how):
     grant = acquire(lock, *args, **how)
@@ -345,7 +345,7 @@ def test_a_lock_that_is_lost_before_the_command_could_start_starts_none(house: H
 FAILS = """
 import os, sys
 from interlock.cli import run
-from interlock.threads.connection import Locks
+from interlock.locks.sync.connection import Locks
 def fails(guard):
     run.command = guard._child.pid
     raise RuntimeError("of the test")

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.aio.connection import AsyncLocks
-from interlock.aio.grants import AsyncGrant, AsyncGrants
-from interlock.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock
-from interlock.facade import ReadWrite
+from interlock.locks.aio.connection import AsyncLocks
+from interlock.locks.aio.grants import AsyncGrant, AsyncGrants
+from interlock.locks.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock
+from interlock.locks.base import ReadWrite
+from interlock.locks.connect import BUILT_IN
+from interlock.locks.sync.connection import Locks
+from interlock.locks.sync.grants import Grant, Grants
+from interlock.locks.sync.locks import AllLock, Lock, RLock
 from interlock.testing.world import KINDS
-from interlock.threads.connection import Locks
-from interlock.threads.grants import Grant, Grants
-from interlock.threads.locks import AllLock, Lock, RLock
-from interlock.urls import BUILT_IN
 from stores import ROWS
 
 NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store"}

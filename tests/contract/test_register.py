@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from interlock.claims import Terms
-from interlock.effects import Call
-from interlock.errors import StoreError, UnknownOutcome
+from interlock.core.claims import Terms
+from interlock.core.effects import Call
+from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Place, World

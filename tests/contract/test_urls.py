@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.errors import InvalidArgument, StoreError
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.remote import Remote, RemoteError
 
 Connect = Callable[..., Any]

@@ -22,9 +22,9 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from interlock.testing.servers import browser_programs
-from interlock.testing.servers.home import Home, last_lines
 from interlock.testing.waiting import eventually
+from servers import browser_programs
+from servers.home import Home, last_lines
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import pytest
 from browser import Library, Person, two_browsers
 from selenium import webdriver
 
-from interlock.testing.servers import need
+from servers import need
 
 Browsers = tuple[webdriver.Remote, webdriver.Remote]
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 from library_site import Example, processes_of
 
-from interlock.testing.servers import need
 from interlock.testing.waiting import eventually
+from servers import need
 
 ROUNDS = "2"
 THINKING = "50"

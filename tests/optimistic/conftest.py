@@ -7,7 +7,7 @@ import pytest
 import redis
 from optimistic_colours import Tasks, Threads
 
-from interlock.testing.servers import Proxy, RedisServer, need
+from servers import Proxy, RedisServer, need
 
 SERVERS = ("valkey", "redis")
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from optimistic_colours import KINDS, Kind
 
-from interlock.errors import InvalidArgument, LockError, StoreError
+from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.optimistic import CommandRefused, Conflict
-from interlock.testing.servers import RedisServer
+from servers import RedisServer
 
 
 async def borrow(tx: Any) -> int | None:

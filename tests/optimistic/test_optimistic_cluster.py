@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from optimistic_colours import Kind
 
-from interlock.errors import InvalidArgument, StoreError, UnknownOutcome
-from interlock.testing.servers import RedisCluster, RedisSentinel, need
+from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.testing.waiting import eventually
+from servers import RedisCluster, RedisSentinel, need
 
 LIBRARIES = [Kind("redis"), Kind("redis", decode=True, protocol=3), Kind("valkey"), Kind("valkey", protocol=3)]
 

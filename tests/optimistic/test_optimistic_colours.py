@@ -12,12 +12,12 @@ import redis
 import redis.asyncio
 
 from interlock import optimistic
-from interlock.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument
 from interlock.optimistic import atransact, transact, transactional
 from interlock.optimistic.redis.tasks import AsyncTransaction
 from interlock.optimistic.redis.threads import Transaction
-from interlock.testing.servers import Proxy, RedisServer
 from interlock.testing.waiting import PATIENCE
+from servers import Proxy, RedisServer
 
 
 @asynccontextmanager

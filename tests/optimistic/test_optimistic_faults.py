@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import redis
 
-from interlock.errors import InvalidArgument, StoreError, UnknownOutcome
+from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.optimistic import CommandRefused, transact
 from interlock.optimistic.redis.libraries import first_argument
-from interlock.testing.servers import Proxy, RedisServer
+from servers import Proxy, RedisServer
 
 EXEC = b"\r\nEXEC\r\n"
 

@@ -8,7 +8,7 @@ from typing import Any
 import redis
 import redis.asyncio
 
-from interlock.testing.servers import RedisServer
+from servers import RedisServer
 
 PAGE = Path(__file__).parent.parent.parent / "docs/howto/optimistic.md"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from optimistic_colours import Threads
 
-from interlock.errors import StoreError, UnknownOutcome
+from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.optimistic import AsyncBackend, Backend, Conflict, Queued, TryAgain
 from interlock.optimistic.tries import Tries
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.optimistic import Conflict, transact
-from interlock.testing.servers import RedisServer, Wire
+from servers import RedisServer, Wire
 
 
 @pytest.fixture

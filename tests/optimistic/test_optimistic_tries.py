@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.errors import StoreError
+from interlock.core.errors import StoreError
 from interlock.optimistic import Conflict, TryAgain
 from interlock.optimistic.tries import LEAST_PATIENCE, LONGEST_PAUSE, Limits, Tries
 

@@ -9,9 +9,9 @@ import pytest
 
 import interlock
 from interlock.testing.remote import Remote
-from interlock.testing.servers import RedisServer, need
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Place, World
+from servers import RedisServer, need
 
 Start = Callable[[], Remote]
 TTL = 30

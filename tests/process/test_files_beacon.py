@@ -16,9 +16,11 @@ import pytest
 from files_folder import beacons_of, connect, descriptors, pipes_of, remove_from, until_waiting
 
 import interlock
-from interlock import LockLost, watchdog
-from interlock.stores.files import FileStore, presence
-from interlock.stores.files.presence import Presence
+from interlock import LockLost
+from interlock.locks.sync import watchdog
+from interlock.stores.files import FileStore
+from interlock.stores.files import liveness as presence
+from interlock.stores.files.liveness import Presence
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
 

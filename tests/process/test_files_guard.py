@@ -18,7 +18,7 @@ from files_folder import SLACK, connect, until_waiting, within
 
 import interlock
 from interlock import StoreError
-from interlock.engine import run
+from interlock.runtime.sync import run
 from interlock.stores.files.linefile import LineFile
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
@@ -181,7 +181,7 @@ def test_many_renewals_leave_an_event_loop_its_turns(folder: Path) -> None:
 
 
 async def _renew(locks: interlock.AsyncLocks, claims: list[Any]) -> Any:
-    from interlock.aengine import arun
+    from interlock.runtime.aio import arun
 
     return await arun(locks.store.renew(claims))
 

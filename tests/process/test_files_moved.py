@@ -19,7 +19,7 @@ from files_folder import SLACK, beacons_of, connect, descriptors, until_waiting,
 
 import interlock
 from interlock import StoreError
-from interlock.engine import run
+from interlock.runtime.sync import run
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 

@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock import LockLost, StoreError
-from interlock.claims import SEPARATOR
+from interlock.core.claims import SEPARATOR
 from interlock.stores.files import FileStore
 from interlock.stores.files.linefile import WAITING_AT, header
 from interlock.stores.files.record import SLOT, checked

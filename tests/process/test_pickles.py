@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument
 
 
 def try_it(lock: interlock.Lock) -> bool:

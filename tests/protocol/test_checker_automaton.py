@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from interlock.testing.checker import Automaton, Final, HiddenState
-from interlock.testing.checker.renaming import permutation, renamed
+from proof import Automaton, Final, HiddenState
+from proof.renaming import permutation, renamed
 
 
 class Colour(Enum):

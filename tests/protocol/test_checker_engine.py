@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.testing.checker import (
+from proof import (
     Automaton,
     Final,
     Graph,
@@ -22,7 +22,7 @@ from interlock.testing.checker import (
     starvation,
     stuck,
 )
-from interlock.testing.checker.liveness import components
+from proof.liveness import components
 
 Protocol = Generator[tuple[Any, ...], Any, Any]
 

@@ -20,12 +20,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from listeners import Ear
 
-from interlock.claims import SEPARATOR, Claim, Terms
-from interlock.protocols.queue import OCCUPIED, REFUSED, Told
-from interlock.stores.files import FileStore, linefile, quick, record
+from interlock.core.claims import SEPARATOR, Claim, Terms
+from interlock.core.queue import OCCUPIED, REFUSED, Told
+from interlock.stores.files import FileStore, linefile, record
+from interlock.stores.files import fastpath as quick
 from interlock.stores.files.linefile import WAITING_AT, header
+from interlock.stores.files.liveness import Presence
 from interlock.stores.files.opened import native
-from interlock.stores.files.presence import Presence
 from interlock.stores.files.record import SLOT, tail, write_slot
 from interlock.stores.files.wakeups import ThreadWakeup
 

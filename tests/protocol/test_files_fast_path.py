@@ -21,12 +21,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from listeners import Ear
 
-from interlock.claims import SEPARATOR, Claim, Terms
-from interlock.protocols.queue import OCCUPIED, Told, Turn
-from interlock.stores.files import FileStore, linefile, opening, quick, store
+from interlock.core.claims import SEPARATOR, Claim, Terms
+from interlock.core.queue import OCCUPIED, Told, Turn
+from interlock.stores.files import FileStore, linefile, opening, store
+from interlock.stores.files import fastpath as quick
 from interlock.stores.files.linefile import WAITING_AT, header
+from interlock.stores.files.liveness import Presence
 from interlock.stores.files.plan import Flag, Image, Write
-from interlock.stores.files.presence import Presence
 from interlock.stores.files.record import FREE, SLOT, Slot, tail, write_slot
 
 KEY = f"{SEPARATOR}name"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.checker.command import mutants_markdown
-from interlock.testing.checker.files import MUTANTS, Configuration, Mutant, Verdict, verdict
-from interlock.testing.checker.files.production import changed
+from proof.command import mutants_markdown
+from proof.files import MUTANTS, Configuration, Mutant, Verdict, verdict
+from proof.files.production import changed
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores" / "files.md"
 
@@ -47,4 +47,4 @@ def test_a_change_must_find_its_piece_of_text_exactly_once() -> None:
 def test_the_stores_page_shows_these_mutants() -> None:
     table = mutants_markdown([(mutant, found(mutant)) for mutant in MUTANTS])
     page = PAGE.read_text(encoding="utf-8")
-    assert table in page, "run: python -m interlock.testing.checker files --mutants --markdown"
+    assert table in page, "run: python -m proof files --mutants --markdown"

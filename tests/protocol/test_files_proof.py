@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.checker import explore
-from interlock.testing.checker.files import CONFIGURATIONS, Configuration, Verdict, verdict
-from interlock.testing.checker.files.client import Role
-from interlock.testing.checker.files.report import markdown
-from interlock.testing.checker.files.world import World
+from proof import explore
+from proof.files import CONFIGURATIONS, Configuration, Verdict, verdict
+from proof.files.client import Role
+from proof.files.report import markdown
+from proof.files.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores" / "files.md"
 SMALL = [each for each in CONFIGURATIONS if not each.large]
@@ -62,4 +62,4 @@ def test_a_search_that_is_cut_short_says_so() -> None:
 def test_the_stores_page_shows_these_verdicts() -> None:
     table = markdown([found(each.name) for each in SMALL])
     page = PAGE.read_text(encoding="utf-8")
-    assert table in page, "run: python -m interlock.testing.checker files --markdown"
+    assert table in page, "run: python -m proof files --markdown"

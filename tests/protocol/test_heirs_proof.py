@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.checker import explore
-from interlock.testing.checker.command import mutants_markdown
-from interlock.testing.checker.heirs import CONFIGURATIONS, MUTANTS, Configuration, Mutant, Verdict, verdict
-from interlock.testing.checker.heirs.report import markdown
-from interlock.testing.checker.heirs.world import World
+from proof import explore
+from proof.command import mutants_markdown
+from proof.heirs import CONFIGURATIONS, MUTANTS, Configuration, Mutant, Verdict, verdict
+from proof.heirs.report import markdown
+from proof.heirs.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "heirs.md"
 SMALL = [each for each in CONFIGURATIONS if not each.large]
@@ -62,9 +62,7 @@ def test_heirs_get_in_before_the_server_knows() -> None:
 
 def test_the_page_shows_these_verdicts() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert markdown([found(each.name) for each in SMALL]) in page, (
-        "run: python -m interlock.testing.checker heirs --markdown"
-    )
+    assert markdown([found(each.name) for each in SMALL]) in page, "run: python -m proof heirs --markdown"
     assert mutants_markdown([(mutant, caught(mutant)) for mutant in MUTANTS]) in page, (
-        "run: python -m interlock.testing.checker heirs --mutants --markdown"
+        "run: python -m proof heirs --mutants --markdown"
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.testing.checker.__main__ import main
-from interlock.testing.checker.pending import report
-from interlock.testing.checker.pending.mutants import CLAIMING, Change, Mutant, changed, judged
-from interlock.testing.checker.pending.report import told
-from interlock.testing.checker.pending.safeguards import MUTANTS, NOT_NEEDED
+from proof.__main__ import main
+from proof.pending import report
+from proof.pending.mutants import CLAIMING, Change, Mutant, changed, judged
+from proof.pending.report import told
+from proof.pending.safeguards import MUTANTS, NOT_NEEDED
 
 NAMES = [mutant.name for mutant in MUTANTS]
 
@@ -46,7 +46,7 @@ def test_a_change_must_fit_exactly_once() -> None:
 
 
 def test_a_change_leaves_production_alone() -> None:
-    from interlock.protocols import claiming
+    from interlock.core import acquire as claiming
 
     module = changed(Change(CLAIMING, "LOST_REPLIES = 3", "LOST_REPLIES = 7"))
     assert (module.LOST_REPLIES, claiming.LOST_REPLIES) == (7, 3)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.testing.checker import explore
-from interlock.testing.checker.__main__ import main
-from interlock.testing.checker.pending import report
-from interlock.testing.checker.pending.configurations import CI, Configuration
-from interlock.testing.checker.pending.options import Options, exclusive
-from interlock.testing.checker.pending.report import proof, told
-from interlock.testing.checker.pending.verdicts import verdict
-from interlock.testing.checker.pending.world import World, enters
+from proof import explore
+from proof.__main__ import main
+from proof.pending import report
+from proof.pending.configurations import CI, Configuration
+from proof.pending.options import Options, exclusive
+from proof.pending.report import proof, told
+from proof.pending.verdicts import verdict
+from proof.pending.world import World, enters
 
 
 @pytest.mark.parametrize("row", CI, ids=lambda row: f"{row.group}: {row.name}")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from interlock.claims import SEPARATOR, Claim, Terms
-from interlock.protocols.pending import Pending
+from interlock.core.claims import SEPARATOR, Claim, Terms
+from interlock.core.pending import Pending
 from interlock.testing.register import MemoryRegister
 
 TERMS = Terms(f"{SEPARATOR}name", ttl=30.0)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.checker import explore
-from interlock.testing.checker.__main__ import main
-from interlock.testing.checker.seeds import VERSIONS, Verdict, verdict, verdicts
-from interlock.testing.checker.seeds.report import markdown, text
-from interlock.testing.checker.seeds.world import World
+from proof import explore
+from proof.__main__ import main
+from proof.seeds import VERSIONS, Verdict, verdict, verdicts
+from proof.seeds.report import markdown, text
+from proof.seeds.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "seeds.md"
 CLIENTS = (2, 3)
@@ -147,7 +147,7 @@ def test_a_single_client_is_never_in_its_own_way() -> None:
 def test_the_page_of_the_documentation_shows_these_verdicts() -> None:
     generated = markdown([list(found(clients).values()) for clients in CLIENTS])
     page = PAGE.read_text(encoding="utf-8")
-    assert generated in page, "run: python -m interlock.testing.checker seeds --markdown"
+    assert generated in page, "run: python -m proof seeds --markdown"
 
 
 def test_the_report_tells_every_counterexample() -> None:

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import interlock
-from interlock.aio.connection import AsyncLocks
-from interlock.threads.connection import Locks
+from interlock.locks.aio.connection import AsyncLocks
+from interlock.locks.sync.connection import Locks
 
 NAME = "mixed"
 TWO_INSIDE, FENCE_WENT_BACK = 3, 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.protocols.queue import Told
-from interlock.stores.redis.bells import Bells
+from interlock.core.queue import Told
+from interlock.stores.redis.waiters import Bells
 
 
 class Bell:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from interlock.locks.connect import open_store
 from interlock.testing.actors import Actor
-from interlock.testing.servers import RedisServer, Wire
 from interlock.testing.waiting import PATIENCE, eventually
 from interlock.testing.world import THREADS, Place, World
-from interlock.urls import open_store
+from servers import RedisServer, Wire
 
 SERVERS = ["valkey", "redis"]
 

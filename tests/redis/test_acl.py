@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from redis_worlds import SERVERS, connect_to, place_of
 
-from interlock.errors import StoreError
-from interlock.stores.redis import acl, problems
+from interlock._redis import acl
+from interlock._redis import errors as problems
+from interlock.core.errors import StoreError
 from interlock.testing.contract.interrupts import interrupted_at, quiet
-from interlock.testing.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
 from interlock.testing.waiting import eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
+from servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
 
 LINE = [*acl.SERVER.split(), acl.DATABASE]
 ON_CLUSTER = [*LINE, *acl.CLUSTER.split()]

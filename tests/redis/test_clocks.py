@@ -8,9 +8,9 @@ import time
 import pytest
 from redis_worlds import key_of, write_ahead
 
-from interlock.testing.servers import RedisServer
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
+from servers import RedisServer
 
 AHEAD = 90  # seconds that the primary was ahead whose place another one took
 KEEP, SPARE = 60.0, 30.0  # seconds; as in head.lua

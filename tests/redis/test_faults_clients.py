@@ -17,10 +17,10 @@ import valkey
 import valkey.asyncio
 from redis_worlds import connect_to, in_colour, place_of
 
-from interlock.errors import StoreError
-from interlock.testing.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
+from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
+from servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
 
 HOW: dict[str, dict[str, Any]] = {
     "bytes": {},

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis_worlds import place_of
 
-from interlock.errors import StoreError
+from interlock.core.errors import StoreError
 from interlock.testing.world import TASKS, THREADS, World
 
 GARBAGE = [b"HTTP/1.1 502 Bad Gateway\r\n\r\n", b":many\r\n", b"$some\r\n", b"*1\r\n:x\r\n", b"\x00\x01\x02\xff"]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from redis_worlds import SERVERS, client_ids, key_of, one_after_another, place_of
 
-from interlock.errors import StoreError
-from interlock.testing.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need
+from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, Place, World
+from servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need
 
 FAIL_OVER = 30.0  # seconds
 TTL = 3.0  # seconds
@@ -228,7 +228,7 @@ def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(divided
 def test_a_late_answer_of_an_old_master_is_not_believed(
     divided: RedisSentinel, colour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.stores.redis.clients.IO_TIMEOUT", FAIL_OVER)  # it is waited for so long
+    monkeypatch.setattr("interlock._redis.clients.IO_TIMEOUT", FAIL_OVER)  # it is waited for so long
     world = World(place_of(divided.url), colour)
     try:
         ann = world.actor()

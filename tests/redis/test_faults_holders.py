@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock.testing.remote import Remote, logged
-from interlock.testing.servers import RedisServer
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
+from servers import RedisServer
 
 TTL = 1.0
 CRASH = 2.0  # seconds after which a waiter has the lock of a killed holder with that ttl, on a busy machine

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 import pytest
 from redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_another
 
-from interlock.claims import SEPARATOR, Claim, Terms
-from interlock.engine import fresh_id, run
+from interlock.core.claims import SEPARATOR, Claim, Terms
+from interlock.locks.connect import open_store
+from interlock.runtime.sync import fresh_id, run
 from interlock.stores.base import Store
-from interlock.stores.redis.ears import SILENCE
-from interlock.testing.servers import Proxy, RedisServer, need
+from interlock.stores.redis.subscription import SILENCE
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
-from interlock.urls import open_store
+from servers import Proxy, RedisServer, need
 
 WAITERS, SECONDS = 50, 5.0
 FEW, MANY = 10, 10_000

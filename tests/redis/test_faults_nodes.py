@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from redis_worlds import key_of, place_of
 
-from interlock.testing.servers import DistantCluster, RedisCluster, RedisServer, need
 from interlock.testing.waiting import throughout
 from interlock.testing.world import World
+from servers import DistantCluster, RedisCluster, RedisServer, need
 
 LEASES = 500
 LATENCY = 0.01  # seconds

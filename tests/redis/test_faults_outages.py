@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from redis_worlds import key_of, place_of, servers_with
 
-from interlock.errors import InvalidArgument, LockTimeout, StoreError
-from interlock.testing.servers import RedisCluster, RedisSentinel, RedisServer, need
+from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import World
+from servers import RedisCluster, RedisSentinel, RedisServer, need
 
 AWAY = 1.0  # seconds
 PATIENCE = 15.0  # seconds of the acquires that must succeed

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from redis_worlds import connect_to, until_lost
 
-from interlock.errors import LockLost
-from interlock.testing.servers import RedisServer
+from interlock.core.errors import LockLost
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import World
+from servers import RedisServer
 
 LATE = 0.2  # seconds after the deadline by which a loss is told
 

@@ -7,10 +7,10 @@ import pytest
 from redis_worlds import connect_to, key_of, one_after_another, servers_with
 
 import interlock
-from interlock.errors import InvalidArgument, StoreError
-from interlock.testing.servers import RedisServer
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
+from servers import RedisServer
 
 SECRET = "open sesame"
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from redis_worlds import connect_to, one_after_another, place_of
 
-from interlock.errors import StoreError
+from interlock.core.errors import StoreError
 from interlock.testing.remote import Remote
-from interlock.testing.servers import Proxy, RedisServer
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Place, World
+from servers import Proxy, RedisServer
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.testing.servers import RedisServer
 from interlock.testing.waiting import eventually
+from servers import RedisServer
 
 WORKER = Path(__file__).with_name("mixed_worker.py")
 SECONDS = 6.0

@@ -10,15 +10,15 @@ import pytest
 from redis_worlds import SERVERS, key_of, place_of
 
 import interlock
-from interlock.errors import InvalidArgument
-from interlock.stores.redis.clients import client_of, recipe_of
-from interlock.stores.redis.cluster import Map
-from interlock.stores.redis.options import SENTINEL, TLS, is_secure
-from interlock.stores.redis.pool import MOST
-from interlock.testing.servers import RedisCluster, RedisSentinel, RedisServer, need
-from interlock.testing.servers.home import Port
-from interlock.testing.servers.sentinel import MASTER, Sentinel
+from interlock._redis.clients import client_of, recipe_of
+from interlock._redis.cluster import Map
+from interlock._redis.limit import MOST
+from interlock._redis.options import SENTINEL, TLS, is_secure
+from interlock.core.errors import InvalidArgument
 from interlock.testing.world import TASKS, THREADS, World
+from servers import RedisCluster, RedisSentinel, RedisServer, need
+from servers.home import Port
+from servers.sentinel import MASTER, Sentinel
 
 Connect = Callable[..., Any]
 COLOURS = pytest.mark.parametrize("colour", [THREADS, TASKS])

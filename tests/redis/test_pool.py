@@ -10,13 +10,13 @@ import pytest
 from redis_worlds import client_ids, connect_to, one_after_another, servers_with
 
 import interlock
-from interlock import watchdog
-from interlock.errors import StoreError
-from interlock.stores.redis import pool
-from interlock.stores.redis.pool import MOST, Place, Pool
-from interlock.testing.servers import Proxy, RedisServer, Wire
+from interlock._redis import limit as pool
+from interlock._redis.limit import MOST, Place, Pool
+from interlock.core.errors import StoreError
+from interlock.locks.sync import watchdog
 from interlock.testing.waiting import PATIENCE, eventually, throughout
 from interlock.testing.world import World
+from servers import Proxy, RedisServer, Wire
 
 THREADS, SLOW = 200, 0.02  # seconds that each reply takes
 ROOM = 20

@@ -7,12 +7,12 @@ import pytest
 from redis_worlds import client_ids, connect_to, key_of
 
 import interlock
-from interlock.claims import SEPARATOR
-from interlock.errors import StoreError
-from interlock.stores.redis.keys import line_of
-from interlock.testing.servers import Proxy, RedisCluster, RedisServer
+from interlock._redis.keys import line_of
+from interlock.core.claims import SEPARATOR
+from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
+from servers import Proxy, RedisCluster, RedisServer
 
 
 @pytest.fixture

@@ -16,11 +16,12 @@ import pytest
 from redis_worlds import client_ids, connect_to, in_colour, key_of, one_after_another, place_of
 
 import interlock
-from interlock import watchdog
-from interlock.stores.redis import aears, ears
-from interlock.testing.servers import Proxy, RedisServer
+from interlock.locks.sync import watchdog
+from interlock.stores.redis import asubscription as aears
+from interlock.stores.redis import subscription as ears
 from interlock.testing.waiting import PATIENCE, eventually, throughout
 from interlock.testing.world import Place, World
+from servers import Proxy, RedisServer
 
 POOLED = 8
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.testing.servers import RedisCluster, RedisSentinel, Refused, need
+from servers import RedisCluster, RedisSentinel, Refused, need
 
 
 @pytest.mark.parametrize("kind", ["valkey", "redis"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.servers import Missing, RedisServer, available, need, redis_server
+from servers import Missing, RedisServer, available, need, redis_server
 
 
 @pytest.fixture

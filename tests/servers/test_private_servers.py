@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.testing.servers import (
+from interlock.testing.waiting import eventually
+from servers import (
     MariaServer,
     NotStarted,
     PgBouncer,
@@ -19,8 +20,7 @@ from interlock.testing.servers import (
     Wire,
     need,
 )
-from interlock.testing.servers.server import Server
-from interlock.testing.waiting import eventually
+from servers.server import Server
 
 KINDS: dict[str, Callable[[], Server]] = {
     "valkey": lambda: RedisServer("valkey"),
@@ -32,7 +32,7 @@ KINDS: dict[str, Callable[[], Server]] = {
 
 OWNER = """
 import sys, time
-from interlock.testing.servers import MariaServer, PgBouncer, PostgresServer, RedisServer
+from servers import MariaServer, PgBouncer, PostgresServer, RedisServer
 kind, paused = sys.argv[1:]
 kinds = {"postgres": PostgresServer, "mariadb": MariaServer, "pgbouncer": lambda: PgBouncer(("127.0.0.1", 1, "x"))}
 server = kinds.get(kind, lambda: RedisServer(kind))()

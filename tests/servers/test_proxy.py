@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from interlock.testing.servers import Proxy, RedisServer, Wire, need
 from interlock.testing.waiting import eventually
+from servers import Proxy, RedisServer, Wire, need
 
 
 @pytest.fixture(scope="module")

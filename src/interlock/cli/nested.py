@@ -26,7 +26,7 @@ def waits_for_itself(order: Order, locks: "Locks") -> str:
     around = os.environ.get(HELD, "").split()
     if not around or order.wait == 0:
         return ""
-    from interlock.claims import fits
+    from interlock.core.claims import fits
 
     line = locks.claims(order.name)
     held = [(view.units, view.capacity) for view in line if view.state == "using" and view.id in around]
@@ -41,7 +41,7 @@ def waits_for_itself(order: Order, locks: "Locks") -> str:
 
 def terms_of(order: Order) -> tuple[int, int]:
     """Return how much of which capacity a run asks for."""
-    from interlock.claims import WRITER_UNITS
+    from interlock.core.claims import WRITER_UNITS
 
     if order.permits is not None:
         return order.units, order.permits

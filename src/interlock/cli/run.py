@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from interlock import log
 from interlock.cli.child import Child, NotRunnable, look_up
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
 from interlock.cli.nested import waits_for_itself
 from interlock.cli.options import HelpWanted, Order, Usage, help_text, parse
 from interlock.cli.signals import ENDING, Event, Signals, WaitBroken, stop_here
 from interlock.cli.where import called, connect, is_given
+from interlock.runtime import log
 
 if TYPE_CHECKING:
     from interlock import Grant, Lock, Locks
@@ -84,7 +84,7 @@ class Guard:
 
     def run(self) -> int:
         """Wait for the lock, run the command, release; return the exit status."""
-        from interlock.errors import InvalidArgument, StoreError
+        from interlock.core.errors import InvalidArgument, StoreError
 
         try:
             self._signals.listen()
@@ -100,7 +100,7 @@ class Guard:
             self._child.discard()
 
     def _with_store(self) -> int:
-        from interlock.errors import LockError
+        from interlock.core.errors import LockError
 
         self._take_log()
         with self._signals.breaking():
@@ -250,7 +250,7 @@ class Guard:
 
     def _release(self, grant: "Grant") -> bool:
         """Release; False if the lock was lost before."""
-        from interlock.errors import StoreError
+        from interlock.core.errors import StoreError
 
         try:
             released = grant.release()

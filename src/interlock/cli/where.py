@@ -43,7 +43,7 @@ def connect(store: str | None, namespace: str) -> "Locks":
     """Return the locks that a command works on, as `interlock.connect`."""
     if store is None and _given is not None:
         return _given[0](namespace)
-    from interlock.urls import connect as connect_to
+    from interlock.locks.connect import connect as connect_to
 
     return connect_to(store, namespace=namespace)
 
@@ -52,7 +52,7 @@ def called(store: str | None) -> str:
     """Return what to call the store: its URL, without passwords, or the program's word for it."""
     if store is None and _given is not None:
         return _given[1]
-    from interlock.passwords import masked
-    from interlock.urls import default_url
+    from interlock.core.redaction import masked
+    from interlock.locks.connect import default_url
 
     return masked(default_url() if store is None else store)

@@ -16,14 +16,14 @@ from django.template.response import TemplateResponse
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 
-from interlock.claims import DONE, PENDING, SEPARATOR, USING, WRITER_UNITS
+from interlock.core.claims import DONE, PENDING, SEPARATOR, USING, WRITER_UNITS
+from interlock.core.errors import LockError
 from interlock.django.claimlines import began
 from interlock.django.conf import orm_aliases
 from interlock.django.models import Claim
 from interlock.django.statements import MICROSECONDS
 from interlock.django.store import OrmStore
-from interlock.engine import run
-from interlock.errors import LockError
+from interlock.runtime.sync import run
 
 REFRESH = "refresh"
 CONFIRMED = "evict_confirmed"

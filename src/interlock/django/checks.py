@@ -10,13 +10,13 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
 from django.db import DEFAULT_DB_ALIAS, router
 
+from interlock.core.errors import LockError
+from interlock.core.redaction import described, masked
 from interlock.django.beside import is_sqlite
 from interlock.django.conf import ORM_STORE, Place, orm_aliases, place, places
 from interlock.django.models import Claim
 from interlock.django.statements import NOW
-from interlock.errors import LockError
-from interlock.passwords import described, masked
-from interlock.urls import check_url
+from interlock.locks.connect import check_url
 
 WITHOUT_SERVER = ("memory",)
 
@@ -135,7 +135,7 @@ def _check_sqlite(alias: str, database: str) -> list[CheckMessage]:
 
 
 def _check_values(namespace: Any, ttl: Any) -> None:
-    from interlock.urls import check_arguments
+    from interlock.locks.connect import check_arguments
 
     check_arguments(namespace, ttl)
 

@@ -14,7 +14,7 @@ from django.db.models import BigIntegerField, CharField, Exists, F, Min, OuterRe
 from django.db.models import Value as Literal
 from django.db.models.functions import Coalesce, Greatest
 
-from interlock.claims import DONE, PENDING, QUEUED, USING, WRITER_UNITS
+from interlock.core.claims import DONE, PENDING, QUEUED, USING, WRITER_UNITS
 from interlock.django.models import Claim
 from interlock.django.statements import BEGAN, NOW, Given, Moment, delete, insert, select, update
 

@@ -16,14 +16,14 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.models import F
 
-from interlock import log
-from interlock.claims import USING
+from interlock.core.claims import USING
+from interlock.core.errors import LockLost, StoreError
 from interlock.django.conf import locks
 from interlock.django.records import hashed
 from interlock.django.statements import MICROSECONDS, Statement, compiled, select
-from interlock.engine import run
-from interlock.errors import LockLost, StoreError
-from interlock.grants import GONE_THERE, LEASE_ENDED, BaseGrant, BaseGrants
+from interlock.locks.grants import GONE_THERE, LEASE_ENDED, BaseGrant, BaseGrants
+from interlock.runtime import log
+from interlock.runtime.sync import run
 
 _MARK = "_interlock_checks_commits"
 _LOOK_AGAIN = 0.01  # seconds between two looks whether a late commit is over

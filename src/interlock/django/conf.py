@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from interlock.claims import DEFAULT_TTL
-from interlock.errors import InvalidArgument, LockError, StoreError
-from interlock.passwords import described, masked
+from interlock.core.claims import DEFAULT_TTL
+from interlock.core.errors import InvalidArgument, LockError, StoreError
+from interlock.core.redaction import described, masked
+from interlock.locks.connect import open_store
+from interlock.locks.sync.connection import Locks
 from interlock.stores.base import Store
-from interlock.threads.connection import Locks
-from interlock.urls import open_store
 
 if TYPE_CHECKING:
-    from interlock.aio.connection import AsyncLocks
+    from interlock.locks.aio.connection import AsyncLocks
 
 L = TypeVar("L", bound=Any)
 DEFAULT = "default"
@@ -215,7 +215,7 @@ def make_locks(alias: str = DEFAULT, namespace: str | None = None) -> Locks:
 
 def make_alocks(alias: str = DEFAULT) -> "AsyncLocks":
     """Return new locks for asyncio tasks, which the caller closes."""
-    from interlock.aio.connection import AsyncLocks
+    from interlock.locks.aio.connection import AsyncLocks
 
     found = place(alias)
     return AsyncLocks(found.open(True), namespace=found.namespace, ttl=found.ttl)

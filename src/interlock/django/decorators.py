@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 from asgiref.sync import iscoroutinefunction
 from django.db import connections
 
+from interlock.core.errors import InvalidArgument
+from interlock.core.functions import checked_kind_of, see_it_finished
+from interlock.core.naming import name_of_arguments
 from interlock.django.conf import DEFAULT
 from interlock.django.occupation import Occupation
-from interlock.errors import InvalidArgument
-from interlock.functions import checked_kind_of, see_it_finished
-from interlock.naming import name_of_arguments
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db import transaction
 
-from interlock import log
+from interlock.core.errors import LockError
 from interlock.django.committing import KeptForCommit, Relied
-from interlock.errors import LockError
+from interlock.runtime import log
 
 
 class BrokenTransaction(LockError, transaction.TransactionManagementError):

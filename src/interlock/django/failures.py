@@ -5,7 +5,7 @@ from typing import Any
 from django.db import DatabaseError, IntegrityError, NotSupportedError, ProgrammingError
 from django.db.utils import DataError
 
-from interlock.errors import StoreError, UnknownOutcome
+from interlock.core.errors import StoreError, UnknownOutcome
 
 NOT_THERE = {"42P01", 1146}
 READ_ONLY = {"25006", 1290, 1792, 1836}

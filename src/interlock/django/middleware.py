@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import select_template
 from django.utils.translation import gettext as _
 
+from interlock.core.errors import LockLost, LockTimeout, StoreError
 from interlock.django.guarded.errors import StaleObject
-from interlock.errors import LockLost, LockTimeout, StoreError
 
 RETRY_AFTER = 1.0
 """Seconds after which a client shall try again."""

@@ -1,10 +1,10 @@
-"""The table of claims; what it means is in `interlock.protocols.pending`, how it is written in `register`."""
+"""The table of claims; what it means is in `interlock.core.pending`, how it is written in `register`."""
 
 from datetime import UTC, datetime
 
 from django.db import models
 
-from interlock.claims import DONE, PENDING, QUEUED, USING, kind_of
+from interlock.core.claims import DONE, PENDING, QUEUED, USING, kind_of
 
 
 class Claim(models.Model):

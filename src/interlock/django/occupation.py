@@ -9,11 +9,11 @@ from asgiref.sync import sync_to_async
 from django.db import models, router
 from django.utils.functional import cached_property
 
-from interlock.busy import time_is_over
+from interlock.core.errors import InvalidArgument, LockLost
 from interlock.django.committing import Relied, no_longer, rely_on, wait_for_late_commits, watch_commits
 from interlock.django.conf import DEFAULT, alocks, locks
 from interlock.django.ending import check_transaction, in_transaction, release_at_the_end
-from interlock.errors import InvalidArgument, LockLost
+from interlock.locks.busy import time_is_over
 
 M = TypeVar("M", bound=models.Model)
 R = TypeVar("R")

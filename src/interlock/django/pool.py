@@ -15,11 +15,11 @@ from django.db.backends.base.base import NO_DB_ALIAS
 from django.db.backends.signals import connection_created
 from django.db.utils import InterfaceError
 
-from interlock.claims import checked_count
+from interlock.core.claims import checked_count
+from interlock.core.errors import StoreError
 from interlock.django.failures import NoConnection, is_definite, translated
 from interlock.django.wrappers import database_name, open_wrapper, shut
-from interlock.errors import StoreError
-from interlock.process import pid
+from interlock.runtime.process import pid
 
 MOST = 4  # connections of a process to one database, unless MAX_CONNECTIONS says otherwise
 IDLE = 60.0  # seconds after which a connection that nobody uses is closed

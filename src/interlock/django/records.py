@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from interlock.claims import USING, ClaimView
+from interlock.core.claims import USING, ClaimView
+from interlock.core.pending import Record
 from interlock.django.statements import MICROSECONDS
-from interlock.protocols.pending import Record
 
 CHUNK = 500  # ids in one statement
 LONGEST_TEXT = 255

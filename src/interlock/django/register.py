@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 
 from django.db import DatabaseError, IntegrityError
 
-from interlock import log
-from interlock.claims import DONE, QUEUED, SEPARATOR, USING, Claim, ClaimView, State
+from interlock.core.claims import DONE, QUEUED, SEPARATOR, USING, Claim, ClaimView, State
+from interlock.core.effects import Ask, Call
+from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
+from interlock.core.pending import Record, Verdict, judge
 from interlock.django import claimlines
-from interlock.django.bells import Bells
 from interlock.django.failures import NoConnection, NotReached, is_to_be_repeated
 from interlock.django.pool import PATIENCE as FREE_CONNECTION
 from interlock.django.pool import Pool
 from interlock.django.records import chunks, fitting, hashed, record_of, view_of
 from interlock.django.statements import MICROSECONDS, Statement, compiled
-from interlock.effects import Ask, Call
-from interlock.errors import InvalidArgument, StoreError, UnknownOutcome
-from interlock.process import HOST, pid
-from interlock.protocols.pending import Record, Verdict, judge
+from interlock.django.waiters import Bells
+from interlock.runtime import log
+from interlock.runtime.process import HOST, pid
 
 PATIENCE = 2.0  # seconds that a statement is tried again which the database does not do because of others
 ENTERING = 0.25  # seconds that who acquires waits for a connection, before its own time-out is looked at

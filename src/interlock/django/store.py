@@ -10,20 +10,20 @@ from typing import Any
 from django.conf import settings
 from django.db import router
 
-from interlock.claims import Check, Claim
-from interlock.django.bells import LONGEST, SHORTEST
+from interlock.core.claims import Check, Claim
+from interlock.core.effects import Op
+from interlock.core.errors import InvalidArgument, LockError, StoreError
+from interlock.core.pending import Pending
+from interlock.core.queue import BUSY, Turn
 from interlock.django.conf import checked_most
 from interlock.django.failures import NoConnection
 from interlock.django.models import Claim as ClaimModel
 from interlock.django.pool import MOST
 from interlock.django.register import Lines, NotCreated, Step
+from interlock.django.waiters import LONGEST, SHORTEST
 from interlock.django.wrappers import make_wrapper
-from interlock.effects import Op
-from interlock.errors import InvalidArgument, LockError, StoreError
-from interlock.protocols.pending import Pending
-from interlock.protocols.queue import BUSY, Turn
-from interlock.taskbell import TaskBell
-from interlock.threadbell import ThreadBell
+from interlock.runtime.aio import TaskEvent
+from interlock.runtime.sync import ThreadEvent
 
 WORKERS = 4  # threads that do the statements of asyncio tasks
 
@@ -63,13 +63,13 @@ class OrmStore(Pending):
             turn = turn._replace(look_again=bells.pause(claim))
         return turn._replace(asked=False) if unwritten else turn
 
-    def thread_wakeup(self) -> ThreadBell:
+    def thread_wakeup(self) -> ThreadEvent:
         """Return a wake-up for the calling thread."""
-        return ThreadBell()
+        return ThreadEvent()
 
-    def task_wakeup(self) -> TaskBell:
+    def task_wakeup(self) -> TaskEvent:
         """Return a wake-up for the calling task."""
-        return TaskBell()
+        return TaskEvent()
 
     def sweep(self, most: int) -> int:
         """Delete the records of claims that are over or whose leases ran out; return how many."""

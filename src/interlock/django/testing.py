@@ -6,11 +6,11 @@ from uuid import uuid4
 
 from django.db import models
 
-from interlock.claims import USING, ClaimView
+from interlock.core.claims import USING, ClaimView
 from interlock.django.conf import DEFAULT, alocks, locks, place
 from interlock.django.occupation import Row
-from interlock.threads.connection import Locks
-from interlock.urls import aconnect, connect
+from interlock.locks.connect import aconnect, connect
+from interlock.locks.sync.connection import Locks
 
 
 class override_locks(ContextDecorator):

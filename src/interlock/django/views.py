@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.forms import modelform_factory
 from django.http import Http404, HttpRequest, HttpResponse
 
-from interlock.claims import shown_text
+from interlock.core.claims import shown_text
 from interlock.django.forms import GuardedModelForm
 from interlock.django.guarded import Guarded, StaleObject
 from interlock.django.occupation import occupy

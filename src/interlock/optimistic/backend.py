@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
-from interlock.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument
 from interlock.optimistic.tries import Tries
 
 

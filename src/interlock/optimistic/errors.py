@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.errors import LockError, StoreError
+from interlock.core.errors import LockError, StoreError
 
 
 class Conflict(LockError):

@@ -7,8 +7,8 @@ from functools import wraps
 from inspect import isawaitable
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from interlock.errors import InvalidArgument
-from interlock.functions import Kind, kind_of, see_it_finished, shown
+from interlock.core.errors import InvalidArgument
+from interlock.core.functions import Kind, kind_of, see_it_finished, shown
 from interlock.optimistic.backend import AsyncBackend, Backend, answer_of
 from interlock.optimistic.errors import TryAgain
 from interlock.optimistic.tries import BACKOFF, RETRIES, Tries, checked_limits

@@ -5,8 +5,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from interlock.claims import MAX_TTL, checked_timeout, said
-from interlock.errors import InvalidArgument, StoreError
+from interlock.core.claims import MAX_TTL, checked_timeout, said
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.optimistic.errors import Conflict, TryAgain
 
 RETRIES = 16

@@ -1,1 +1,1 @@
-"""The protocols: generators that yield requests, and pure functions; no clock, thread, socket or client here."""
+"""The import paths of stores that were written for version 0.1; the modules are in `interlock.core`."""

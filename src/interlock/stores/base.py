@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from interlock.claims import Check, Claim
-from interlock.effects import TaskWakeup, ThreadWakeup
-from interlock.protocols.queue import Queue, Turn
+from interlock.core.claims import Check, Claim
+from interlock.core.effects import TaskWakeup, ThreadWakeup
+from interlock.core.queue import Queue, Turn
 
 
 class Store(Queue, Protocol):

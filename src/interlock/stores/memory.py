@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from interlock.claims import PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of
-from interlock.effects import Call, Op
-from interlock.errors import InvalidArgument
-from interlock.process import HOST, pid
-from interlock.protocols.line import has_room, promotable
-from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Renewed, Told, Turn
-from interlock.threadbell import ThreadBell
+from interlock.core.claims import PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of
+from interlock.core.effects import Call, Op
+from interlock.core.errors import InvalidArgument
+from interlock.core.line import has_room, promotable
+from interlock.core.queue import GONE, OCCUPIED, REFUSED, Renewed, Told, Turn
+from interlock.runtime.process import HOST, pid
+from interlock.runtime.sync import ThreadEvent
 
 if TYPE_CHECKING:
-    from interlock.taskbell import TaskBell
+    from interlock.runtime.aio import TaskEvent
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net, every hand-over is told
 
@@ -213,15 +213,15 @@ class MemoryStore:
                 place.wakeup.tell()
         return len(evicted)
 
-    def thread_wakeup(self) -> ThreadBell:
+    def thread_wakeup(self) -> ThreadEvent:
         """Return a wake-up for the calling thread."""
-        return ThreadBell()
+        return ThreadEvent()
 
-    def task_wakeup(self) -> "TaskBell":
+    def task_wakeup(self) -> "TaskEvent":
         """Return a wake-up for the calling task."""
-        from interlock.taskbell import TaskBell  # only programs with an event loop load asyncio
+        from interlock.runtime.aio import TaskEvent  # only programs with an event loop load asyncio
 
-        return TaskBell()
+        return TaskEvent()
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`: memory needs nothing, but reaches nobody outside the process."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-from interlock.grants import BaseGrant, BaseGrants
+from interlock.locks.grants import BaseGrant, BaseGrants
 from interlock.testing.waiting import PATIENCE
 
 

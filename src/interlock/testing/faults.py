@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from interlock.claims import SEPARATOR, Check, Claim, ClaimView
-from interlock.effects import Op, Sleep, TaskWakeup, ThreadWakeup
-from interlock.errors import StoreError, UnknownOutcome
-from interlock.protocols.queue import BUSY, Renewed, Turn
+from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView
+from interlock.core.effects import Op, Sleep, TaskWakeup, ThreadWakeup
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.queue import BUSY, Renewed, Turn
 from interlock.stores.base import Store, frees_at_death
 
 T = TypeVar("T")

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from interlock.claims import PENDING, QUEUED, USING, Check, Claim, ClaimView, State, fits, keys_of
-from interlock.effects import Call
-from interlock.facade import name_of
-from interlock.process import HOST, pid
-from interlock.protocols.pending import Pending, Record
-from interlock.taskbell import TaskBell
-from interlock.threadbell import ThreadBell
+from interlock.core.claims import PENDING, QUEUED, USING, Check, Claim, ClaimView, State, fits, keys_of
+from interlock.core.effects import Call
+from interlock.core.pending import Pending, Record
+from interlock.locks.base import name_of
+from interlock.runtime.aio import TaskEvent
+from interlock.runtime.process import HOST, pid
+from interlock.runtime.sync import ThreadEvent
 
 
 @dataclass(slots=True)
@@ -208,13 +208,13 @@ class RegisterStore(Pending):
         register: where the records are kept; several stores may share it.
     """
 
-    def thread_wakeup(self) -> ThreadBell:
+    def thread_wakeup(self) -> ThreadEvent:
         """Return a wake-up for the calling thread."""
-        return ThreadBell()
+        return ThreadEvent()
 
-    def task_wakeup(self) -> TaskBell:
+    def task_wakeup(self) -> TaskEvent:
         """Return a wake-up for the calling task."""
-        return TaskBell()
+        return TaskEvent()
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
-from interlock.aio.connection import AsyncLocks
-from interlock.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, Terms
-from interlock.engine import fresh_id, run
+from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, Terms
+from interlock.locks.aio.connection import AsyncLocks
+from interlock.locks.sync.connection import Locks
+from interlock.runtime.sync import fresh_id, run
 from interlock.stores.base import Store
 from interlock.testing.actors import Actor, Background, Gate, Keeper, TaskActor, TaskGate, ThreadActor, ThreadGate
 from interlock.testing.waiting import eventually
-from interlock.threads.connection import Locks
 
 F = TypeVar("F", bound=Store)
 THREADS, TASKS = "threads", "tasks"

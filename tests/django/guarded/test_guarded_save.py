@@ -11,8 +11,8 @@ from django.db.models import F
 from guarded.helpers import statements
 from guarded.library.models import Author, Book, PlainBook
 
+from interlock.core.errors import LockError
 from interlock.django.guarded import Guarded, StaleObject, written
-from interlock.errors import LockError
 
 
 @pytest.fixture

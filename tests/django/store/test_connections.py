@@ -17,8 +17,8 @@ from interlock.django import alocks, locks, pool
 from interlock.django.conf import forget_connections
 from interlock.django.models import Claim
 from interlock.django.store import OrmStore
-from interlock.testing.servers import PgBouncer, Proxy, need
 from interlock.testing.waiting import eventually
+from servers import PgBouncer, Proxy, need
 
 POSTGRES = settings.DATABASE == "postgresql"
 MOST = 5  # sessions that the server allows the user `narrow`

@@ -24,16 +24,16 @@ from django.urls import path
 from store.shelf.models import Item
 
 from interlock import LockTimeout, StoreError
-from interlock.claims import PENDING, QUEUED, SEPARATOR, USING, WRITER_UNITS, Terms
-from interlock.claims import Claim as ClaimMade
+from interlock.core.claims import PENDING, QUEUED, SEPARATOR, USING, WRITER_UNITS, Terms
+from interlock.core.claims import Claim as ClaimMade
+from interlock.core.errors import UnknownOutcome
 from interlock.django import alocks, claimlines, locks, occupies, occupy
 from interlock.django import pool as pools
 from interlock.django.models import Claim
 from interlock.django.register import Lines
 from interlock.django.statements import Statement
 from interlock.django.store import OrmStore
-from interlock.engine import fresh_id, run
-from interlock.errors import UnknownOutcome
+from interlock.runtime.sync import fresh_id, run
 from interlock.testing.waiting import eventually
 
 LITTLE = 0.3  # seconds

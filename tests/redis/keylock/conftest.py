@@ -13,9 +13,9 @@ import redis.asyncio
 import valkey
 import valkey.asyncio
 
-from interlock import redis as locks
+from interlock import keylock as locks
 from interlock.testing.actors import Actor, Background, TaskActor, ThreadActor
-from interlock.testing.servers import Proxy, RedisServer, need
+from servers import Proxy, RedisServer, need
 
 CLIENTS = {
     ("redis", "threads"): redis.Redis, ("redis", "tasks"): redis.asyncio.Redis,

@@ -7,8 +7,8 @@ import pytest
 import redis
 
 from interlock import StoreError
-from interlock.redis import KeyLock
-from interlock.testing.servers import RedisServer, need
+from interlock.keylock import KeyLock
+from servers import RedisServer, need
 
 
 def unknown(command: str) -> redis.ResponseError:

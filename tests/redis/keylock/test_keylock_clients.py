@@ -10,7 +10,7 @@ import valkey
 import valkey.asyncio
 
 from interlock import InvalidArgument, StoreError
-from interlock.redis import (
+from interlock.keylock import (
     AsyncClientLock,
     AsyncIdentityLock,
     AsyncKeyLock,
@@ -20,7 +20,7 @@ from interlock.redis import (
     KeyLock,
     ReentrantKeyLock,
 )
-from interlock.testing.servers import RedisCluster, RedisServer, need
+from servers import RedisCluster, RedisServer, need
 
 
 @pytest.mark.parametrize("decode_responses", [False, True], ids=["bytes", "str"])

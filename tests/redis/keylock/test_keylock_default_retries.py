@@ -13,10 +13,10 @@ import valkey.asyncio.cluster
 import valkey.cluster
 
 from interlock import LockLost, StoreError
-from interlock.redis import AsyncKeyLock, KeyLock
-from interlock.redis.tries import Tries
-from interlock.testing.servers import RedisCluster, need
+from interlock.keylock import AsyncKeyLock, KeyLock
+from interlock.keylock.tries import Tries
 from interlock.testing.waiting import eventually
+from servers import RedisCluster, need
 
 MANNERS = {"redis-py's default": ("redis", None), "valkey-py's default": ("valkey", None), "valkey-py": ("valkey", 3)}
 

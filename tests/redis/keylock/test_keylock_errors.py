@@ -10,8 +10,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from interlock import InvalidArgument, StoreError
-from interlock.redis import KeyLock
-from interlock.testing.servers import RedisServer
+from interlock.keylock import KeyLock
+from servers import RedisServer
 
 NEVER = Retry(NoBackoff(), 0)
 

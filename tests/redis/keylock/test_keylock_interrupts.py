@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import redis
 
-from interlock.redis import KeyLock
-from interlock.redis import driving as driving_module
+from interlock.keylock import KeyLock
+from interlock.keylock import driving as driving_module
 from interlock.testing.contract.interrupts import interrupted_at, quiet
 
 OUT_OF_REACH = ("__exit__", "__del__", "stay")

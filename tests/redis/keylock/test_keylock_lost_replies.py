@@ -7,8 +7,8 @@ import pytest
 import redis
 
 from interlock import StoreError
-from interlock.errors import UnknownOutcome
-from interlock.redis import KeyLock
+from interlock.core.errors import UnknownOutcome
+from interlock.keylock import KeyLock
 from interlock.testing.waiting import eventually
 
 

@@ -14,8 +14,8 @@ import redis
 import redis.asyncio
 
 import interlock
-from interlock.testing.servers import RedisServer
 from interlock.testing.waiting import eventually
+from servers import RedisServer
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "explanation/seeds-redis.md"

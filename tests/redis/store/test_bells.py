@@ -7,8 +7,8 @@ import threading
 import pytest
 from redis_bells import Bell, hung
 
-from interlock.protocols.queue import Told
-from interlock.stores.redis.bells import Bells
+from interlock.core.queue import Told
+from interlock.stores.redis.waiters import Bells
 
 
 def is_empty(bells: Bells) -> bool:

@@ -9,15 +9,15 @@ import redis
 import redis.asyncio
 
 import interlock
-from interlock.errors import StoreError
-from interlock.stores.redis.awire import AsyncWire, TaskLink
-from interlock.stores.redis.clients import recipe_of
-from interlock.stores.redis.message import Broken, Message
-from interlock.stores.redis.resp import pack
-from interlock.stores.redis.wire import Link, Wire
+from interlock._redis.apool import AsyncWire, TaskLink
+from interlock._redis.clients import recipe_of
+from interlock._redis.message import Broken, Message
+from interlock._redis.pool import Link, Wire
+from interlock._redis.resp import pack
+from interlock.core.errors import StoreError
 from interlock.testing.actors import ThreadActor
-from interlock.testing.servers import Proxy, RedisServer, need
 from interlock.testing.waiting import eventually
+from servers import Proxy, RedisServer, need
 
 
 @pytest.fixture

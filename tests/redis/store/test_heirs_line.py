@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from redis_worlds import write_ahead
 
-from interlock.engine import fresh_id
-from interlock.stores.redis.keys import keys_of_line, line_of
-from interlock.stores.redis.scripts import ENTER, LEAVE, call
-from interlock.testing.checker.heirs.line import Line, enter, expired, leave
-from interlock.testing.servers import RedisServer, need
-from interlock.testing.servers.resp import Wire
+from interlock._redis.keys import keys_of_line, line_of
+from interlock._redis.scripts import ENTER, LEAVE, call
+from interlock.runtime.sync import fresh_id
+from proof.heirs.line import Line, enter, expired, leave
+from servers import RedisServer, need
+from servers.resp import Wire
 
 STEP = some.tuples(
     some.sampled_from(["enter", "enter", "enter", "enter", "plain", "brief", "leave", "leave", "again", "ahead"]),

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from interlock.claims import SEPARATOR
-from interlock.stores.redis.keys import key_of, keys_of_line, line_of
+from interlock._redis.keys import key_of, keys_of_line, line_of
+from interlock.core.claims import SEPARATOR
 
 TEXT = some.text(
     some.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from interlock.stores.redis import resp
-from interlock.stores.redis.resp import MISSING, Garbage, PlainParser, Push, QuickParser, ReplyError, pack
+from interlock._redis import resp
+from interlock._redis.resp import MISSING, Garbage, PlainParser, Push, QuickParser, ReplyError, pack
 
 PARSERS = [PlainParser, QuickParser]
 REPLIES: list[tuple[bytes, Any]] = [

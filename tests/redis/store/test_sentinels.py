@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import redis
 
-from interlock.stores.redis.clients import Recipe
-from interlock.stores.redis.resp import ReplyError
-from interlock.stores.redis.sentinels import REST, Sentinels
+from interlock._redis.clients import Recipe
+from interlock._redis.resp import ReplyError
+from interlock._redis.sentinels import REST, Sentinels
 
 FIRST, SECOND, THIRD = "first", "second", "third"
 
@@ -77,7 +77,7 @@ def test_silence_changes_nothing_and_is_logged_once(
 
 def test_who_did_not_answer_rests(sentinels: Sentinels, clients: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("interlock.stores.redis.sentinels.monotonic", lambda: now[0])
+    monkeypatch.setattr("interlock._redis.sentinels.monotonic", lambda: now[0])
     sentinels.rest(SECOND)
     assert sentinels.to_ask() == [FIRST, THIRD]
     now[0] += REST

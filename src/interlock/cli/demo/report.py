@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from interlock.cli.demo.race import Plan, Round
-from interlock.passwords import masked
+from interlock.core.redaction import masked
 
 OWN_FOLDER = "a temporary folder of the demo's own"
 

@@ -9,12 +9,12 @@ from django.db import connections, router
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 
-from interlock import log
-from interlock.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, Terms, checked_name
+from interlock.core.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, Terms, checked_name
+from interlock.core.errors import LockError
 from interlock.django.conf import locks
 from interlock.django.occupation import Row
-from interlock.engine import fresh_id, run
-from interlock.errors import LockError
+from interlock.runtime import log
+from interlock.runtime.sync import fresh_id, run
 
 
 class Editor(NamedTuple):

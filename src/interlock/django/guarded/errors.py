@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import DatabaseError
 
-from interlock.errors import LockError
+from interlock.core.errors import LockError
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from rest_framework.exceptions import APIException
 from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
+from interlock.core.errors import LockLost, LockTimeout, StoreError
 from interlock.django.guarded.errors import Conflict, StaleObject
-from interlock.errors import LockLost, LockTimeout, StoreError
 
 MEDIA_TYPE: Final = "application/problem+json"
 _TYPE = "urn:problem-type:interlock:"

@@ -15,7 +15,7 @@ from rest_framework.serializers import Serializer
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.viewsets import ModelViewSet
 
-from interlock.claims import shown_text
+from interlock.core.claims import shown_text
 from interlock.django.guarded import Guarded, StaleObject, state_tag, verify
 from interlock.django.occupation import occupy
 from interlock.django.rest.problems import RETRY_AFTER, PreconditionFailed, PreconditionRequired, problem_of

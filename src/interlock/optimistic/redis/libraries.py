@@ -6,9 +6,9 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
-from interlock.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument
+from interlock.core.redaction import described
 from interlock.optimistic.redis.reads import NOT_IN_A_TRANSACTION, Words
-from interlock.passwords import described
 
 LIBRARIES = ("redis", "valkey")
 UNDECODED = "NEVER_DECODE"  # the libraries' own mark on commands whose reply is no text

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, NoReturn, TypeAlias, TypeVar
 from weakref import WeakSet
 
-from interlock.errors import InvalidArgument, StoreError, UnknownOutcome
+from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.optimistic.backend import Queued
 from interlock.optimistic.errors import CommandRefused, TryAgain
 from interlock.optimistic.redis.libraries import Command, Library

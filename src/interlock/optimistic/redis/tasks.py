@@ -8,7 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 
-from interlock.errors import InvalidArgument, StoreError
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.optimistic.backend import Queued
 from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow, is_cluster, library_of
 from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, Steps, text

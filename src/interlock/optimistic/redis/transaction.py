@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import MethodType
 from typing import Any
 
-from interlock.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument
 from interlock.optimistic.backend import Queued
 from interlock.optimistic.redis.libraries import Command, Library, command_of
 from interlock.optimistic.redis.reads import keys_read

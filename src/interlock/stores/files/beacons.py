@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterator
 
-from interlock.claims import Check
+from interlock.core.claims import Check
 from interlock.stores.files.folder import Folder, names_in
 from interlock.stores.files.linefile import key_of
-from interlock.stores.files.presence import Presence
+from interlock.stores.files.liveness import Presence
 from interlock.stores.files.views import slots
 
 REMEDY = "exclude the folder from whatever cleans up there (tmp cleaners, rm)"

@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from interlock.claims import Check
-from interlock.errors import StoreError
+from interlock.core.claims import Check
+from interlock.core.errors import StoreError
 from interlock.stores.files import beacons
 from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, file_name, names_in
 from interlock.stores.files.linefile import HEAD_MOST, is_pending, key_in
+from interlock.stores.files.liveness import Presence
 from interlock.stores.files.machine import LOCAL, file_system, is_guest, is_network
 from interlock.stores.files.marker import MAGIC, MOST, trouble
 from interlock.stores.files.opening import kind_of, open_file, read_file
-from interlock.stores.files.presence import Presence
 from interlock.stores.files.record import SLOT, parse
 
 OURS = {"interlock", "fences", "using", "pending", "alive", "broken"}

@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from interlock.claims import Claim
-from interlock.protocols.queue import OCCUPIED, REFUSED, Turn
+from interlock.core.claims import Claim
+from interlock.core.queue import OCCUPIED, REFUSED, Turn
+from interlock.stores.files.fastpath import QuickWays, jitter
 from interlock.stores.files.linefile import WAITING_AT, LineFile
+from interlock.stores.files.liveness import Presence
 from interlock.stores.files.plan import LOOK_AGAIN
-from interlock.stores.files.presence import Presence
-from interlock.stores.files.quick import QuickWays, jitter
 
 NOT_DONE, DONE, DONE_THERE = 0, 1, 2
 OTHERS_WAIT = -2

@@ -10,7 +10,7 @@ import re
 import stat
 from pathlib import Path
 
-from interlock.errors import StoreError
+from interlock.core.errors import StoreError
 
 SHARED = "/tmp"
 MOUNTS = Path("/proc/self/mountinfo")

@@ -4,7 +4,7 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from interlock.errors import StoreError
+from interlock.core.errors import StoreError
 
 _ADVICE = {
     errno.EMFILE: "this process has too many files open: close some, or raise its limit (ulimit -n)",

@@ -15,8 +15,8 @@ import stat
 import threading
 from pathlib import Path
 
-from interlock.claims import SEPARATOR
-from interlock.errors import InvalidArgument, StoreError
+from interlock.core.claims import SEPARATOR
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.files.failures import failed, failing
 from interlock.stores.files.machine import file_system, is_guest, is_network
 from interlock.stores.files.marker import join_marker

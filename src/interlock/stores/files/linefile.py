@@ -9,8 +9,8 @@ from operator import attrgetter
 from os import pread, sched_yield
 from time import monotonic
 
-from interlock.claims import SEPARATOR
-from interlock.errors import StoreError
+from interlock.core.claims import SEPARATOR
+from interlock.core.errors import StoreError
 from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, file_name
 from interlock.stores.files.opening import (

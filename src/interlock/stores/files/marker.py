@@ -14,7 +14,7 @@ import os
 import time
 from pathlib import Path
 
-from interlock.errors import StoreError
+from interlock.core.errors import StoreError
 from interlock.stores.files.machine import boot_id, clock
 from interlock.stores.files.opening import ROUNDS, NotOurs, Sharing, in_place, open_file, place, put
 

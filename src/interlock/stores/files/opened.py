@@ -12,16 +12,16 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-from interlock.errors import StoreError
-from interlock.process import Living
+from interlock.core.errors import StoreError
+from interlock.runtime.compiled import compiled
+from interlock.runtime.process import Living
 from interlock.stores.files.compiled import CompiledWays
+from interlock.stores.files.fastpath import QuickWays
 from interlock.stores.files.folder import Folder, file_name
 from interlock.stores.files.linefile import LineFile, key_of
+from interlock.stores.files.liveness import Presence
 from interlock.stores.files.opening import in_place
-from interlock.stores.files.presence import Presence
-from interlock.stores.files.quick import QuickWays
 from interlock.stores.files.wakeups import Wakeup
-from interlock.stores.native import compiled
 
 MOST_OPEN = 256
 CLOSED = "this connection was closed: connect again"

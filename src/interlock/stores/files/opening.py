@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from interlock.errors import StoreError
+from interlock.core.errors import StoreError
 
 MOST_BYTES = 16 << 20  # a line of 32,000 claims; what is longer is no line
 FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

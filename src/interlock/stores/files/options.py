@@ -4,7 +4,7 @@ import re
 from typing import Any
 from urllib.parse import parse_qsl
 
-from interlock.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument
 from interlock.stores.files.machine import is_guest, is_network
 
 

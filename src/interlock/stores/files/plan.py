@@ -10,8 +10,8 @@ The model checker drives these functions; the store performs what they decide.
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from interlock.protocols.line import has_room, promotable, watched
-from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Told, Turn
+from interlock.core.line import has_room, promotable, watched
+from interlock.core.queue import GONE, OCCUPIED, REFUSED, Told, Turn
 from interlock.stores.files.record import Slot
 
 File: TypeAlias = Literal["using", "pending"]

@@ -9,9 +9,9 @@ import json
 import time
 from typing import Literal, NamedTuple, TypeAlias
 
-from interlock.claims import Claim
-from interlock.errors import StoreError
-from interlock.process import HOST, pid
+from interlock.core.claims import Claim
+from interlock.core.errors import StoreError
+from interlock.runtime.process import HOST, pid
 
 SLOT = 512
 STATE_WIDTH = 8

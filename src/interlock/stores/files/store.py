@@ -1,7 +1,7 @@
 """file:///folder - locks between the processes of one machine, on plain files.
 
 Every step (enter, leave, renew) is done at once under the guard, an OS lock on using/NAME that is held for
-microseconds; so this store is a smart one, the folded line of `interlock.protocols.line`.  The proof of life of a
+microseconds; so this store is a smart one, the folded line of `interlock.core.line`.  The proof of life of a
 claim is the OS lock on its process's beacon (`presence`).  Time is the machine's monotonic clock, which all its
 processes share.
 """
@@ -14,21 +14,21 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, unquote
 
-from interlock.claims import SEPARATOR, Check, Claim, ClaimView
-from interlock.effects import NOW, Call, Op, Sleep
-from interlock.errors import InvalidArgument, StoreError
-from interlock.passwords import masked
-from interlock.process import Living
-from interlock.protocols.queue import BUSY, GONE, OCCUPIED, Renewed, Turn
+from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView
+from interlock.core.effects import NOW, Call, Op, Sleep
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.queue import BUSY, GONE, OCCUPIED, Renewed, Turn
+from interlock.core.redaction import masked
+from interlock.runtime.process import Living
 from interlock.stores.files.failures import failed, failing
+from interlock.stores.files.fastpath import Bells, jitter
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile
+from interlock.stores.files.liveness import TRUST, Presence
 from interlock.stores.files.marker import MarkerTaken
 from interlock.stores.files.opened import CLOSED, OpenFolder, open_folder
 from interlock.stores.files.options import options
 from interlock.stores.files.plan import Step
-from interlock.stores.files.presence import TRUST, Presence
-from interlock.stores.files.quick import Bells, jitter
 from interlock.stores.files.record import SLOT, Slot, write_slot
 from interlock.stores.files.wakeups import ThreadWakeup
 

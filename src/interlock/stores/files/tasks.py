@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from interlock.errors import StoreError
-from interlock.protocols.queue import Told
-from interlock.stores.files.presence import Presence
+from interlock.core.errors import StoreError
+from interlock.core.queue import Told
+from interlock.stores.files.liveness import Presence
 from interlock.stores.files.wakeups import Wakeup
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from interlock.claims import SEPARATOR, ClaimView
+from interlock.core.claims import SEPARATOR, ClaimView
 from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, file_name, names_in
 from interlock.stores.files.linefile import header, key_of

@@ -4,9 +4,9 @@ import os
 import select
 from collections.abc import Callable, Iterable
 
-from interlock.errors import StoreError
-from interlock.protocols.queue import Told
-from interlock.stores.files.presence import Presence
+from interlock.core.errors import StoreError
+from interlock.core.queue import Told
+from interlock.stores.files.liveness import Presence
 
 
 class Wakeup:

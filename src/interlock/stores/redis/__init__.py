@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import SplitResult
 
+from interlock._redis.clients import checked_client, client_of, is_cluster, recipe_of
+from interlock._redis.clusterurl import hosts_of
+from interlock._redis.slots import Address
 from interlock.stores.base import Store
-from interlock.stores.redis.clients import checked_client, client_of, is_cluster, recipe_of
-from interlock.stores.redis.clusterurl import hosts_of
-from interlock.stores.redis.slots import Address
 
 __all__ = ["RedisStores", "from_client"]
 
@@ -56,18 +56,18 @@ def from_client(client: Any, tasks: bool) -> Store:
 
 
 def _for_threads(client: Any, release: Any, starts: Sequence[Address] = ()) -> Store:
-    from interlock.stores.redis.ears import Ears
     from interlock.stores.redis.store import RedisStore
+    from interlock.stores.redis.subscription import Ears
 
     if is_cluster(client):
-        from interlock.stores.redis.cluster import AnyNode, ClusterWire, Map
+        from interlock._redis.cluster import AnyNode, ClusterWire, Map
 
         map = Map(client, tasks=False, starts=starts)
         cluster = ClusterWire(map)
         return RedisStore(cluster, lambda *its: map.heard_by(Ears(AnyNode(map, cluster.nodes), *its)), release)
-    from interlock.stores.redis.sentinels import asks_sentinel
-    from interlock.stores.redis.sentinelwire import SentinelWire
-    from interlock.stores.redis.wire import Wire
+    from interlock._redis.pool import Wire
+    from interlock._redis.sentinel import SentinelWire
+    from interlock._redis.sentinels import asks_sentinel
 
     recipe = recipe_of(client, tasks=False)
     wire = (SentinelWire if asks_sentinel(recipe) else Wire)(recipe)
@@ -75,20 +75,20 @@ def _for_threads(client: Any, release: Any, starts: Sequence[Address] = ()) -> S
 
 
 def _for_tasks(client: Any, release: Any, starts: Sequence[Address] = ()) -> Store:
-    from interlock.stores.redis.aears import AsyncEars
     from interlock.stores.redis.astore import AsyncRedisStore
+    from interlock.stores.redis.asubscription import AsyncEars
 
     if is_cluster(client):
-        from interlock.stores.redis.acluster import AsyncClusterWire
-        from interlock.stores.redis.cluster import AnyNode, Map
+        from interlock._redis.acluster import AsyncClusterWire
+        from interlock._redis.cluster import AnyNode, Map
 
         map = Map(client, tasks=True, starts=starts)
         cluster = AsyncClusterWire(map)
         node = AnyNode(map, cluster.nodes)
         return AsyncRedisStore(cluster, lambda *its: map.heard_by(AsyncEars(node, *its)), release)
-    from interlock.stores.redis.asentinelwire import AsyncSentinelWire
-    from interlock.stores.redis.awire import AsyncWire
-    from interlock.stores.redis.sentinels import asks_sentinel
+    from interlock._redis.apool import AsyncWire
+    from interlock._redis.asentinel import AsyncSentinelWire
+    from interlock._redis.sentinels import asks_sentinel
 
     recipe = recipe_of(client, tasks=True)
     wire = (AsyncSentinelWire if asks_sentinel(recipe) else AsyncWire)(recipe)

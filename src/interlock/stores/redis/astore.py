@@ -4,16 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
-from interlock.aengine import arun
-from interlock.claims import Check, Claim
-from interlock.errors import StoreError
-from interlock.protocols.queue import Turn
+from interlock._redis.message import Broken, Message, NoAnswer
+from interlock._redis.resp import ended_by
+from interlock.core.claims import Check, Claim
+from interlock.core.errors import StoreError
+from interlock.core.queue import Turn
+from interlock.runtime.aio import TaskEvent, arun
 from interlock.stores.redis.checks import examine
-from interlock.stores.redis.message import Broken, Message, NoAnswer
 from interlock.stores.redis.queue import CUTS, REMOVED, RedisQueue
-from interlock.stores.redis.resp import ended_by
 from interlock.stores.redis.rights import examine_rights
-from interlock.taskbell import TaskBell
 
 GOODBYE = 1.0  # seconds
 
@@ -57,9 +56,9 @@ class AsyncRedisStore(RedisQueue):
         """There is none: this store's connections belong to event loops."""
         raise StoreError("this store is for asyncio tasks: use interlock.connect()")
 
-    def task_wakeup(self) -> TaskBell:
+    def task_wakeup(self) -> TaskEvent:
         """Return a wake-up for the calling task."""
-        return TaskBell()
+        return TaskEvent()
 
     def doctor(self) -> list[Check]:
         """There is none: `adoctor` examines."""

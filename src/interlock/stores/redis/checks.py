@@ -3,12 +3,12 @@
 import time
 from typing import Any
 
-from interlock.claims import Check
-from interlock.effects import Ask, Op
-from interlock.errors import LockError
+from interlock._redis.message import Message
+from interlock._redis.resp import pack
+from interlock.core.claims import Check
+from interlock.core.effects import Ask, Op
+from interlock.core.errors import LockError
 from interlock.stores.redis.clocks import compare_clocks
-from interlock.stores.redis.message import Message
-from interlock.stores.redis.resp import pack
 from interlock.stores.redis.views import nodes_of
 
 SKEW = 1.0  # seconds that two clocks may differ without a word

@@ -4,12 +4,12 @@ import re
 import time
 from typing import Any
 
-from interlock.claims import DEFAULT_TTL, MIN_TTL, Check
-from interlock.effects import Ask, Op
-from interlock.errors import LockError
-from interlock.stores.redis.identity import IDENTITY
-from interlock.stores.redis.message import Message
-from interlock.stores.redis.resp import pack
+from interlock._redis.message import Message
+from interlock._redis.primary import IDENTITY
+from interlock._redis.resp import pack
+from interlock.core.claims import DEFAULT_TTL, MIN_TTL, Check
+from interlock.core.effects import Ask, Op
+from interlock.core.errors import LockError
 
 SKEW = 1.0  # seconds by which clocks may differ without a word
 BEARS = 3  # a lease is renewed at a third: it bears so much skew

@@ -8,20 +8,20 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from interlock.claims import SEPARATOR, Claim, ClaimView, Terms
-from interlock.effects import Ask, Op
-from interlock.errors import StoreError, UnknownOutcome
-from interlock.log import warn
-from interlock.process import HOST, Living, pid
-from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, UNCLEAR, Outage, Renewed, Turn
-from interlock.stores.redis.bells import Bells
-from interlock.stores.redis.keys import keys_of_line, line_of
-from interlock.stores.redis.message import Broken, Denied, Message, NoAnswer, Unreachable
-from interlock.stores.redis.problems import Moving, Passing, Redirected, Refused, refusal
-from interlock.stores.redis.renewing import ask_all
-from interlock.stores.redis.resp import ReplyError, ended_by
-from interlock.stores.redis.scripts import ENTER, EVICT, LEAVE, LOOK, RENEW, call, prefix, with_source
+from interlock._redis.errors import Moving, Passing, Redirected, Refused, refusal
+from interlock._redis.keys import keys_of_line, line_of
+from interlock._redis.message import Broken, Denied, Message, NoAnswer, Unreachable
+from interlock._redis.pipeline import ask_all
+from interlock._redis.resp import ReplyError, ended_by
+from interlock._redis.scripts import ENTER, EVICT, LEAVE, LOOK, RENEW, call, prefix, with_source
+from interlock.core.claims import SEPARATOR, Claim, ClaimView, Terms
+from interlock.core.effects import Ask, Op
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.queue import GONE, OCCUPIED, REFUSED, UNCLEAR, Outage, Renewed, Turn
+from interlock.runtime.log import warn
+from interlock.runtime.process import HOST, Living, pid
 from interlock.stores.redis.views import lines_in, views_of
+from interlock.stores.redis.waiters import Bells
 
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 FORGET_AFTER = 60.0  # seconds

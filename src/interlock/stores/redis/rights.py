@@ -4,14 +4,14 @@ from importlib.resources import files
 from time import time
 from typing import Any
 
-from interlock.claims import SEPARATOR, Check
-from interlock.effects import FRESH_ID, NOW, Ask, Op, Subscribe, Wait
-from interlock.errors import LockError
-from interlock.stores.redis.keys import keys_of_line, line_of
-from interlock.stores.redis.message import Message
-from interlock.stores.redis.problems import code_of
-from interlock.stores.redis.resp import ReplyError, pack
-from interlock.stores.redis.scripts import LOOK, call
+from interlock._redis.errors import code_of
+from interlock._redis.keys import keys_of_line, line_of
+from interlock._redis.message import Message
+from interlock._redis.resp import ReplyError, pack
+from interlock._redis.scripts import LOOK, call
+from interlock.core.claims import SEPARATOR, Check
+from interlock.core.effects import FRESH_ID, NOW, Ask, Op, Subscribe, Wait
+from interlock.core.errors import LockError
 from interlock.stores.redis.views import nodes_of
 
 NAMES = 4  # tried for each node of a cluster, so that hardly any is left out

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from interlock.claims import Check, Claim
-from interlock.engine import run
-from interlock.errors import StoreError
-from interlock.protocols.queue import Turn
+from interlock._redis.message import Broken, Message, NoAnswer
+from interlock._redis.resp import ended_by
+from interlock.core.claims import Check, Claim
+from interlock.core.errors import StoreError
+from interlock.core.queue import Turn
+from interlock.runtime.sync import run
 from interlock.stores.redis.checks import examine
-from interlock.stores.redis.ears import ThreadEar
-from interlock.stores.redis.message import Broken, Message, NoAnswer
 from interlock.stores.redis.queue import CUTS, REMOVED, RedisQueue
-from interlock.stores.redis.resp import ended_by
 from interlock.stores.redis.rights import examine_rights
+from interlock.stores.redis.subscription import ThreadEar
 
 
 class RedisStore(RedisQueue):

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from interlock.claims import SEPARATOR, ClaimView
-from interlock.effects import Ask, Op
-from interlock.stores.redis.directions import Reading
-from interlock.stores.redis.keys import key_of, pattern_of
-from interlock.stores.redis.message import Message
-from interlock.stores.redis.resp import pack
+from interlock._redis.keys import key_of, pattern_of
+from interlock._redis.message import Message
+from interlock._redis.resp import pack
+from interlock._redis.routing import Reading
+from interlock.core.claims import SEPARATOR, ClaimView
+from interlock.core.effects import Ask, Op
 
 TOTALS = frozenset(
     (b"fence", b"kept", b"sole", b"units", b"capacity", b"ends", b"mixed", b"quick", b"made", b"more", b"mark")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.errors import InvalidArgument, LockError
+from interlock.core.errors import InvalidArgument, LockError
 from interlock.testing.world import Kind, World
 
 NAN, INF = math.nan, math.inf

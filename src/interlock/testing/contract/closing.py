@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.errors import StoreError
+from interlock.core.errors import StoreError
 from interlock.testing.actors import Gate
 from interlock.testing.contract.interrupts import called_at
 from interlock.testing.faults import FailingLeave, Slow

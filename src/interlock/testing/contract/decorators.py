@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.errors import InvalidArgument, LockLost, LockTimeout
+from interlock.core.errors import InvalidArgument, LockLost, LockTimeout
 from interlock.testing.world import Kind, World
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from interlock.claims import Terms
-from interlock.errors import LockTimeout
+from interlock.core.claims import Terms
+from interlock.core.errors import LockTimeout
 from interlock.testing.faults import Slow
 from interlock.testing.waiting import eventually
 from interlock.testing.world import KINDS, Kind, World

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from interlock import watchdog
-from interlock.claims import Terms
-from interlock.errors import StoreError
+from interlock.core.claims import Terms
+from interlock.core.errors import StoreError
+from interlock.locks.sync import watchdog
 from interlock.testing.faults import Busy, Counting, Failing, Partial, Slow, Stuck
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import KINDS, Kind, World

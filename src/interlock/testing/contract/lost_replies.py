@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.errors import StoreError
+from interlock.core.errors import StoreError
 from interlock.testing.faults import Lossy
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World

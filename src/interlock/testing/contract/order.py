@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.errors import LockTimeout
+from interlock.core.errors import LockTimeout
 from interlock.testing.world import Kind, World
 
 

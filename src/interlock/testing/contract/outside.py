@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from interlock.claims import WRITER_UNITS, Check, ClaimView
-from interlock.errors import LockLost
+from interlock.core.claims import WRITER_UNITS, Check, ClaimView
+from interlock.core.errors import LockLost
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Kind, World
 

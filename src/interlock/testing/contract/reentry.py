@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.errors import LockLost, NotHeld, StoreError
+from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World

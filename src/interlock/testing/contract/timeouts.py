@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from interlock.errors import LockError, LockTimeout, StoreError
+from interlock.core.errors import LockError, LockTimeout, StoreError
 from interlock.testing.faults import Failing, Slow
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Kind, World

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from interlock.errors import LockLost, LockTimeout, NotHeld, StoreError
+from interlock.core.errors import LockLost, LockTimeout, NotHeld, StoreError
 from interlock.testing.contract.interrupts import EXIT, interrupted_entering
 from interlock.testing.faults import FailingLeave, Lossy
 from interlock.testing.waiting import eventually

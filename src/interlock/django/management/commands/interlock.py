@@ -7,8 +7,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from interlock.cli import main
+from interlock.core.errors import LockError
 from interlock.django.conf import DEFAULT, make_locks, places
-from interlock.errors import LockError
 
 
 class Command(BaseCommand):

@@ -1,0 +1,247 @@
+"""A protocol as a finite automaton, extracted from its own code while it is explored.
+
+A protocol is a generator function: it yields requests and is resumed with their results, or with an
+exception thrown into it. A generator cannot be copied, so a local state is remembered as the history of
+results that leads to it, and is rebuilt by replay. Two histories lead to one local state when the suspended
+generator looks the same after both: the same code position and the same live variables, along the whole
+chain of `yield from`.
+
+This is right as long as a protocol keeps everything that it remembers in variables. Something hidden (a
+counter in an object, say) would merge states that differ. So every local state keeps a few of the other
+histories that led to it and demands that they go on alike; if not, `HiddenState` says where.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Mapping
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+from proof.renaming import mentions, permutation, renamed
+from proof.snapshot import Position, frozen, snapshot
+
+History = tuple[object, ...]
+Factory = Callable[[], Generator[Any, Any, Any]]
+
+
+class Final(NamedTuple):
+    """The last "request" of a protocol that has ended: ("done", value) or ("raised", exception)."""
+
+    how: Literal["done", "raised"]
+    value: Any
+
+
+class HiddenState(AssertionError):
+    """A protocol remembers something outside its variables, or does not do the same thing twice."""
+
+
+class _Key(NamedTuple):
+    """What identifies a local state."""
+
+    positions: tuple[Position, ...]
+    """Where it stands; empty when it has ended."""
+    values: tuple[Hashable, ...]
+    """Its request, and the live variables."""
+
+
+class Automaton:
+    """The automaton of one generator function; local states are numbered from 0 in the order of discovery.
+
+    `requests[local]` is what the protocol asks for in a local state: what it yielded, or a `Final`.
+
+    Args:
+        factory: makes a fresh generator, the same at every call.
+        witnesses: how many further histories of each local state are compared with the first one.
+    """
+
+    def __init__(self, factory: Factory, *, witnesses: int = 3) -> None:
+        self.requests: list[Any] = []
+        self._factory = factory
+        self._capacity = witnesses
+        self._index: dict[_Key, int] = {}
+        self._keys: list[_Key] = []
+        self._histories: list[History] = []
+        self._witnesses: list[list[History]] = []
+        self._moves: list[dict[Hashable, int]] = []
+        self._results: list[list[object]] = []
+        self._renamings: dict[tuple[int, frozenset[tuple[Hashable, Hashable]]], int] = {}
+        self._mentions: dict[int, frozenset[Hashable]] = {}
+        self._unchecked: deque[tuple[int, History]] = deque()
+        self.start = self._local(())
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def step(self, local: int, result: object) -> int:
+        """Return the local state after `local` when its request is answered by `result`.
+
+        Args:
+            local: the number of a local state.
+            result: the value sent into the generator. An exception is thrown into it instead.
+
+        Raises:
+            HiddenState: the protocol does not behave as a function of its variables.
+        """
+        try:
+            return self._moves[local][result.__class__, result]
+        except (KeyError, TypeError):  # not known yet, or cannot be hashed
+            return self._extract(local, result)
+
+    def rename(self, local: int, names: Mapping[Hashable, Hashable]) -> int:
+        """Return the local state that differs from `local` only in the names that it holds.
+
+        Args:
+            local: the number of a local state.
+            names: old name to new name, one to one; strings, ints or tuples of them. A name that the local
+                state holds must not be given to another one unless it is renamed itself.
+
+        Raises:
+            ValueError: two names would become one.
+            HiddenState: the protocol depends on more than the equality of names (on their order, say).
+        """
+        held = self.mentions(local)
+        relevant = frozenset((old, new) for old, new in names.items() if old != new and old in held)
+        if not relevant:
+            return local
+        known = self._renamings.get((local, relevant))
+        if known is None:
+            known = self._renamings[local, relevant] = self._renamed(local, dict(relevant))
+        return known
+
+    def mentions(self, local: int) -> frozenset[Hashable]:
+        """Return every value that a local state holds, in its live variables or its request, at any depth."""
+        known = self._mentions.get(local)
+        if known is None:
+            known = self._mentions[local] = frozenset(mentions(self._keys[local].values))
+        return known
+
+    def history(self, local: int) -> History:
+        """Return results that lead from the start to a local state."""
+        return self._histories[local]
+
+    def where(self, local: int) -> str:
+        """Return where the protocol stands in a local state, in words: "acquire (pending.py:41)"."""
+        return _place(self._keys[local])
+
+    def _extract(self, local: int, result: object) -> int:
+        moves = self._moves[local]
+        move = _move(result)
+        target = moves.get(move)
+        if target is None:
+            target = moves[move] = self._local((*self._histories[local], result))
+            self._results[local].append(result)
+            for other in self._witnesses[local]:
+                self._compare(local, other, result, target)
+            while self._unchecked:
+                witnessed, other = self._unchecked.popleft()
+                for known in list(self._results[witnessed]):
+                    self._compare(witnessed, other, known, self._moves[witnessed][_move(known)])
+        return target
+
+    def _local(self, history: History) -> int:
+        request, key = self._replay(history)
+        local = self._index.get(key)
+        if local is None:
+            local = self._index[key] = len(self.requests)
+            self.requests.append(request)
+            self._keys.append(key)
+            self._histories.append(history)
+            self._witnesses.append([])
+            self._moves.append({})
+            self._results.append([])
+        else:
+            self._witness(local, history)
+        return local
+
+    def _witness(self, local: int, history: History) -> None:
+        """Keep another history of a known local state, if there is room, and compare it later."""
+        others = self._witnesses[local]
+        if len(others) < self._capacity and history != self._histories[local] and history not in others:
+            others.append(history)
+            self._unchecked.append((local, history))
+
+    def _compare(self, local: int, history: History, result: object, target: int) -> None:
+        longer = (*history, result)
+        _, key = self._replay(longer)
+        if key != self._keys[target]:
+            raise HiddenState(
+                f"hidden local state: {self.where(local)} was reached by two histories with equal variables, "
+                f"but after the answer {result!r} one goes to {self.where(target)} and the other to "
+                f"{_place(key)}, or to other variables there. A protocol must keep all that it remembers in "
+                f"local variables, and depend on nothing else. "
+                f"The histories: {self._histories[local]!r} and {history!r}."
+            )
+        self._witness(target, longer)
+
+    def _renamed(self, local: int, names: dict[Hashable, Hashable]) -> int:
+        swapped = permutation(names)
+        held = self.mentions(local)
+        for name in swapped:
+            if name not in names and name in held:
+                raise ValueError(f"{name!r} is held by the local state already, and is not renamed itself")
+        target = self._local(renamed(self._histories[local], swapped))
+        frozen_names = {frozen(old): frozen(new) for old, new in swapped.items()}
+        expected = renamed(self._keys[local].values, frozen_names)
+        if self._keys[target].values != expected:
+            raise HiddenState(
+                f"{self.where(local)} is not the same state when {names!r} are exchanged in its whole "
+                f"history: it depends on more than the equality of these names"
+            )
+        return target
+
+    def _replay(self, history: History) -> tuple[Any, _Key]:
+        """Run a fresh generator through a history; return its request and the key of the local state."""
+        generator = self._factory()
+        thrown: object = None
+        try:
+            request = next(generator)
+            for result in history:
+                if isinstance(result, BaseException):
+                    thrown = result
+                    request = generator.throw(_clean(result))
+                else:
+                    request = generator.send(result)
+        except StopIteration as end:
+            return Final("done", end.value), _Key((), ("done", frozen(end.value)))
+        except BaseException as error:
+            if not isinstance(error, Exception) and error is not thrown:
+                raise  # somebody interrupts the checker itself
+            return Final("raised", _clean(error)), _Key((), ("raised", frozen(error)))
+        positions, values = snapshot(generator)
+        _close(generator)
+        return request, _Key(positions, (frozen(request), *values))
+
+
+def _place(key: _Key) -> str:
+    if not key.positions:
+        return "its end"
+    code, offset, _ = key.positions[-1]
+    line = next(islice(code.co_positions(), offset // 2, None))[0]
+    return f"{code.co_qualname} ({code.co_filename.rsplit('/', 1)[-1]}:{line})"
+
+
+def _move(result: object) -> Hashable:
+    """The key of a result among the moves of a local state; equal exceptions are one result, and equal lists."""
+    if not isinstance(result, BaseException):
+        try:
+            hash(result)
+        except TypeError:
+            pass
+        else:
+            return (result.__class__, result)
+    return ("frozen", frozen(result))
+
+
+def _clean(error: BaseException) -> BaseException:
+    """An exception without what an earlier replay has left on it."""
+    error.__traceback__ = error.__context__ = None
+    return error
+
+
+def _close(generator: Generator[Any, Any, Any]) -> None:
+    """Close a generator; one that goes on yielding when it is closed is at fault, but not judged here."""
+    try:
+        generator.close()
+    except RuntimeError:
+        pass

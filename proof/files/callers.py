@@ -1,0 +1,346 @@
+"""The callers of the world: the steps that they take, and how they are woken.
+
+A step of the store runs under the guard, so it is one transition, whatever the others do meanwhile: a process that
+is stopped inside a step delays the others, and what it decided holds for the moment at which it took the guard.
+But it may be killed after each of its writes and bells: then the rest is not done, the guard is free, and its
+beacon is out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from interlock.core.effects import Before, FreshId, Now, Sleep, Subscribe, Wait
+from interlock.core.queue import BUSY, OCCUPIED, Told, Turn
+from interlock.stores.files.record import Slot
+from proof.automaton import Automaton
+from proof.explore import Successor
+from proof.files.client import LEASE_ENDS, STARTED, Begin, Cancelled, Enter, Hold, Leave, client
+from proof.files.configurations import Configuration
+from proof.files.judging import IsAlive, Judge, wrongly_answered
+from proof.files.production import Production
+from proof.files.state import (
+    BEGIN,
+    COME,
+    ENDED,
+    FAULT,
+    LIVE,
+    LOOK,
+    NAMES,
+    SILENT,
+    Caller,
+    State,
+    enters,
+    fence_of,
+    spent,
+    with_caller,
+    with_files,
+    with_lease,
+)
+from proof.files.steps import EARLIER, LATER, OVER, Files, Ring, Stepped, Steps, perform
+
+
+class Outcome(NamedTuple):
+    """What a step did to the files and the bells; `done` False: it was broken off, and answers nothing."""
+
+    words: str
+    files: Files
+    rings: tuple[Ring, ...]
+    answer: Any
+    watch: frozenset[int]
+    done: bool
+    wrong: str | None
+
+
+class Callers:
+    """The callers of a configuration, each in its process.
+
+    Args:
+        configuration: who, and what may happen.
+        production: the decisions and the protocol; a mutant's, or those that the package uses.
+    """
+
+    def __init__(self, configuration: Configuration, production: Production) -> None:
+        self.configuration = configuration
+        self.roles = configuration.roles
+        self.processes = configuration.processes or tuple(range(len(self.roles)))
+        self.steps = Steps(production.plan, configuration.shrinks)
+        self.automata = [Automaton(partial(client, production.acquire, role)) for role in self.roles]
+        self._known: dict[Any, tuple[Outcome, ...]] = {}
+        self._most_rows = len(self.roles) + configuration.lapses + configuration.evictions
+
+    def request(self, number: int, caller: Caller) -> Any:
+        """What a caller asks for now."""
+        return self.automata[number].requests[caller.local]
+
+    def steps_of(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
+        """Yield what a living caller may do next."""
+        name = NAMES[number]
+        request = self.request(number, caller)
+        if isinstance(request, Begin):
+            yield (COME, number), f"{name} comes", BEGIN, self.resumed(state, number, self._fresh(state, name))
+        elif isinstance(request, Enter | Leave):
+            yield from self._step(state, number, request)
+            if self.configuration.busy and isinstance(request, Enter) and self._guarded(state, number):
+                yield number, f"{name} finds the guard taken", FAULT, self.resumed(state, number, BUSY)
+            if isinstance(request, Enter) and self._behind_threads(state, number, request):
+                # The store knows the waiting threads of its own process without asking the files.
+                yield number, f"{name} sees threads that wait", None, self.resumed(state, number, OCCUPIED)
+        elif isinstance(request, Wait):
+            yield from self._wakings(state, number, caller)
+        elif isinstance(request, Before):
+            in_time = caller.lease == LIVE
+            words = f"{name} sees that its lease {'lasts' if in_time else 'is over'}"
+            after = self.resumed(state, number, in_time)
+            if not in_time and isinstance(self.request(number, after[3 + number]), Hold):
+                after = with_files(after, after[0], f"{name} is granted the lock after its own deadline")
+            yield number, words, self._tag(after, number), after
+        elif isinstance(request, Sleep):
+            yield number, f"{name} sleeps", None, self.resumed(state, number, None)
+        elif isinstance(request, Hold):
+            yield number, f"{name} leaves the critical section", None, self.resumed(state, number, None)
+
+    def _guarded(self, state: State, number: int) -> bool:
+        """Somebody else asks for a step too, so the guard may be taken."""
+        return any(
+            not other.dead and isinstance(self.request(each, other), Enter | Leave)
+            for each, other in enumerate(state[3:])
+            if each != number
+        )
+
+    def _behind_threads(self, state: State, number: int, request: Enter) -> bool:
+        own = self.processes[number]
+        return (
+            request.wait
+            and not request.subscribed
+            and any(
+                other.bell is not None and self.processes[each] == own
+                for each, other in enumerate(state[3:])
+                if each != number
+            )
+        )
+
+    # -- waking up --------------------------------------------------------------------------------------
+
+    def _wakings(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
+        why = self.why_awake(state, number, caller)
+        if why is None:
+            return
+        told = None
+        if caller.bell is not None and caller.bell not in (SILENT, LOOK):
+            told = Told(caller.bell, fence_of(caller.bell))
+        dead = frozenset(process for process in caller.watched if self.is_dead(state, process))
+        woken = with_caller(state, number, caller._replace(bell=SILENT, watched=caller.watched - dead))
+        after = self.resumed(woken, number, told)
+        yield number, f"{NAMES[number]} wakes: {why}", self._tag(after, number), after
+
+    def _tag(self, after: State, number: int) -> str | None:
+        """The tag of a step of a caller that holds nothing before it."""
+        return enters(NAMES[number]) if isinstance(self.request(number, after[3 + number]), Hold) else None
+
+    def why_awake(self, state: State, number: int, caller: Caller) -> str | None:
+        """Return what wakes a waiting caller, in words; None: nothing does."""
+        if caller.bell == LOOK:
+            return "told to look again"
+        if caller.bell != SILENT:
+            return f"told that {caller.bell} holds the lock"
+        for process in caller.watched:
+            if self.is_dead(state, process):
+                return f"the process of {self.people(process)} has died"
+        if caller.timed_out:
+            return "its time is over"
+        if self.configuration.heartbeats and self._lease_ended(state, caller):
+            return "a lease has ended"
+        return "to look by itself" if self.configuration.looks else None
+
+    def _lease_ended(self, state: State, caller: Caller) -> bool:
+        """The lease of a holder has ended, or its own: it waits for neither of them any longer."""
+        files: Files = state[0]
+        own = [slot for slot in [*files.holders(), *files.waiters()] if slot.id == caller.id]
+        return caller.lease == ENDED or not own or any(slot.until == OVER for slot in [*own, *files.holders()])
+
+    def rung(self, state: State, rings: tuple[Ring, ...]) -> State:
+        """Return the state after some bells were rung; a bell of a process without number is heard by nobody."""
+        if self.configuration.deaf:
+            return state
+        for alive, bell, told in rings:
+            for number, caller in enumerate(state[3:]):
+                if not bell or bell - 1 != number or caller.bell is None or caller.dead:
+                    continue
+                if alive == str(self.processes[number]):
+                    said = told.id if told is not None else (caller.bell if caller.bell != SILENT else LOOK)
+                    state = with_caller(state, number, caller._replace(bell=said))
+        return state
+
+    # -- steps of the store -----------------------------------------------------------------------------
+
+    def _step(self, state: State, number: int, request: Any) -> Iterator[Successor[State]]:
+        name = NAMES[number]
+        broken_off = state[2].kills or state[2].interrupts
+        for outcome in self._outcomes(state, number, request):
+            if not outcome.done and not broken_off:
+                continue
+            after = self.rung(with_files(state, outcome.files, outcome.wrong), outcome.rings)
+            if outcome.done:
+                yield from self._answered(after, number, outcome)
+                continue
+            if state[2].kills:
+                dead = self.killed(after, self.processes[number])
+                yield "kill", f"{name} is killed in its step: {outcome.words}", FAULT, spent(dead, "kills")
+            if state[2].interrupts:
+                thrown = self.resumed(after, number, Cancelled()) if isinstance(request, Enter) else after
+                words = f"{name} is interrupted in its step: {outcome.words}"
+                yield "interrupt", words, FAULT, spent(thrown, "interrupts")
+
+    def _answered(self, state: State, number: int, outcome: Outcome) -> Iterator[Successor[State]]:
+        caller: Caller = state[3 + number]
+        answer, watched = outcome.answer, outcome.watch - {self.processes[number]}
+        turn = getattr(answer, "state", None)
+        if caller.bell is not None and turn == "pending":
+            state = with_caller(state, number, caller._replace(watched=watched))
+        if turn == "gone" and not caller.evicted and not self.configuration.lapses:
+            state = with_files(state, state[0], f"the claim {caller.id} is gone, though nobody took it away")
+        after = self.resumed(state, number, answer)
+        yield number, outcome.words, self._tag(after, number), after
+        if state[2].kills:
+            for process in sorted(watched):
+                if not self.is_dead(state, process):
+                    dead = self.killed(self._unwatchable(state, number, process), process)
+                    words = f"{outcome.words}; before it watches {self.people(process)}, that process is killed"
+                    yield "kill", words, FAULT, spent(self.resumed(dead, number, answer), "kills")
+
+    def _unwatchable(self, state: State, number: int, process: int) -> State:
+        """Whoever is dead when its beacon is opened can't be watched: `Wakeup.watch` rings the own bell."""
+        caller: Caller = state[3 + number]
+        bell = LOOK if caller.bell == SILENT else caller.bell
+        return with_caller(state, number, caller._replace(watched=caller.watched - {process}, bell=bell))
+
+    def _outcomes(self, state: State, number: int, request: Any) -> tuple[Outcome, ...]:
+        dead = tuple(caller.dead for caller in state[3:])
+        leaving = self._leaving(state)
+        key = (state[0], dead, number, request, leaving)
+        known = self._known.get(key)
+        if known is None:
+            judge = Judge(self.is_alive(state), leaving, self._most_rows)
+            known = self._known[key] = tuple(self._performed(state[0], number, request, judge))
+        return known
+
+    def _leaving(self, state: State) -> frozenset[str]:
+        if not self.configuration.interrupts:
+            return frozenset()
+        return frozenset(
+            caller.id
+            for number, caller in enumerate(state[3:])
+            if not caller.dead and isinstance(self.request(number, caller), Leave)
+        )
+
+    def _performed(self, files: Files, number: int, request: Any, judge: Judge) -> Iterator[Outcome]:
+        name, id = NAMES[number], request.claim.id
+        if isinstance(request, Enter):
+            stepped = self.steps.enter(files, self._slot(number, request), request, judge.is_alive)
+            words = f"{name} asks: {_words(stepped.answer)}"
+        else:
+            stepped = self.steps.leave(files, id, judge.is_alive)
+            words = f"{name} gives up its claim" if stepped.answer else f"{name} leaves, its claim is gone already"
+        yield from self.broken_off(files, words, id, stepped, judge)
+
+    def broken_off(self, files: Files, words: str, id: str, stepped: Stepped, judge: Judge) -> Iterator[Outcome]:
+        """Yield the step, and what it is when it is broken off after each of its writes and bells."""
+        answer = stepped.answer
+        if isinstance(answer, Turn):
+            answer = answer._replace(look_again=STARTED, fence=fence_of(id) if answer.state == "using" else 0)
+        watch = frozenset(map(int, stepped.watch))
+        for count in range(min(1, len(stepped.actions)), len(stepped.actions) + 1):
+            actions = stepped.actions[:count]
+            done = count == len(stepped.actions)
+            after, wrong = judge.after(files, actions)
+            if done:
+                wrong = wrong or wrongly_answered(perform(files, actions), id, stepped)
+            rings = tuple(action for action in actions if isinstance(action, Ring))
+            told = words if done else f"after {count} of {len(stepped.actions)} writes and bells ({words})"
+            yield Outcome(told, after, rings, answer, watch, done, wrong)
+
+    def _slot(self, number: int, request: Enter) -> Slot:
+        role, id = self.roles[number], request.claim.id
+        token, bell = str(self.processes[number]), number + 1 if request.subscribed else 0
+        return Slot(-1, "pending", 0, LATER, id, role.units, role.capacity, token, bell, b"")
+
+    # -- the caller's own requests, which nobody else can notice ------------------------------------------
+
+    def resumed(self, state: State, number: int, answer: object) -> State:
+        """Return the state after an answer to a caller, up to its next request that others could notice."""
+        automaton = self.automata[number]
+        caller: Caller = state[3 + number]
+        if isinstance(self.request(number, caller), Begin):
+            caller = caller._replace(id=str(answer))
+        local = automaton.step(caller.local, answer)
+        while True:
+            request = automaton.requests[local]
+            if isinstance(request, Now):
+                caller = caller._replace(lease=LIVE)
+                if self.configuration.lapses:
+                    state = with_files(state, with_lease(state[0], caller.id, EARLIER))
+                answer = STARTED
+            elif isinstance(request, FreshId):
+                answer = self._fresh(with_caller(state, number, caller), NAMES[number])
+                caller = caller._replace(id=str(answer), evicted=False)
+            elif isinstance(request, Subscribe):
+                caller = caller._replace(bell=SILENT)
+                answer = "bell"
+            elif isinstance(request, Before) and request.moment != LEASE_ENDS:
+                answer = not caller.timed_out
+            elif isinstance(request, Before) and not self.configuration.lapses:
+                answer = True
+            else:
+                return with_caller(state, number, _settled(caller._replace(local=local), request))
+            local = automaton.step(local, answer)
+
+    def _fresh(self, state: State, name: str) -> str:
+        """An id that is nowhere any more; it stands for one that was never used."""
+        files: Files = state[0]
+        used = {slot.id for slot in [*files.holders(), *files.waiters()]}
+        used |= {str(caller.bell) for caller in state[3:]}
+        return next(id for id in (name + "'" * primes for primes in range(9)) if id not in used)
+
+    # -- processes --------------------------------------------------------------------------------------
+
+    def killed(self, state: State, process: int) -> State:
+        """Return the state after a process was killed with all its callers."""
+        for number, its_process in enumerate(self.processes):
+            if its_process == process:
+                state = with_caller(state, number, Caller(self.automata[number].start, dead=True))
+        return state
+
+    def is_dead(self, state: State, process: int) -> bool:
+        """Tell whether a process was killed."""
+        dead: bool = state[3 + self.processes.index(process)].dead
+        return dead
+
+    def is_alive(self, state: State) -> IsAlive:
+        """Return what `Presence.is_alive` answers in a state."""
+        return lambda token: not self.is_dead(state, int(token))
+
+    def people(self, process: int) -> str:
+        """The callers of a process."""
+        return " and ".join(NAMES[number] for number, each in enumerate(self.processes) if each == process)
+
+
+def _settled(caller: Caller, request: Any) -> Caller:
+    """A caller without what does not matter where it stands."""
+    if isinstance(request, Begin):
+        return Caller(caller.local)
+    if isinstance(request, Hold | Leave):
+        caller = caller._replace(bell=None, watched=frozenset(), timed_out=False)
+    return caller._replace(lease=LIVE, evicted=False) if isinstance(request, Leave) else caller
+
+
+def _words(turn: Turn) -> str:
+    return {
+        "using": "it holds the lock",
+        "pending": "it stands in line",
+        "occupied": "somebody waits or holds it, it needs a bell",
+        "refused": "refused",
+        "gone": "its claim is gone",
+    }[turn.state]

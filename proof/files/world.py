@@ -1,0 +1,231 @@
+"""The world of the file store: callers of one name in processes that may be killed, stopped and cancelled.
+
+A lease is counted by its owner from before the request, by the store from its arrival.  So the world may declare
+it over in the store when it is over for its owner, or when its owner has sent a later request since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from interlock.core.claims import fits
+from interlock.core.effects import Wait
+from proof.explore import Successor
+from proof.files.callers import Callers
+from proof.files.client import Begin, Cancelled, Hold, Leave
+from proof.files.configurations import Configuration
+from proof.files.judging import Judge
+from proof.files.production import PRODUCTION, Production
+from proof.files.state import (
+    CLOCK,
+    ENDED,
+    FAULT,
+    HOLDING,
+    LIVE,
+    NAMES,
+    RENEW,
+    SENT,
+    SENT_BOTH,
+    SENT_ENDED,
+    Budget,
+    Caller,
+    State,
+    fence_of,
+    spent,
+    with_caller,
+    with_files,
+    with_lease,
+)
+from proof.files.steps import EARLIER, LATER, OVER, Files
+
+
+class World(Callers):
+    """A configuration of callers on one name, and all that may befall them.
+
+    Args:
+        configuration: who, and what may happen.
+        production: the decisions and the protocol; a mutant's, or those that the package uses.
+    """
+
+    def __init__(self, configuration: Configuration, production: Production = PRODUCTION) -> None:
+        super().__init__(configuration, production)
+
+    def init(self) -> State:
+        """Return the state in which nobody has come yet."""
+        each = self.configuration
+        budget = Budget(each.kills, each.lapses, each.evictions, each.cancels, each.interrupts)
+        return (Files(), None, budget, *[Caller(automaton.start) for automaton in self.automata])
+
+    def successors(self, state: State) -> Iterator[Successor[State]]:
+        """Return every step of every caller, and all that may befall them."""
+        budget: Budget = state[2]
+        for number, caller in enumerate(state[3:]):
+            if not caller.dead:
+                yield from self.steps_of(state, number, caller)
+                yield from self._broken_off_by_itself(state, number, caller)
+                if self.configuration.renews and isinstance(self.request(number, caller), Hold):
+                    yield from self._renewals(state, number, caller)
+        if budget.kills:
+            for process in sorted(set(self.processes)):
+                if not self.is_dead(state, process):
+                    dead = self.killed(state, process)
+                    yield "kill", f"{self.people(process)} is killed", FAULT, spent(dead, "kills")
+        if budget.lapses:
+            yield from self._own_deadlines(state)
+        if self.configuration.lapses:
+            yield from self._lapses(state)
+        if budget.evictions:
+            yield from self._evictions(state)
+        if self.configuration.tidies:
+            yield from self._tidying(state)
+
+    # -- what may befall a caller -----------------------------------------------------------------------
+
+    def _broken_off_by_itself(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
+        name = NAMES[number]
+        if isinstance(self.request(number, caller), Begin | Hold | Leave):
+            return
+        if self.roles[number].times_out and not caller.timed_out:
+            after = with_caller(state, number, caller._replace(timed_out=True))
+            yield (CLOCK, number), f"{name}'s time-out passes", FAULT, after
+        if state[2].cancels:
+            cancelled = self.resumed(state, number, Cancelled())
+            yield "cancel", f"{name} is cancelled", FAULT, spent(cancelled, "cancels")
+
+    def _own_deadlines(self, state: State) -> Iterator[Successor[State]]:
+        for number, caller in enumerate(state[3:]):
+            following = {LIVE: ENDED, SENT: SENT_ENDED, SENT_ENDED: SENT_BOTH}.get(caller.lease)
+            if following is None or caller.dead or isinstance(self.request(number, caller), Begin | Leave):
+                continue
+            after = with_caller(state, number, caller._replace(lease=following))
+            yield CLOCK, f"{NAMES[number]}'s own deadline passes", FAULT, spent(after, "lapses")
+
+    def _lapses(self, state: State) -> Iterator[Successor[State]]:
+        """Leases that end in the store; free of charge where the owner's own deadline has passed."""
+        files: Files = state[0]
+        for slot in sorted({(slot.id, slot.until) for slot in [*files.holders(), *files.waiters()]}):
+            id, until = slot
+            number = NAMES.index(id[0])
+            owner: Caller = state[3 + number]
+            if owner.dead or until == OVER:
+                continue
+            ended = owner.lease not in HOLDING and owner.id == id
+            leaving = isinstance(self.request(number, owner), Leave | Begin)
+            if ended or (state[2].lapses and (until == EARLIER or leaving or owner.id != id)):
+                after = with_files(state, with_lease(files, id, OVER))
+                words = f"the lease of {id} ends in the store"
+                yield CLOCK, words, FAULT, after if ended else spent(after, "lapses")
+
+    def _renewals(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
+        name = NAMES[number]
+        if caller.lease == LIVE:
+            sent = with_caller(state, number, caller._replace(lease=SENT))
+            yield (RENEW, number), f"{name} sends a renewal", None, sent
+        elif caller.lease in (SENT, SENT_ENDED, SENT_BOTH):
+            is_alive = self.is_alive(state)
+            stepped = self.steps.change(state[0], is_alive, lambda step: step.renew(caller.id, LATER))
+            after, wrong = Judge(is_alive, frozenset(), self._most_rows).after(state[0], stepped.actions)
+            lasts = caller.lease != SENT_BOTH if stepped.answer else caller.lease == SENT
+            renewed = with_caller(state, number, caller._replace(lease=LIVE if lasts else ENDED))
+            words = f"{name}'s renewal is {'done' if stepped.answer else 'refused'}"
+            yield (RENEW, number), words, None, with_files(renewed, after, wrong)
+
+    # -- what others do ---------------------------------------------------------------------------------
+
+    def _evictions(self, state: State) -> Iterator[Successor[State]]:
+        """Somebody outside evicts one claim, or all; its death in the middle of it is told to nobody."""
+        files: Files = state[0]
+        is_alive = self.is_alive(state)
+        judge = Judge(is_alive, frozenset(), self._most_rows)
+        ids = sorted({slot.id for slot in [*files.holders(), *files.waiters()]})
+        for victims in [[id] for id in ids] + ([ids] if len(ids) > 1 else []):
+            id = victims[0] if len(victims) == 1 else None
+            stepped = self.steps.change(files, is_alive, partial(_evicted, id))
+            words = f"somebody evicts {id or 'all claims'}"
+            for outcome in self.broken_off(files, words, "", stepped, judge):
+                if not outcome.done and not (state[2].kills and self.configuration.looks):
+                    continue
+                after = self.rung(with_files(state, outcome.files, outcome.wrong), outcome.rings)
+                for number, caller in enumerate(after[3:]):
+                    if caller.id in victims:
+                        after = with_caller(after, number, caller._replace(evicted=True))
+                if outcome.done:
+                    yield "evict", outcome.words, FAULT, spent(after, "evictions")
+                else:
+                    dead = spent(spent(after, "evictions"), "kills")
+                    yield "evict", f"somebody is killed {outcome.words}", FAULT, dead
+
+    def _tidying(self, state: State) -> Iterator[Successor[State]]:
+        files: Files = state[0]
+        is_alive = self.is_alive(state)
+        stepped = self.steps.tidy(files, is_alive)
+        if stepped is not None:
+            judge = Judge(is_alive, frozenset(), self._most_rows)
+            for outcome in self.broken_off(files, "somebody removes the files of the name", "", stepped, judge):
+                words = outcome.words if outcome.done else f"somebody is killed {outcome.words}"
+                yield "tidy", words, FAULT, with_files(state, outcome.files, outcome.wrong)
+
+    # -- what must hold of every state ------------------------------------------------------------------
+
+    def violation(self, state: State) -> str | None:
+        """Return what is wrong with a state, or None."""
+        if state[1] is not None:
+            return str(state[1])
+        return self._two_holders(state) or self._left_behind(state) or self._lost_waiter(state)
+
+    def _two_holders(self, state: State) -> str | None:
+        holders = []
+        for number, caller in enumerate(state[3:]):
+            request = self.request(number, caller)
+            if caller.dead or not isinstance(request, Hold):
+                continue
+            if request.held.claim.id != caller.id or request.held.fence != fence_of(caller.id):
+                return f"{NAMES[number]} is granted another claim than its own"
+            if caller.lease in HOLDING and not caller.evicted:
+                holders.append(number)
+        taken = [(self.roles[each].units, self.roles[each].capacity) for each in holders]
+        if len(taken) > 1 and not fits(*taken[0], taken[1:]):
+            return f"{' and '.join(NAMES[each] for each in holders)} hold the lock at once"
+        return None
+
+    def _left_behind(self, state: State) -> str | None:
+        files: Files = state[0]
+        for slot in [*files.holders(), *files.waiters()]:
+            number = NAMES.index(slot.id[0])
+            owner: Caller = state[3 + number]
+            if not owner.dead and isinstance(self.request(number, owner), Begin):
+                return f"{NAMES[number]} has finished, and its claim {slot.id} is left behind"
+        return None
+
+    def _lost_waiter(self, state: State) -> str | None:
+        """Everybody else is idle, dead or in its critical section, perhaps for ever: is somebody not woken?"""
+        asleep = set()
+        for number, caller in enumerate(state[3:]):
+            request = self.request(number, caller)
+            if caller.dead or isinstance(request, Begin | Hold):
+                continue
+            if not isinstance(request, Wait) or self.why_awake(state, number, caller) is not None:
+                return None
+            asleep.add(caller.id)
+        if not asleep:
+            return None
+        files: Files = state[0]
+        is_alive = self.is_alive(state)
+        holders = [slot for slot in files.holders() if slot.until > OVER and is_alive(slot.alive)]
+        unaware = sorted(asleep.intersection(slot.id for slot in holders))
+        if unaware:
+            return f"{unaware[0]} holds the lock, and nothing tells it so"
+        promoted = {slot.id for slot in files.holders()}
+        waiters = [slot for slot in files.waiters() if slot.id not in promoted]
+        head = next((slot for slot in waiters if slot.until > OVER and is_alive(slot.alive)), None)
+        if head is None:
+            return f"{min(asleep)} waits without a place in line"
+        if fits(head.units, head.capacity, [(slot.units, slot.capacity) for slot in holders]):
+            return f"the lock is free for {head.id}, and nothing wakes it"
+        return None
+
+
+def _evicted(id: str | None, step: Any) -> object:
+    return step.evict(id)

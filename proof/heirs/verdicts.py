@@ -1,0 +1,63 @@
+"""The verdict on one world: is it safe, and can everybody always come to an end?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from interlock.stores.redis.waiters import Bells
+from proof.explore import explore
+from proof.heirs.configurations import Configuration
+from proof.heirs.line import SERVER, Server
+from proof.heirs.state import State
+from proof.heirs.world import World
+from proof.liveness import can_reach
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the checker found out about one configuration.
+
+    Attributes:
+        configuration: the world.
+        states, steps: how many there are.
+        seconds: how long it took.
+        wrong: what is wrong, None if nothing is.
+        trace: a shortest way there, in words.
+    """
+
+    configuration: Configuration
+    states: int
+    steps: int
+    seconds: float
+    wrong: str | None
+    trace: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.wrong is None:
+            return f"{self.configuration.name}: safe and live in {self.states:,} states"
+        return "\n".join([f"{self.configuration.name}: {self.wrong}", *(f"  {step}" for step in self.trace)])
+
+
+def verdict(configuration: Configuration, make: Callable[[], Bells] = Bells, server: Server = SERVER) -> Verdict:
+    """Explore a configuration and judge it.
+
+    Args:
+        configuration: who, and what may happen.
+        make: makes the bells of a process; a mutant's, or those that the package uses.
+        server: what the server does.
+    """
+    graph = explore(World(configuration, make, server))
+    wrong, at = None, 0
+    if graph.violation is not None:
+        wrong, at = graph.violation.message, graph.violation.state
+    else:
+        ends = can_reach(graph, [number for number, state in enumerate(graph.states()) if _is_over(state)])
+        if not all(ends):
+            wrong, at = "somebody can never come to an end", ends.index(0)
+    trace = graph.trace(at) if wrong else ()
+    return Verdict(configuration, len(graph), graph.edges, graph.seconds, wrong, trace)
+
+
+def _is_over(state: State) -> bool:
+    return all(caller.phase in ("done", "dead") for caller in state.callers)

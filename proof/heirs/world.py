@@ -1,0 +1,350 @@
+"""Processes whose claims let their heirs in, one server, and what gets lost between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from interlock.core.queue import Told
+from interlock.stores.redis.waiters import Bells, Heir
+from proof.explore import Successor
+from proof.heirs.configurations import Configuration
+from proof.heirs.line import (
+    SERVER,
+    Line,
+    Promoted,
+    Server,
+    evicted,
+    expired,
+    is_holder,
+    is_there,
+)
+from proof.heirs.state import Caller, Forgotten, Left, State, Table
+
+REQUESTS = ("enter", "leave", "renew")
+
+
+class _Bell:
+    """What a caller waits on; it notes what is told."""
+
+    def __init__(self, words: dict[str, int]) -> None:
+        self.words = words
+
+    def tell(self, message: Told | None) -> None:
+        """Keep the message."""
+        if message is not None:
+            self.words[message.id] = message.fence
+
+
+class World:
+    """A system for `explore`: the production bells of each process, a model of the server.
+
+    Args:
+        configuration: who competes, and what may befall them.
+        make: makes the bells of a process.
+        server: what the server does.
+    """
+
+    def __init__(
+        self, configuration: Configuration, make: Callable[[], Bells] = Bells, server: Server = SERVER
+    ) -> None:
+        self.configuration = configuration
+        self.make = make
+        self.server = server
+
+    def init(self) -> State:
+        """Nobody has asked for anything."""
+        it = self.configuration
+        tables: tuple[Table, ...] = (((), (), (), ()),) * (max(it.processes) + 1)
+        left = Left(it.lapses, it.evictions, it.cancels, it.kills, it.losses, it.forgets)
+        callers = (Caller(),) * len(it.processes)
+        return State(Line(), tables, callers, (), frozenset(), frozenset(), Forgotten(), 0, left)
+
+    def violation(self, state: State) -> str | None:
+        """Two inside, a fence that went back, or somebody inside by a promise that is known to be void."""
+        inside = [each.id for each in state.callers if each.phase == "inside"]
+        holders = [id for id in inside if id not in state.over | state.evicted | state.forgotten.ids]
+        if len(holders) > 1:
+            return f"{' and '.join(holders)} hold the lock"
+        promised = [id for id in inside if id in state.forgotten.promised]
+        if promised and not state.net:
+            return f"{promised[0]} holds the lock by a promise that is void"
+        for _, _, after, before in state.tables:
+            if sorted((id, one) for one, (id, _) in after) != list(before):
+                return "who comes before and who comes after disagree"
+        return state.wrong or None
+
+    def successors(self, state: State) -> Iterator[Successor[State]]:
+        """Whatever may happen next."""
+        for number, caller in enumerate(state.callers):
+            yield from self._of_caller(state, number, caller)
+        yield from self._of_server(state)
+        yield from self._mishaps(state)
+
+    # What a caller does.
+
+    def _of_caller(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
+        phase, id, word = caller
+        name = f"caller {number}"
+        if phase == "idle":
+            fresh = self._fresh(number, id)
+            bells, words = self._thaw(state, number)
+            bells.expect(fresh)
+            after = self._with(state, number, Caller("asked", fresh), bells, words)
+            yield name, f"{name} asks as {fresh}", "ask", self._send(after, ("enter", fresh, False))
+        elif phase == "waiting":
+            if word:
+                yield name, f"{name} takes what it was told", "take", self._gets_in(state, number, word)
+            bells, words = self._thaw(state, number)
+            _, told = bells.hang(id, _Bell(words))
+            looking = self._with(state, number, caller._replace(phase="looking"), bells, words)
+            if told is None:
+                yield name, f"{name} looks", "look", self._send(looking, ("enter", id, True))
+            else:
+                yield name, f"{name} hears what it was told", "take", self._gets_in(looking, number, told.fence)
+            if state.left.cancels:
+                less = state._replace(left=state.left._replace(cancels=state.left.cancels - 1))
+                yield name, f"{name} gives up", "give up", self._gives_up(less, number)
+        elif phase == "inside":
+            yield name, f"{name} leaves", "leave", self._leaves(state, number)
+
+    def _gets_in(self, state: State, number: int, fence: int) -> State:
+        """The caller holds the lock, unless its own clock says that this is over."""
+        id = state.callers[number].id
+        if id in state.over:
+            return self._gives_up(state, number)
+        right = fence > state.last or id in state.evicted or id in state.forgotten.ids
+        wrong = "" if right else f"fence {fence} gets in after {state.last}"
+        callers = _put(state.callers, number, Caller("inside", id))
+        after = state._replace(callers=callers, last=max(state.last, fence), wrong=wrong)
+        return self._asks_if_in_doubt(after, id)
+
+    def _asks_if_in_doubt(self, state: State, id: str) -> State:
+        """Whoever holds the lock and may hold it no more asks the server at once."""
+        inside = any(each.id == id and each.phase == "inside" for each in state.callers)
+        if not inside or id not in state.forgotten.doubted:
+            return state
+        forgotten = state.forgotten._replace(doubted=state.forgotten.doubted - {id})
+        return self._send(state._replace(forgotten=forgotten), ("renew", id, None))
+
+    def _leaves(self, state: State, number: int) -> State:
+        """The release of a grant."""
+        id = state.callers[number].id
+        bells, words = self._thaw(state, number)
+        heir = bells.pass_on(id)
+        after = self._with(state, number, Caller("leaving", id), bells, words)
+        forgotten = after.forgotten
+        if heir is not None and heir[0] in forgotten.ids:
+            after = after._replace(forgotten=forgotten._replace(promised=forgotten.promised | {heir[0]}))
+        return self._send(after, ("leave", id, heir))
+
+    def _gives_up(self, state: State, number: int) -> State:
+        """The end of an acquire without a grant."""
+        id = state.callers[number].id
+        bells, words = self._thaw(state, number)
+        heir: Heir | None = bells.withdraw(id)  # type: ignore[func-returns-value]  # only a mutant has one
+        after = self._with(state, number, Caller("giving up", id), bells, words)
+        return self._send(after, ("leave", id, heir))
+
+    def _ends(self, state: State, number: int, phase: str = "idle") -> State:
+        """The call is over; perhaps another follows."""
+        id = state.callers[number].id
+        if phase == "idle" and int(id[-1]) >= self.configuration.calls:
+            phase = "done"
+        return state._replace(callers=_put(state.callers, number, Caller(phase, id)))
+
+    # What the server does, and what comes of it.
+
+    def _of_server(self, state: State) -> Iterator[Successor[State]]:
+        seen = set()
+        for at, message in enumerate(state.net):
+            kind, id, *rest = message
+            if kind in REQUESTS:
+                if id not in seen:  # the requests of one claim do not overtake each other
+                    seen.add(id)
+                    after = self._performed(self._without(state, at), kind, id, *rest)
+                    yield "server", f"the server performs {kind} {id}", kind, after
+            else:
+                after = self._arrived(self._without(state, at), kind, id, *rest)
+                yield "net", f"{kind} of {id} arrives", kind, after
+
+    def _performed(self, state: State, kind: str, id: str, what: Any) -> State:
+        if kind == "enter":
+            whole = int(id[1]) not in self.configuration.plain
+            line, answer, promoted = self.server.enter(state.line, id, what, whole)
+            state = self._send(state._replace(line=line), ("stands", id, answer))
+            return self._publish(state, promoted)
+        if kind == "renew":
+            return self._send(state, ("renewed", id, is_holder(state.line, id)))
+        removed = is_there(state.line, id)
+        line, promoted = self.server.leave(state.line, id, what)
+        mine = tuple(each for each in promoted if each[0][0] == id[0])
+        heir = what[0] if what is not None else None
+        state = self._send(state._replace(line=line), ("left", id, (removed, heir, mine)))
+        return self._publish(state, tuple(each for each in promoted if each not in mine))
+
+    def _publish(self, state: State, promoted: Promoted) -> State:
+        for id, fence in promoted:
+            state = self._send(state, ("word", id, fence))
+        return state
+
+    def _arrived(self, state: State, kind: str, id: str, what: Any) -> State:
+        """A reply or a message reaches its process."""
+        number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
+        process = int(id[0])
+        some = next(at for at, each in enumerate(self.configuration.processes) if each == process)
+        if kind == "word":
+            bells, words = self._thaw(state, some)
+            bells.tell(id, what)
+            return self._with(state, some, state.callers[some], bells, words)
+        if kind == "renewed":
+            if what or number is None or state.callers[number].phase != "inside":
+                return state
+            return self._ends(state, number)  # lost
+        if kind == "left":
+            bells, words = self._thaw(state, some)
+            removed, heir, told = what
+            for other, fence in told:
+                bells.tell(other, fence)
+            state = self._with(state, some, state.callers[some], bells, words)
+            if heir is not None and bells.is_void(removed):
+                forgotten = state.forgotten
+                state = state._replace(forgotten=forgotten._replace(doubted=forgotten.doubted | {heir}))
+                state = self._asks_if_in_doubt(state, heir)
+            if number is not None and state.callers[number].phase in ("leaving", "giving up"):
+                return self._ends(state, number)
+            return state
+        if number is None or state.callers[number].phase not in ("asked", "looking"):
+            return state
+        return self._stands(state, number, what)
+
+    def _stands(self, state: State, number: int, answer: Any) -> State:
+        """A caller learns where it stands."""
+        caller = state.callers[number]
+        bells, words = self._thaw(state, number)
+        if isinstance(answer, int):
+            bells.holds(caller.id)
+            return self._gets_in(self._with(state, number, caller, bells, words), number, answer)
+        if answer is None:
+            bells.withdraw(caller.id)
+            return self._ends(self._with(state, number, caller, bells, words), number)
+        before, fence = answer
+        if fence:
+            bells.follow(before, caller.id, fence)
+        if caller.phase == "asked":
+            _, told = bells.hang(caller.id, _Bell(words))
+            if told is not None:
+                return self._gets_in(self._with(state, number, caller, bells, words), number, told.fence)
+        return self._with(state, number, caller._replace(phase="waiting"), bells, words)
+
+    # What befalls them.
+
+    def _mishaps(self, state: State) -> Iterator[Successor[State]]:
+        left = state.left
+        records = [each for each in (state.line.holder, *state.line.waiting) if each is not None]
+        for record in records:
+            if left.lapses and record.alive and record.id not in state.over:
+                less = state._replace(left=left._replace(lapses=left.lapses - 1), over=state.over | {record.id})
+                yield "time", f"the lease of {record.id} ends", "lapse", less
+            if record.alive and record.id in state.over:
+                after = state._replace(line=expired(state.line, record.id))
+                yield "time", f"{record.id} expires on the server", "expire", after
+            if left.evictions:
+                line, promoted = self.server.hand_over(evicted(state.line, record.id))
+                less = state._replace(
+                    line=line, left=left._replace(evictions=left.evictions - 1), evicted=state.evicted | {record.id}
+                )
+                yield "operator", f"{record.id} is evicted", "evict", self._publish(less, promoted)
+        if left.losses:
+            for at, message in enumerate(state.net):
+                lost = self._without(state, at)._replace(left=left._replace(losses=left.losses - 1))
+                for after in self._bereft(lost, message):
+                    yield "net", f"{message[0]} of {message[1]} is lost", "loss", after
+        if left.forgets:
+            ids = frozenset(each.id for each in records)
+            promised = frozenset(each[2][0] for each in state.net if each[0] == "leave" and each[2] is not None)
+            known = state.forgotten
+            forgotten = known._replace(ids=known.ids | ids, promised=known.promised | promised & ids)
+            empty = Line(fence=state.line.fence)
+            after = state._replace(line=empty, forgotten=forgotten, left=left._replace(forgets=left.forgets - 1))
+            yield "fate", "the server forgets the line", "forget", after
+        if left.kills:
+            for process in set(self.configuration.processes):
+                yield "fate", f"process {process} is killed", "kill", self._killed(state, process)
+
+    def _bereft(self, state: State, message: tuple[Any, ...]) -> Iterator[State]:
+        """Whoever waits for a reply that does not come looks again, leaves again, or its call has failed."""
+        kind, id, *_ = message
+        number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
+        if number is None or kind == "word":
+            yield state
+            return
+        caller = state.callers[number]
+        if caller.phase == "asked":
+            yield self._send(state, ("enter", id, False))
+        if caller.phase in ("asked", "looking"):
+            bells, words = self._thaw(state, number)
+            _, told = bells.hang(id, _Bell(words))
+            if told is not None:
+                words[id] = told.fence
+            yield self._with(state, number, caller._replace(phase="waiting"), bells, words)
+        elif caller.phase in ("leaving", "giving up"):
+            yield self._leaves(state, number) if caller.phase == "leaving" else self._gives_up(state, number)
+            yield self._ends(state._replace(over=state.over | {id}), number)  # nobody renews it
+        else:
+            yield state
+
+    def _killed(self, state: State, process: int) -> State:
+        left = state.left._replace(kills=state.left.kills - 1)
+        callers = state.callers
+        over = state.over
+        for number, its in enumerate(self.configuration.processes):
+            if its == process and callers[number].phase != "done":
+                over |= {callers[number].id}
+                callers = _put(callers, number, Caller("dead", callers[number].id))
+        return state._replace(callers=callers, left=left, over=over)
+
+    # How states are made.
+
+    def _fresh(self, number: int, id: str) -> str:
+        call = int(id[-1]) + 1 if id else 1
+        return f"{self.configuration.processes[number]}{number}{call}"
+
+    def _send(self, state: State, message: tuple[Any, ...]) -> State:
+        if message[0] in REQUESTS:
+            return state._replace(net=(*state.net, message))
+        net = [each for each in state.net if each[0] in REQUESTS]
+        words = sorted([each for each in state.net if each[0] not in REQUESTS] + [message], key=repr)
+        return state._replace(net=(*net, *words))
+
+    def _without(self, state: State, at: int) -> State:
+        return state._replace(net=state.net[:at] + state.net[at + 1 :])
+
+    def _thaw(self, state: State, number: int) -> tuple[Bells, dict[str, int]]:
+        """Make the bells of a caller's process as they are."""
+        waiting, news, after, before = state.tables[self.configuration.processes[number]]
+        words: dict[str, int] = {}
+        bells = self.make()
+        bells.bells = {id: _Bell(words) if hung else None for id, hung in waiting}
+        bells._news = {id: Told(id, fence) for id, fence in news}
+        bells._heirs.after, bells._heirs.before = dict(after), dict(before)
+        return bells, words
+
+    def _with(self, state: State, number: int, caller: Caller, bells: Bells, words: dict[str, int]) -> State:
+        """Keep the bells, the caller, and what was told to others."""
+        table: Table = (
+            tuple(sorted((id, bell is not None) for id, bell in bells.bells.items())),
+            tuple(sorted((id, told.fence) for id, told in bells._news.items())),
+            tuple(sorted(bells._heirs.after.items())),
+            tuple(sorted(bells._heirs.before.items())),
+        )
+        tables = _put(state.tables, self.configuration.processes[number], table)
+        callers = _put(state.callers, number, caller)
+        for at, each in enumerate(callers):
+            if each.id in words and each.phase in ("waiting", "looking", "asked"):
+                callers = _put(callers, at, each._replace(word=words[each.id]))
+        return state._replace(tables=tables, callers=callers)
+
+
+def _put(those: tuple[Any, ...], at: int, one: Any) -> tuple[Any, ...]:
+    return (*those[:at], one, *those[at + 1 :])

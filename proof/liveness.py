@@ -1,0 +1,235 @@
+"""What must happen in the end: checks on a completely explored graph.
+
+Three questions. Can a good step always still be reached (if not: stuck, a deadlock)? Is there a cycle without
+a good step that a fair scheduler allows (a livelock)? The same for the good steps of one actor (starvation)?
+Fairness is weak: who could take a step at every moment of the cycle takes one in it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proof.explore import Actor, Graph, Tag
+
+StepTest = Callable[[Actor, Tag], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """A strongly connected set of states that a fair scheduler may never leave."""
+
+    states: tuple[int, ...]
+    """Numbers of the states; the first is the nearest to the start."""
+    actors: frozenset[Actor]
+    """Those that take steps in it."""
+
+
+def can_reach(graph: Graph[Any], targets: Iterable[int]) -> bytearray:
+    """Return, for every state, 1 if some path leads from it to one of the target states (or it is one).
+
+    Args:
+        graph: a complete graph.
+        targets: numbers of states, as from `sources`.
+    """
+    _complete(graph)
+    first, source = _backwards(graph)
+    reached = bytearray(len(graph))
+    queue = deque(targets)
+    for state in queue:
+        reached[state] = 1
+    while queue:
+        state = queue.popleft()
+        for before in source[first[state] : first[state + 1]]:
+            if not reached[before]:
+                reached[before] = 1
+                queue.append(before)
+    return reached
+
+
+def sources(graph: Graph[Any], good: StepTest, *, recurring: bool = False) -> list[int]:
+    """Return the numbers of the states from which a good step leads.
+
+    Args:
+        graph: a complete graph.
+        good: judges a step by its actor and tag.
+        recurring: only steps that can be repeated for ever, because a way leads back.
+    """
+    _complete(graph)
+    wanted = [good(actor, tag) for actor, tag in graph.kinds]
+    component = _component_numbers(graph) if recurring else None
+    found = []
+    for state in range(len(graph)):
+        for edge in range(graph.first[state], graph.first[state + 1]):
+            if wanted[graph.kind[edge]] and (component is None or component[state] == component[graph.target[edge]]):
+                found.append(state)
+                break
+    return found
+
+
+def stuck(graph: Graph[Any], good: StepTest, *, fine: Callable[[Any], bool] | None = None) -> int | None:
+    """Return the number of the nearest state from which no good step can be reached any more, or None.
+
+    Args:
+        graph: a complete graph.
+        good: judges a step by its actor and tag.
+        fine: says of such a state that nothing more needs to happen (everybody has finished, or is dead).
+    """
+    reached = can_reach(graph, sources(graph, good))
+    for state, reaches in enumerate(reached):
+        if not reaches and not (fine is not None and fine(graph.state(state))):
+            return state
+    return None
+
+
+def fair_cycle(
+    graph: Graph[Any],
+    without: StepTest,
+    fair: Callable[[Actor], bool] | None = None,
+    where: Callable[[Any], bool] | None = None,
+) -> Cycle | None:
+    """Return a cycle that a weakly fair scheduler may stay in for ever, or None.
+
+    An actor can step in a state if any edge of it leaves the state. The cycle is fair if each actor that
+    can step in all its states also takes a step in it.
+
+    Args:
+        graph: a complete graph.
+        without: steps that the cycle must not take (a good step; a crash, which happens only so often).
+        fair: which actors the scheduler may not forget for ever; None: all of them.
+        where: says of the nearest state of a cycle whether the cycle counts (somebody is still alive, say).
+    """
+    _complete(graph)
+    actors = sorted({actor for actor, _ in graph.kinds}, key=repr)
+    bit_of = {actor: 1 << number for number, actor in enumerate(actors)}
+    bits = [bit_of[actor] for actor, _ in graph.kinds]
+    must = sum(bit for actor, bit in bit_of.items() if fair is None or fair(actor))
+    dropped = [without(actor, tag) for actor, tag in graph.kinds]
+    for states in components(graph, without):
+        inside = set(states)
+        moving, enabled = 0, must
+        for state in states:
+            here = 0
+            for edge in range(graph.first[state], graph.first[state + 1]):
+                kind = graph.kind[edge]
+                here |= bits[kind]
+                if not dropped[kind] and graph.target[edge] in inside:
+                    moving |= bits[kind]
+            enabled &= here
+        if moving and not enabled & ~moving and (where is None or where(graph.state(min(states)))):
+            return Cycle(tuple(sorted(states)), frozenset(a for a, bit in bit_of.items() if bit & moving))
+    return None
+
+
+def starvation(
+    graph: Graph[Any],
+    entries: Mapping[Actor, Tag],
+    without: StepTest,
+    fair: Callable[[Actor], bool] | None = None,
+    waits: Callable[[Any, Actor], bool] | None = None,
+) -> dict[Actor, Cycle]:
+    """Return the actors that may wait for ever under a fair scheduler, each with a cycle in which it does.
+
+    Args:
+        graph: a complete graph.
+        entries: for each actor the tag of its good step.
+        without: steps that no cycle may take, as for `fair_cycle`.
+        fair: as for `fair_cycle`.
+        waits: says of the nearest state of a cycle whether an actor still wants to enter; None: always. An
+            actor that has crashed or finished must not.
+    """
+    found = {}
+    for waiting, entry in entries.items():
+
+        def excluded(actor: Actor, tag: Tag, entry: Tag = entry) -> bool:
+            return tag == entry or without(actor, tag)
+
+        def counts(state: Any, waiting: Actor = waiting) -> bool:
+            return waits is None or waits(state, waiting)
+
+        cycle = fair_cycle(graph, excluded, fair, counts)
+        if cycle is not None:
+            found[waiting] = cycle
+    return found
+
+
+def components(graph: Graph[Any], without: StepTest) -> Iterator[list[int]]:
+    """Yield the strongly connected components of the graph without some steps (Tarjan 1972, iterative)."""
+    dropped = [without(actor, tag) for actor, tag in graph.kinds]
+    first, target, kind = graph.first, graph.target, graph.kind
+    order = array("I", bytes(4 * len(graph)))
+    low = array("I", bytes(4 * len(graph)))
+    open_states: list[int] = []
+    is_open = bytearray(len(graph))
+    counter = 0
+    for root in range(len(graph)):
+        if order[root]:
+            continue
+        calls, cursors = [root], [first[root]]
+        while calls:
+            state, edge = calls[-1], cursors[-1]
+            if not order[state]:
+                counter += 1
+                order[state] = low[state] = counter
+                open_states.append(state)
+                is_open[state] = 1
+            last = first[state + 1]
+            while edge < last:
+                following = target[edge]
+                if not dropped[kind[edge]]:
+                    if not order[following]:
+                        break
+                    if is_open[following] and low[following] < low[state]:
+                        low[state] = low[following]
+                edge += 1
+            cursors[-1] = edge
+            if edge < last:
+                calls.append(following)
+                cursors.append(first[following])
+                continue
+            calls.pop()
+            cursors.pop()
+            if low[state] == order[state]:
+                yield _closed(state, open_states, is_open)
+
+
+def _closed(root: int, open_states: list[int], is_open: bytearray) -> list[int]:
+    """Take one finished component off the open states."""
+    component = []
+    while True:
+        state = open_states.pop()
+        is_open[state] = 0
+        component.append(state)
+        if state == root:
+            return component
+
+
+def _component_numbers(graph: Graph[Any]) -> array[int]:
+    numbers = array("I", bytes(4 * len(graph)))
+    for number, states in enumerate(components(graph, lambda actor, tag: False)):
+        for state in states:
+            numbers[state] = number
+    return numbers
+
+
+def _backwards(graph: Graph[Any]) -> tuple[array[int], array[int]]:
+    """The edges turned round: those into state i come from `source[first[i] : first[i + 1]]`."""
+    free = array("Q", bytes(8 * (len(graph) + 2)))  # shifted by two: filling moves each start to its place
+    for target in graph.target:
+        free[target + 2] += 1
+    for state in range(2, len(free)):
+        free[state] += free[state - 1]
+    source = array("I", bytes(4 * len(graph.target)))
+    for state in range(len(graph)):
+        for target in graph.target[graph.first[state] : graph.first[state + 1]]:
+            source[free[target + 1]] = state
+            free[target + 1] += 1
+    return free, source
+
+
+def _complete(graph: Graph[Any]) -> None:
+    if not graph.complete or len(graph.first) != len(graph) + 1:
+        raise ValueError("liveness needs a complete graph with its edges: explore to the end, without a limit")

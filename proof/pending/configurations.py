@@ -1,0 +1,204 @@
+"""The table of worlds in which production code must be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from proof.pending.options import (
+    READER,
+    WRITER,
+    Fence,
+    Listing,
+    Move,
+    Options,
+    Update,
+    exclusive,
+    semaphore,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One row of the table.
+
+    Attributes:
+        group: what kind of trouble it makes.
+        name: the world in words.
+        options: the world.
+        fair: starvation is looked for too.
+        live: deadlock and livelock are looked for.
+    """
+
+    group: str
+    name: str
+    options: Options
+    fair: bool = False
+    live: bool = True
+
+
+def _rows(group: str, *rows: tuple[str, Options]) -> list[Configuration]:
+    """Rows of one group; where the keys are ordered and nothing goes wrong, nobody may starve."""
+    return [Configuration(group, name, options, fair=_calm(options)) for name, options in rows]
+
+
+def _calm(options: Options) -> bool:
+    return options.ordered and not options.leases and options.attempts is None
+
+
+def _unlive(rows: list[Configuration]) -> list[Configuration]:
+    return [replace(row, live=False) for row in rows]
+
+
+N2, N3, N4 = exclusive(2), exclusive(3), exclusive(4)
+RWW = (WRITER, WRITER, READER)
+WRR = (WRITER, READER, READER)
+WWRR = (WRITER, WRITER, READER, READER)
+LEASES = Options(N2, leases=True, heartbeats=True)
+ONCE = Options(N3, leases=True, attempts=1, lapses=1)
+FENCES = Options(N2, leases=True, fence=Fence.ISSUED, attempts=2, lapses=2)
+BAD = replace(FENCES, bad_clock=True, exclusion=False, one_using=True)
+FOR_EVER = Options(N2, leases=True, bad_clock=True, exclusion=False, one_using=True)
+
+CI: tuple[Configuration, ...] = (
+    *_rows(
+        "no leases",
+        ("N=2, keys in any order", Options(N2)),
+        ("N=2, keys ordered", Options(N2, ordered=True)),
+        ("N=3, keys in any order", Options(N3)),
+        ("N=3, keys ordered", Options(N3, ordered=True)),
+        ("N=4, keys ordered", Options(N4, ordered=True)),
+        ("N=3, folded, keys in any order", Options(N3, folds=True)),
+        ("N=3, folded, keys ordered", Options(N3, folds=True, ordered=True)),
+        ("N=3, folded, the statement reads before it writes", Options(N3, folds=True, looks_first=True)),
+    ),
+    *_rows(
+        "listing",
+        ("N=2, record by record", Options(N2, listing=Listing.SCAN)),
+        ("N=2, two folders", Options(N2, listing=Listing.PENDINGS_FIRST)),
+        ("N=2, created as using, then deleted as pending", Options(N2, move=Move.CREATE_THEN_DELETE)),
+        ("N=2, two folders, leases", replace(LEASES, listing=Listing.PENDINGS_FIRST)),
+    ),
+    *_rows(
+        "kinds",
+        ("writer, reader, reader", Options(WRR, ordered=True)),
+        ("writer, reader, reader, folded", Options(WRR, ordered=True, folds=True)),
+        ("writer, writer, reader, keys in any order", Options(RWW)),
+        ("writer, writer, reader, reader", Options(WWRR, ordered=True)),
+        ("semaphore 1/2, N=3", Options(semaphore(3, 2), ordered=True)),
+        ("semaphore 1/2, N=3, folded", Options(semaphore(3, 2), ordered=True, folds=True)),
+        ("semaphore 1/2, N=3, keys in any order", Options(semaphore(3, 2))),
+        ("semaphore 1/2, 2/2, 1/2", Options(((1, 2), (2, 2), (1, 2)), ordered=True)),
+        ("exclusive, semaphore 1/2, 1/2 of one name", Options(((1, 1), (1, 2), (1, 2)), ordered=True)),
+    ),
+    *_rows(
+        "one try",
+        ("N=2", Options(N2, wait=False, attempts=1)),
+        ("N=3", Options(N3, wait=False, attempts=1)),
+        ("N=3, folded", Options(N3, wait=False, attempts=1, folds=True)),
+    ),
+    *_rows(
+        "leases",
+        ("N=2, late heartbeats", LEASES),
+        ("N=2, late heartbeats, folded", replace(LEASES, folds=True)),
+        ("N=2, late heartbeats, clocks looked at step by step", replace(LEASES, stepwise=True)),
+        ("N=2, updates fail only if gone", replace(LEASES, update=Update.THERE)),
+        ("N=3, one call each, one lapse, updates write it again", replace(ONCE, ordered=True, update=Update.UPSERT)),
+        ("N=3, one call each, one lapse", ONCE),
+        ("N=3, one call each, one lapse, folded, keys ordered", replace(ONCE, folds=True, ordered=True)),
+        ("writer, reader, reader, one call each, one lapse", replace(ONCE, terms=WRR, ordered=True)),
+    ),
+    *_rows(
+        "crashes",
+        ("N=2, two crashes", replace(LEASES, crashes=2)),
+        ("N=2, two crashes, folded", replace(LEASES, crashes=2, folds=True)),
+        ("N=3, one call each, one crash, keys ordered", replace(ONCE, ordered=True, lapses=0, crashes=1)),
+    ),
+    *_rows(
+        "lost replies",
+        ("N=2, one lost reply, no leases end", Options(N2, leases=True, lost=1, lapses=0)),
+        ("N=2, the same, folded", Options(N2, leases=True, lost=1, lapses=0, folds=True)),
+        ("N=2, one call each, one lost reply, one lapse", Options(N2, leases=True, lost=1, lapses=1, attempts=1)),
+    ),
+    *_rows(
+        "broken off",
+        ("N=2, cancelled anywhere, time-outs", Options(N2, cancels=None, timeouts=True)),
+        ("N=2, the same, folded", Options(N2, cancels=None, timeouts=True, folds=True)),
+        ("N=2, time-outs, leases", Options(N2, timeouts=True, leases=True)),
+        ("N=3, one call each, cancelled anywhere", Options(N3, cancels=None, attempts=1)),
+    ),
+    *_rows(
+        "fences",
+        ("N=2, three calls each, one lapse", replace(FENCES, attempts=3, lapses=1)),
+        ("N=2, two calls each, two lapses, late heartbeats", replace(FENCES, heartbeats=True)),
+        ("N=2, two calls each, two lapses, folded", replace(FENCES, folds=True)),
+        ("N=3, one call each, one lapse", replace(ONCE, fence=Fence.ISSUED, ordered=True)),
+    ),
+    *_rows(
+        "bad clock",
+        ("N=2, any number of lapses", FOR_EVER),
+        ("N=2, the same, folded", replace(FOR_EVER, folds=True)),
+        ("N=2, two calls each, two lapses, fences", BAD),
+    ),
+)
+
+LARGE: tuple[Configuration, ...] = (
+    *_rows(
+        "listing",
+        ("N=3, two folders", Options(N3, listing=Listing.PENDINGS_FIRST)),
+        ("N=3, record by record, keys ordered", Options(N3, listing=Listing.SCAN, ordered=True)),
+        ("N=2, record by record, leases", replace(LEASES, listing=Listing.SCAN)),
+    ),
+    *_rows(
+        "no leases", ("N=4, keys in any order", Options(N4)), ("N=4, folded", Options(N4, folds=True, ordered=True))
+    ),
+    *_rows(
+        "kinds",
+        ("writer, writer, reader, reader, any order", Options(WWRR)),
+        ("semaphore 1/2, N=4", Options(semaphore(4, 2), ordered=True)),
+    ),
+    *_rows("one try", ("N=4", Options(N4, wait=False, attempts=1))),
+    *_rows(
+        "leases",
+        ("N=3, keys ordered, two lapses", Options(N3, leases=True, ordered=True, lapses=2)),
+        ("N=3, one call each, two lapses", replace(ONCE, lapses=2)),
+        ("N=3, one call each, two lapses, folded", replace(ONCE, lapses=2, folds=True, ordered=True)),
+        ("N=3, one call each, two lapses, updates fail only if gone", replace(ONCE, lapses=2, update=Update.THERE)),
+        ("semaphore 1/2, N=3, one call each, two lapses", replace(ONCE, terms=semaphore(3, 2), lapses=2)),
+    ),
+    *_rows(
+        "crashes",
+        ("N=3, one call each, one crash, one lapse", replace(ONCE, crashes=1, ordered=True)),
+        ("N=3, one call each, two crashes", replace(ONCE, crashes=2, lapses=0)),
+    ),
+    *_rows(
+        "lost replies",
+        ("N=2, one lost reply, any number of lapses", Options(N2, leases=True, lost=1)),
+        ("N=2, one lost reply, any number of lapses, folded", Options(N2, leases=True, lost=1, folds=True)),
+        ("N=2, one lost reply, one crash", Options(N2, leases=True, lost=1, crashes=1, lapses=1)),
+        ("N=2, one call each, two lost replies, one lapse", Options(N2, leases=True, lost=2, lapses=1, attempts=1)),
+        (
+            "N=2, one call each, one lost reply, one broken off, one lapse",
+            Options(N2, leases=True, lost=1, cancels=1, lapses=1, attempts=1, timeouts=True),
+        ),
+        ("N=3, one call each, one lost reply", replace(ONCE, lost=1, lapses=0, ordered=True)),
+    ),
+    *_rows(
+        "broken off", ("N=2, cancelled anywhere, time-outs, leases", replace(LEASES, cancels=None, timeouts=True))
+    ),
+    *_unlive(
+        _rows(
+            "fences",
+            ("N=2, three calls each, two lapses", replace(FENCES, attempts=3)),
+            ("N=2, two calls each, a lapse, a crash, a lost reply", replace(FENCES, lapses=1, crashes=1, lost=1)),
+            ("N=3, one call each, two lapses", replace(ONCE, fence=Fence.ISSUED, lapses=2)),
+        )
+    ),
+    *_unlive(
+        _rows(
+            "bad clock",
+            ("N=3, one call each, two lapses, fences", replace(BAD, terms=N3, attempts=1, ordered=True)),
+            ("N=2, three calls each, two lapses, folded, fences", replace(BAD, attempts=3, folds=True)),
+            ("N=3, keys ordered, two lapses", replace(FOR_EVER, terms=N3, ordered=True, lapses=2)),
+        )
+    ),
+)

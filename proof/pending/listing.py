@@ -1,0 +1,68 @@
+"""How the records are read: at once, one by one, or as two folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from interlock.core.claims import USING
+from interlock.core.pending import Record
+from proof.pending.options import Listing, Options
+from proof.pending.store import Effect, Store, seen
+
+
+class Reading(NamedTuple):
+    """A list under way: ids that must still be read if they stay, and what was read."""
+
+    unread: frozenset[str]
+    read: tuple[Record, ...]
+
+
+def read(options: Options, store: Store, me: str, progress: Any) -> Iterator[Effect]:
+    """Yield every way in which a list can go on.
+
+    Args:
+        options: the store's habits.
+        store: as it is now.
+        me: the id of the record to which keys are compared.
+        progress: how far the list has come; None: it begins.
+    """
+    records = seen(store.rows, me)
+    if options.listing is Listing.WHOLE:
+        yield _end(records, store)
+    elif options.listing is Listing.SCAN:
+        yield from _scan(records, store, progress)
+    else:
+        usings_first = options.listing is Listing.USINGS_FIRST
+        if progress is None:
+            part = tuple(record for record in records if (record.state == USING) is usings_first)
+            folder = "using/" if usings_first else "pending/"
+            yield Effect(f"reads {folder}: {told(part)}", None, store, Reading(frozenset(), part))
+            return
+        both = {record.id: record for record in progress.read}
+        both |= {record.id: record for record in records if (record.state == USING) is not usings_first}
+        yield _end(tuple(both[id] for id in sorted(both)), store)
+
+
+def told(records: tuple[Record, ...]) -> str:
+    """A list in words."""
+    words = [f"{record.id} {record.state}{' (expired)' if record.expired else ''}" for record in records]
+    return ", ".join(words) or "nothing"
+
+
+def _end(records: tuple[Record, ...], store: Store) -> Effect:
+    return Effect(f"lists: {told(records)}", records, store)
+
+
+def _scan(records: tuple[Record, ...], store: Store, reading: Reading | None) -> Iterator[Effect]:
+    """Every record that is there from begin to end is read once, at a moment of its own."""
+    if reading is None:
+        yield Effect("begins to read", None, store, Reading(frozenset(record.id for record in records), ()))
+        return
+    there = {record.id: record for record in records}
+    unread = reading.unread.intersection(there)
+    if not unread:
+        yield _end(reading.read, store)
+    for id in sorted(unread):
+        further = Reading(unread - {id}, tuple(sorted((*reading.read, there[id]))))
+        yield Effect(f"reads {told((there[id],))}", None, store, further)

@@ -1,0 +1,72 @@
+"""Names of records: the id of a caller's current call is its name; ids of earlier calls get names of their own.
+
+States that differ only in ids become one state by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from proof.automaton import Automaton
+from proof.pending.options import NAMES
+from proof.pending.store import Row, Store
+from proof.renaming import mentions, renamed
+from proof.snapshot import frozen
+
+Flying = tuple[tuple[int, Any], ...]
+
+
+def afresh(
+    number: int,
+    automata: Sequence[Automaton],
+    store: Store,
+    flying: Flying,
+    locals_: list[int],
+    progress: list[Any],
+    same: bool,
+) -> tuple[Store, Flying, list[int], list[Any]]:
+    """Answer a request for a fresh id.
+
+    Args:
+        number: the caller that asks.
+        automata: of all callers.
+        store, flying, locals_, progress: what may hold ids.
+        same: answer with the old id (a mutant).
+
+    Returns:
+        The store, the requests under way, the local states and the progress of all callers afterwards.
+    """
+    name = NAMES[number]
+    if same:
+        return store, flying, _replaced(locals_, number, automata[number].step(locals_[number], name)), progress
+    used = _used(automata, store, flying, locals_, progress)
+    spare = next(spare for spare in map((name.lower() + "{}").format, range(1, 100)) if spare not in used)
+    fresh = name + "'"
+    asking = automata[number].step(locals_[number], fresh)
+    if {name, fresh} & automata[number].mentions(asking) == {name}:  # the new id is not used (a mutant)
+        return store, flying, _replaced(locals_, number, asking), progress
+    others = _replaced(locals_, number, asking)
+    old: dict[Hashable, Hashable] = {name: spare}
+    if any(name in automaton.mentions(local) for automaton, local in zip(automata, others, strict=True)):
+        others = [automaton.rename(local, old) for automaton, local in zip(automata, others, strict=True)]
+    others[number] = automata[number].rename(others[number], {fresh: name})
+    rows = tuple(row._replace(id=spare, lease=0) if row.id == name else row for row in store.rows)
+    flying = tuple(sorted(((who, renamed(request, old)) for who, request in flying), key=repr))
+    return Store(rows, store.issued), flying, others, [renamed(each, old) for each in progress]
+
+
+def _used(
+    automata: Sequence[Automaton], store: Store, flying: Flying, locals_: list[int], progress: list[Any]
+) -> set[object]:
+    used: set[object] = {row.id for row in store.rows}
+    used.update(request.id for _, request in flying)
+    for automaton, local in zip(automata, locals_, strict=True):
+        used |= automaton.mentions(local)
+    for each in progress:
+        used.update([each.id] if isinstance(each, Row) else mentions(frozen(each)))
+    return used
+
+
+def _replaced(values: list[int], place: int, value: int) -> list[int]:
+    return [*values[:place], value, *values[place + 1 :]]

@@ -1,0 +1,115 @@
+"""The register that the checker gives to the production protocol: its methods return requests for the world."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from interlock.core.claims import Claim, State
+
+
+# No named tuples: two of different classes would be equal, and the worlds that hold them one and the same.
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Write a pending record."""
+
+    id: str
+    units: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Read the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Raise or lower a flag."""
+
+    id: str
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """pending -> using."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteIfFree:
+    """The folded statement."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove one's own record."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reap:
+    """Remove somebody's expired record."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Extend leases; the checker's callers renew one claim at a time."""
+
+    id: str
+
+
+Write: TypeAlias = Create | Update | Promote | PromoteIfFree | Delete | Reap | Renew
+Request: TypeAlias = Write | List
+
+
+class ModelRegister:
+    """A `Register` whose requests are carried out by the world.
+
+    Args:
+        folds: whether it has the folded statement.
+    """
+
+    poll = 1.0
+
+    def __init__(self, folds: bool) -> None:
+        self.folds = folds
+
+    def create(self, claim: Claim, wakeup: Any) -> Create:
+        return Create(claim.id, claim.terms.units, claim.terms.capacity)
+
+    def list(self, key: str) -> List:
+        return List()
+
+    def update(self, claim: Claim, state: State) -> Update:
+        return Update(claim.id, state)
+
+    def promote(self, claim: Claim) -> Promote:
+        return Promote(claim.id)
+
+    def promote_if_free(self, claim: Claim) -> PromoteIfFree:
+        return PromoteIfFree(claim.id)
+
+    def delete(self, claim: Claim) -> Delete:
+        return Delete(claim.id)
+
+    def reap(self, key: str, id: str) -> Reap:
+        return Reap(id)
+
+    def renew(self, claims: Sequence[Claim], wakeup: Any) -> Renew:
+        (claim,) = claims
+        return Renew(claim.id)
+
+    def look(self, key: str) -> List:
+        return List()
+
+    def evict(self, key: str, id: str | None) -> Reap:
+        raise NotImplementedError("no caller of the checker evicts")

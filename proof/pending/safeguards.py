@@ -1,0 +1,287 @@
+"""The table of mutants: every safeguard of the protocol, of its callers and of its stores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proof.pending.mutants import CALLER, CLAIMING, PENDING, Change, Mutant
+from proof.pending.options import Fence, Listing, Move, Options, Update, exclusive, semaphore
+
+PLAIN = Options()
+ORDERED = Options(ordered=True)
+THREE = Options(exclusive(3))
+LEASES = Options(leases=True, heartbeats=True)
+FENCES = Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2)
+NO_CLOCK = Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, bad_clock=True, exclusion=False)
+LOSSY = Options(leases=True, lost=1)
+ONCE = Options(exclusive(3), ordered=True, leases=True, attempts=1, lapses=1)
+
+
+def _pending(old: str, new: str) -> Change:
+    return Change(PENDING, old, new)
+
+
+def _claiming(old: str, new: str) -> Change:
+    return Change(CLAIMING, old, new)
+
+
+def _caller(old: str, new: str) -> Change:
+    return Change(CALLER, old, new)
+
+
+LOOK_FIRST = """records = yield register.list(claim.terms.key)
+            yield register.create(claim, wakeup)
+            if all(r.expired or r.state == QUEUED for r in records):
+                fence = yield register.promote(claim)
+                if fence is not None:
+                    return Turn("using", fence)"""
+FLAG = """                raised = yield register.update(claim, PENDING)  # raise the flag, THEN look again
+"""
+NO_SECOND_LOOK = """                raised = yield register.update(claim, PENDING)
+                fence = yield register.promote(claim)
+                return GONE if fence is None else Turn("using", fence)
+"""
+USING_OF = "using = [(r.units, r.capacity) for r in others if r.state == USING]"
+RAISED_OF = "raised = [(r.units, r.capacity) for r in others if r.state == PENDING]"
+FREE = "free = fits(mine.units, mine.capacity, using + raised)"
+FIRST = "first = not before or (together and fits(mine.units, mine.capacity, using + before))"
+TOGETHER = "together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_UNITS for _, capacity in before)"
+JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
+
+UNKNOWN = "        except UnknownOutcome:\n            turn = GIVEN_UP"
+ANSWERED = "            yield Answered(answers[0])\n"
+TAKEN_BACK = "                    yield from _give_up(queue, attempt, turn.outage)\n"
+GIVEN_UP = "            yield from queue.leave(claim)\n"
+NO_MORE = '        if turn.state == "using" or'
+REFUSED = "            return REFUSED"
+ALIVE = "            alive = yield Before("
+DUMB = Update.THERE
+
+LOOKS = (
+    Mutant(
+        "looks before it claims",
+        "two holders",
+        PLAIN,
+        _pending("yield register.create(claim, wakeup)  # 1. claim first ...", LOOK_FIRST),
+    ),
+    Mutant("ignores the others' pendings", "two holders", PLAIN, _pending(RAISED_OF, "raised = []")),
+    Mutant("ignores the others' usings", "two holders", PLAIN, _pending(USING_OF, "using = []")),
+    Mutant("no second look after raising the flag", "two holders", THREE, _pending(FLAG, NO_SECOND_LOOK)),
+    Mutant(
+        "a pure ticket queue, keys visible out of order",
+        "two holders",
+        PLAIN,
+        _pending(FREE, "free = all(r.key > mine.key for r in others)"),
+    ),
+    Mutant("usings are listed before pendings", "two holders", Options(listing=Listing.USINGS_FIRST)),
+    Mutant("pending -> using as delete, then create", "two holders", Options(move=Move.DELETE_THEN_CREATE)),
+)
+
+ORDER = (
+    Mutant("everybody gives way", "livelock", PLAIN, _pending(FIRST, "first = free")),
+    Mutant("nobody gives way", "stuck", PLAIN, _pending(FIRST, "first = True")),
+    Mutant(
+        "steps aside without lowering its flag",
+        "stuck",
+        PLAIN,
+        _pending("if verdict is Verdict.GIVE_WAY and up:", "if False:"),
+    ),
+    Mutant(
+        "never raises its flag again",
+        "stuck",
+        PLAIN,
+        _pending("elif verdict is not Verdict.GIVE_WAY and not up:", "elif False:"),
+    ),
+    Mutant(
+        "promotes while its flag is down",
+        "livelock",
+        THREE,
+        _pending("if verdict is Verdict.ENTER and up:", "if verdict is Verdict.ENTER:"),
+    ),
+    Mutant(
+        "counted units pass together, as readers do",
+        "starvation",
+        Options(semaphore(3, 2), ordered=True),
+        _pending(TOGETHER, "together = True"),
+        fair=True,
+    ),
+    Mutant(
+        "a try gives up when a neighbour's flag is up",
+        "nobody",
+        Options(wait=False, attempts=1),
+        _pending("if not wait and verdict is not Verdict.NEIGHBOUR:", "if not wait:"),
+    ),
+)
+
+GRANTS = (
+    Mutant(
+        "a refused promotion is taken as granted",
+        "fence",
+        NO_CLOCK,
+        _pending(
+            "fence = yield request\n                if fence is not None:",
+            "fence = yield request\n                fence = fence or 1\n                if True:",
+        ),
+    ),
+    Mutant(
+        "a refused folded promotion is taken as granted",
+        "two holders",
+        Options(folds=True),
+        _pending(
+            'if fence is not None:\n                    return Turn("using", fence)\n        while True:',
+            'if True:\n                    return Turn("using", fence or 1)\n        while True:',
+        ),
+    ),
+    Mutant(
+        "a promotion of unknown outcome is taken as granted",
+        "two holders",
+        LOSSY,
+        _pending(UNKNOWN, UNKNOWN.replace("GIVEN_UP", 'Turn("using", 1)')),
+    ),
+    Mutant(
+        "a claim with an unknown outcome is not given up",
+        "two holders",
+        LOSSY,
+        _pending(UNKNOWN, UNKNOWN.replace("turn = GIVEN_UP", "raise")),
+    ),
+    Mutant(
+        "a claim that was given up is not deleted",
+        "stuck",
+        Options(lost=1),
+        _pending('        if turn.state == "gone":\n            yield from self._forget(claim)', "        pass"),
+    ),
+    Mutant(
+        "no look at the own deadline after the promotion",
+        "fence",
+        Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, stepwise=True),
+        _claiming("            if alive:\n", "            if True:\n"),
+    ),
+    Mutant(
+        "the lease is counted from the answer, not from before the request",
+        "two holders",
+        LEASES,
+        _claiming(ALIVE, f"            sent = yield NOW\n{ALIVE}"),
+    ),
+    Mutant(
+        "fence = 1 + the highest one in the records",
+        "fence",
+        Options(leases=True, fence=Fence.HIGHEST_SEEN, attempts=2, lapses=1),
+    ),
+)
+
+LEASE = (
+    Mutant(
+        "a renewal revives what has expired, the watchdog re-arms a passed deadline",
+        "two holders",
+        Options(leases=True, heartbeats=True, renewal=Update.THERE),
+    ),
+    Mutant(
+        "the watchdog takes a refused renewal as done",
+        "two holders",
+        LEASES,
+        _caller(
+            f"{ANSWERED}            if not answers[0]:", "            yield Answered(True)\n            if False:"
+        ),
+    ),
+    Mutant(
+        "the watchdog counts the lease from the answer",
+        "two holders",
+        LEASES,
+        _caller(ANSWERED, f"            yield Renewing()\n{ANSWERED}"),
+    ),
+    Mutant(
+        "a record that has not expired is reaped",
+        "two holders",
+        Options(leases=True, reaps_live=True),
+        _pending(JUNK, "junk = next((r.id for r in records if r.id != me), None)"),
+    ),
+    Mutant(
+        "a reap does not look whether it is still expired, and renewals revive",
+        "two holders",
+        replace(ONCE, reaps_live=True, renewal=DUMB, update=DUMB),
+    ),
+    Mutant(
+        "the store's clock is wrong, and updates do not look at it",
+        "two records",
+        Options(leases=True, bad_clock=True, exclusion=False, one_using=True, update=Update.THERE),
+    ),
+    Mutant(
+        "a record expires while its owner's lease goes on",
+        "two holders",
+        Options(leases=True, bad_clock=True),
+    ),
+)
+
+LEAVING = (
+    Mutant("release by name instead of by id", "two holders", Options(leases=True, by_name=True)),
+    Mutant("the id of a record is used again", "two holders", Options(leases=True, lost=1, same_id=True)),
+    Mutant(
+        "the id is kept after the claim was given up",
+        "two holders",
+        Options(leases=True, lost=2, lapses=1),
+        _claiming("claim = attempt.claim = claim._replace(id=fresh)", "pass"),
+    ),
+    Mutant(
+        "a time-out forgets to leave",
+        "left behind",
+        Options(timeouts=True),
+        _claiming(TAKEN_BACK, TAKEN_BACK.replace("_give_up(queue, attempt, turn.outage)", "()")),
+    ),
+    Mutant(
+        "a refused try leaves its record",
+        "left behind",
+        Options(wait=False, attempts=1),
+        _pending(f"            yield register.delete(claim)\n{REFUSED}", REFUSED),
+    ),
+    Mutant(
+        "a call that is broken off forgets to leave",
+        "left behind",
+        Options(cancels=None),
+        _caller("            yield from withdraw(queue, claim)\n        elif", "            pass\n        elif"),
+    ),
+    Mutant(
+        "a call that is broken off leaves by its first id",
+        "left behind",
+        Options(leases=True, cancels=None),
+        _claiming("claim = attempt.claim = claim._replace(id=fresh)", "claim = claim._replace(id=fresh)"),
+    ),
+    Mutant(
+        "a promotion that came too late is not given up",
+        "left behind",
+        LEASES,
+        _claiming(GIVEN_UP + NO_MORE, NO_MORE),
+    ),
+)
+
+FOLDED = "request = register.promote_if_free(claim) if register.folds else register.promote(claim)"
+NOT_NEEDED: tuple[Mutant, ...] = (
+    *(
+        Mutant(
+            f"a refused folded promotion falls back to the plain one ({name})",
+            "",
+            options,
+            _pending(FOLDED, "request = register.promote(claim)"),
+        )
+        for name, options in (
+            ("N=3", Options(exclusive(3), folds=True)),
+            ("N=2, leases, fences", replace(FENCES, folds=True)),
+            ("N=2, crashes", Options(leases=True, crashes=2, folds=True)),
+        )
+    ),
+    Mutant(
+        "a claim does not notice that it has expired until the store refuses it",
+        "",
+        LEASES,
+        _pending("if mine is None or mine.expired:", "if mine is None:"),
+    ),
+    Mutant(
+        "a waiter does not heed a refused renewal",
+        "",
+        LEASES,
+        _pending("            if not renewed[0]:\n                return GONE", "            pass"),
+    ),
+    Mutant("nobody reaps", "", Options(leases=True, crashes=1), _pending(JUNK, "junk = None")),
+)
+"""What looks like a safeguard and is none: something else stands behind it."""
+
+MUTANTS: tuple[Mutant, ...] = (*LOOKS, *ORDER, *GRANTS, *LEASE, *LEAVING)

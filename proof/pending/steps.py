@@ -1,0 +1,264 @@
+"""The steps of one caller, as far as they do not depend on the others; what may befall it on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from interlock.core.effects import Before, Now, Sleep, Subscribe, Wait
+from interlock.core.errors import UnknownOutcome
+from proof.automaton import Automaton, Final
+from proof.pending import caller as call
+from proof.pending import register as ask
+from proof.pending.listing import read
+from proof.pending.options import NAMES, Options
+from proof.pending.store import CURRENT, OLD, RENEWAL, Effect, Store, write
+
+CRASH, LAPSE, CANCEL, TIMEOUT, LOST, RENEW, END = "crash", "lapse", "cancel", "timeout", "lost", "renew", "end"
+ENVIRONMENT, CLOCK, NETWORK = "environment", "clock", "network"
+NO_ANSWER = UnknownOutcome("no answer came")
+BROKEN_OFF = call.Cancelled()
+REQUESTS = (
+    ask.Create, ask.List, ask.Update, ask.Promote, ask.PromoteIfFree, ask.Delete, ask.Reap, ask.Renew,
+)  # fmt: skip
+
+
+class Process(NamedTuple):
+    """One caller.
+
+    Attributes:
+        local: its local state in the automaton.
+        passed: its own deadline has passed.
+        renewal: of the moment at which the watchdog looked at the clock: 0 none, 1 ahead, 2 passed too.
+        acquiring, holding: what it is in the middle of.
+        dead: it crashed.
+        progress: how far its request has come.
+        spoiled: a request of it was lost, so something may be left behind.
+    """
+
+    local: int
+    passed: bool = False
+    renewal: int = 0
+    acquiring: bool = False
+    holding: bool = False
+    dead: bool = False
+    progress: Any = None
+    spoiled: bool = False
+
+
+class Step(NamedTuple):
+    """A step of one caller, as far as it does not depend on the others.
+
+    `pays` names the field of the book that allows it; `flown` is a request that goes on without its sender;
+    `fence` is granted by it; `wrong` is what it shows to be wrong.
+    """
+
+    actor: object
+    label: str
+    tag: object
+    store: Store
+    process: Process
+    pays: str | None = None
+    flown: Any = None
+    fence: int | None = None
+    wrong: str | None = None
+
+
+class Caller:
+    """One caller of the world.
+
+    Args:
+        options: what the world is like.
+        number: which caller it is.
+        automaton: its protocol.
+    """
+
+    def __init__(self, options: Options, number: int, automaton: Automaton) -> None:
+        self.options = options
+        self.number = number
+        self.name = NAMES[number]
+        self.automaton = automaton
+        self._known: dict[tuple[Store, Process], list[Step]] = {}
+
+    def steps(self, store: Store, process: Process) -> list[Step]:
+        """Return every step of a caller in this state, and all that may befall it."""
+        known = self._known.get((store, process))
+        if known is None:
+            known = self._known[store, process] = list(self._all_steps(store, process))
+        return known
+
+    def _all_steps(self, store: Store, process: Process) -> Iterator[Step]:
+        request = self.automaton.requests[process.local]
+        if not isinstance(request, Final):
+            yield from self._passing(store, process)
+        if process.dead or isinstance(request, Final):
+            return
+        if isinstance(request, REQUESTS):
+            yield from self._asked(store, process, request)
+        else:
+            yield from self._alone(store, process, request)
+        if self.options.crashes:
+            dead = _dead(process)
+            yield Step(ENVIRONMENT, f"{self.name} crashes", CRASH, store, dead, "crashes")
+            if isinstance(request, REQUESTS) and not isinstance(request, ask.List):
+                words = f"{self.name} crashes, its request is under way"
+                yield Step(ENVIRONMENT, words, CRASH, store, dead, "crashes", request)
+
+    def _passing(self, store: Store, process: Process) -> Iterator[Step]:
+        """The deadline of a claim passes on its owner's clock."""
+        if not self.options.leases:
+            return
+        if not process.passed:
+            after, words = process._replace(passed=True), f"{self.name}'s own deadline passes"
+        elif process.renewal == 1:
+            after, words = process._replace(renewal=2), f"{self.name}'s next deadline passes too"
+        else:
+            return
+        if process.dead:
+            yield Step(CLOCK, words, None, store, after)
+        else:
+            yield Step(ENVIRONMENT, words, LAPSE, store, after, "lapses")
+
+    def _asked(self, store: Store, process: Process, request: Any) -> Iterator[Step]:
+        """A request to the store: it is answered, or the answer is lost, or the call is broken off."""
+        for effect in self._effects(store, process, request):
+            yield self._answered(store, process, effect)
+            if effect.progress is None and self.options.lost:
+                words = f"{self.name} {effect.words}, but the answer is lost"
+                yield self._thrown(effect.store, process, NO_ANSWER, words, "lost")
+        spoiled = process._replace(spoiled=True)
+        if self.options.lost and process.progress is None:
+            words = f"a request of {self.name} is lost: {request!r}"
+            yield self._thrown(store, spoiled, NO_ANSWER, words, "lost")
+            if not isinstance(request, ask.List):
+                words = f"a request of {self.name} gets no answer and is still under way: {request!r}"
+                yield self._thrown(store, spoiled, NO_ANSWER, words, "lost")._replace(flown=request)
+        if process.acquiring and self.options.cancels != 0:
+            yield self._thrown(store, process, BROKEN_OFF, f"the call of {self.name} is broken off", "cancels")
+            if self.options.lost and not isinstance(request, ask.List):
+                words = f"the call of {self.name} is broken off while its request is under way: {request!r}"
+                yield self._thrown(store, spoiled, BROKEN_OFF, words, "cancels")._replace(flown=request)
+
+    def _effects(self, store: Store, process: Process, request: Any) -> Iterator[Effect]:
+        if isinstance(request, ask.List):
+            return read(self.options, store, self.name, process.progress)
+        lease = moment(self.options, process) if request.id in NAMES else OLD
+        return write(self.options, store, request, lease, process.progress)
+
+    def _answered(self, store: Store, process: Process, effect: Effect) -> Step:
+        words = f"{self.name} {effect.words}"
+        if effect.progress is not None:
+            return Step(self.number, words, None, effect.store, process._replace(progress=effect.progress))
+        local = self.automaton.step(process.local, effect.answer)
+        return self.settled(effect.store, process._replace(progress=None), local, words)
+
+    def _thrown(self, store: Store, process: Process, error: BaseException, words: str, pays: str) -> Step:
+        local = self.automaton.step(process.local, error)
+        process = process._replace(progress=None, acquiring=process.acquiring and pays == "lost")
+        if pays == "lost":
+            process = process._replace(spoiled=True)
+        step = self.settled(store, process, local, words)
+        return step._replace(actor=ENVIRONMENT, tag=CANCEL if pays == "cancels" else LOST, pays=pays)
+
+    def _alone(self, store: Store, process: Process, request: Any) -> Iterator[Step]:
+        """A request that does not reach the store, and at which something may happen to the caller."""
+
+        def going_on(answer: object, words: str) -> Step:
+            return self.settled(store, process, self.automaton.step(process.local, answer), words)
+
+        match request:
+            case call.Work():
+                yield going_on("leave", f"{self.name} leaves the critical section")
+                if self.options.heartbeats and not process.passed:
+                    step = going_on("renew", f"{self.name}'s watchdog is about to renew")
+                    yield step._replace(tag=RENEW)
+            case Before(call.TIME_IS_OVER):
+                yield going_on(True, f"{self.name} still has time")
+                over = going_on(False, f"the time of {self.name}'s call is over")
+                yield over._replace(actor=ENVIRONMENT, tag=TIMEOUT)
+            case Before():
+                yield going_on(not process.passed, f"{self.name} looks at its own deadline: {_ahead(process)}")
+            case Wait() | Sleep():
+                yield going_on(None, f"{self.name} has waited")
+                words = f"the call of {self.name} is broken off at a wait"
+                yield self._thrown(store, process, BROKEN_OFF, words, "cancels")
+            case _:
+                raise TypeError(f"not a request of the protocol: {request!r}")
+
+    def settled(self, store: Store, process: Process, local: int, words: str = "") -> Step:
+        """Go on to the next request at which something can happen; everything before it is one step."""
+        automaton, name = self.automaton, self.name
+        tag: object = None
+        fence = wrong = None
+        while True:
+            request = automaton.requests[local]
+            answer: object = None
+            match request:
+                case Now():
+                    answer = call.MOMENT
+                    process = process._replace(passed=False)
+                    store = self._leased(store, name, CURRENT, OLD)
+                case Before(deadline) if deadline != call.TIME_IS_OVER and not self.options.stepwise:
+                    answer = not process.passed
+                    words += "" if answer else ", too late by its own clock"
+                case Subscribe():
+                    answer = "wake-up"
+                case Wait() | Sleep() if self.options.cancels == 0 or not process.acquiring:
+                    pass
+                case call.Acquiring():
+                    process = process._replace(acquiring=True)
+                case call.Withdrawing():
+                    process = process._replace(acquiring=False)
+                case call.Enter(granted):
+                    process = process._replace(holding=True, acquiring=False)
+                    tag, fence = ("enter", self.number), granted
+                    words += ", and holds the lock"
+                case call.Renewing():
+                    process = process._replace(renewal=1)
+                    store = self._leased(store, name, RENEWAL, OLD)
+                case call.Answered(extended):
+                    process = process._replace(passed=process.renewal == 2 if extended else process.passed, renewal=0)
+                    store = self._leased(store, name, RENEWAL, CURRENT)
+                case call.Leave():
+                    process = process._replace(holding=False)
+                case call.Finished():
+                    wrong = wrong or self._left_behind(store, process)
+                    process = process._replace(acquiring=False, spoiled=process.spoiled and _has_rows(store, name))
+                case _:
+                    # Nobody asks any more for the clock of one that comes no more.
+                    passed = process.passed or isinstance(request, Final)
+                    if isinstance(request, Final) and request.how == "raised":
+                        wrong = f"an error: {request.value!r}"
+                    process = process._replace(local=local, passed=passed)
+                    return Step(self.number, words, tag, store, process, fence=fence, wrong=wrong)
+            local = automaton.step(local, answer)
+
+    def _left_behind(self, store: Store, process: Process) -> str | None:
+        if process.spoiled or not _has_rows(store, self.name):
+            return None
+        return f"{self.name} has finished and its record is still there"
+
+    def _leased(self, store: Store, id: str, old: int, new: int) -> Store:
+        """The moment from which the lease of a record is counted gets another name."""
+        if not self.options.leases or all(row.id != id or row.lease != old for row in store.rows):
+            return store
+        rows = (row._replace(lease=new) if row.id == id and row.lease == old else row for row in store.rows)
+        return Store(tuple(rows), store.issued)
+
+
+def moment(options: Options, process: Process) -> int:
+    """Return the moment from which a lease is counted that begins, or begins again, now."""
+    return RENEWAL if process.renewal and options.leases else CURRENT
+
+
+def _has_rows(store: Store, name: str) -> bool:
+    return any(row.id[0].upper() == name for row in store.rows)
+
+
+def _dead(process: Process) -> Process:
+    """A caller that crashed; of one that holds, the deadline still counts."""
+    return Process(0, passed=process.passed or not process.holding, holding=process.holding, dead=True)
+
+
+def _ahead(process: Process) -> str:
+    return "it has passed" if process.passed else "it is ahead"

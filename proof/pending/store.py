@@ -1,0 +1,222 @@
+"""The store of the world: records in the order of their keys, and what each request does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from interlock.core.claims import PENDING, USING, State, fits
+from interlock.core.pending import Record, Verdict, judge
+from proof.pending import register as ask
+from proof.pending.options import NAMES, Fence, Move, Options, Update
+
+OLD, CURRENT, RENEWAL = 0, 1, 2
+"""From which moment of its owner's clock the lease of a record is counted: an earlier one, that of the last
+request, or that of the renewal under way."""
+
+
+class Row(NamedTuple):
+    """A record, as the store keeps it."""
+
+    id: str
+    units: int
+    capacity: int
+    state: State
+    fence: int = 0
+    expired: bool = False
+    lease: int = CURRENT
+
+    @property
+    def owner(self) -> int:
+        """The number of the caller."""
+        return NAMES.index(self.id[0].upper())
+
+    @property
+    def of_current_call(self) -> bool:
+        """False for one that its caller has given up."""
+        return self.id in NAMES
+
+
+Rows = tuple[Row, ...]
+
+
+class Store(NamedTuple):
+    """All that the store knows: the records in the order of their keys, and the last fence issued."""
+
+    rows: Rows = ()
+    issued: int = 0
+
+
+class Effect(NamedTuple):
+    """What one request does: words, the answer, the store after it; with `progress` it goes on without an answer."""
+
+    words: str
+    answer: object
+    store: Store
+    progress: Any = None
+
+
+def index(rows: Rows, id: str) -> int | None:
+    """Where a record stands, if it is there."""
+    return next((place for place, row in enumerate(rows) if row.id == id), None)
+
+
+def without(rows: Rows, id: str) -> Rows:
+    """The other records."""
+    return tuple(row for row in rows if row.id != id)
+
+
+def incompatible(parts: list[tuple[int, int]]) -> bool:
+    """The one formula, for all at once."""
+    return len(parts) > 1 and not fits(*parts[0], parts[1:])
+
+
+def seen(rows: Rows, me: str) -> tuple[Record, ...]:
+    """The records as the protocol gets them; keys are relative to the caller's own, which is all that it compares."""
+    own = index(rows, me)
+    return tuple(
+        Record(
+            row.id,
+            0 if own is None else (place > own) - (place < own),
+            row.units,
+            row.capacity,
+            row.state,
+            row.fence,
+            row.expired,
+        )
+        for place, row in enumerate(rows)
+    )
+
+
+def write(options: Options, store: Store, request: Any, lease: int, progress: Any = None) -> Iterator[Effect]:
+    """Yield every way in which a request that writes can go.
+
+    Args:
+        options: the store's habits.
+        store: before.
+        request: of `register`.
+        lease: the moment from which the lease of a record is counted if this request starts it.
+        progress: how far the request has come before.
+    """
+    match request:
+        case ask.Create(id, units, capacity):
+            yield from _create(options, store, Row(id, units, capacity, PENDING, lease=lease))
+        case ask.Update(id, state):
+            verb = "raises its flag" if state == PENDING else "lowers its flag"
+            yield from _change(options, store, id, {"state": state}, options.update, verb, lease)
+        case ask.Renew(id):
+            yield from _change(options, store, id, {}, options.renewal, "renews", lease)
+        case ask.Promote(id) | ask.PromoteIfFree(id):
+            yield from _promote(options, store, request, lease, progress)
+        case ask.Delete(id):
+            removed = index(store.rows, id) is not None
+            rows = without(store.rows, id)
+            if options.by_name:
+                rows = tuple(row for row in rows if row.state != USING)
+            words = "deletes its record" if removed else "finds no record to delete"
+            yield Effect(words, removed, Store(rows, store.issued))
+        case ask.Reap(id):
+            rows = store.rows
+            place = index(rows, id)
+            if place is None or not (rows[place].expired or options.reaps_live):
+                yield Effect(f"reaps nothing ({id})", False, store)
+            else:
+                yield Effect(f"reaps {id}'s record", True, Store(without(rows, id), store.issued))
+        case _:
+            raise TypeError(f"not a request of a register: {request!r}")
+
+
+def _create(options: Options, store: Store, row: Row) -> Iterator[Effect]:
+    rows = store.rows
+    if index(rows, row.id) is not None:
+        yield Effect("creates its record, which is there already", None, store)
+        return
+    for place in [len(rows)] if options.ordered else range(len(rows) + 1):
+        words = "creates pending" + ("" if place == len(rows) else f", before {rows[place].id}")
+        yield Effect(words, None, Store((*rows[:place], row, *rows[place:]), store.issued))
+
+
+def _change(
+    options: Options, store: Store, id: str, fields: dict[str, Any], when: Update, verb: str, lease: int
+) -> Iterator[Effect]:
+    rows = store.rows
+    place = index(rows, id)
+    renewal = verb == "renews"
+    answer: object = (True,) if renewal else True
+    if place is None:
+        if when is Update.UPSERT and not renewal:
+            terms = options.terms[NAMES.index(id[0].upper())]
+            again = Row(id, *terms, lease=lease, **fields)
+            for effect in _create(options, store, again):
+                yield Effect(f"{verb} by writing its record again", answer, effect.store)
+            return
+        yield Effect(f"{verb}: gone", (False,) if renewal else False, store)
+        return
+    row = rows[place]
+    if row.expired and when is Update.UNEXPIRED:
+        yield Effect(f"{verb}: refused, expired", (False,) if renewal else False, store)
+        return
+    row = row._replace(**fields)
+    if renewal or when is not Update.UNEXPIRED:
+        row = row._replace(expired=False, lease=lease)
+    yield Effect(verb, answer, Store((*rows[:place], row, *rows[place + 1 :]), store.issued))
+
+
+def _promote(options: Options, store: Store, request: Any, lease: int, progress: Any) -> Iterator[Effect]:
+    folded = isinstance(request, ask.PromoteIfFree)
+    verb = "goes from pending to using" + (" if it is free" if folded else "")
+    rows, issued = store
+    place = index(rows, request.id)
+    if progress is not None and options.move is not Move.AT_ONCE:
+        yield from _second_half(options, store, progress, verb)
+        return
+    if folded and progress is None:
+        free = judge(request.id, seen(rows, request.id)).verdict is Verdict.ENTER
+        if not free:
+            yield Effect(f"{verb}: refused", None, store)
+            return
+        if options.looks_first:
+            yield Effect("looks whether it is free: yes", None, store, "looked")
+            return
+    if place is None:
+        if options.update is not Update.UPSERT or folded:
+            yield Effect(f"{verb}: gone", None, store)
+            return
+        terms = options.terms[NAMES.index(request.id[0].upper())]
+        for effect in _create(options, store, Row(request.id, *terms, PENDING, lease=lease)):
+            yield from _promote(options, effect.store, request, lease, None)
+        return
+    row = rows[place]
+    if row.state != PENDING or (row.expired and options.update is Update.UNEXPIRED):
+        yield Effect(f"{verb}: refused, {'expired' if row.expired else row.state}", None, store)
+        return
+    fence, issued = _fence(options, store)
+    row = row._replace(state=USING, fence=fence)
+    if options.update is not Update.UNEXPIRED:
+        row = row._replace(expired=False, lease=lease)
+    if options.move is Move.AT_ONCE:
+        words = f"{verb}, fence {fence}" if options.fence is not Fence.NONE else verb
+        yield Effect(words, fence, Store((*rows[:place], row, *rows[place + 1 :]), issued))
+    elif options.move is Move.DELETE_THEN_CREATE:
+        yield Effect("deletes its pending", None, Store(without(rows, row.id), issued), row)
+    else:
+        rows = (*rows[:place], rows[place], row._replace(id=row.id), *rows[place + 1 :])
+        yield Effect("creates its using", None, Store(rows, issued), row)
+
+
+def _second_half(options: Options, store: Store, row: Row, verb: str) -> Iterator[Effect]:
+    if options.move is Move.CREATE_THEN_DELETE:
+        rows = tuple(each for each in store.rows if each.id != row.id or each.state == USING)
+        yield Effect("deletes its pending", row.fence, Store(rows, store.issued))
+        return
+    for effect in _create(options, store, row):
+        yield Effect("creates its using", row.fence, effect.store)
+
+
+def _fence(options: Options, store: Store) -> tuple[int, int]:
+    """The fence of a promotion, and the last one issued after it."""
+    if options.fence is Fence.NONE:
+        return 1, 0
+    if options.fence is Fence.HIGHEST_SEEN:
+        return 1 + max((row.fence for row in store.rows), default=0), 0
+    return store.issued + 1, store.issued + 1

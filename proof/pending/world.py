@@ -1,0 +1,211 @@
+"""The world around the production protocol: callers, their clocks, crashes, lost replies, calls broken off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from interlock.core import acquire as claiming
+from interlock.core import pending
+from interlock.core.claims import Terms
+from interlock.core.effects import FreshId
+from proof.automaton import Automaton, Final
+from proof.pending import caller as call
+from proof.pending import register as ask
+from proof.pending.naming import Flying, afresh
+from proof.pending.options import NAMES, TTL, Fence, Options
+from proof.pending.steps import (
+    CLOCK,
+    END,
+    ENVIRONMENT,
+    LAPSE,
+    NETWORK,
+    Caller,
+    Process,
+    Step,
+    moment,
+)
+from proof.pending.store import OLD, RENEWAL, Row, Store, incompatible, write
+
+
+class Parts(NamedTuple):
+    """The code that is checked; production's, unless a mutant takes its place."""
+
+    acquire: Any = claiming.acquire
+    attempt: Any = claiming.Attempt
+    pending: Any = pending.Pending
+    caller: Any = call.caller
+
+
+class Book(NamedTuple):
+    """What is still allowed to go wrong, the last fence granted, and what was found to be wrong."""
+
+    lapses: int | None
+    crashes: int
+    lost: int
+    cancels: int | None
+    granted: int = 0
+    entered: bool = False
+    wrong: str | None = None
+
+
+State = tuple[Any, ...]
+"""The store, requests without a sender, the book, then each caller."""
+
+
+class World:
+    """Callers of one lock on one store.
+
+    Args:
+        options: what the world is like.
+        parts: the code that is checked.
+    """
+
+    def __init__(self, options: Options, parts: Parts | None = None) -> None:
+        self.options = options
+        self.parts = parts or Parts()
+        automata = {terms: Automaton(self._factory(terms)) for terms in set(options.terms)}
+        self.automata = [automata[terms] for terms in options.terms]
+        self.callers = len(options.terms)
+        self._callers = [Caller(options, number, each) for number, each in enumerate(self.automata)]
+
+    def _factory(self, terms: tuple[int, int]) -> Any:
+        parts, options = self.parts, self.options
+        asked = Terms("key", *terms, ttl=TTL)
+        queue = parts.pending(ask.ModelRegister(options.folds))
+
+        def factory() -> Any:
+            return parts.caller(
+                parts.acquire, parts.attempt, queue, asked,
+                wait=options.wait, timeout=options.timeouts, attempts=options.attempts,
+            )  # fmt: skip
+
+        return factory
+
+    def init(self) -> State:
+        """Return the state in which nobody has done anything."""
+        options = self.options
+        state: State = (
+            Store(), (), Book(options.lapses, options.crashes, options.lost, options.cancels),
+            *(Process(automaton.start) for automaton in self.automata),
+        )  # fmt: skip
+        for number in range(self.callers):
+            state = self._refreshed(state, number)
+        return state
+
+    def violation(self, state: State) -> str | None:
+        """Return what is wrong with a state, or None."""
+        store, _, book = state[:3]
+        if book.wrong is not None:
+            return str(book.wrong)
+        options = self.options
+        if options.exclusion:
+            holders = [n for n, each in enumerate(state[3:]) if each.holding and not each.passed]
+            if incompatible([options.terms[n] for n in holders]):
+                return f"two holders: {' and '.join(NAMES[n] for n in holders)}"
+        if options.one_using:
+            using = [row for row in store.rows if row.state == "using" and not row.expired]
+            if incompatible([(row.units, row.capacity) for row in using]):
+                return "two unexpired using records"
+        return None
+
+    def finished(self, state: State, number: int) -> bool:
+        """Tell whether a caller comes no more: it has ended or crashed."""
+        process = state[3 + number]
+        return process.dead or isinstance(self.automata[number].requests[process.local], Final)
+
+    def all_finished(self, state: State) -> bool:
+        """Tell whether no caller comes any more."""
+        return all(self.finished(state, number) for number in range(self.callers))
+
+    def successors(self, state: State) -> Iterator[tuple[object, str, object, State]]:
+        """Return every step of every caller, of the clocks and of requests that are still under way."""
+        store, flying, book = state[:3]
+        for number in range(self.callers):
+            for step in self._callers[number].steps(store, state[3 + number]):
+                if self._allowed(step, flying, book):
+                    yield from self._taken(state, number, step)
+        yield from self._expiries(state)
+        for place, (number, request) in enumerate(flying):
+            lease = moment(self.options, state[3 + number]) if request.id in NAMES else OLD
+            sender = state[3 + number]._replace(spoiled=True)
+            rest = (book, *state[3 : 3 + number], sender, *state[4 + number :])
+            for effect in write(self.options, store, request, lease):
+                words = f"a late request of {NAMES[number]} arrives: {effect.words}"
+                yield NETWORK, words, None, (effect.store, flying[:place] + flying[place + 1 :], *rest)
+
+    def _allowed(self, step: Step, flying: Flying, book: Book) -> bool:
+        if step.flown is not None and len(flying) >= self.options.flying:
+            return False
+        return step.pays is None or getattr(book, step.pays) != 0
+
+    def _taken(self, state: State, number: int, step: Step) -> Iterator[tuple[object, str, object, State]]:
+        _, flying, book = state[:3]
+        if step.pays is not None and (budget := getattr(book, step.pays)) is not None:
+            book = book._replace(**{step.pays: budget - 1})
+        if step.flown is not None:
+            flying = tuple(sorted((*flying, (number, step.flown)), key=repr))
+        if step.fence is not None:
+            book = self._granted(book, step.fence)
+        if step.wrong is not None:
+            book = book._replace(wrong=step.wrong)
+        after: State = (step.store, flying, book, *state[3 : 3 + number], step.process, *state[4 + number :])
+        if not step.process.dead and isinstance(self.automata[number].requests[step.process.local], FreshId):
+            after = self._refreshed(after, number)
+        tag = step.tag
+        if self.options.attempts is not None and tag is None and self.all_finished(after):
+            tag = END
+            if not self.options.wait and not after[2].entered:
+                after = (*after[:2], after[2]._replace(wrong="all have tried, and nobody got the lock"), *after[3:])
+        yield step.actor, step.label, tag, after
+
+    def _granted(self, book: Book, fence: int) -> Book:
+        if self.options.fence is Fence.NONE:
+            return book if self.options.attempts is None else book._replace(entered=True)
+        wrong = None if fence > book.granted else f"fence {fence} was granted after fence {book.granted}"
+        return book._replace(granted=max(book.granted, fence), entered=True, wrong=wrong)
+
+    def _refreshed(self, state: State, number: int) -> State:
+        """Go on from a request for a fresh id: the new one gets the caller's name, the old one another."""
+        processes: list[Process] = list(state[3:])
+        store, flying, locals_, progress = afresh(
+            number, self.automata, state[0], state[1],
+            [process.local for process in processes], [process.progress for process in processes],
+            self.options.same_id,
+        )  # fmt: skip
+        for place, local in enumerate(locals_):
+            processes[place] = processes[place]._replace(local=local, progress=progress[place])
+        settled = self._callers[number].settled(store, processes[number], locals_[number])
+        processes[number] = settled.process
+        return (settled.store, flying, state[2], *processes)
+
+    def _expiries(self, state: State) -> Iterator[tuple[object, str, object, State]]:
+        store, flying, book = state[:3]
+        if not self.options.leases:
+            return
+        for place, row in enumerate(store.rows):
+            if row.expired:
+                continue
+            owner: Process = state[3 + row.owner]
+            live = row.of_current_call and not self.finished(state, row.owner)
+            early = row.of_current_call and not _over(row, owner)
+            counts = early or (live and row.lease == OLD and not owner.passed)  # its deadline was not counted before
+            if (early and not self.options.bad_clock) or (counts and book.lapses == 0):
+                continue
+            after = book._replace(lapses=book.lapses - 1) if counts and book.lapses is not None else book
+            rows = (*store.rows[:place], row._replace(expired=True), *store.rows[place + 1 :])
+            words = f"{row.id}'s record expires{' too early' if early else ''}"
+            actor, tag = (ENVIRONMENT, LAPSE) if live else (CLOCK, None)
+            yield actor, words, tag, (Store(rows, store.issued), flying, after, *state[3:])
+
+
+def _over(row: Row, owner: Process) -> bool:
+    """Whether the moment from which a lease is counted lies a ttl back, by the owner's clock."""
+    if row.lease == RENEWAL:
+        return owner.renewal == 2
+    return row.lease == OLD or owner.passed
+
+
+def enters(actor: object, tag: object) -> bool:
+    """Whether a step is somebody's entry into the critical section."""
+    return isinstance(tag, tuple) and tag[0] == "enter"

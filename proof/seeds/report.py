@@ -1,0 +1,122 @@
+"""The verdicts on the seeds' lock as text for a terminal, and as Markdown for the documentation."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+
+from proof.command import Command
+from proof.seeds.verdicts import Aftermath, Trace, Verdict, verdicts
+
+
+def text(found: Sequence[Verdict]) -> str:
+    """Return the verdicts for one number of clients as a table and counterexamples.
+
+    Args:
+        found: from `verdicts`; not empty.
+    """
+    rows = [("version", "states", "two holders", "stuck", "livelock", "a crash blocks the others if it leaves")]
+    rows += [(verdict.version.title, f"{verdict.states:,}", *_answers(verdict)) for verdict in found]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [f"The seeds' lock with {_clients(found[0].clients)}, every interleaving", ""]
+    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    for verdict in found:
+        lines += ["", verdict.version.title, *(f"  {line}" for line in _details(verdict))]
+    return "\n".join(lines)
+
+
+def markdown(found: Sequence[Sequence[Verdict]]) -> str:
+    """Return the table of versions and their counterexamples for a page of the documentation.
+
+    Args:
+        found: the verdicts for each number of clients, all in the same order; counterexamples are from the first.
+    """
+    numbers = ", ".join(f"N={verdicts[0].clients}" for verdicts in found)
+    lines = [
+        f"| version | states ({numbers}) | two holders | stuck | livelock | a crash blocks the others if it leaves |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in zip(*found, strict=True):
+        states = ", ".join(f"{verdict.states:,}" for verdict in row)
+        two_holders, *others = _answers(row[0])
+        if row[0].two_holders:
+            two_holders = "**yes**"
+        lines.append(f"| {' | '.join([row[0].version.title, states, two_holders, *others])} |")
+    for row in zip(*found, strict=True):
+        if row[0].two_holders or row[0].stuck:
+            lines += ["", *_counterexample(row[0])]
+    return "\n".join(lines)
+
+
+def _clients(number: int) -> str:
+    return "1 client" if number == 1 else f"{number} clients"
+
+
+def _answers(verdict: Verdict) -> tuple[str, str, str, str]:
+    return (
+        "yes" if verdict.two_holders else "never",
+        "possible" if verdict.stuck else "never",
+        "possible" if verdict.livelock else "no",
+        "; ".join(_blocking(verdict.crash)) or "-",
+    )
+
+
+def _blocking(crash: dict[str, Aftermath]) -> list[str]:
+    """What blocks the others when a crash leaves it; not what contains something that blocks by itself."""
+    always = {left for left, after in crash.items() if not after.go_on}
+    cells = []
+    for left, after in crash.items():
+        parts = left.split(" + ")
+        if after.blocked and (len(parts) == 1 or not always.intersection(parts)):
+            cells.append(f"{left} (at times)" if after.go_on else left)
+    return cells
+
+
+def _details(verdict: Verdict) -> list[str]:
+    lines = []
+    if verdict.two_holders:
+        lines.append(f"two holders: {_sentence(verdict.two_holders)}")
+    if verdict.stuck:
+        lines.append(f"stuck for ever: {_sentence(verdict.stuck)}")
+    if verdict.cycle:
+        way = f"after {_sentence(verdict.cycle.way)} " if verdict.cycle.way else ""
+        lines.append(f"livelock, {way}again and again: {_sentence(verdict.cycle.round)}")
+    for left, after in verdict.crash.items():
+        lines.append(f"a crash that leaves {left}: {after}")
+        if after.trace:
+            lines.append(f"  {_sentence(after.trace)}")
+    lines.append(f"the repair: {verdict.version.repair}")
+    return lines
+
+
+def _counterexample(verdict: Verdict) -> list[str]:
+    lines = [f"**{verdict.version.title}**", ""]
+    if verdict.two_holders:
+        lines.append(f"- Two holders: {_sentence(verdict.two_holders)}")
+    if verdict.stuck:
+        lines.append(f"- Stuck for ever: {_sentence(verdict.stuck)}")
+    lines.append(f"- The repair: {verdict.version.repair}.")
+    return lines
+
+
+def _sentence(trace: Trace) -> str:
+    return "; ".join(trace) + "."
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--clients", type=int, nargs="+", default=[2, 3], metavar="N", help="how many clients compete (default: 2 3)"
+    )
+    parser.add_argument("--markdown", action="store_true", help="print the table as the documentation has it")
+
+
+def _run(options: Namespace) -> int:
+    if options.markdown:
+        print(markdown([verdicts(clients) for clients in options.clients]))
+        return 0
+    for clients in options.clients:
+        print(text(verdicts(clients)), end="\n\n")
+    return 0
+
+
+COMMAND = Command("seeds", "Check every version of the seeds' lock.", _add_arguments, _run)

@@ -1,0 +1,120 @@
+"""A cluster, for asyncio tasks; as `cluster`."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from interlock._redis.apool import AsyncWire, TaskLink
+from interlock._redis.cluster import Map
+from interlock._redis.errors import NoRoom, Passing
+from interlock._redis.message import Denied, Message, Unreachable
+from interlock._redis.routing import Directions, Nodes, Reading
+from interlock._redis.slots import Address
+from interlock.core.errors import StoreError
+from interlock.runtime.aio import arun
+
+
+class TaskNodes(Nodes):
+    """As `Nodes`, for asyncio tasks."""
+
+    async def aask(self, reading: Reading) -> list[str]:
+        """Read the map."""
+        return await arun(self._read(reading))
+
+
+class AsyncClusterWire:
+    """The connections to the nodes of a cluster, for asyncio tasks.
+
+    Args:
+        map: the cluster.
+    """
+
+    follows = True
+
+    def __init__(self, map: Map) -> None:
+        self._map = map
+        self._wires: dict[Address, AsyncWire] = {}
+        self._closed = False
+        self.nodes = TaskNodes(map, self._wire)
+        self._directions = Directions(map, self.nodes, self._wire)
+        self.batches = map.batches
+        self.node_of = map.address_of
+        self.target_of = map.target_of
+        self.once = self._directions.once
+        self._looking: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+
+    def at(self, node: Address) -> AsyncWire:
+        """As `ClusterWire.at`."""
+        return self._wire(node)
+
+    def look_again_soon(self) -> None:
+        """As `ClusterWire.look_again_soon`."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._looking and not self._closed:
+            task = self._looking[loop] = loop.create_task(self._look_aside(), name="interlock-map")
+            task.add_done_callback(lambda _: self._looking.pop(loop, None))
+
+    async def _look_aside(self) -> None:
+        try:
+            await self.nodes.aask(Reading(self._map.version))
+        except StoreError:
+            pass  # whoever asks next says so
+
+    def _wire(self, address: Address) -> AsyncWire:
+        if self._closed:
+            raise StoreError("this connection was closed: connect again")
+        wire = self._wires.get(address)
+        if wire is None:
+            wire = self._wires.setdefault(address, AsyncWire(self._map.recipe_for(address)))
+        return wire
+
+    async def aask(self, message: Message) -> Any:
+        """As `AsyncWire.aask`, on the node that the message's line lives on."""
+        version = self._map.version
+        address = None
+        try:
+            if not version:
+                await self.nodes.aask(Reading(version))
+            address = self._map.address_of(message.line)
+            return await self._wire(address).aask(message)
+        except (NoRoom, Denied):
+            raise
+        except (Passing, Unreachable) as error:
+            failure = error
+        return await arun(self._directions.follow(message, address, version, failure))
+
+    def exchange(self, command: bytes, line: str, owner: str | None) -> Coroutine[Any, Any, Any]:
+        """As `AsyncWire.exchange`."""
+        return self.aask(Message(command, line, owner))
+
+    @property
+    def has_late(self) -> bool:
+        """As `AsyncWire.has_late`, of any node."""
+        return any(wire.has_late for wire in self._wires.values())
+
+    def leave_late(self, owner: str, command: bytes) -> bool:
+        """As `AsyncWire.leave_late`, on all nodes."""
+        return any([wire.leave_late(owner, command) for wire in self._wires.values()])  # noqa: C419 - all of them
+
+    def opening(self) -> "list[asyncio.Task[Any]]":
+        """Return the connections that are being made for the running loop."""
+        return [task for wire in self._wires.values() for task in wire.opening()]
+
+    def links(self) -> list[TaskLink]:
+        """Return the connections of the running loop."""
+        return [link for wire in self._wires.values() for link in wire.links()]
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        for loop, task in list(self._looking.items()):
+            if not loop.is_closed():
+                task.cancel()
+        for wire in self._wires.values():
+            wire.close()
+
+    def reset(self) -> None:
+        """In a forked child: forget the parent's connections."""
+        self._looking.clear()
+        for wire in self._wires.values():
+            wire.reset()

@@ -1,0 +1,539 @@
+"""Connections of asyncio tasks: one for all tasks of a loop, on which commands follow each other without waiting."""
+
+import asyncio
+import math
+import random
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeVar
+
+from interlock._redis import limit as pool
+from interlock._redis.clients import Dialer, beside
+from interlock._redis.errors import NoRoom, code_of, full, is_full, refuse
+from interlock._redis.keepalive import keep_alive
+from interlock._redis.message import Message, NoAnswer, broken, garbled, no_answer, unreachable
+from interlock._redis.pipeline import Batch
+from interlock._redis.primary import IDENTITY, Identity
+from interlock._redis.resp import MISSING, Push, ReplyError, pack, parser
+from interlock._redis.scripts import with_source, without_memory
+from interlock.core.claims import Claim
+from interlock.core.errors import StoreError
+
+ASKING = pack("ASKING")
+
+
+class TaskLink(asyncio.Protocol):
+    """One connection; the library has connected it and logged in.
+
+    Attributes:
+        ended: True when nothing more can be asked on it.
+        owners: the claims whose requests on it had no answer; it stays open until they have left.
+    """
+
+    def __init__(self, recipe: Dialer) -> None:
+        self.recipe = recipe
+        self.ended = False
+        self.owners: set[str] = set()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._deadlines: deque[float] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._used = 0.0  # the deadline of the last command
+        self.parser = parser()
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            Unreachable: it could not be done.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self._connection = connection = self.recipe.connection()
+        last_words = _hear_last_words(connection)
+        try:
+            async with asyncio.timeout(2 * self.recipe.patience):
+                await connection.connect()
+        except Exception as error:
+            await connection.disconnect()
+            raise (full if is_full(error, last_words) else unreachable)(self.recipe.where, error) from error
+        except BaseException:
+            await connection.disconnect()
+            raise
+        del connection.disconnect
+        self._transport = connection._writer.transport
+        self._transport.set_protocol(self)
+        keep_alive(self._transport.get_extra_info("socket"), self.recipe.patience)
+
+    def post(self, command: bytes, patience: float | None = None) -> "asyncio.Future[Any]":
+        """Send a command and return what will have the reply."""
+        if not self.ended:
+            self._transport.write(command)
+        return self.expect(patience)
+
+    def post_all(self, commands: bytes, number: int, patience: float) -> "list[asyncio.Future[Any]]":
+        """Send so many commands and return what will have the replies."""
+        if not self.ended:
+            self._transport.write(commands)
+        return [self.expect(patience) for _ in range(number)]
+
+    def expect(self, patience: float | None = None) -> "asyncio.Future[Any]":
+        """Return what will have the reply to a command that was sent."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.ended:
+            future.set_exception(broken(self.recipe.where, None))
+            return future
+        self._waiting.append(future)
+        # One timer for all: most replies come long before it, and a timer for each would cost more than the reply.
+        self._used = moment = self._loop.time() + (patience or self.recipe.patience)
+        self._deadlines.append(moment)
+        if self._timer is None or (patience is not None and moment < self._timer.when()):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(moment, self._look_for_late)
+        return future
+
+    async def ask(self, command: bytes, asking: bool = False, patience: float | None = None) -> Any:
+        """Send a command and return the reply, which may be a ReplyError.
+
+        Raises:
+            Broken: the connection ended before the reply came.
+            NoAnswer: the reply did not come in time.
+        """
+        if asking:
+            self._waiting.append(self._loop.create_future())  # nobody waits for its reply
+            self._deadlines.append(math.inf)
+            command = ASKING + command
+        return await self.post(command, patience)
+
+    def _look_for_late(self) -> None:
+        """Give up the replies that are late; look again when the next one would be."""
+        self._timer = None
+        now = self._loop.time()
+        for future, moment in zip(self._waiting, self._deadlines, strict=True):
+            if moment <= now:
+                self.ended = True
+                if not future.done():
+                    future.set_exception(no_answer(self.recipe.where, self.recipe.patience))
+        if self.ended:
+            self._loop.call_soon(self._close_unless_owned)  # who waited is told first, and may become an owner
+        upcoming = min((moment for moment in self._deadlines if moment > now), default=math.inf)
+        if upcoming < math.inf:
+            self._timer = self._loop.call_at(upcoming, self._look_for_late)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the server sent, and give each reply to whom it belongs."""
+        try:
+            if data[:1] == b":" and data[-2:] == b"\r\n" and len(self._waiting) == 1 and data.count(b"\n") == 1:
+                self._answer(int(data[1:-2]))
+                return
+            self.parser.feed(data)
+            while (reply := self.parser.next()) is not MISSING:
+                if type(reply) is not Push:
+                    self._answer(reply)
+        except ValueError:  # Garbage, or none of the numbers
+            self.is_garbled(data)
+
+    def close_when_idle(self) -> None:
+        """Close as soon as nothing was asked for long."""
+        left = self._used + pool.IDLE - self._loop.time()
+        if left <= 0:
+            self.close()
+        else:
+            self._idle = self._loop.call_later(left, self.close_when_idle)
+
+    def is_garbled(self, data: bytes) -> None:
+        """End the connection, on which no reply of Redis came."""
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(garbled(self.recipe.where, data))
+        self._deadlines.clear()
+        self.ended = True
+        self._transport.abort()
+
+    def _answer(self, reply: Any) -> None:
+        if self._waiting:
+            self._deadlines.popleft()
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(reply)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell all who wait that no reply will come."""
+        self.forget()
+        self._deadlines.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.gone.done():
+            self.gone.set_result(None)
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(broken(self.recipe.where, error))
+
+    def leave_late(self, owner: str, command: bytes) -> None:
+        """Send a command behind one that had no answer, without waiting for the reply; the last owner closes.
+
+        Where the connection has not ended, whatever is said next goes this way by itself.
+        """
+        self.owners.discard(owner)
+        if self.ended:
+            if not self._transport.is_closing():
+                self._transport.write(command)
+            self._close_unless_owned()
+
+    def _close_unless_owned(self) -> None:
+        if not self.owners:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection when what was written is sent."""
+        self.ended = True
+        self._transport.close()
+        self.forget()
+
+    def end(self) -> None:
+        """Close the connection, from any loop."""
+        self.ended = True
+        try:
+            self._loop.call_soon_threadsafe(self.close)
+        except RuntimeError:
+            pass  # its loop is closed
+
+    def abandon(self) -> None:
+        """End the connection, whose loop is closed and can do it no more; its file goes with the last reference."""
+        try:
+            self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        except Exception:  # it has ended already; or the loop is of another make, which has closed it
+            pass
+        self.forget()
+        del self._transport, self.gone
+
+    def forget(self) -> None:
+        """Close nothing, because it is closed already, or, in a forked child, because it is the parent's."""
+        self.ended = True
+        if self._idle is not None:
+            self._idle.cancel()
+        self._connection._writer = self._connection._reader = None
+
+
+def _hear_last_words(connection: Any) -> bytearray:
+    """Return what will have what the server said before a connection ended on which the library could write no more.
+
+    A server that has too many connections says so at once, and closes.
+    """
+    said = bytearray()
+    disconnect = connection.disconnect
+
+    async def hear(*args: Any, **how: Any) -> None:
+        said.extend(getattr(connection._reader, "_buffer", b""))
+        await disconnect(*args, **how)
+
+    connection.disconnect = hear
+    return said
+
+
+Link = TypeVar("Link", bound=TaskLink)
+
+
+class PerLoop(Generic[Link]):
+    """Connections that are opened once for each event loop, by a task of its own.
+
+    A caller that is cancelled meanwhile takes nothing from the others; and client libraries do not bear it well to be
+    cancelled while they connect.
+
+    Args:
+        open: makes one for the running loop.
+    """
+
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, Link]]) -> None:
+        self._open = open
+        self.ready: dict[asyncio.AbstractEventLoop, Link] = {}
+        self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[Link]] = {}
+        self._recent: Link | None = None
+        self._open_links: set[Link] = set()  # also those that were replaced and are not closed yet
+        self.closed = False
+
+    def here(self) -> Link | None:
+        """Return the one of the running loop, if it is open."""
+        loop = asyncio.get_running_loop()
+        link = self._recent
+        if link is None or link.ended or link._loop is not loop:
+            link = self._recent = self.ready.get(loop)
+        return link if link is not None and not link.ended else None
+
+    async def get(self) -> Link:
+        """Return the one of the running loop, which is opened if there is none.
+
+        Raises:
+            StoreError: all were closed; or it can't be opened.
+        """
+        if self.closed:
+            raise StoreError("this connection was closed: connect again")
+        loop = asyncio.get_running_loop()
+        task = self._tasks.get(loop)
+        if task is not None:
+            try:
+                return await self._wait_for(task)
+            except StoreError:
+                if self.closed:
+                    raise
+                task = self._tasks.get(loop)  # it began before this call: what it met may be over
+        if task is None:
+            self.forget_ended_loops()
+            task = self._tasks[loop] = loop.create_task(self._open(), name="interlock-connects")
+            task.add_done_callback(self._opened)
+        return await self._wait_for(task)
+
+    async def _wait_for(self, task: "asyncio.Task[Link]") -> Link:
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and self.closed:  # not who waits for it was cancelled
+                raise StoreError("this connection was closed: connect again") from None
+            raise
+
+    def _opened(self, task: "asyncio.Task[Link]") -> None:
+        loop = task.get_loop()
+        self._tasks.pop(loop, None)
+        if task.cancelled() or task.exception() is not None:
+            return
+        link = task.result()
+        self._open_links.add(link)
+        link.gone.add_done_callback(lambda _: self._open_links.discard(link))
+        if self.closed:
+            link.close()
+        else:
+            self.ready[loop] = link
+
+    def take_all(self) -> list[Link]:
+        """Return what is open in any loop, and give it to nobody from now on."""
+        links = list(self.ready.values())
+        self.ready.clear()
+        return links
+
+    def forget_ended_loops(self) -> None:
+        """Give up what belongs to loops that were closed without it, so that neither they nor its files stay."""
+        for link in [link for link in self._open_links if link._loop.is_closed()]:
+            self._open_links.discard(link)
+            link.abandon()
+        for table in (self.ready, self._tasks):
+            for loop in [loop for loop in table if loop.is_closed()]:
+                table.pop(loop, None)
+        if self._recent is not None and self._recent.ended:
+            self._recent = None
+
+    def opening(self) -> "list[asyncio.Task[Link]]":
+        """Return what is being opened for the running loop."""
+        task = self._tasks.get(asyncio.get_running_loop())
+        return [] if task is None else [task]
+
+    def links(self) -> list[Link]:
+        """Return what is open in the running loop."""
+        loop = asyncio.get_running_loop()
+        return [link for link in self._open_links if link._loop is loop]
+
+    def all(self) -> list[Link]:
+        """Return what is open, in any loop."""
+        return list(self._open_links)
+
+    def close(self) -> None:
+        """Close all whose loops still run, and give up what is being opened."""
+        self.closed = True
+        for loop, task in list(self._tasks.items()):
+            if not loop.is_closed():
+                task.cancel()
+        self.forget_ended_loops()
+        for link in list(self._open_links):
+            link.close()
+        self.ready.clear()
+        self._recent = None
+
+    def forget(self) -> None:
+        """In a forked child: leave the connections to the parent."""
+        for link in self._open_links:
+            link.forget()
+
+
+def _nobody_cares() -> None:
+    """Take the news of another primary where there is no subscription."""
+
+
+class AsyncWire:
+    """The connections to one server, for asyncio tasks: one for each loop.
+
+    Args:
+        recipe: how to make them.
+
+    Attributes:
+        nodes: as `Wire.nodes`.
+        moved: called when there is another primary than before.
+    """
+
+    nodes: Any = None
+    follows = False  # where a name has moved to
+
+    def __init__(self, recipe: Dialer) -> None:
+        self.recipe = recipe
+        self._identity = Identity()
+        self.moved: Callable[[], object] = _nobody_cares
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._links: PerLoop[TaskLink] = PerLoop(self._open)
+        self._late: dict[str, list[TaskLink]] = {}
+
+    async def _open(self) -> TaskLink:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.recipe.patience
+        while True:
+            link = TaskLink(self.recipe)
+            try:
+                await link.open()
+                await self._meet(link)
+                break
+            except NoRoom:  # until connections of others have ended
+                if loop.time() + pool.PAUSE >= end:
+                    raise
+                await asyncio.sleep(random.uniform(0.5, 1.0) * pool.PAUSE)
+        link._used = loop.time()
+        link.close_when_idle()
+        return link
+
+    async def _meet(self, link: TaskLink) -> None:
+        """See whether a new connection leads to another primary than those before it.
+
+        Raises:
+            NoRoom: the server has too many connections, and ends this one.
+        """
+        try:
+            reply = await link.ask(IDENTITY)
+            if isinstance(reply, ReplyError) and is_full(reply):
+                raise full(self.recipe.where, reply)
+        except BaseException:
+            link.close()
+            raise
+        if self._identity.differs(reply):
+            self.distrust()
+
+    async def aask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
+        """Send a command and return the reply.
+
+        Raises:
+            Unreachable: nothing was sent.
+            UnknownOutcome: it was sent, and no reply came.
+            Refused: the server's answer is no.
+        """
+        link = self._links.here() or await self._links.get()
+        return await self._rest(link, message, link.ask(message.command, asking, message.patience), once_more, asking)
+
+    def exchange(self, command: bytes, line: str, owner: str | None) -> Coroutine[Any, Any, Any]:
+        """As `aask`, sent at once if the connection is open; to be awaited."""
+        link = self._links.here()
+        message = Message(command, line, owner)
+        if link is None:
+            return self.aask(message)
+        return self._rest(link, message, link.post(command), True, False)
+
+    async def _rest(
+        self, link: TaskLink, message: Message, coming: Awaitable[Any], once_more: bool, asking: bool
+    ) -> Any:
+        """Wait for a reply."""
+        owner = message.owner
+        try:
+            reply = await coming
+        except (NoAnswer, asyncio.CancelledError):
+            if owner is not None:
+                self._late.setdefault(owner, []).append(link)
+                link.owners.add(owner)
+            raise
+        if type(reply) is int or not isinstance(reply, ReplyError):
+            return reply
+        if is_full(reply):
+            link.close()
+            raise full(self.recipe.where, reply) from reply
+        return await self._refused(message, reply, once_more, asking)
+
+    async def aask_all(self, batch: Batch) -> list[Any]:
+        """As `renewing.Pipeline.ask`."""
+        try:
+            link = self._links.here() or await self._links.get()
+        except StoreError as error:
+            return [error] * len(batch.messages)
+        coming = link.post_all(batch.data(), batch.replies(), batch.patience(link.recipe.patience))
+        replies = await asyncio.gather(*coming, return_exceptions=True)
+        return replies[1::2] if batch.asking else replies
+
+    @property
+    def has_late(self) -> bool:
+        """True while a request had no answer that may still put a claim into a line."""
+        return bool(self._late)
+
+    def leave_late(self, owner: str, command: bytes) -> bool:
+        """As `Wire.leave_late`."""
+        late = self._late.pop(owner, ())
+        for link in late:
+            link.leave_late(owner, command)
+        return any(link.ended for link in late)
+
+    async def _refused(self, message: Message, error: ReplyError, once_more: bool, asking: bool) -> Any:
+        code = code_of(error)
+        if code == "NOSCRIPT":
+            return await self.aask(message._replace(command=with_source(message.command)), asking=asking)
+        if code == "OOM" and (excepted := without_memory(message.command)) is not None:
+            return await self.aask(message._replace(command=excepted), asking=asking)
+        if code == "READONLY":
+            self.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
+            if once_more:
+                return await self.aask(message, once_more=False)
+        return refuse(error, self.recipe.where, message.line)
+
+    def beside(self, where: str, patience: float) -> "AsyncWire":
+        """Return connections to another server of the same group, by its host and port; the caller closes them."""
+        return AsyncWire(beside(self.recipe, where, patience))
+
+    def batches(self, claims: Sequence[Claim], most: int) -> list[Sequence[Claim]]:
+        """Return which claims may be renewed by one call."""
+        return [claims[start : start + most] for start in range(0, len(claims), most)]
+
+    def distrust(self) -> None:
+        """There is another primary: what is connected leads to the old one."""
+        for link in self._links.take_all():
+            link.end()
+        self.moved()
+
+    def drop(self) -> None:
+        """Close the calling loop's connection."""
+        link = self._links.ready.pop(asyncio.get_running_loop(), None)
+        if link is not None:
+            link.close()
+
+    def opening(self) -> "list[asyncio.Task[Any]]":
+        """Return the connections that are being made for the running loop."""
+        return [*self._links.opening()]
+
+    def links(self) -> list[TaskLink]:
+        """Return the connections of the running loop."""
+        return self._links.links()
+
+    def close(self) -> None:
+        """Close all connections whose loops still run."""
+        self._links.close()
+        self._late.clear()
+
+    def reset(self) -> None:
+        """In a forked child: forget the parent's connections."""
+        self._links.forget()
+        self._start_afresh()
+
+    def node_of(self, line: str) -> None:
+        """As `Wire.node_of`."""
+
+    def at(self, node: None) -> "AsyncWire":
+        """As `Wire.at`."""
+        return self
+
+    def look_again_soon(self) -> None:
+        """As `Wire.look_again_soon`."""

@@ -1,0 +1,120 @@
+"""The connections of asyncio tasks to the primary that Sentinel names."""
+
+import asyncio
+from collections.abc import Coroutine
+from time import monotonic
+from typing import Any
+
+from interlock._redis.apool import AsyncWire, TaskLink
+from interlock._redis.clients import Recipe
+from interlock._redis.message import Message, outdated
+from interlock._redis.pipeline import Batch
+from interlock._redis.sentinels import ASK, CONFIRMED, PATIENCE, Sentinels
+from interlock.core.errors import StoreError
+
+
+class AsyncSentinelWire(AsyncWire):
+    """As `AsyncWire`; no answer is believed unless Sentinel named its primary within a second.
+
+    Args:
+        recipe: how to connect to the primary.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe)
+        self._watched = recipe
+        self._start_asking()
+
+    def _start_asking(self) -> None:
+        self._sentinels = Sentinels(self._watched, tasks=True)
+        self._wires: dict[int, AsyncWire] = {}
+        self._asking: dict[asyncio.AbstractEventLoop, asyncio.Task[bool]] = {}
+
+    def exchange(self, command: bytes, line: str, owner: str | None) -> Coroutine[Any, Any, Any]:
+        """As `AsyncWire.exchange`."""
+        if monotonic() - self._sentinels.asked_at > CONFIRMED:
+            return self.aask(Message(command, line, owner))
+        return self._believed(super().exchange(command, line, owner))
+
+    async def aask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
+        """As `AsyncWire.aask`."""
+        if monotonic() - self._sentinels.asked_at > CONFIRMED:
+            await self._confirm()
+        return await self._believed(super().aask(message, once_more, asking))
+
+    async def aask_all(self, batch: Batch) -> list[Any]:
+        """As `AsyncWire.aask_all`."""
+        if monotonic() - self._sentinels.asked_at > CONFIRMED:
+            await self._confirm()
+        replies = await super().aask_all(batch)
+        if monotonic() - self._sentinels.asked_at > CONFIRMED and await self._confirm():
+            return [outdated(self.recipe.where)] * len(replies)
+        return replies
+
+    async def _believed(self, coming: Coroutine[Any, Any, Any]) -> Any:
+        reply = await coming
+        if monotonic() - self._sentinels.asked_at > CONFIRMED and await self._confirm():
+            raise outdated(self.recipe.where)
+        return reply
+
+    async def _confirm(self) -> bool:
+        """Ask the Sentinels, once for all tasks; return whether there is a new primary."""
+        loop = asyncio.get_running_loop()
+        task = self._asking.get(loop)
+        if task is None:
+            for ended in [each for each in self._asking if each.is_closed()]:
+                del self._asking[ended]
+            task = self._asking[loop] = loop.create_task(self._ask_all(), name="interlock-asks-sentinel")
+            task.add_done_callback(lambda _: self._asking.pop(loop, None))
+        return await asyncio.shield(task)
+
+    async def _ask_all(self) -> bool:
+        began = monotonic()
+        if self._links.closed:
+            return False
+        asked = {client: asyncio.create_task(self._one(client)) for client in self._sentinels.to_ask()}
+        if asked:
+            await asyncio.wait(asked.values(), timeout=2 * PATIENCE)
+        replies = []
+        for client, task in asked.items():
+            task.cancel()
+            if task.done() and not task.cancelled() and (reply := task.result()) is not None:
+                replies.append((client, reply))
+            else:
+                self._sentinels.rest(client)
+        if not self._sentinels.hear(began, replies):
+            return False
+        self.distrust()
+        return True
+
+    async def _one(self, client: Any) -> Any:
+        wire = self._wires.get(id(client))
+        if wire is None:
+            wire = self._wires[id(client)] = AsyncWire(self._sentinels.recipe_for(client))
+        try:
+            return await wire.aask(ASK)
+        except StoreError:
+            return None
+
+    def opening(self) -> "list[asyncio.Task[Any]]":
+        """As `AsyncWire.opening`."""
+        task = self._asking.get(asyncio.get_running_loop())
+        asking = [] if task is None else [task]
+        return [*super().opening(), *asking, *(task for wire in self._wires.values() for task in wire.opening())]
+
+    def links(self) -> list[TaskLink]:
+        """As `AsyncWire.links`."""
+        return [*super().links(), *(link for wire in self._wires.values() for link in wire.links())]
+
+    def close(self) -> None:
+        """As `AsyncWire.close`."""
+        super().close()
+        for wire in self._wires.values():
+            wire.close()
+
+    def reset(self) -> None:
+        """As `AsyncWire.reset`."""
+        super().reset()
+        for wire in self._wires.values():
+            wire.reset()
+        self._start_asking()

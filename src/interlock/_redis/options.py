@@ -1,0 +1,95 @@
+"""The options of a URL: redis://host?socket_timeout=0.5&max_connections=10."""
+
+import math
+from urllib.parse import SplitResult, parse_qsl
+
+from interlock.core.errors import InvalidArgument
+from interlock.core.redaction import masked, why
+
+EVERYWHERE = frozenset((
+    "username", "password", "client_name", "lib_name", "lib_version", "socket_timeout",
+    "socket_connect_timeout", "max_connections",
+))  # fmt: skip
+"""What each connection takes."""
+TCP = frozenset(("socket_keepalive",))
+TLS = frozenset((
+    "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data",
+    "ssl_ca_path", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "ssl_validate_ocsp",
+    "ssl_validate_ocsp_stapled", "ssl_ocsp_expected_cert", "ssl_include_verify_flags",
+    "ssl_exclude_verify_flags",
+))  # fmt: skip
+SENTINEL = frozenset(("sentinel_username", "sentinel_password", "sentinel_ssl"))
+WITHOUT_EFFECT = frozenset((
+    "protocol", "decode_responses", "encoding", "encoding_errors", "health_check_interval", "retry_on_timeout",
+    "socket_read_size", "legacy_responses",
+))  # fmt: skip
+"""What may stand in a URL that other programs use too; interlock speaks its own way over its connections."""
+SECONDS = ("socket_timeout", "socket_connect_timeout")
+
+
+def options_of(url: SplitResult) -> dict[str, str]:
+    """Return the options of a URL.
+
+    Raises:
+        InvalidArgument: one is not known, stands there twice, or has a value that makes no sense.
+    """
+    known = _known(url.scheme)
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(url.query, keep_blank_values=True):
+        if name not in known:
+            raise InvalidArgument(_unknown(url, name, known))
+        if name in found or not value:
+            raise InvalidArgument(f"{masked(url.geturl())!r}: give {name} one value")
+        found[name] = value
+    for name in SECONDS:
+        if name in found and not 0 < _number(found[name]) < math.inf:
+            raise InvalidArgument(f"{masked(url.geturl())!r}: {name} is a number of seconds above 0")
+    for name, least in (("max_connections", 1), ("db", 0)):
+        if name in found and not (found[name].isdecimal() and int(found[name]) >= least):
+            raise InvalidArgument(f"{masked(url.geturl())!r}: {name} is a whole number, at least {least}")
+    if "sentinel_ssl" in found and found["sentinel_ssl"] not in ("true", "false"):
+        raise InvalidArgument(f"{masked(url.geturl())!r}: sentinel_ssl is true or false")
+    return found
+
+
+def is_secure(scheme: str) -> bool:
+    """Tell whether a scheme asks for TLS."""
+    return scheme.partition("+")[0] in ("rediss", "valkeys")
+
+
+def _known(scheme: str) -> frozenset[str]:
+    kind = scheme.partition("+")[2]
+    known = EVERYWHERE | WITHOUT_EFFECT
+    if scheme != "unix":
+        known |= TCP
+    if is_secure(scheme) or kind == "sentinel":
+        known |= TLS
+    if kind == "sentinel":
+        known |= SENTINEL
+    return known if kind == "cluster" else known | {"db"}
+
+
+def _unknown(url: SplitResult, name: str, known: frozenset[str]) -> str:
+    given = url.geturl()
+    if "@" in url.query:  # it may be the rest of a password that is not quoted
+        return f"{masked(given)!r} is no URL of a Redis server: {why(ValueError(), given)}"
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, 1)
+    if close:
+        advice = f"did you mean {close[0]}? "
+    elif name in TLS:
+        advice = "TLS is asked for by rediss://, valkeys:// or the like; "
+    elif name == "db":
+        advice = "a cluster has one database; "
+    else:
+        advice = ""
+    shown = ", ".join(sorted(known - WITHOUT_EFFECT))
+    return f"{url.scheme}:// has no option {name!r}: {advice}there are {shown}"
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,55 @@
+"""What can go wrong, as exceptions; every message says what to do."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class LockError(Exception):
+    """The root of everything that this library raises on purpose."""
+
+
+class LockTimeout(LockError, TimeoutError):
+    """The lock was not obtained within the time that the caller allowed.
+
+    Args:
+        message: what happened, and what to do.
+        name, timeout, holders: as the attributes.
+
+    Attributes:
+        name: of the lock; None if it is not known.
+        timeout: seconds that were allowed; None if they are not known.
+        holders: who held it just now, as `ClaimView`s; empty if that could not be found out.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        holders: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(message)
+        self.name = name
+        self.timeout = timeout
+        self.holders = tuple(holders)
+
+
+class LockLost(LockError):
+    """The lease ended, or the claim was evicted, while the holder still worked."""
+
+
+class NotHeld(LockError, RuntimeError):
+    """The calling thread or task does not hold what it tries to release."""
+
+
+class StoreError(LockError):
+    """The store can't be reached, refuses, or is not fit to keep locks; the cause is chained."""
+
+
+class UnknownOutcome(StoreError):
+    """A request was sent and no answer came: it may have been done, may be done later, or never."""
+
+
+class InvalidArgument(LockError, ValueError):
+    """An argument is out of its range or of a wrong type; the message says what is allowed."""

@@ -1,0 +1,118 @@
+"""The waiters of this process, so that its threads and tasks hand over to each other at once."""
+
+import math
+import os
+import random
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from interlock.core.claims import Claim
+
+SHORTEST, LONGEST = 0.02, 0.25  # seconds between two looks of a waiter whom nobody tells
+BEHIND = 1.0  # the same for one behind another of this process, who will tell it
+GROWTH = 1.5
+YOUNG = 0.25  # of its ttl: so long a waiter looks without writing
+
+
+class _Waiter:
+    __slots__ = ("looks", "place", "sent", "wakeup")
+
+    def __init__(self, wakeup: Any, sent: float) -> None:
+        self.wakeup = wakeup
+        self.sent = sent
+        self.looks = 0
+        self.place = math.inf  # in the line, once it was seen there
+
+
+class Bells:
+    """Whom of this process to tell, for each line of one database."""
+
+    _known: dict[str, "Bells"] = {}
+
+    def __init__(self) -> None:
+        self._mutex = threading.RLock()
+        self._lines: dict[str, dict[str, _Waiter]] = {}
+
+    @classmethod
+    def of(cls, alias: str) -> "Bells":
+        """Return the bells of a database; all stores on it share them."""
+        return cls._known.setdefault(alias, cls())
+
+    def note(self, claim: Claim, wakeup: Any, sent: float) -> None:
+        """Note a waiter, and when the request was sent that began or extended its lease."""
+        if wakeup is None:
+            return
+        with self._mutex:
+            waiters = self._lines.setdefault(claim.terms.key, {})
+            waiter = waiters.get(claim.id)
+            if waiter is None:
+                waiters[claim.id] = _Waiter(wakeup, sent)
+            else:
+                waiter.wakeup, waiter.sent = wakeup, sent
+
+    def forget(self, claim: Claim) -> None:
+        """Forget a waiter that waits no more."""
+        key = claim.terms.key
+        with self._mutex:
+            waiters = self._lines.get(key)
+            if waiters is not None:
+                waiters.pop(claim.id, None)
+                if not waiters:
+                    del self._lines[key]
+
+    def is_young(self, claim: Claim, now: float) -> bool:
+        """True if the lease of a waiter needs no extension yet."""
+        waiter = self._lines.get(claim.terms.key, {}).get(claim.id)
+        return waiter is not None and now - waiter.sent < claim.terms.ttl * YOUNG
+
+    def pause(self, claim: Claim) -> float:
+        """Return the seconds until a waiter's next look: longer each time, and no two alike."""
+        looks, first = 0, True
+        with self._mutex:
+            waiters = self._lines.get(claim.terms.key, {})
+            waiter = waiters.get(claim.id)
+            if waiter is not None:
+                looks, waiter.looks = waiter.looks, min(waiter.looks + 1, 20)
+                first = waiter is _first(waiters)
+        longest = min(LONGEST, SHORTEST * GROWTH**looks) if first else BEHIND
+        return longest * random.uniform(0.7, 1.0)
+
+    def seen(self, key: str, places: Iterable[tuple[str, int]]) -> None:
+        """Note the places of a line's records, by their ids."""
+        with self._mutex:
+            waiters = self._lines.get(key)
+            if waiters is None:
+                return
+            for id, place in places:
+                if id in waiters:
+                    waiters[id].place = place
+
+    def ring(self, key: str, but: str | None = None) -> None:
+        """Tell the first waiter of a line to look again."""
+        with self._mutex:
+            waiters = self._lines.get(key, {})
+            first = _first({id: waiter for id, waiter in waiters.items() if id != but})
+        if first is not None:
+            first.looks = 0
+            first.wakeup.tell()
+
+    def ring_these(self, key: str, ids: Iterable[str]) -> None:
+        """Tell some waiters of a line to look again."""
+        with self._mutex:
+            waiters = self._lines.get(key, {})
+            told = [waiters[id] for id in ids if id in waiters]
+        for waiter in told:
+            waiter.wakeup.tell()
+
+
+def _first(waiters: dict[str, _Waiter]) -> _Waiter | None:
+    return min(waiters.values(), key=lambda waiter: waiter.place, default=None)
+
+
+def _after_fork() -> None:
+    for bells in Bells._known.values():
+        bells.__init__()  # type: ignore[misc]
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,1 @@
+"""What users hold: connections, locks and grants, and the renewal of their leases."""

@@ -1,0 +1,307 @@
+"""The lock objects of asyncio tasks: async with, acquire, decorator."""
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar
+
+from interlock.core.claims import Terms, kind_of, shown_text
+from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
+from interlock.core.functions import checked_kind_of, see_it_finished, shown
+from interlock.core.naming import name_of_arguments
+from interlock.locks.aio.grants import AsyncGrant, AsyncGrants, AsyncReentry, leave, release_all
+from interlock.locks.base import UNSET, Manner, Unset, is_used, name_of, patience
+from interlock.locks.blocks import Block, enter, entering, one_for_each_block
+from interlock.locks.busy import time_is_over
+from interlock.locks.owners import Owned
+from interlock.runtime.aio import arun, give_way
+
+if TYPE_CHECKING:
+    from interlock.locks.aio.connection import AsyncLocks
+
+P = ParamSpec("P")
+R = TypeVar("R")
+G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
+Owner: TypeAlias = asyncio.Task[Any]
+
+
+def current_task() -> Owner:
+    """Return the calling task.
+
+    Raises:
+        NotHeld: there is none; a lock of `aconnect` is used outside of a task.
+    """
+    task = asyncio.current_task()
+    if task is None:
+        raise NotHeld("a lock of aconnect() is used outside of an asyncio task: await it in a coroutine")
+    return task
+
+
+class AsyncLockable(Owned[G]):
+    """`async with`, decorator and ownership by task, for whatever can be acquired."""
+
+    __slots__ = ("_locks", "_manner")
+
+    def __init__(self, locks: "AsyncLocks", manner: Manner) -> None:
+        super().__init__()
+        self._locks = locks
+        self._manner = manner
+
+    @property
+    def name(self) -> str:
+        """The name that is locked."""
+        raise TypeError  # pragma: no cover
+
+    def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, G | None]:
+        raise TypeError  # pragma: no cover
+
+    async def acquire(self, blocking: bool = True, timeout: float | None | Unset = UNSET) -> G | None:
+        """Wait in line for the lock.
+
+        Args:
+            blocking: False for one try.
+            timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
+
+        Returns:
+            The grant, also for `async with`; or None if the lock was not obtained.  It is held for as long as the
+            grant or this lock object lives; if both are collected before a release, the lease ends and a
+            ResourceWarning says so.
+
+        Raises:
+            InvalidArgument: the arguments contradict each other or are out of range.
+            StoreError: the store failed.
+        """
+        return await self._obtain(patience(self._manner, blocking, timeout), None)
+
+    async def _obtain(self, seconds: float | None, block: Block | None) -> G | None:
+        task = current_task()
+        grant = None
+        try:
+            if task in self._held:
+                for left in self._abandoned(task):
+                    await left.release()
+                    self._forget(task, left)
+            grant = await self._take(seconds, task)
+            if grant is not None:
+                if block is not None:
+                    enter(block, grant)
+                self._keep(task, grant)
+            return grant
+        except BaseException:  # an interrupt at any of these lines
+            if grant is not None:
+                await grant.release()
+                self._forget(task, grant)
+            raise
+
+    async def release(self) -> None:
+        """Release what the calling task acquired last with this lock.
+
+        Raises:
+            NotHeld: the calling task holds nothing of this lock.
+            StoreError: the store could not be asked; call again.
+        """
+        task = current_task()
+        grant = self._last(task)
+        released = grant is not None and await grant.release()
+        if grant is not None:
+            self._forget(task, grant)
+        if not released:
+            raise NotHeld(
+                f"this task does not hold {self.name!r} by this lock object; to release from another task, "
+                f"call release() of the grant"
+            )
+
+    def owned(self) -> bool:
+        """Tell whether the calling task holds the lock by this lock object, with its lease still good."""
+        return any(grant.held for grant in self._held.get(current_task(), ())[:])
+
+    async def __aenter__(self) -> G:
+        grant = await self._obtain(self._manner.timeout, entering(self))
+        if grant is None:
+            raise await self._too_late()
+        grant._enter_body()
+        return grant
+
+    __aexit__ = one_for_each_block(leave)
+
+    def __enter__(self) -> NoReturn:
+        raise InvalidArgument(f"{self!r} is a lock of aconnect(): use `async with`, or a lock of connect()")
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def _keys(self) -> list[str]:
+        raise TypeError  # pragma: no cover
+
+    async def _too_late(self) -> LockTimeout:
+        """Return the error for a lock that was not obtained in time: with who holds it."""
+        holders = [view for key in self._keys() for view in await self._locks._holders_of(key)]
+        mine = {grant.id for grant in self._held.get(current_task(), ()) if isinstance(grant, AsyncGrant)}
+        yourself = any(view.id in mine for view in holders)
+        return time_is_over(self.name, self._manner.timeout, holders, yourself)
+
+    async def _end(self, block: list[Any], kind: type[BaseException] | None) -> tuple[LockLost | None, bool]:
+        """Release what `block` was entered with; as `AsyncGrant._end`."""
+        grant = block[0] if block else self._entered_by(current_task())
+        if grant is None:
+            return None, False
+        end = await grant._end(block, kind)
+        self._forget(current_task(), grant)
+        return end
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        """Decorate a coroutine function: it runs while the lock is held.
+
+        Raises:
+            InvalidArgument: it is no coroutine function; functions take a lock of `connect`, and generators of both
+                kinds an `async with` inside.  When called: it returned a coroutine or a generator, which has not run
+                yet.
+        """
+        kind = checked_kind_of(function)
+        if kind == "function":
+            raise InvalidArgument(f"{shown(function)} is no coroutine function: use a lock of connect()")
+        if kind != "coroutine function":
+            raise InvalidArgument(f"{shown(function)} is a {kind}: hold a lock of aconnect() by `async with` in it")
+
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                result = await function(*args, **kwargs)
+                see_it_finished(result, function)
+                return result
+
+        return locked
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} on {self._locks._where}>"
+
+
+def guarded(
+    function: Callable[P, Awaitable[R]], name: str, lock_of: "Callable[[str], AsyncLock]", skips: bool
+) -> Callable[P, Coroutine[Any, Any, R | None]]:
+    """Return `function` as it runs under the lock that its arguments name.
+
+    Args:
+        function: what is decorated.
+        name: with the arguments in braces.
+        lock_of: makes the lock of a name.
+        skips: True to return None instead of raising LockTimeout.
+
+    Raises:
+        InvalidArgument: as `guard`.
+    """
+    name_for = name_of_arguments(name, function, "guard")
+    if checked_kind_of(function) != "coroutine function":
+        raise InvalidArgument(f"{shown(function)} is no coroutine function: use guard() of connect()")
+
+    @functools.wraps(function)
+    async def locked(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        lock = lock_of(name_for(args, kwargs))
+        held = await lock.acquire() if skips else lock
+        if held is None:
+            return None
+        async with held:
+            result = await function(*args, **kwargs)
+            see_it_finished(result, function)
+            return result
+
+    return locked
+
+
+class AsyncLock(AsyncLockable[AsyncGrant]):
+    """One name to lock, with how to; made by `AsyncLocks.lock`, `semaphore`, `rwlock`.
+
+    It may be used by many tasks at once, and again and again.
+    """
+
+    __slots__ = ("_terms",)
+
+    def __init__(self, locks: "AsyncLocks", terms: Terms, manner: Manner) -> None:
+        super().__init__(locks, manner)
+        self._terms = terms
+
+    @property
+    def name(self) -> str:
+        """The name that is locked."""
+        return name_of(self._terms.key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._locks, self._terms, self._manner)
+
+    def __repr__(self) -> str:
+        kind = kind_of(self._terms.units, self._terms.capacity)
+        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._locks._where}>"
+
+    def _keys(self) -> list[str]:
+        return [self._terms.key]
+
+    def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, AsyncGrant | None]:
+        return self._locks._acquire(self._terms, self._manner, seconds, shown_text(owner.get_name()))
+
+    async def locked(self) -> bool:
+        """Tell whether anybody holds the lock now."""
+        await give_way()
+        return is_used(await arun(self._locks._ready().look(self._terms.key)))
+
+
+class AsyncRLock(AsyncLock):
+    """A lock that the task which holds it may acquire again; the count dies with the lease."""
+
+    __slots__ = ()
+
+    async def _take(self, seconds: float | None, owner: Owner) -> AsyncGrant | None:
+        await give_way()  # a re-entry waits for nothing else
+        holds, key = self._locks._holds, self._terms.key
+        hold = holds.find(key, owner)
+        if hold is not None and hold.held:
+            entry = AsyncReentry(hold)
+            if entry._handles.add(entry):
+                return entry
+        hold = await super()._take(seconds, owner)
+        if hold is None:
+            return None
+        holds.add(key, owner, hold)
+        return AsyncReentry(hold)
+
+
+class AsyncAllLock(AsyncLockable[AsyncGrants]):
+    """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, locks: "AsyncLocks", parts: Sequence[AsyncLock], manner: Manner) -> None:
+        super().__init__(locks, manner)
+        self._parts = parts
+
+    @property
+    def name(self) -> str:
+        """The names that are locked."""
+        return ", ".join(part.name for part in self._parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._locks, self._parts, self._manner)
+
+    def _keys(self) -> list[str]:
+        return [part._terms.key for part in self._parts]
+
+    async def _take(self, seconds: float | None, owner: Owner) -> AsyncGrants | None:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        taken: list[AsyncGrant] = []
+        try:
+            for part in self._parts:
+                left = seconds if deadline is None or not seconds else max(0.0, deadline - time.monotonic())
+                grant = await part._take(left, owner)
+                if grant is None:
+                    break
+                taken.append(grant)
+            else:
+                return AsyncGrants(taken)
+        except BaseException:
+            await release_all(taken)
+            raise
+        await release_all(taken)
+        return None
+
+    async def locked(self) -> bool:
+        """Tell whether anybody holds any of them now."""
+        return any([await part.locked() for part in self._parts])

@@ -1,0 +1,186 @@
+"""Renewal of leases for asyncio tasks: a timer on the loop keeps time and tells losses, tasks ask the store.
+
+No request stands before a deadline: a loss is told then, whatever a renewal waits for.
+"""
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from interlock.core.errors import LockError
+from interlock.locks.grants import GONE_THERE, BaseGrant
+from interlock.locks.leases import LONGEST_SLEEP, Entry, Roster
+from interlock.locks.sync.renewers import by_node, portions
+from interlock.runtime import log
+from interlock.runtime.aio import arun
+from interlock.stores.base import Store, nodes_of
+
+G = TypeVar("G", bound=BaseGrant)
+AT_ONCE = 100  # leases whose request is made in one turn of the loop
+MOST_THERE = 4  # requests to one node at the same time
+_kept: "set[LoopWatchdog[Any]]" = set()
+
+
+class LoopWatchdog(Generic[G]):
+    """Renews the grants of one connection on one event loop; no task while nothing is due.
+
+    Args:
+        queue: the store.
+        tell_lost: called once, on the loop, for each grant that is lost; never fails.
+        release: gives a grant back whose `async with` block was left without it.
+        keeper: the connection, which is kept as long as there is something to watch, so that the exit finds it.
+    """
+
+    def __init__(
+        self,
+        queue: Store,
+        tell_lost: Callable[[G], None],
+        release: Callable[[G], Awaitable[object]],
+        keeper: Any,
+    ) -> None:
+        self._queue = queue
+        self._node_of = nodes_of(queue)
+        self._release = release
+        self._keeper = keeper
+        self._roster = Roster(tell_lost)
+        self._watched = self._roster.watched
+        self.loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = math.inf
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = False
+        self.end: object = None  # what is done when the loop ends
+        for each in list(_kept):
+            if each.loop.is_closed() and not each.needed:
+                _kept.discard(each)
+
+    @property
+    def grants(self) -> list[G]:
+        """The grants under watch."""
+        return self._roster.living()
+
+    @property
+    def entries(self) -> list[Entry[G]]:
+        """The claims that the store may have."""
+        return self._roster.entries()
+
+    @property
+    def needed(self) -> bool:
+        """True while the store may have claims that the exit could take out of their lines."""
+        return bool(self.entries or self._keeper._entering)
+
+    @property
+    def runs(self) -> bool:
+        """True while its loop runs, so that its grants are renewed and somebody may work under them."""
+        return self.loop.is_running()
+
+    def forget(self, entry: Entry[G]) -> None:
+        """Forget a claim that has left the store."""
+        self._roster.forget(entry)
+
+    def add(self, grant: G) -> None:
+        """Watch over `grant` from now on."""
+        self._roster.add(grant)
+        if grant._due < self._wakes_at:
+            self._schedule(grant._due)
+
+    def remove(self, grant: G) -> None:
+        """Stop watching; safe to repeat."""
+        self._watched.pop(grant.id, None)
+
+    def lost(self, grant: G) -> None:
+        """Note that the store no longer has the grant's claim, and tell."""
+        self._roster.lost(grant, GONE_THERE)
+
+    def doubt(self, id: str) -> None:
+        """Ask the store at once about a claim that it may not have any more."""
+        if self._roster.doubt(id):
+            self._schedule(0.0)
+
+    def stop(self) -> None:
+        """Cancel what is scheduled."""
+        self._stopped = True
+        _kept.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self.loop.is_closed():
+            for task in self._tasks:
+                task.cancel()
+
+    def _schedule(self, moment: float) -> None:
+        if self._stopped or self.loop.is_closed():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wakes_at = moment
+        _kept.add(self)
+        delay = min(LONGEST_SLEEP, max(0.0, moment - time.monotonic()))
+        self._timer = self.loop.call_later(delay, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._wakes_at = math.inf
+        try:
+            due = self._roster.look(time.monotonic())
+            for grants in by_node(self._node_of, due).values() if due else ():
+                task = self.loop.create_task(self._renew(grants), name="interlock-watchdog")
+                self._tasks.add(task)
+                task.add_done_callback(partial(self._ended, grants))
+        except BaseException:  # even SystemExit: the leases of all others hang on this timer
+            log.exception("unexpected error in the watchdog, which goes on")
+        finally:
+            self._rest()
+
+    def _rest(self) -> None:
+        upcoming = self._roster.next_due()
+        if upcoming < self._wakes_at:
+            self._schedule(upcoming)
+        elif self._timer is None and not self._keeper._entering:
+            _kept.discard(self)
+
+    async def _renew(self, grants: list[G]) -> None:
+        """Renew leases at one node."""
+        for grant in [grant for grant in grants if grant.abandoned()]:
+            grants.remove(grant)
+            await self._give_back(grant)
+        todo = portions(grants, AT_ONCE)
+        await asyncio.gather(
+            *[self._renew_portions(todo) for _ in range(min(MOST_THERE, 1 + len(grants) // AT_ONCE))]
+        )
+
+    async def _renew_portions(self, todo: Iterator[list[G]]) -> None:
+        for grants in todo:
+            grants = [grant for grant in grants if grant.id in self._watched]  # the others have ended meanwhile
+            if not grants:
+                continue
+            try:
+                sent = time.monotonic()
+                answers = await arun(self._queue.renew([grant._claim for grant in grants]))
+                self._roster.answered(grants, answers, sent)
+            except Exception as error:
+                self._roster.failed(grants, error, time.monotonic())
+                if not isinstance(error, (LockError, TimeoutError)):
+                    log.exception("unexpected error while renewing")
+
+    def _ended(self, grants: list[G], task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if self._stopped:
+            return
+        if task.cancelled() or task.exception() is not None:
+            # Whoever cancelled it, asyncio.run perhaps, means no lease: they are renewed by the next one.
+            self._roster.again(grants, time.monotonic())
+        self._rest()
+
+    async def _give_back(self, grant: G) -> None:
+        try:
+            await self._release(grant)
+        except LockError as error:
+            log.warn("could not release %r, whose `async with` was left; its lease ends: %s", grant.name, error)
+
+
+os.register_at_fork(after_in_child=_kept.clear)

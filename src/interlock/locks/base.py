@@ -1,0 +1,281 @@
+"""What both colours of `Locks` share: names, terms, and the arguments that people give."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from interlock.core.claims import (
+    MAX_LABEL,
+    MAX_NAME,
+    SEPARATOR,
+    USING,
+    WRITER_UNITS,
+    ClaimView,
+    Terms,
+    checked_count,
+    checked_name,
+    checked_text,
+    checked_timeout,
+    checked_ttl,
+    said,
+)
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.redaction import masked
+from interlock.locks.busy import LastHolders
+from interlock.stores.base import Store
+
+TRY_PATIENCE = 1.0  # seconds that one try may take when the store itself is busy
+
+
+class Unset:
+    """The type of `UNSET`: the argument was left out, so the lock's own value counts."""
+
+    def __repr__(self) -> str:
+        return "<the lock's timeout>"
+
+
+UNSET = Unset()
+L = TypeVar("L")
+
+
+class Manner(NamedTuple):
+    """How a lock object acquires: default time-out in seconds, renewal, and whom to tell of a loss."""
+
+    timeout: float | None = None
+    renew: bool = True
+    on_lost: Callable[[Any], object] | None = None
+
+
+_PLAIN = Manner()
+
+
+def manner_of(timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None) -> Manner:
+    """Check the arguments that say how to acquire."""
+    if timeout is None and renew is True and on_lost is None:
+        return _PLAIN
+    if on_lost is not None and not callable(on_lost):
+        raise InvalidArgument(f"on_lost is a function of one argument, the grant, not {said(on_lost)}")
+    if not isinstance(renew, bool):
+        raise InvalidArgument(f"renew is True or False, not {said(renew)}")
+    return Manner(checked_timeout(True, timeout), renew, on_lost)
+
+
+def patience(manner: Manner, blocking: bool, timeout: float | None | Unset) -> float | None:
+    """Return how many seconds an acquire may wait: 0 for one try, None for no limit."""
+    if blocking is True and timeout is UNSET:
+        return manner.timeout
+    if isinstance(timeout, Unset):
+        checked_timeout(blocking, None)
+        return manner.timeout if blocking else 0.0
+    return checked_timeout(blocking, timeout)
+
+
+def name_of(key: str) -> str:
+    """Return the name in a key."""
+    return key.partition(SEPARATOR)[2]
+
+
+class BaseLocks(Generic[L]):
+    """The part of `Locks` and `AsyncLocks` that makes locks; `_make` gives them their colour.
+
+    Args:
+        store: where the claims are kept.
+        namespace: separates applications that share a store.
+        ttl: seconds of lease of the locks made here, unless they say otherwise.
+    """
+
+    def __init__(self, store: Store, *, namespace: str = "", ttl: float = 30.0) -> None:
+        self._store = store
+        self._namespace = checked_text(namespace, "namespace", MAX_NAME)
+        self._ttl = checked_ttl(ttl)
+        self._closed = False
+        self._source: tuple[Callable[..., Any], str] | None = None  # what connects elsewhere, and to what
+        self._last_holders = LastHolders()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._source is None or self._source[1].startswith("memory:"):
+            why = "its locks are this process's own" if self._source else "it was not made from a URL"
+            raise InvalidArgument(
+                f"{self!r} can't be sent to another process: {why}; connect by the URL of a store that both reach, "
+                f"or connect anew over there"
+            )
+        connect_again, url = self._source
+        return connect_again, (url, self._namespace, self._ttl)
+
+    def __repr__(self) -> str:
+        namespace = f", namespace={self._namespace!r}" if self._namespace else ""
+        return f"<{type(self).__name__} on {self._where}{namespace}>"
+
+    @property
+    def _where(self) -> str:
+        return type(self._store).__name__ if self._source is None else masked(self._source[1])
+
+    @property
+    def store(self) -> Store:
+        """The store, for those who extend this library."""
+        return self._store
+
+    def _ready(self) -> Store:
+        if self._closed:
+            raise StoreError("this connection was closed: connect again")
+        return self._store
+
+    def _key(self, name: str) -> str:
+        return self._namespace + SEPARATOR + checked_name(name)
+
+    def _key_or_all(self, name: str | None) -> str:
+        return self._namespace + SEPARATOR if name is None else self._key(name)
+
+    def _terms(self, name: str, units: int, capacity: int, ttl: float | None, label: str | None) -> Terms:
+        return Terms(
+            self._key(name),
+            units,
+            capacity,
+            self._ttl if ttl is None else checked_ttl(ttl),
+            "" if label is None else checked_text(label, "label", MAX_LABEL),
+        )
+
+    def _make(self, terms: Terms, manner: Manner) -> L:
+        raise TypeError("a colour makes its own locks")  # pragma: no cover
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> L:
+        """Return the exclusive lock called `name`; nothing is acquired yet.
+
+        Args:
+            name: any non-empty text up to 1,000 characters.
+            ttl: seconds of lease; it is renewed while the holder lives.
+            timeout: seconds that acquiring waits at most; None for no limit.
+            renew: False to let the lease end after `ttl`.
+            label: free text, shown to people who look at the line.
+            on_lost: called with the grant if the lease is lost.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        return self._make(self._terms(name, 1, 1, ttl, label), manner_of(timeout, renew, on_lost))
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int,
+        *,
+        units: int = 1,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> L:
+        """Return the semaphore called `name`, which admits holders of `permits` units together.
+
+        Args:
+            permits: how many there are.
+            units: how many this holder takes at a time.
+            name, ttl, timeout, renew, label, on_lost: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        checked_count(permits, "permits")
+        if checked_count(units, "units") > permits:
+            raise InvalidArgument(f"{units} units of {permits} permits can never be had; ask for fewer")
+        return self._make(self._terms(name, units, permits, ttl, label), manner_of(timeout, renew, on_lost))
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> "ReadWrite[L]":
+        """Return the reader/writer lock called `name`: `.read()` shares, `.write()` excludes.
+
+        Args:
+            name, ttl, timeout, renew, label, on_lost: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        manner = manner_of(timeout, renew, on_lost)
+        reader = self._terms(name, 1, WRITER_UNITS, ttl, label)
+        writer = self._terms(name, WRITER_UNITS, WRITER_UNITS, ttl, label)
+        return ReadWrite(self, reader, writer, manner)
+
+
+class ReadWrite(Generic[L]):
+    """A reader/writer lock, in first come, first served order: no writer starves, no reader barges."""
+
+    __slots__ = ("_locks", "_manner", "_reader", "_writer")
+
+    def __init__(self, locks: BaseLocks[L], reader: Terms, writer: Terms, manner: Manner) -> None:
+        self._locks = locks
+        self._reader = reader
+        self._writer = writer
+        self._manner = manner
+
+    def read(self) -> L:
+        """Return the lock that readers share."""
+        return self._locks._make(self._reader, self._manner)
+
+    def write(self) -> L:
+        """Return the lock that one writer has for itself."""
+        return self._locks._make(self._writer, self._manner)
+
+    def __repr__(self) -> str:
+        return f"<ReadWrite {name_of(self._reader.key)!r} of {self._locks!r}>"
+
+
+OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
+"""What a guarded function does while somebody else holds its lock."""
+
+
+def guard_timeout(on_busy: object, timeout: float | None) -> float | None:
+    """Return how long a guarded function waits at most: one that does not wait tries once, unless it is told."""
+    if on_busy not in ("wait", "raise", "skip"):
+        raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
+    return 0 if timeout is None and on_busy != "wait" else timeout
+
+
+class Part(Protocol):
+    """What `in_global_order` needs of a lock."""
+
+    _terms: Terms
+    _locks: Any
+
+
+A = TypeVar("A", bound=Part)
+
+
+def in_global_order(owner: object, parts: Sequence[A]) -> list[A]:
+    """Return `parts` in the one order in which everybody takes several locks.
+
+    Raises:
+        InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
+    """
+    if not parts:
+        raise InvalidArgument("all() needs at least one name")
+    if any(part._locks is not owner for part in parts):
+        raise InvalidArgument("all() takes locks of its own connection only: there is one order per store")
+    keys = [part._terms.key for part in parts]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise InvalidArgument(
+                f"all() got the name {name_of(key)!r} twice: it would wait for itself; give it once"
+            )
+    return sorted(parts, key=lambda part: part._terms.key)
+
+
+def is_used(views: Sequence[ClaimView]) -> bool:
+    """Tell whether anybody in the line holds the lock."""
+    return any(view.state == USING for view in views)

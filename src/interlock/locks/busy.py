@@ -1,0 +1,61 @@
+"""What is said to whoever did not obtain a lock in time: who holds it."""
+
+from collections.abc import Sequence
+from time import monotonic
+
+from interlock.core.claims import USING, ClaimView
+from interlock.core.errors import LockTimeout
+
+FRESH = 1.0  # seconds; however many give up at once, the line is looked at once
+MOST_KEYS = 64
+
+
+class LastHolders:
+    """Who held a lock when it was looked at last, for a moment."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[float, tuple[ClaimView, ...]]] = {}
+
+    def recall(self, key: str) -> tuple[ClaimView, ...] | None:
+        """Return who holds the lock `key`; None if it is to be looked at again."""
+        moment, holders = self._seen.get(key, (-FRESH, ()))
+        return holders if monotonic() - moment < FRESH else None
+
+    def note(self, key: str, views: Sequence[ClaimView]) -> tuple[ClaimView, ...]:
+        """Note what was seen now, and return the holders among it."""
+        if len(self._seen) >= MOST_KEYS:
+            self._seen.clear()
+        holders = tuple(view for view in views if view.state == USING)
+        self._seen[key] = monotonic(), holders
+        return holders
+
+
+def time_is_over(
+    name: str, seconds: float | None, holders: Sequence[ClaimView] = (), yourself: bool = False
+) -> LockTimeout:
+    """Return the error for a lock that was not obtained in time.
+
+    Args:
+        name: of the lock.
+        seconds: that were allowed.
+        holders: who holds it, as far as it is known.
+        yourself: True if the caller is one of them.
+    """
+    who, advice = "somebody", "wait longer (timeout=), or see who with `interlock show`"
+    if holders:
+        who = " and ".join(_who(each) for each in holders[:2])
+        who += f" and {len(holders) - 2} more" if len(holders) > 2 else ""
+        advice = "wait longer (timeout=)"
+    if yourself:
+        who, advice = "the caller itself", "release it first, or use rlock(), which its holder may acquire again"
+    return LockTimeout(
+        f"the lock {name!r} was not obtained within {seconds or 0:g} s: {who} holds it; {advice}",
+        name=name,
+        timeout=seconds,
+        holders=holders,
+    )
+
+
+def _who(view: ClaimView) -> str:
+    label = f" {view.label!r}" if view.label else ""
+    return f"{view.thread}{label} of process {view.pid} on {view.host}"

@@ -1,0 +1,186 @@
+"""The grants under watch, and what the answers to renewals mean for them; shared by both watchdogs."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import ref
+
+from interlock.core.claims import Claim
+from interlock.core.errors import StoreError
+from interlock.core.queue import Renewed
+from interlock.locks.grants import GONE_THERE, LEASE_ENDED, BaseGrant
+from interlock.locks.unreleased import DEV, caller, warn
+from interlock.runtime import log
+from interlock.runtime.process import pid
+
+G = TypeVar("G", bound=BaseGrant)
+LONGEST_SLEEP = 3600.0
+SHORTEST_RETRY = 0.02
+MOST_DOUBTED = 256
+
+
+class Entry(NamedTuple, Generic[G]):
+    """A claim that the store may have.
+
+    Attributes:
+        grant: its grant; None if that was collected before it was released.
+        claim: the claim.
+        owner: who acquired it, if that is known.
+    """
+
+    grant: G | None
+    claim: Claim
+    owner: Any
+
+
+class Roster(Generic[G]):
+    """The grants under watch, and what the answer to a renewal means for each.
+
+    It holds them weakly: who drops a grant can neither use nor release it, so its lease is renewed no more.
+
+    Args:
+        tell_lost: called once for each grant that is lost; never fails.
+
+    Attributes:
+        watched: by id, the grants with what is to be known of them when they are collected.
+        doubted: ids of claims that the store may not have any more.
+    """
+
+    def __init__(self, tell_lost: Callable[[G], None]) -> None:
+        self.watched: dict[str, tuple[ref[G], Claim, Any, str]] = {}
+        self._pid = pid()
+        self._dropped: dict[str, tuple[Claim, Any, float]] = {}
+        self.doubted: dict[str, None] = {}
+        self._tell_lost = tell_lost
+
+    def add(self, grant: G) -> None:
+        """Watch over `grant` from now on."""
+        # Who could not release it was told so.
+        reference = ref(grant) if grant._leaving else ref(grant, self._collected)
+        self.watched[grant.id] = reference, grant._claim, grant._owner, caller() if DEV else ""
+        if self.doubted:
+            self.is_doubted(grant)
+
+    def _collected(self, gone: "ref[G]") -> None:
+        """Warn: nobody can release that grant any more."""
+        for id, (reference, claim, owner, where) in list(self.watched.items()):
+            if reference is gone and self.watched.pop(id, None) is not None and self._pid == pid():
+                self._dropped[id] = claim, owner, time.monotonic() + claim.terms.ttl
+                warn(claim.terms.key, where, gone)
+
+    def doubt(self, id: str) -> bool:
+        """Let a grant's lease be renewed at once, as the store may not have its claim any more.
+
+        Args:
+            id: of the claim, which may become a grant only later.
+
+        Returns:
+            True if it is under watch.
+        """
+        self.doubted[id] = None
+        if len(self.doubted) > MOST_DOUBTED:
+            self.doubted.pop(next(iter(self.doubted)), None)
+        watched = self.watched.get(id)
+        grant = watched[0]() if watched is not None else None
+        return grant is not None and self.is_doubted(grant)
+
+    def is_doubted(self, grant: G) -> bool:
+        """Tell whether a grant is to be renewed at once, and see to it."""
+        if grant.id not in self.doubted:
+            return False
+        self.doubted.pop(grant.id, None)
+        grant._due = 0.0
+        return True
+
+    def living(self) -> list[G]:
+        """Return the grants under watch, after putting those aside that were collected."""
+        found: list[G] = []
+        for id, (reference, claim, owner, _) in list(self.watched.items()):
+            grant = reference()
+            if grant is not None:
+                found.append(grant)
+            elif self.watched.pop(id, None) is not None:
+                self._dropped[id] = (claim, owner, time.monotonic() + claim.terms.ttl)
+        return found
+
+    def entries(self) -> list[Entry[G]]:
+        """Return the claims that the store may have: those under watch, and the dropped whose lease may go on."""
+        found = [Entry(grant, grant._claim, grant._owner) for grant in self.living()]
+        self._forget_dropped(time.monotonic())
+        return found + [Entry(None, claim, owner) for claim, owner, _ in list(self._dropped.values())]
+
+    def _forget_dropped(self, now: float) -> None:
+        """Forget what was dropped and whose lease has ended."""
+        for id, (_, _, until) in list(self._dropped.items()):
+            if until <= now:
+                self._dropped.pop(id, None)
+
+    def forget(self, entry: Entry[G]) -> None:
+        """Forget a claim that has left the store."""
+        self.watched.pop(entry.claim.id, None)
+        self._dropped.pop(entry.claim.id, None)
+
+    def look(self, now: float) -> list[G]:
+        """Tell the losses, and return what is to be renewed now; until it is answered, only its deadline counts."""
+        grants = []
+        self._forget_dropped(now)
+        for grant in self.living():
+            if now >= grant._deadline:
+                self.lost(grant, LEASE_ENDED)
+            elif grant._renews or grant._due < grant._deadline:  # doubted
+                grants.append(grant)
+        if not any(grant._due <= now for grant in grants):
+            return []
+        # Those that are due soon go along in the same request.
+        due = [
+            grant
+            for grant in grants
+            if grant._due < grant._deadline and grant._due <= now + grant._claim.terms.ttl / 10
+        ]
+        for grant in due:
+            grant._due = grant._deadline
+        return due
+
+    def next_due(self) -> float:
+        """Return when to look again."""
+        upcoming = min((grant._due for grant in self.living()), default=math.inf)
+        self._forget_dropped(time.monotonic())
+        for _, _, until in list(self._dropped.values()):
+            upcoming = min(upcoming, until)
+        return upcoming
+
+    def answered(self, grants: Sequence[G], answers: Sequence[Renewed], sent: float) -> None:
+        """Take the answer of each; those that could not be asked are asked again, and hold nobody back."""
+        failed: list[G] = []
+        problem: BaseException | None = None
+        for grant, answer in zip(grants, answers, strict=True):
+            if isinstance(answer, StoreError):
+                failed.append(grant)
+                problem = answer
+            elif not answer:
+                self.lost(grant, GONE_THERE)
+            elif grant.id in self.watched and grant._renews:
+                grant._renewed(sent)
+        if problem is not None:
+            self.failed(failed, problem, time.monotonic())
+
+    def failed(self, grants: Sequence[G], error: BaseException, now: float) -> None:
+        """Ask again in a while."""
+        self.again(grants, now)
+        log.warn("renewing %d lease(s) failed, trying again: %s", len(grants), error)
+
+    def again(self, grants: Sequence[G], now: float) -> None:
+        """As `failed`, when nothing is wrong."""
+        for grant in grants:
+            grant._due = min(grant._deadline, now + max(SHORTEST_RETRY, grant._claim.terms.ttl / 20))
+
+    def lost(self, grant: G, why: str) -> None:
+        """Note that the store no longer has the claim, and tell."""
+        if self.watched.pop(grant.id, None) is None:
+            return  # it is being released: not lost
+        grant._lose(why)
+        if grant.lost:  # else its release was on its way
+            self._tell_lost(grant)
+            if grant._on_lost is None:  # else the program is told, and may have said so itself
+                log.warn("the lock %r (fence %d) was lost: %s", grant.name, grant.fence, why)

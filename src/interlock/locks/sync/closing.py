@@ -1,0 +1,184 @@
+"""The end of a connection of threads: waiters give up, what is held is released, then the store is closed."""
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from interlock.core.acquire import Attempt
+from interlock.core.claims import Claim, Terms
+from interlock.core.errors import LockError, StoreError
+from interlock.locks.base import name_of
+from interlock.locks.leases import Entry
+from interlock.locks.sync.grants import Grant
+from interlock.runtime import log
+from interlock.runtime.sync import run
+from interlock.stores.base import frees_at_death
+
+if TYPE_CHECKING:
+    from interlock.locks.sync.connection import Locks
+
+Entering: TypeAlias = tuple[Claim, threading.Thread | None] | Attempt
+"""A call of acquire that has not come to its end: its claim, and whose it is."""
+
+PATIENCE = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
+PATIENCE_WITH_HANDLERS = 10.0  # seconds that a signal handler may take after its close()
+SHORTEST_LOOK, LONGEST_LOOK = 0.0002, 0.01
+
+
+def close(locks: "Locks") -> None:
+    """Close; the first one to call it has said that it is closed.
+
+    Raises:
+        LockError: something could not be released; everything else was.
+    """
+    if _interrupts_one_of_our_calls(locks):
+        _close_beside(locks, threading.current_thread())
+        return
+    failure = None
+    try:
+        withdraw(locks, threading.current_thread())
+    finally:  # also after a Ctrl-C: nobody can close again
+        try:
+            failure = _release(locks, locks._watchdog.entries)
+        finally:
+            _close_store(locks)
+    if failure is not None:
+        raise failure
+
+
+def _close_beside(locks: "Locks", caller: threading.Thread) -> None:
+    """Close in another thread: the interrupted call may hold what that needs, and goes on before the store ends."""
+    failures: list[BaseException] = []
+    released = threading.Event()
+
+    def closes() -> None:
+        try:
+            withdraw(locks, caller, interrupted=True)
+            failure = _release(locks, locks._watchdog.entries)
+            if failure is not None:
+                failures.append(failure)
+                log.warn("close(), called by a signal handler, could not release: %s", failure)
+            released.set()
+            deadline = time.monotonic() + PATIENCE_WITH_HANDLERS
+            while locks._entering and time.monotonic() < deadline:
+                time.sleep(LONGEST_LOOK)
+        finally:
+            _close_store(locks)
+
+    closer = threading.Thread(target=closes, name="interlock-close")
+    try:
+        closer.start()
+    except RuntimeError:  # the interpreter is shutting down, and closes by itself
+        locks._closing.release()
+        return
+    released.wait(PATIENCE)
+    if failures:
+        raise failures[0]
+
+
+def _close_store(locks: "Locks") -> None:
+    locks._watchdog.stop()
+    locks._store.close()
+
+
+def at_exit(locks: "Locks") -> None:
+    """End with the interpreter: leave no ghost, and let nobody in while a thread of this process may still work."""
+    withdraw(locks, threading.current_thread())
+    watchdog = locks._watchdog
+    held = watchdog.entries
+    if held and not frees_at_death(locks._store):
+        failure = _release(locks, [entry for entry in held if not _may_work(entry)], give_up_at_once=True)
+        if failure is not None:
+            log.warn("could not release at exit, the leases will end: %s", failure)
+        held = watchdog.entries
+        at_work = [entry.claim.who for entry in held if _may_work(entry)]
+        if at_work:
+            log.warn(
+                "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop these "
+                "threads before the program ends",
+                len(at_work),
+                ", ".join(at_work),
+            )
+    if not held and not locks._entering:
+        _close_store(locks)
+
+
+def withdraw(locks: "Locks", caller: threading.Thread, interrupted: bool = False) -> None:
+    """Let all who wait give up, and wait until they have left the line; who can't by itself is taken out of it.
+
+    Args:
+        locks: the connection.
+        caller: who closes, and is not waited for.
+        interrupted: True if a call of the caller goes on when this is done.
+    """
+    deadline = time.monotonic() + PATIENCE
+    pause = SHORTEST_LOOK
+    entering = locks._entering
+    while True:
+        others = False
+        for each in list(entering.values()):
+            owner = each.owner if isinstance(each, Attempt) else each[1]
+            if isinstance(each, Attempt):
+                each.call_off()
+            others = others or (owner is not None and owner is not caller and owner.is_alive())
+        if not others or time.monotonic() > deadline:
+            break
+        time.sleep(pause)
+        pause = min(LONGEST_LOOK, pause * 2)
+    for id, each in list(entering.items()):
+        # A call that the caller itself interrupts, of a thread that is no more, or that hangs.
+        claim, owner = (each.claim, each.owner) if isinstance(each, Attempt) else each
+        if not interrupted or owner is not caller:
+            entering.pop(id, None)
+        try:
+            run(locks._store.leave(claim))
+        except LockError as error:
+            log.warn("could not take a claim out of the line, its lease will end: %s", error)
+
+
+def _release(locks: "Locks", entries: Sequence[Entry[Grant]], give_up_at_once: bool = False) -> BaseException | None:
+    """Release each, the last one first, whatever happens to the others; return the first failure."""
+    failure: BaseException | None = None
+    for entry in reversed(entries):
+        try:
+            if entry.grant is not None:
+                entry.grant.release()
+            else:
+                run(locks._store.leave(entry.claim))
+            locks._watchdog.forget(entry)
+        except BaseException as error:
+            failure = failure or error
+            if give_up_at_once:
+                break
+    return failure
+
+
+def _may_work(entry: Entry[Grant]) -> bool:
+    """Tell whether the thread that acquired it may still rely on it."""
+    if entry.grant is not None and entry.grant.abandoned():
+        return False
+    owner = entry.owner
+    return (
+        owner is not None
+        and owner is not threading.current_thread()
+        and owner.is_alive()
+        and owner.ident in sys._current_frames()  # greenlets, and foreign threads that ended, are not
+    )
+
+
+def _interrupts_one_of_our_calls(locks: "Locks") -> bool:
+    """Tell whether a signal handler or a finalizer calls, in the middle of a call of this library."""
+    calls = {run.__code__, Grant.release.__code__, type(locks)._acquire.__code__}
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code in calls:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def closed_meanwhile(terms: Terms) -> StoreError:
+    """Return the error for who asked for a lock while the connection was closed."""
+    return StoreError(f"the connection was closed while {name_of(terms.key)!r} was acquired: connect again")

@@ -1,0 +1,205 @@
+"""Renewal of leases for threads: one thread keeps time and tells losses, others ask the store.
+
+No request stands before a deadline: a loss is told then, whatever a renewal waits for.  Many claims go in one
+request.  A renewal that fails is tried again until the deadline; only then is the grant lost.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from interlock.core.errors import LockError
+from interlock.locks.grants import GONE_THERE, BaseGrant
+from interlock.locks.leases import LONGEST_SLEEP, SHORTEST_RETRY, Entry, Roster
+from interlock.locks.sync.renewers import HANGS, Renewers, started
+from interlock.runtime import log
+from interlock.runtime.sync import run
+from interlock.stores.base import Store, nodes_of, rester
+
+G = TypeVar("G", bound=BaseGrant)
+IDLE = 10.0  # seconds without anything to watch, after which the threads end
+
+
+class Watchdog(Generic[G]):
+    """Renews the grants of one connection in threads of its own, which start when there is something to do.
+
+    Args:
+        queue: the store.
+        tell_lost: called once for each grant that is lost; never fails.
+        release: gives a grant back whose `with` block was left without it.
+        keeper: the connection, which is kept as long as there is something to watch, so that the exit finds it.
+    """
+
+    def __init__(
+        self, queue: Store, tell_lost: Callable[[G], None], release: Callable[[G], object], keeper: object
+    ) -> None:
+        self._queue = queue
+        self._rests = rester(queue)
+        self._release = release
+        self._keeper = keeper
+        self._roster = Roster(tell_lost)
+        self._watched = self._roster.watched
+        # A plain lock, free when it is rung: an interrupt in the middle of the Python code of an Event or a Condition
+        # would leave its lock taken for good, and the main thread comes here.
+        self._rung = threading.Lock()
+        self._rung.acquire()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.RLock()
+        self._wakes_at = math.inf
+        self._alarm = math.inf
+        self._interval = math.inf
+        self._active = False
+        self._stopped = False
+        self._renewers: Renewers[G] = Renewers(
+            nodes_of(queue), lambda grants: self._renew_due(grants), self._ring, self._is_kept
+        )
+
+    @property
+    def grants(self) -> list[G]:
+        """The grants under watch."""
+        return self._roster.living()
+
+    @property
+    def entries(self) -> list[Entry[G]]:
+        """The claims that the store may have."""
+        return self._roster.entries()
+
+    def forget(self, entry: Entry[G]) -> None:
+        """Forget a claim that has left the store."""
+        self._roster.forget(entry)
+
+    def add(self, grant: G) -> None:
+        """Watch over `grant` from now on."""
+        self._roster.add(grant)
+        self._active = True
+        if grant._due < self._wakes_at:
+            self._alarm = grant._due
+            self._interval = max(SHORTEST_RETRY, grant._due - time.monotonic())
+            self._poke()
+
+    def owner_of(self, id: str) -> object:
+        """Return who acquired the claim `id`; None if it is not under watch."""
+        watched = self._watched.get(id)
+        return None if watched is None else watched[2]
+
+    def remove(self, grant: G) -> None:
+        """Stop watching; safe to repeat."""
+        self._watched.pop(grant.id, None)
+
+    def lost(self, grant: G) -> None:
+        """Note that the store no longer has the grant's claim, and tell."""
+        self._roster.lost(grant, GONE_THERE)
+
+    def doubt(self, id: str) -> None:
+        """Ask the store at once about a claim that it may not have any more."""
+        if self._roster.doubt(id):
+            self._alarm = 0.0
+            self._poke()
+
+    def stop(self) -> None:
+        """End the threads."""
+        self._stopped = True
+        self._ring()
+
+    def _is_kept(self) -> bool:
+        """True while there is a thread that keeps time."""
+        return not self._stopped and self._thread is not None
+
+    def _ring(self) -> None:
+        """Wake the thread that keeps time."""
+        try:
+            self._rung.release()
+        except RuntimeError:
+            pass  # it was rung already
+
+    # -- the thread that keeps time ---------------------------------------------------------------------
+
+    def _poke(self) -> None:
+        with self._starting:
+            self._ring()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = started(self._keep_time, "interlock-watchdog")
+
+    def _keep_time(self) -> None:
+        ended = False
+        try:
+            while not self._stopped and not ended:
+                self._tell_and_renew()
+                ended = not self._rest()
+        except BaseException:  # even SystemExit: all leases hang on this thread
+            log.exception("unexpected error in the watchdog, which is started again")
+            time.sleep(SHORTEST_RETRY)
+        finally:
+            self._wakes_at = math.inf
+            self._renewers.wake_all()  # idle ones end too
+            if not ended and not self._stopped:
+                with self._starting:
+                    self._thread = None
+                    self._poke()
+
+    def _tell_and_renew(self) -> None:
+        self._rung.acquire(blocking=False)
+        self._wakes_at = math.inf  # whoever adds a grant from here on rings
+        due = self._roster.look(time.monotonic())
+        if due or self._renewers.behind:
+            self._renewers.hand_over(due)
+
+    def _rest(self) -> bool:
+        """Wait for the next look; False if there was nothing to watch for so long that the thread may end."""
+        now = time.monotonic()
+        self._wakes_at = self._next_look(now)
+        idle = self._wakes_at == math.inf
+        rung = self._rung.acquire(timeout=IDLE if idle else min(LONGEST_SLEEP, max(0.0, self._wakes_at - now)))
+        if rung or not idle:
+            return True
+        self._rests()
+        with self._starting:
+            if not self._rung.locked() or self._stopped:
+                return True
+            self._thread = None
+            return False
+
+    def _next_look(self, now: float) -> float:
+        """Return when to look again.
+
+        While grants come and go, it looks at intervals even if it saw none: waking the thread for each short one
+        would cost more than the lock itself.
+        """
+        moment = self._roster.next_due()
+        if self._alarm > now:
+            moment = min(moment, self._alarm)
+        if moment == math.inf and self._active:
+            moment = now + self._interval
+        if self._renewers.behind:
+            moment = min(moment, now + HANGS)
+        self._active = False
+        return moment
+
+    # -- the threads that ask the store -----------------------------------------------------------------
+
+    def _renew_due(self, grants: list[G]) -> None:
+        try:
+            self._renew(grants)
+        except BaseException as error:  # even SystemExit: they are renewed by whoever comes next
+            if not self._stopped:
+                self._roster.failed(grants, error, time.monotonic())
+            if not isinstance(error, LockError):
+                log.exception("unexpected error while renewing")
+
+    def _renew(self, grants: list[G]) -> None:
+        for grant in [grant for grant in grants if grant.abandoned()]:
+            grants.remove(grant)
+            self._give_back(grant)
+        grants[:] = [grant for grant in grants if grant.id in self._watched]  # the others have ended meanwhile
+        if grants:
+            sent = time.monotonic()
+            answers = run(self._queue.renew([grant._claim for grant in grants]))
+            self._roster.answered(grants, answers, sent)
+
+    def _give_back(self, grant: G) -> None:
+        try:
+            self._release(grant)
+        except LockError as error:
+            log.warn("could not release %r, whose `with` block was left; its lease ends: %s", grant.name, error)

@@ -1,0 +1,55 @@
+"""Which process this is; a forked child is another one; and what is to be found when it forks or ends."""
+
+import os
+import weakref
+from collections.abc import Iterator
+from itertools import count
+from typing import Generic, TypeVar
+
+from interlock.core.claims import shown_text
+
+T = TypeVar("T")
+HOST = shown_text(os.uname().nodename)
+_pid = os.getpid()
+
+
+def pid() -> int:
+    """Return this process's id, without a system call."""
+    return _pid
+
+
+class Living(Generic[T]):
+    """Objects that are found as long as they live.
+
+    Unlike a WeakSet's, none of its code runs when one of them dies: that may be at any moment, and the interpreter
+    swallows a Ctrl-C that comes in such code.
+    """
+
+    def __init__(self) -> None:
+        self._refs: dict[int, weakref.ref[T]] = {}
+        self._numbers = count()
+        self._many = 16
+
+    def add(self, one: T) -> None:
+        """Find `one` from now on."""
+        if len(self._refs) >= self._many:
+            for number, ref in list(self._refs.items()):
+                if ref() is None:
+                    self._refs.pop(number, None)
+            self._many = 16 + 2 * len(self._refs)
+        self._refs[next(self._numbers)] = weakref.ref(one)
+
+    def __iter__(self) -> Iterator[T]:
+        """Iterate over those that live."""
+        for ref in list(self._refs.values()):
+            one = ref()
+            if one is not None:
+                yield one
+
+
+def _after_fork() -> None:
+    global _pid
+    _pid = os.getpid()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,235 @@
+"""How waiting asyncio tasks hear that they were promoted: one subscription for each loop."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from interlock._redis.apool import PerLoop, TaskLink
+from interlock._redis.clients import Dialer
+from interlock._redis.errors import refuse
+from interlock._redis.resp import Garbage, ReplyError, pack
+from interlock._redis.routing import Reading
+from interlock.core.errors import StoreError
+from interlock.stores.redis.waiters import Bells
+
+RETRY = 0.25  # seconds between two attempts to subscribe again
+SILENCE = 2.0  # seconds without a message; then the server is asked to confirm the subscription
+
+
+class _Listening(TaskLink):
+    """A connection that is subscribed."""
+
+    def __init__(self, recipe: Dialer, ears: "AsyncEars") -> None:
+        super().__init__(recipe)
+        self._ears = ears
+        self.subscribed = False
+        self._heard_at = self._asked_at = 0.0
+        self._pulse: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Tell those whom the messages are for."""
+        if not self.subscribed:
+            super().data_received(data)
+            return
+        self._heard_at, self._asked_at = self._loop.time(), 0.0
+        try:
+            self.parser.feed(data)
+            self._ears.bells.tell_all(self.parser)
+        except Garbage:
+            self.is_garbled(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Subscribe again, if anybody waits."""
+        self._rest()
+        super().connection_lost(error)
+        if self.subscribed:
+            self._ears.lost(self)
+
+    def close(self) -> None:
+        """As `TaskLink.close`."""
+        self._rest()
+        super().close()
+
+    def abandon(self) -> None:
+        """As `TaskLink.abandon`."""
+        self._rest()
+        super().abandon()
+
+    def begin(self) -> None:
+        """Look from now on whether the subscription is still there."""
+        self.subscribed = True
+        self._heard_at = self._loop.time()
+        self._pulse = self._loop.call_later(SILENCE, self.confirm, False)
+
+    def _rest(self) -> None:
+        if self._pulse is not None:
+            self._pulse.cancel()
+            self._pulse = None
+
+    def confirm(self, now: bool) -> None:
+        """See that the server, and whatever lies between, still knows of the subscription.
+
+        To subscribe again changes nothing where it does, and mends it where it does not.
+
+        Args:
+            now: True if there is a doubt; else only after a silence, and while somebody waits.
+        """
+        self._rest()
+        time = self._loop.time()
+        if self._asked_at:
+            if time >= self._asked_at + self._ears.patience:
+                self._transport.abort()  # no answer: a new connection
+                return
+        elif now or (time >= self._heard_at + SILENCE and self._ears.bells.ids):
+            self._asked_at = time
+            self._transport.write(self._ears.subscribe)
+            self._ears.read_map(self)
+        until = self._asked_at + self._ears.patience if self._asked_at else time + SILENCE
+        self._pulse = self._loop.call_later(max(0.001, until - time), self.confirm, False)
+
+    def see_that_served(self) -> None:
+        """End the connection if it leads to a node that has left the cluster: that one confirms all, and is deaf."""
+        if not self.ended and not self.recipe.serves(self._connection):
+            self._transport.abort()
+
+
+class AsyncEars:
+    """The subscriptions of one store, for asyncio tasks.
+
+    Args:
+        recipe: how to connect.
+        channel: what to subscribe to.
+        bells: whom to tell.
+    """
+
+    def __init__(self, recipe: Dialer, channel: str, bells: Bells) -> None:
+        self._recipe = recipe
+        self.patience = recipe.patience
+        self._channel = channel
+        self.bells = bells
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._links: PerLoop[_Listening] = PerLoop(self._open)
+        self._again: set[asyncio.Task[None]] = set()
+        self._subscribed = False
+
+    @property
+    def live(self) -> bool:
+        """True while the running loop is subscribed."""
+        return self._links.here() is not None
+
+    async def aask(self, _: Any) -> None:
+        """Subscribe, unless that is done already.
+
+        Raises:
+            StoreError: the server can't be reached, or refuses.
+        """
+        if not self.live:
+            await self._links.get()
+
+    async def _open(self) -> _Listening:
+        link = await self._connect()
+        try:
+            reply = await link.ask(self.subscribe)
+        except BaseException:
+            link.close()
+            raise
+        if isinstance(reply, ReplyError):
+            link.close()
+            refuse(reply, self._recipe.where)
+        link.begin()
+        if self._subscribed:
+            self.bells.ring_all()  # what was said meanwhile was not heard: look
+        self._subscribed = True
+        return link
+
+    async def _connect(self) -> _Listening:
+        for left in reversed(range(self._recipe.choices)):
+            link = _Listening(self._recipe, self)
+            try:
+                await link.open()
+            except StoreError:
+                if not left:
+                    raise
+            else:
+                return link
+        raise AssertionError("there is always a choice")
+
+    def map_changed(self) -> None:
+        """Note that a cluster is another one: see that the subscriptions are at nodes of it, and let all look."""
+        for link in self._links.all():
+            try:
+                link._loop.call_soon_threadsafe(link.see_that_served)
+            except RuntimeError:
+                pass  # its loop is closed
+        self.bells.ring_all()
+
+    def read_map(self, link: _Listening) -> None:
+        """Let the map of a cluster be read, and see that the node of a subscription is in it."""
+        if self._recipe.nodes is not None and not self._links.closed:
+            self._start(self._read_map(link), "interlock-reads-map")
+
+    async def _read_map(self, link: _Listening) -> None:
+        try:
+            await self._recipe.nodes.aask(Reading())
+        except StoreError:
+            return  # whoever waits asks the store in a while, and is told there
+        link.see_that_served()
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._again.add(task)
+        task.add_done_callback(self._again.discard)
+
+    @property
+    def subscribe(self) -> bytes:
+        """The command that subscribes."""
+        return pack("SUBSCRIBE", self._channel)
+
+    def distrust(self) -> None:
+        """Subscribe anew, at another server: this one may have been replaced."""
+        for link in self._links.take_all():
+            link.end()
+
+    def suspect(self) -> None:
+        """Note that a claim was promoted and not told."""
+        link = self._links.here()
+        if link is not None:
+            link.confirm(True)
+
+    def lost(self, link: _Listening) -> None:
+        """A subscription ended: make a new one while somebody waits."""
+        if self._links.closed or not self.bells.ids:
+            return
+        self._start(self._subscribe_again(), "interlock-ears")
+
+    async def _subscribe_again(self) -> None:
+        while self.bells.ids and not self._links.closed:
+            try:
+                await self.aask(None)
+            except StoreError:
+                await asyncio.sleep(RETRY)
+            else:
+                return
+
+    def opening(self) -> "list[asyncio.Task[Any]]":
+        """Return the connections that are being made for the running loop."""
+        return [*self._links.opening()]
+
+    def links(self) -> list[TaskLink]:
+        """Return the connections of the running loop."""
+        return [*self._links.links()]
+
+    def close(self) -> None:
+        """End the subscriptions."""
+        for task in self._again:
+            task.cancel()
+        self._links.close()
+
+    def reset(self, channel: str) -> str:
+        """In a forked child: forget the parent's subscription, and take another channel."""
+        self._links.forget()
+        self._channel = channel
+        self._start_afresh()
+        return channel

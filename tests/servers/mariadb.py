@@ -1,0 +1,122 @@
+"""A private server of MariaDB, for tests and benchmarks."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from socket import create_connection
+from typing import NamedTuple
+
+from servers.accounts import drop_root, give
+from servers.home import Home, Missing, NotStarted
+from servers.server import Server
+
+SETTINGS = {
+    "bind-address": "127.0.0.1",
+    "skip-name-resolve": "1",
+    "skip-log-bin": "1",
+    "innodb-flush-log-at-trx-commit": "0",
+    "innodb-flush-method": "nosync",
+    "innodb-doublewrite": "0",
+    "innodb-buffer-pool-size": "16M",
+    "innodb-log-file-size": "8M",
+    "innodb-log-buffer-size": "2M",
+    "innodb-data-file-path": "ibdata1:8M:autoextend",
+    "aria-pagecache-buffer-size": "8M",
+    "key-buffer-size": "1M",
+    "performance-schema": "0",
+    "max-connections": "200",
+    "max-connect-errors": "1000000000",
+    "character-set-server": "utf8mb4",
+    "collation-server": "utf8mb4_general_ci",
+}
+
+GREETING = 10  # the version of the protocol, in the first packet of a server that is ready
+
+
+class MariaPrograms(NamedTuple):
+    """Where the programs are."""
+
+    install: Path
+    mariadbd: Path
+
+
+def mariadb_programs() -> MariaPrograms:
+    """Find MariaDB's programs.
+
+    Raises:
+        Missing: they are not installed; the message says how to get them.
+    """
+    install = shutil.which("mariadb-install-db")
+    mariadbd = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin:/usr/local/sbin")
+    if install is None or mariadbd is None:
+        raise Missing("there is no MariaDB server here; get it by: apt-get install mariadb-server")
+    return MariaPrograms(Path(install), Path(mariadbd))
+
+
+class MariaServer(Server):
+    """A private server of MariaDB on a free port of 127.0.0.1, without passwords; a context manager.
+
+    As root it runs as the account `mysql`, else `nobody`.
+
+    Args:
+        config: settings of `mariadbd`, without the leading dashes.
+        port: listen there; on any free port unless given.
+
+    Attributes:
+        host, port, user, database: how to connect.
+        folder: its own temporary folder.
+        socket: the path of its UNIX socket.
+
+    Raises:
+        Missing: it is not installed; the message says how to get it.
+        NotStarted: it did not start; the message has its last words.
+    """
+
+    user = "root"
+    database = "interlock"
+
+    def __init__(
+        self, *, config: Mapping[str, str] | None = None, port: int | None = None, home: Home | None = None
+    ) -> None:
+        self._programs = mariadb_programs()
+        self._as, self._account = drop_root("mysql")
+        self._config = SETTINGS | dict(config or {})
+        super().__init__("mariadbd", port, home)
+
+    @property
+    def url(self) -> str:
+        """How clients connect: `mysql://user@127.0.0.1:port/database`."""
+        return f"mysql://{self.user}@{self.host}:{self.port}/{self.database}"
+
+    def _settings(self) -> list[str]:
+        places = {
+            "datadir": str(self.folder / "data"),
+            "socket": self.socket,
+            "port": str(self.port),
+            "pid-file": str(self.folder / "pid"),
+            "tmpdir": str(self.folder),
+        }
+        return [f"--{name}={value}" for name, value in (places | self._config).items()]
+
+    def _prepare(self) -> None:
+        self.socket = str(self.folder / "socket")
+        give([self._home.folder, self.folder], self._account)
+        (self.folder / "init.sql").write_text(f"CREATE DATABASE IF NOT EXISTS {self.database};\n")
+        (self.folder / "init.sql").chmod(0o644)
+        command: list[str | Path] = [
+            *self._as, self._programs.install, "--no-defaults", "--auth-root-authentication-method=normal",
+            "--skip-test-db", *self._settings(),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
+        if done.returncode != 0:
+            raise NotStarted(f"mariadb-install-db failed: {done.stdout}{done.stderr}")
+
+    def _command(self) -> Sequence[str | Path]:
+        init = f"--init-file={self.folder / 'init.sql'}"
+        return [*self._as, self._programs.mariadbd, "--no-defaults", *self._settings(), init]
+
+    def _answers(self) -> bool:
+        with create_connection((self.host, self.port), 10) as connection, connection.makefile("rb") as reader:
+            packet = reader.read(5)
+            return len(packet) == 5 and packet[4] == GREETING

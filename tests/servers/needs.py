@@ -1,0 +1,55 @@
+"""What tests say when a server can't be had: loudly that they tested nothing, and where tests must count, failure."""
+
+import os
+from collections.abc import Callable
+
+from servers.browser import browser_programs
+from servers.home import Missing
+from servers.mariadb import mariadb_programs
+from servers.pgbouncer import pgbouncer_program
+from servers.postgres import postgres_programs
+from servers.redis_server import binary
+from servers.tls import openssl
+
+KINDS: dict[str, Callable[[], object]] = {
+    "valkey": lambda: binary("valkey"),
+    "redis": lambda: binary("redis"),
+    "tls": openssl,
+    "postgres": postgres_programs,
+    "pgbouncer": pgbouncer_program,
+    "mariadb": mariadb_programs,
+    "browser": browser_programs,
+}
+
+
+def available(kind: str) -> str | None:
+    """Tell why a server of this kind can't be started here; None if it can.
+
+    Args:
+        kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb" or "browser".
+    """
+    if kind not in KINDS:
+        raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")
+    try:
+        KINDS[kind]()
+    except Missing as error:
+        return str(error)
+    return None
+
+
+def need(kind: str) -> None:
+    """In a test or a fixture: go on only if such a server can be started.
+
+    If not, the test fails where the environment has `CI` set; elsewhere it is skipped, and the summary says so.
+
+    Args:
+        kind: as for `available`.
+    """
+    import pytest
+
+    reason = available(kind)
+    if reason is None:
+        return
+    if os.environ.get("CI"):
+        pytest.fail(f"NOT TESTED on {kind}, and CI is set: {reason}", pytrace=False)
+    pytest.skip(f"NOT TESTED on {kind}: {reason}")

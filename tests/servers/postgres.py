@@ -1,0 +1,112 @@
+"""A private server of PostgreSQL, for tests and benchmarks."""
+
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from servers.accounts import drop_root, give
+from servers.home import Home, Missing, NotStarted
+from servers.server import Server
+
+DEBIAN = Path("/usr/lib/postgresql")  # the programs lie in <version>/bin, not in the path
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "16MB",
+    "max_connections": "200",
+    "log_timezone": "UTC",
+    "timezone": "UTC",
+}
+
+
+class PostgresPrograms(NamedTuple):
+    """Where the programs are."""
+
+    initdb: Path
+    postgres: Path
+
+
+def postgres_programs() -> PostgresPrograms:
+    """Find PostgreSQL's programs: the newest that Debian has, else those of the path.
+
+    Raises:
+        Missing: they are not installed; the message says how to get them.
+    """
+    versions = sorted(DEBIAN.glob("*/bin/initdb"), key=lambda path: float(re.sub(r"[^\d.]", "", path.parts[-3]) or 0))
+    initdb = versions[-1] if versions else shutil.which("initdb")
+    if initdb is None:
+        raise Missing("there is no PostgreSQL server here; get it by: apt-get install postgresql")
+    found = PostgresPrograms(Path(initdb), Path(initdb).resolve().with_name("postgres"))
+    if not found.postgres.exists():
+        raise Missing(f"there is {initdb}, but no {found.postgres}; get it by: apt-get install postgresql")
+    return found
+
+
+class PostgresServer(Server):
+    """A private server of PostgreSQL on a free port of 127.0.0.1, which trusts everybody; a context manager.
+
+    As root it runs as the account `postgres`, else `nobody`. `kill` ends all its processes at once, without a
+    checkpoint.
+
+    Args:
+        config: settings, as `postgres -c name=value` takes them.
+        port: listen there; on any free port unless given.
+
+    Attributes:
+        host, port, user, database: how to connect.
+        folder: its own temporary folder, also that of its UNIX socket.
+
+    Raises:
+        Missing: it is not installed; the message says how to get it.
+        NotStarted: it did not start; the message has its last words.
+    """
+
+    _kills: ClassVar[signal.Signals] = signal.SIGQUIT
+    _stops: ClassVar[signal.Signals] = signal.SIGINT
+
+    user = "postgres"
+    database = "postgres"
+
+    def __init__(
+        self, *, config: Mapping[str, str] | None = None, port: int | None = None, home: Home | None = None
+    ) -> None:
+        self._programs = postgres_programs()
+        self._as, self._account = drop_root("postgres")
+        self._config = SETTINGS | dict(config or {})
+        super().__init__("postgres", port, home)
+
+    @property
+    def url(self) -> str:
+        """How clients connect: `postgresql://user@127.0.0.1:port/database`."""
+        return f"postgresql://{self.user}@{self.host}:{self.port}/{self.database}"
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _prepare(self) -> None:
+        give([self._home.folder, self.folder], self._account)
+        command: list[str | Path] = [
+            *self._as, self._programs.initdb, "--pgdata", self._data, "--username", self.user, "--auth", "trust",
+            "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions",
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
+        if done.returncode != 0:
+            raise NotStarted(f"initdb failed: {done.stderr}")
+
+    def _command(self) -> Sequence[str | Path]:
+        places = {"port": str(self.port), "unix_socket_directories": str(self.folder)}
+        settings = [word for name, value in (places | self._config).items() for word in ("-c", f"{name}={value}")]
+        return [*self._as, self._programs.postgres, "-D", self._data, *settings]
+
+    def _answers(self) -> bool:
+        # As pg_ctl does: the first line is the process, the eighth says that it is ready.
+        lines = (self._data / "postmaster.pid").read_text().splitlines()
+        return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
