@@ -14,7 +14,7 @@ import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.core.claims import Check, Claim, ClaimView
 from interlock.core.effects import Op, Sleep
-from interlock.core.queue import BUSY, Turn
+from interlock.core.queue import BUSY, EnterResult
 from interlock.locks import doctor
 from interlock.locks.doctor import round_trip
 from interlock.runtime import log
@@ -164,7 +164,7 @@ class Split(Around):
         self.stores = iter(stores)
         self.shows = shows
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`, on the next memory."""
         self.inner = next(self.stores)
         return (yield from self.inner.enter(claim, wakeup, wait, again))
@@ -202,7 +202,7 @@ def test_a_lock_that_is_never_obtained_is_found_by_the_round_trip(monkeypatch: p
     monkeypatch.setattr(doctor, "PATIENCE", 0.05)
 
     class Full(Around):
-        def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+        def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
             yield Sleep(0.01)
             return BUSY
 

@@ -11,7 +11,7 @@ import redis.asyncio
 import valkey
 
 import interlock
-from interlock._redis.clients import client_of, recipe_of
+from interlock._redis.clients import client_of, factory_of
 from interlock.cli import main
 from interlock.core.redaction import described, masked
 
@@ -88,7 +88,7 @@ def test_no_repr_shows_it() -> None:
 
     url = f"redis://me:{SECRET}@127.0.0.1:1/0"
     locks, alocks = interlock.connect(url), interlock.aconnect(url)
-    things: list[Any] = [recipe_of(client_of(urlsplit(url), tasks), tasks) for tasks in (False, True)]
+    things: list[Any] = [factory_of(client_of(urlsplit(url), tasks), tasks) for tasks in (False, True)]
     things += [Store(url, ""), Place(url, "", {"password": SECRET}, "", 30.0)]
     things += [locks, alocks, locks.store, alocks.store, locks.lock("x"), alocks.lock("x")]
     seen = 0

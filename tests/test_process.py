@@ -3,7 +3,7 @@
 import gc
 import weakref
 
-from interlock.runtime.process import Living
+from interlock.runtime.process import WeakRegistry
 
 
 class Thing:
@@ -12,14 +12,14 @@ class Thing:
 
 def test_what_lives_is_found_in_the_order_in_which_it_came() -> None:
     things = [Thing() for _ in range(100)]
-    living: Living[Thing] = Living()
+    living: WeakRegistry[Thing] = WeakRegistry()
     for thing in things:
         living.add(thing)
     assert list(living) == things
 
 
 def test_what_has_died_is_not_found_and_not_kept() -> None:
-    living: Living[Thing] = Living()
+    living: WeakRegistry[Thing] = WeakRegistry()
     kept = Thing()
     living.add(kept)
     for _ in range(1000):
@@ -30,7 +30,7 @@ def test_what_has_died_is_not_found_and_not_kept() -> None:
 
 
 def test_nothing_runs_when_one_dies() -> None:
-    living: Living[Thing] = Living()
+    living: WeakRegistry[Thing] = WeakRegistry()
     thing = Thing()
     living.add(thing)
     (ref,) = weakref.getweakrefs(thing)

@@ -33,7 +33,7 @@ def packed(*words: bytes | str | int) -> bytes:
     return b"".join((b"*%d\r\n" % len(texts), *(b"$%d\r\n%b\r\n" % (len(text), text) for text in texts)))
 
 
-class Wire:
+class Pool:
     """One blocking connection; each command waits for its reply.
 
     Args:
@@ -64,19 +64,19 @@ class SetNx:
     """SET NX PX and a compare-and-delete by EVALSHA: the least that a lock on a key costs. It does not wait."""
 
     def __init__(self, place: Place) -> None:
-        self._wire = Wire(place)
+        self._pool = Pool(place)
         key, token = key_of(place), secrets.token_hex(16)
         self._take = packed("SET", key, token, "NX", "PX", int(ttl_of(place) * 1000))
-        self._give = packed("EVALSHA", self._wire.load(COMPARE_AND_DELETE), 1, key, token)
+        self._give = packed("EVALSHA", self._pool.load(COMPARE_AND_DELETE), 1, key, token)
 
     def acquire(self) -> None:
         """Take the key, which nobody else has."""
-        if self._wire.ask(self._take) != b"+OK\r\n":
+        if self._pool.ask(self._take) != b"+OK\r\n":
             raise RuntimeError("somebody else has the key")
 
     def release(self) -> None:
         """Delete it."""
-        if self._wire.ask(self._give) != b":1\r\n":
+        if self._pool.ask(self._give) != b":1\r\n":
             raise RuntimeError("the key was not ours")
 
 
@@ -87,38 +87,38 @@ class BlpopToken:
     """
 
     def __init__(self, place: Place) -> None:
-        self._wire = Wire(place)
+        self._pool = Pool(place)
         key = key_of(place)
         self._take = packed("BLPOP", key, 0)
         self._give = packed("LPUSH", key, 1)
-        if self._wire.ask(packed("SET", key + ":made", 1, "NX")) == b"+OK\r\n":
+        if self._pool.ask(packed("SET", key + ":made", 1, "NX")) == b"+OK\r\n":
             self.release()
 
     def acquire(self) -> None:
         """Pop it."""
-        self._wire.ask(self._take)
+        self._pool.ask(self._take)
 
     def release(self) -> None:
         """Push it back."""
-        self._wire.ask(self._give)
+        self._pool.ask(self._give)
 
 
 class SetNxBlpop:
     """SET NX; who fails waits in BLPOP for the signal of the next release, and tries again. Not fair."""
 
     def __init__(self, place: Place) -> None:
-        self._wire = Wire(place)
+        self._pool = Pool(place)
         key, token, ttl = key_of(place), secrets.token_hex(16), int(ttl_of(place) * 1000)
         self._take = packed("SET", key, token, "NX", "PX", ttl)
         self._wait = packed("BLPOP", key + ":signal", f"{ttl / 1000:g}")
-        self._give = packed("EVALSHA", self._wire.load(GIVE_BACK), 2, key, key + ":signal", token, ttl)
+        self._give = packed("EVALSHA", self._pool.load(GIVE_BACK), 2, key, key + ":signal", token, ttl)
 
     def acquire(self) -> None:
         """Try, wait for a release, try again."""
-        while self._wire.ask(self._take) != b"+OK\r\n":
-            self._wire.ask(self._wait)
+        while self._pool.ask(self._take) != b"+OK\r\n":
+            self._pool.ask(self._wait)
 
     def release(self) -> None:
         """Delete the key and leave one signal."""
-        if self._wire.ask(self._give) != b":1\r\n":
+        if self._pool.ask(self._give) != b":1\r\n":
             raise RuntimeError("the key was not ours")

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from interlock.core.effects import Before, FreshId, Now, Sleep, Subscribe, Wait
-from interlock.core.queue import BUSY, OCCUPIED, Told, Turn
+from interlock.core.queue import BUSY, OCCUPIED, EnterResult, Granted
 from interlock.stores.files.record import Slot
 from proof.automaton import Automaton
 from proof.explore import Successor
@@ -116,7 +116,7 @@ class Callers:
             request.wait
             and not request.subscribed
             and any(
-                other.bell is not None and self.processes[each] == own
+                other.pipe is not None and self.processes[each] == own
                 for each, other in enumerate(state[3:])
                 if each != number
             )
@@ -129,8 +129,8 @@ class Callers:
         if why is None:
             return
         told = None
-        if caller.bell is not None and caller.bell not in (SILENT, LOOK):
-            told = Told(caller.bell, fence_of(caller.bell))
+        if caller.pipe is not None and caller.pipe not in (SILENT, LOOK):
+            told = Granted(caller.pipe, fence_of(caller.pipe))
         dead = frozenset(process for process in caller.watched if self.is_dead(state, process))
         woken = with_caller(state, number, caller._replace(bell=SILENT, watched=caller.watched - dead))
         after = self.resumed(woken, number, told)
@@ -142,10 +142,10 @@ class Callers:
 
     def why_awake(self, state: State, number: int, caller: Caller) -> str | None:
         """Return what wakes a waiting caller, in words; None: nothing does."""
-        if caller.bell == LOOK:
+        if caller.pipe == LOOK:
             return "told to look again"
-        if caller.bell != SILENT:
-            return f"told that {caller.bell} holds the lock"
+        if caller.pipe != SILENT:
+            return f"told that {caller.pipe} holds the lock"
         for process in caller.watched:
             if self.is_dead(state, process):
                 return f"the process of {self.people(process)} has died"
@@ -167,10 +167,10 @@ class Callers:
             return state
         for alive, bell, told in rings:
             for number, caller in enumerate(state[3:]):
-                if not bell or bell - 1 != number or caller.bell is None or caller.dead:
+                if not bell or bell - 1 != number or caller.pipe is None or caller.dead:
                     continue
                 if alive == str(self.processes[number]):
-                    said = told.id if told is not None else (caller.bell if caller.bell != SILENT else LOOK)
+                    said = told.id if told is not None else (caller.pipe if caller.pipe != SILENT else LOOK)
                     state = with_caller(state, number, caller._replace(bell=said))
         return state
 
@@ -198,7 +198,7 @@ class Callers:
         caller: Caller = state[3 + number]
         answer, watched = outcome.answer, outcome.watch - {self.processes[number]}
         turn = getattr(answer, "state", None)
-        if caller.bell is not None and turn == "pending":
+        if caller.pipe is not None and turn == "pending":
             state = with_caller(state, number, caller._replace(watched=watched))
         if turn == "gone" and not caller.evicted and not self.configuration.lapses:
             state = with_files(state, state[0], f"the claim {caller.id} is gone, though nobody took it away")
@@ -214,7 +214,7 @@ class Callers:
     def _unwatchable(self, state: State, number: int, process: int) -> State:
         """Whoever is dead when its beacon is opened can't be watched: `Wakeup.watch` rings the own bell."""
         caller: Caller = state[3 + number]
-        bell = LOOK if caller.bell == SILENT else caller.bell
+        bell = LOOK if caller.pipe == SILENT else caller.pipe
         return with_caller(state, number, caller._replace(watched=caller.watched - {process}, bell=bell))
 
     def _outcomes(self, state: State, number: int, request: Any) -> tuple[Outcome, ...]:
@@ -247,9 +247,9 @@ class Callers:
         yield from self.broken_off(files, words, id, stepped, judge)
 
     def broken_off(self, files: Files, words: str, id: str, stepped: Stepped, judge: Judge) -> Iterator[Outcome]:
-        """Yield the step, and what it is when it is broken off after each of its writes and bells."""
+        """Yield the step, and what it is when it is broken off after each of its writes and wakeups."""
         answer = stepped.answer
-        if isinstance(answer, Turn):
+        if isinstance(answer, EnterResult):
             answer = answer._replace(look_again=STARTED, fence=fence_of(id) if answer.state == "using" else 0)
         watch = frozenset(map(int, stepped.watch))
         for count in range(min(1, len(stepped.actions)), len(stepped.actions) + 1):
@@ -301,7 +301,7 @@ class Callers:
         """An id that is nowhere any more; it stands for one that was never used."""
         files: Files = state[0]
         used = {slot.id for slot in [*files.holders(), *files.waiters()]}
-        used |= {str(caller.bell) for caller in state[3:]}
+        used |= {str(caller.pipe) for caller in state[3:]}
         return next(id for id in (name + "'" * primes for primes in range(9)) if id not in used)
 
     # -- processes --------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class Callers:
         return dead
 
     def is_alive(self, state: State) -> IsAlive:
-        """Return what `Presence.is_alive` answers in a state."""
+        """Return what `Liveness.is_alive` answers in a state."""
         return lambda token: not self.is_dead(state, int(token))
 
     def people(self, process: int) -> str:
@@ -336,7 +336,7 @@ def _settled(caller: Caller, request: Any) -> Caller:
     return caller._replace(lease=LIVE, evicted=False) if isinstance(request, Leave) else caller
 
 
-def _words(turn: Turn) -> str:
+def _words(turn: EnterResult) -> str:
     return {
         "using": "it holds the lock",
         "pending": "it stands in line",

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from interlock.core.acquire import Attempt, Held
-from interlock.core.claims import Claim, Terms
+from interlock.core.acquire import AcquireCall, Held
+from interlock.core.claims import Claim, LockSpec
 from interlock.core.effects import Op
-from interlock.core.queue import Turn
+from interlock.core.queue import EnterResult
 
 STARTED = 0.0
 TTL = 1.0
@@ -20,7 +20,7 @@ LEASE_ENDS = STARTED + TTL
 TIME_OUT = 100.0
 """Moments are names, not times: the world says of each whether it has passed."""
 
-Acquire = Callable[[Any, Attempt], Op[Held | None]]
+Acquire = Callable[[Any, AcquireCall], Op[Held | None]]
 
 
 class Begin(NamedTuple):
@@ -69,9 +69,9 @@ class Line:
 
     __slots__ = ()
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`."""
-        turn: Turn = yield Enter(claim, wakeup is not None, wait, again)
+        turn: EnterResult = yield Enter(claim, wakeup is not None, wait, again)
         return turn
 
     def leave(self, claim: Claim) -> Op[bool]:
@@ -88,11 +88,11 @@ def client(acquire: Acquire, role: Role) -> Op[None]:
         role: what to ask for.
     """
     queue = Line()
-    terms = Terms("name", role.units, role.capacity, TTL)
+    spec = LockSpec("name", role.units, role.capacity, TTL)
     while True:
         id = yield Begin()
         deadline = TIME_OUT if role.times_out else None
-        attempt = Attempt(Claim(id, terms), STARTED, deadline, role.wait)
+        attempt = AcquireCall(Claim(id, spec), STARTED, deadline, role.wait)
         held = None
         try:
             held = yield from acquire(queue, attempt)

@@ -78,7 +78,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "plan",
         "            self._use(slot)\n            self._tell(slot, self.top)",
         '            self._free("pending", slot)\n            self._use(slot)\n'
-        "            self._ring(slot, Told(slot.id, self.top))",
+        "            self._ring(slot, Granted(slot.id, self.top))",
         _SHARED,
         "is gone, though nobody took it away",
     ),
@@ -101,7 +101,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a promoted waiter is not told",
         "plan",
-        "self._ring(slot, Told(slot.id, fence))",
+        "self._ring(slot, Granted(slot.id, fence))",
         "pass",
         _SHARED,
         "nothing tells it so",

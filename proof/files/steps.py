@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from interlock.core.queue import OCCUPIED, Told, Turn
+from interlock.core.queue import OCCUPIED, EnterResult, Granted
 from interlock.stores.files.record import Slot
 from proof.files.client import Enter
 
@@ -45,11 +45,11 @@ class Files(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """A bell to ring."""
+    """A pipe to ring."""
 
     alive: str
     bell: int
-    told: Told | None
+    told: Granted | None
 
 
 class Shrink(NamedTuple):
@@ -94,10 +94,10 @@ class Steps:
         return self.enter_line(files, me, request, is_alive)
 
     def use(self, files: Files, me: Slot) -> Stepped:
-        """As `QuickWays.use`."""
+        """As `FastPath.use`."""
         fence = 1 + (_top(files) or files.floor)
         holder = me._replace(row=0, state="using", number=fence, bell=0)
-        return Stepped((self.plan.Write("using", 0, holder),), Turn("using", fence), (), "nobody is in line")
+        return Stepped((self.plan.Write("using", 0, holder),), EnterResult("using", fence), (), "nobody is in line")
 
     def enter_line(self, files: Files, me: Slot, request: Enter, is_alive: Callable[[str], bool]) -> Stepped:
         """As `FileStore._enter_line`."""
@@ -118,7 +118,7 @@ class Steps:
         return self.change(files, is_alive, lambda step: step.leave(id), id)
 
     def hand_over(self, files: Files, id: str, is_alive: Callable[[str], bool]) -> Stepped | None:
-        """As `QuickWays.leave`, its hand-over."""
+        """As `FastPath.leave`, its hand-over."""
         waiters = files.waiters()
         if not waiters or waiters[0].capacity != 1 or waiters[0].id == id:
             return None
@@ -129,7 +129,7 @@ class Steps:
         plan = self.plan
         actions: list[Any] = [
             plan.Write("using", 0, first._replace(row=0, state="using", number=fence)),
-            Ring(first.alive, first.bell, Told(first.id, fence)),
+            Ring(first.alive, first.pipe, Granted(first.id, fence)),
             plan.Write("pending", first.row, None),
         ]
         if len(waiters) == 1:
@@ -166,7 +166,7 @@ class Steps:
     def _actions(self, step: Any, me: str) -> tuple[Any, ...]:
         """As `FileStore._perform`."""
         actions: list[Any] = list(step.before)
-        actions += [Ring(*bell) for bell in step.bells if bell[2] is None or bell[2].id != me]
+        actions += [Ring(*bell) for bell in step.wakeups if bell[2] is None or bell[2].id != me]
         actions += step.after
         if self._shrinks and not step.using and not step.pending:
             actions += [Shrink(what, step.top) for what in ("row 0", "other rows", "no pending")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from interlock.core.queue import Told
+from interlock.core.queue import Granted
 from interlock.stores.redis.waiters import Bells, Heir
 from proof.explore import Successor
 from proof.heirs.configurations import Configuration
@@ -30,7 +30,7 @@ class _Bell:
     def __init__(self, words: dict[str, int]) -> None:
         self.words = words
 
-    def tell(self, message: Told | None) -> None:
+    def tell(self, message: Granted | None) -> None:
         """Keep the message."""
         if message is not None:
             self.words[message.id] = message.fence
@@ -326,7 +326,7 @@ class World:
         words: dict[str, int] = {}
         bells = self.make()
         bells.bells = {id: _Bell(words) if hung else None for id, hung in waiting}
-        bells._news = {id: Told(id, fence) for id, fence in news}
+        bells._news = {id: Granted(id, fence) for id, fence in news}
         bells._heirs.after, bells._heirs.before = dict(after), dict(before)
         return bells, words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from interlock.core.claims import Claim, Terms
+from interlock.core.claims import Claim, LockSpec
 from interlock.core.effects import FRESH_ID, NOW, Op
 from interlock.core.errors import LockError, UnknownOutcome
 
@@ -59,7 +59,14 @@ Acquire: TypeAlias = Callable[[Any, Any], Op[Any]]
 
 
 def caller(
-    acquire: Acquire, make_attempt: Any, queue: Any, terms: Terms, *, wait: bool, timeout: bool, attempts: int | None
+    acquire: Acquire,
+    make_attempt: Any,
+    queue: Any,
+    spec: LockSpec,
+    *,
+    wait: bool,
+    timeout: bool,
+    attempts: int | None,
 ) -> Op[None]:
     """Come again and again.
 
@@ -76,7 +83,7 @@ def caller(
             attempts -= 1
         first = yield FRESH_ID
         started = yield NOW
-        attempt = make_attempt(Claim(first, terms), started, TIME_IS_OVER if timeout else None, wait)
+        attempt = make_attempt(Claim(first, spec), started, TIME_IS_OVER if timeout else None, wait)
         yield Acquiring()
         try:
             held = yield from acquire(queue, attempt)

@@ -105,7 +105,7 @@ CI: tuple[Configuration, ...] = (
         ("N=3, one call each, one lapse, updates write it again", replace(ONCE, ordered=True, update=Update.UPSERT)),
         ("N=3, one call each, one lapse", ONCE),
         ("N=3, one call each, one lapse, folded, keys ordered", replace(ONCE, folds=True, ordered=True)),
-        ("writer, reader, reader, one call each, one lapse", replace(ONCE, terms=WRR, ordered=True)),
+        ("writer, reader, reader, one call each, one lapse", replace(ONCE, spec=WRR, ordered=True)),
     ),
     *_rows(
         "crashes",
@@ -163,7 +163,7 @@ LARGE: tuple[Configuration, ...] = (
         ("N=3, one call each, two lapses", replace(ONCE, lapses=2)),
         ("N=3, one call each, two lapses, folded", replace(ONCE, lapses=2, folds=True, ordered=True)),
         ("N=3, one call each, two lapses, updates fail only if gone", replace(ONCE, lapses=2, update=Update.THERE)),
-        ("semaphore 1/2, N=3, one call each, two lapses", replace(ONCE, terms=semaphore(3, 2), lapses=2)),
+        ("semaphore 1/2, N=3, one call each, two lapses", replace(ONCE, spec=semaphore(3, 2), lapses=2)),
     ),
     *_rows(
         "crashes",
@@ -196,9 +196,9 @@ LARGE: tuple[Configuration, ...] = (
     *_unlive(
         _rows(
             "bad clock",
-            ("N=3, one call each, two lapses, fences", replace(BAD, terms=N3, attempts=1, ordered=True)),
+            ("N=3, one call each, two lapses, fences", replace(BAD, spec=N3, attempts=1, ordered=True)),
             ("N=2, three calls each, two lapses, folded, fences", replace(BAD, attempts=3, folds=True)),
-            ("N=3, keys ordered, two lapses", replace(FOR_EVER, terms=N3, ordered=True, lapses=2)),
+            ("N=3, keys ordered, two lapses", replace(FOR_EVER, spec=N3, ordered=True, lapses=2)),
         )
     ),
 )

@@ -84,7 +84,7 @@ def parts(change: Change | None) -> Parts:
     if change.module == PENDING:
         return Parts(pending=module.Pending)
     if change.module == CLAIMING:
-        return Parts(acquire=module.acquire, attempt=module.Attempt)
+        return Parts(acquire=module.acquire, attempt=module.AcquireCall)
     # The changed caller must raise and catch the world's own errors, and use its requests.
     from proof.pending import caller
 

@@ -75,7 +75,7 @@ class Options:
         one_using: check that no two incompatible, unexpired using records are in the store.
     """
 
-    terms: tuple[tuple[int, int], ...] = (EXCLUSIVE, EXCLUSIVE)
+    spec: tuple[tuple[int, int], ...] = (EXCLUSIVE, EXCLUSIVE)
     ordered: bool = False
     listing: Listing = Listing.WHOLE
     update: Update = Update.UNEXPIRED
@@ -104,10 +104,10 @@ class Options:
 
 
 def exclusive(callers: int) -> tuple[tuple[int, int], ...]:
-    """The terms of so many callers of an exclusive lock."""
+    """The spec of so many callers of an exclusive lock."""
     return (EXCLUSIVE,) * callers
 
 
 def semaphore(callers: int, permits: int, units: int = 1) -> tuple[tuple[int, int], ...]:
-    """The terms of so many callers of a semaphore."""
+    """The spec of so many callers of a semaphore."""
     return ((units, permits),) * callers

@@ -84,7 +84,7 @@ class ModelRegister:
         self.folds = folds
 
     def create(self, claim: Claim, wakeup: Any) -> Create:
-        return Create(claim.id, claim.terms.units, claim.terms.capacity)
+        return Create(claim.id, claim.spec.units, claim.spec.capacity)
 
     def list(self, key: str) -> List:
         return List()

@@ -34,12 +34,12 @@ LOOK_FIRST = """records = yield register.list(claim.terms.key)
             if all(r.expired or r.state == QUEUED for r in records):
                 fence = yield register.promote(claim)
                 if fence is not None:
-                    return Turn("using", fence)"""
+                    return EnterResult("using", fence)"""
 FLAG = """                raised = yield register.update(claim, PENDING)  # raise the flag, THEN look again
 """
 NO_SECOND_LOOK = """                raised = yield register.update(claim, PENDING)
                 fence = yield register.promote(claim)
-                return GONE if fence is None else Turn("using", fence)
+                return GONE if fence is None else EnterResult("using", fence)
 """
 USING_OF = "using = [(r.units, r.capacity) for r in others if r.state == USING]"
 RAISED_OF = "raised = [(r.units, r.capacity) for r in others if r.state == PENDING]"
@@ -128,15 +128,15 @@ GRANTS = (
         "two holders",
         Options(folds=True),
         _pending(
-            'if fence is not None:\n                    return Turn("using", fence)\n        while True:',
-            'if True:\n                    return Turn("using", fence or 1)\n        while True:',
+            'if fence is not None:\n                    return EnterResult("using", fence)\n        while True:',
+            'if True:\n                    return EnterResult("using", fence or 1)\n        while True:',
         ),
     ),
     Mutant(
         "a promotion of unknown outcome is taken as granted",
         "two holders",
         LOSSY,
-        _pending(UNKNOWN, UNKNOWN.replace("GIVEN_UP", 'Turn("using", 1)')),
+        _pending(UNKNOWN, UNKNOWN.replace("GIVEN_UP", 'EnterResult("using", 1)')),
     ),
     Mutant(
         "a claim with an unknown outcome is not given up",

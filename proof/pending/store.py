@@ -145,8 +145,8 @@ def _change(
     answer: object = (True,) if renewal else True
     if place is None:
         if when is Update.UPSERT and not renewal:
-            terms = options.terms[NAMES.index(id[0].upper())]
-            again = Row(id, *terms, lease=lease, **fields)
+            spec = options.spec[NAMES.index(id[0].upper())]
+            again = Row(id, *spec, lease=lease, **fields)
             for effect in _create(options, store, again):
                 yield Effect(f"{verb} by writing its record again", answer, effect.store)
             return
@@ -182,8 +182,8 @@ def _promote(options: Options, store: Store, request: Any, lease: int, progress:
         if options.update is not Update.UPSERT or folded:
             yield Effect(f"{verb}: gone", None, store)
             return
-        terms = options.terms[NAMES.index(request.id[0].upper())]
-        for effect in _create(options, store, Row(request.id, *terms, PENDING, lease=lease)):
+        spec = options.spec[NAMES.index(request.id[0].upper())]
+        for effect in _create(options, store, Row(request.id, *spec, PENDING, lease=lease)):
             yield from _promote(options, effect.store, request, lease, None)
         return
     row = rows[place]

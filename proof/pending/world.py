@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from interlock.core import acquire as claiming
 from interlock.core import pending
-from interlock.core.claims import Terms
+from interlock.core.claims import LockSpec
 from interlock.core.effects import FreshId
 from proof.automaton import Automaton, Final
 from proof.pending import caller as call
@@ -64,14 +64,14 @@ class World:
     def __init__(self, options: Options, parts: Parts | None = None) -> None:
         self.options = options
         self.parts = parts or Parts()
-        automata = {terms: Automaton(self._factory(terms)) for terms in set(options.terms)}
-        self.automata = [automata[terms] for terms in options.terms]
-        self.callers = len(options.terms)
+        automata = {spec: Automaton(self._factory(spec)) for spec in set(options.spec)}
+        self.automata = [automata[spec] for spec in options.spec]
+        self.callers = len(options.spec)
         self._callers = [Caller(options, number, each) for number, each in enumerate(self.automata)]
 
-    def _factory(self, terms: tuple[int, int]) -> Any:
+    def _factory(self, spec: tuple[int, int]) -> Any:
         parts, options = self.parts, self.options
-        asked = Terms("key", *terms, ttl=TTL)
+        asked = LockSpec("key", *spec, ttl=TTL)
         queue = parts.pending(ask.ModelRegister(options.folds))
 
         def factory() -> Any:
@@ -101,7 +101,7 @@ class World:
         options = self.options
         if options.exclusion:
             holders = [n for n, each in enumerate(state[3:]) if each.holding and not each.passed]
-            if incompatible([options.terms[n] for n in holders]):
+            if incompatible([options.spec[n] for n in holders]):
                 return f"two holders: {' and '.join(NAMES[n] for n in holders)}"
         if options.one_using:
             using = [row for row in store.rows if row.state == "using" and not row.expired]

@@ -40,7 +40,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """Turn one's own record from pending to using, in one step."""
+    """EnterResult one's own record from pending to using, in one step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.core.claims import Terms
+from interlock.core.claims import LockSpec
 from interlock.core.effects import Call
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.testing.register import MemoryRegister, RegisterStore
@@ -104,7 +104,7 @@ def test_who_waits_removes_the_records_of_the_dead(world: World, register: Flaky
     ann, bob = world.actors(2)
     lock = world.connect().lock(world.name)
     held = ann.do(lock.acquire)
-    dead = world.ghost(Terms(world.key(), ttl=0.2))
+    dead = world.ghost(LockSpec(world.key(), ttl=0.2))
     waiting = bob.start(lock.acquire)
     eventually(lambda: [row for row in register._in_line(world.key()) if row.claim.id == dead] == [])
     assert ann.do(held.release) is True

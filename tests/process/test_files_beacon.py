@@ -19,8 +19,8 @@ import interlock
 from interlock import LockLost
 from interlock.locks.sync import watchdog
 from interlock.stores.files import FileStore
-from interlock.stores.files import liveness as presence
-from interlock.stores.files.liveness import Presence
+from interlock.stores.files import liveness as liveness
+from interlock.stores.files.liveness import Liveness
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
 
@@ -199,7 +199,7 @@ def test_what_is_no_pipe_proves_no_life(folder: Path, kind: str) -> None:
         other.symlink_to(folder / "interlock")  # that one is locked
     else:
         other.write_text("")
-    assert store.presence().is_alive(other.name) is False
+    assert store.liveness().is_alive(other.name) is False
     store.close()
 
 
@@ -367,16 +367,16 @@ def test_a_forked_child_has_nothing_of_its_parents_open_but_the_marker(folder: P
 
 def test_a_beacon_has_its_name_only_when_it_is_locked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "alive").mkdir(parents=True)
-    other = Presence(folder / "alive")
-    flock, seen = presence.flock, []
+    other = Liveness(folder / "alive")
+    flock, seen = liveness.flock, []
 
     def looks_before(fd: int, how: int) -> None:
-        if how & presence.LOCK_EX:
+        if how & liveness.LOCK_EX:
             seen.append([name for name in os.listdir(folder / "alive") if name[0] != "." and name != other.token])
         flock(fd, how)
 
-    monkeypatch.setattr(presence, "flock", looks_before)
-    made = Presence(folder / "alive")
+    monkeypatch.setattr(liveness, "flock", looks_before)
+    made = Liveness(folder / "alive")
     assert seen == [[]]
     assert other.is_alive(made.token)
     made.close()
@@ -385,17 +385,17 @@ def test_a_beacon_has_its_name_only_when_it_is_locked(folder: Path, monkeypatch:
 
 def test_a_beacon_that_is_being_made_is_not_swept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "alive").mkdir(parents=True)
-    other = Presence(folder / "alive")
+    other = Liveness(folder / "alive")
     rename, swept = os.rename, []
 
     def sweeps_before(path: Any, to: Any) -> None:
         swept.append(other.sweep())
         rename(path, to)
 
-    monkeypatch.setattr(presence.os, "rename", sweeps_before)
-    made = Presence(folder / "alive")
+    monkeypatch.setattr(liveness.os, "rename", sweeps_before)
+    made = Liveness(folder / "alive")
     assert swept == [0]
-    assert made.is_lit()
+    assert made.is_intact()
     made.close()
     other.close()
 
@@ -414,8 +414,8 @@ def test_a_beacon_that_is_swept_while_it_is_made_costs_no_descriptor(
         rename(path, to)
 
     before = descriptors()
-    monkeypatch.setattr(presence.os, "rename", sometimes)
-    made = Presence(folder / "alive")
+    monkeypatch.setattr(liveness.os, "rename", sometimes)
+    made = Liveness(folder / "alive")
     assert len(descriptors() - before) == 1
     assert [path.name for path in (folder / "alive").iterdir()] == [made.token]
     made.close()
@@ -429,9 +429,9 @@ def test_a_beacon_that_is_always_swept_is_an_error(folder: Path, monkeypatch: py
 
     (folder / "alive").mkdir(parents=True)
     before = descriptors()
-    monkeypatch.setattr(presence.os, "rename", never)
+    monkeypatch.setattr(liveness.os, "rename", never)
     with pytest.raises(interlock.StoreError, match="swept all the time"):
-        Presence(folder / "alive")
+        Liveness(folder / "alive")
     assert descriptors() <= before
 
 
@@ -475,21 +475,21 @@ def test_a_process_at_its_file_limit_is_told_what_to_do(
 def test_numbers_of_pipes_are_used_again_and_stay_within_their_slots(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence, "MOST_NUMBER", 4)
-    monkeypatch.setattr(presence, "MOST_IDLE_BELLS", 0)
+    monkeypatch.setattr(liveness, "MOST_NUMBER", 4)
+    monkeypatch.setattr(liveness, "MOST_IDLE_PIPES", 0)
     (folder / "alive").mkdir(parents=True)
-    here, there = Presence(folder / "alive"), Presence(folder / "alive")
-    kept = here.bell()
+    here, there = Liveness(folder / "alive"), Liveness(folder / "alive")
+    kept = here.pipe()
     for _ in range(6):
-        bell = here.bell()
+        bell = here.pipe()
         assert 1 <= bell.number <= 4
         assert bell.number != kept.number
         there.ring(here.token, bell.number, None)
         assert os.read(bell.fd, 10) == b"\n"  # not an earlier one of the same name
         here.put_back(bell)
-    four = [here.bell() for _ in range(3)]
+    four = [here.pipe() for _ in range(3)]
     with pytest.raises(interlock.StoreError, match="more than 4 wait"):
-        here.bell()
+        here.pipe()
     for bell in [kept, *four]:
         here.put_back(bell)
     here.close()

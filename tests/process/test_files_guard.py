@@ -191,7 +191,7 @@ def test_a_process_that_is_stopped_inside_its_step_costs_the_others_one_deadline
 ) -> None:
     pid = remote.do(
         "import os, signal\n"
-        "line = locks.store._line(locks.lock('book')._terms.key)\n"
+        "line = locks.store._line(locks.lock('book')._spec.key)\n"
         "line.guard()\n"
         "result = os.getpid()"
     )

@@ -279,9 +279,9 @@ def test_a_folder_of_beacons_that_becomes_a_link_is_not_followed(folder: Path, t
         (folder / "alive").rename(tmp_path / "old")
         (folder / "alive").symlink_to(elsewhere)
         with pytest.raises(OSError, match="alive"):
-            store.presence().sweep()
+            store.liveness().sweep()
         with pytest.raises(StoreError):
-            store.presence().keep()
+            store.liveness().keep()
     finally:
         (folder / "alive").unlink()
         (tmp_path / "old").rename(folder / "alive")
@@ -535,12 +535,12 @@ def test_the_order_of_the_line_outlives_a_million_bells(folder: Path) -> None:
 def test_bell_numbers_are_used_again(folder: Path) -> None:
     store = FileStore(str(folder))
     try:
-        presence = store.presence()
+        presence = store.liveness()
         presence._made = 999_998
-        bells = [presence.bell() for _ in range(3)]
+        bells = [presence.pipe() for _ in range(3)]
         assert [bell.number for bell in bells] == [999_999, 1, 2]
         presence._made = 0
-        assert presence.bell().number == 3
+        assert presence.pipe().number == 3
     finally:
         store.close()
 

@@ -43,7 +43,7 @@ def test_what_is_sent_keeps_its_settings_and_shares_one_connection(url: str) -> 
     first, second = (pickle.loads(pickle.dumps(locks.lock(name, ttl=3, timeout=0.5))) for name in "ab")
     assert first._locks is second._locks
     assert first._locks is not locks
-    assert (first._terms, first._manner) == (locks.lock("a", ttl=3)._terms, locks.lock("a", timeout=0.5)._manner)
+    assert (first._spec, first._options) == (locks.lock("a", ttl=3)._spec, locks.lock("a", timeout=0.5)._options)
     first._locks.close()
     third = pickle.loads(pickle.dumps(locks))
     assert try_it(third.lock("a"))

@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from listeners import Ear
 
-from interlock.core.claims import SEPARATOR, Claim, Terms
-from interlock.core.queue import OCCUPIED, REFUSED, Told
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.core.queue import OCCUPIED, REFUSED, Granted
 from interlock.stores.files import FileStore, linefile, record
-from interlock.stores.files import fastpath as quick
+from interlock.stores.files import fastpath as fastpath
 from interlock.stores.files.linefile import WAITING_AT, header
-from interlock.stores.files.liveness import Presence
+from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.opened import native
 from interlock.stores.files.record import SLOT, tail, write_slot
 from interlock.stores.files.wakeups import ThreadWakeup
@@ -48,8 +48,8 @@ def test_they_know_the_layout_of_the_files() -> None:
     assert native is not None
     assert native.LAYOUT == (
         record.SLOT,
-        quick.NUMBER_AT,
-        quick.NUMBER_END,
+        fastpath.NUMBER_AT,
+        fastpath.NUMBER_END,
         record.UNTIL_AT,
         record.UNTIL_WIDTH,
         record.ID_AT,
@@ -62,7 +62,7 @@ def test_they_know_the_layout_of_the_files() -> None:
 
 def test_the_stub_says_what_the_module_has() -> None:
     assert native is not None
-    stub = ast.parse(Path(native.__file__).with_name("_quick.pyi").read_text())
+    stub = ast.parse(Path(native.__file__).with_name("_fastpath.pyi").read_text())
     functions = {each.name: each for each in stub.body if isinstance(each, ast.FunctionDef)}
     constants = {each.target.id for each in stub.body if isinstance(each, ast.AnnAssign)}  # type: ignore[union-attr]
     assert {*functions, *constants} == {name for name in vars(native) if not name.startswith("__")}
@@ -76,11 +76,11 @@ def test_the_stub_says_what_the_module_has() -> None:
 def test_the_module_takes_what_the_stub_says(bench: Bench) -> None:
     """As `CompiledWays` calls it: with the types of the stub, in its order, and with what it answers."""
     assert native is not None
-    end = tail(Claim(ME, Terms(KEY), ""), bench.here.token)
+    end = tail(Claim(ME, LockSpec(KEY), ""), bench.here.token)
     common = (bench.here.token, bench.here.others)
     bench.put([FREE], [], False, None)
     assert type(native.enter(bench.line, ME, 1, 5.0, end, WAITING_AT, *common)) is int
-    assert type(native.leave(bench.line, ME, 1, WAITING_AT, *common, bench.here.bells)) is int
+    assert type(native.leave(bench.line, ME, 1, WAITING_AT, *common, bench.here.wakeups)) is int
     assert native.join(bench.line, ME, 5.0, end, WAITING_AT, 1, *common) is None  # nobody holds it
     bench.put([HELD], [], False, None)
     before, seconds = native.join(bench.line, ME, 5.0, end, WAITING_AT, 1, *common)
@@ -120,11 +120,11 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.store = FileStore(str(folder))
         self.compiled = self.store._compiled
-        self.here = self.store.presence()
-        self.there = Presence(self.store.folder.alive)
-        self.bells = {"mine": self.here.bell(), "living": self.there.bell(), "dead": SimpleNamespace(number=1)}
+        self.here = self.store.liveness()
+        self.there = Liveness(self.store.folder.alive)
+        self.wakeups = {"mine": self.here.pipe(), "living": self.there.pipe(), "dead": SimpleNamespace(number=1)}
         self.here.is_alive(self.there.token)
-        self.here.ring(self.there.token, self.bells["living"].number, None)  # opened here from now on
+        self.here.ring(self.there.token, self.wakeups["living"].number, None)  # opened here from now on
         self.line = self.store._line(KEY)
         self.line.guard()
         self.line.read_pending()
@@ -137,9 +137,9 @@ class Bench:
 
     def text(self, row: Row, id: str) -> bytes:
         token = {"mine": self.here.token, "dead": DEAD, "living": self.there.token}[row.whose]
-        claim = Claim(id, Terms(KEY, 1, row.capacity), "")
+        claim = Claim(id, LockSpec(KEY, 1, row.capacity), "")
         until = max(0.0, self.base + row.lease)
-        bell = self.bells[row.whose].number
+        bell = self.wakeups[row.whose].number
         return write_slot(f"{row.state:<8}".encode(), row.number, until, id, bell, tail(claim, token))
 
     def put(self, using: list[Row], pending: list[Row], flag: bool, mine: int | None) -> None:
@@ -164,9 +164,9 @@ class Bench:
         self.line.unguard()
         return self.line.image(data).top
 
-    def heard(self) -> list[Told | None]:
+    def heard(self) -> list[Granted | None]:
         """What was told to the waiters here and there."""
-        return [self.bells["mine"].drain(), self.bells["living"].drain()]
+        return [self.wakeups["mine"].drain(), self.wakeups["living"].drain()]
 
     def image(self) -> tuple[Any, ...]:
         """What the files say; fences that are new and leases that are new are told from old ones only."""
@@ -230,7 +230,7 @@ def answered(turn: Any) -> tuple[Any, ...]:
 def test_entering_without_a_bell(
     bench: Bench, using: list[Row], pending: list[Row], flag: bool, wait: bool, capacity: int
 ) -> None:
-    claim = Claim(ME, Terms(KEY, 1, capacity), "")
+    claim = Claim(ME, LockSpec(KEY, 1, capacity), "")
     bench.both(
         lambda: bench.put(using, lawful(flag, pending), flag, None),
         lambda: answered(bench.store.enter_now(claim, None, wait, False)),
@@ -242,7 +242,7 @@ def test_entering_without_a_bell(
 def test_standing_in_line(
     bench: Bench, using: list[Row], pending: list[Row], flag: bool, mine: int | None, capacity: int
 ) -> None:
-    claim = Claim(ME, Terms(KEY, 1, capacity), "")
+    claim = Claim(ME, LockSpec(KEY, 1, capacity), "")
 
     def act() -> Any:
         ear = Ear()
@@ -254,7 +254,7 @@ def test_standing_in_line(
 @many
 @given(holders, waiters, st.booleans(), st.integers(0, 3), st.sampled_from([1, 1, 1, 3]))
 def test_leaving(bench: Bench, using: list[Row], pending: list[Row], flag: bool, mine: int, capacity: int) -> None:
-    claim = Claim(ME, Terms(KEY, 1, capacity), "")
+    claim = Claim(ME, LockSpec(KEY, 1, capacity), "")
     bench.both(lambda: bench.put(using, lawful(flag, pending), flag, mine), lambda: bench.store.leave_now(claim))
 
 
@@ -265,7 +265,7 @@ LAST = Row("pending", 1, "living")
 
 
 def test_the_simple_steps_are_taken_by_the_compiled_ways(bench: Bench) -> None:
-    claim = Claim(ME, Terms(KEY), "")
+    claim = Claim(ME, LockSpec(KEY), "")
     compiled = bench.compiled
     assert compiled is not None
     bench.put([FREE], [], False, None)
@@ -279,7 +279,7 @@ def test_the_simple_steps_are_taken_by_the_compiled_ways(bench: Bench) -> None:
     for waits in ([], [LAST], [LAST._replace(whose="mine")]):
         bench.put([MINE], waits, bool(waits), 0)
         assert compiled.leave(bench.line, claim) is True
-        assert [news for news in bench.heard() if news] == [Told("waiter1", bench.image_top())] * len(waits)
+        assert [news for news in bench.heard() if news] == [Granted("waiter1", bench.image_top())] * len(waits)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_the_simple_steps_are_taken_by_the_compiled_ways(bench: Bench) -> None:
 def test_what_is_less_simple_they_leave_alone(bench: Bench, using: list[Row], pending: list[Row], flag: bool) -> None:
     compiled = bench.compiled
     assert compiled is not None
-    claim = Claim(ME, Terms(KEY), "")
+    claim = Claim(ME, LockSpec(KEY), "")
     bench.put(using, pending, flag, None)
     before = bench.files()
     if not pending:
@@ -317,16 +317,16 @@ def test_a_hand_over_that_leaves_a_dead_head_is_left_to_the_plan(bench: Bench, p
     pending = [row._replace(number=number) for number, row in enumerate(pending, 1)]
     bench.put([MINE], pending, True, 0)
     before = bench.files()
-    assert bench.compiled.leave(bench.line, Claim(ME, Terms(KEY), "")) is False
+    assert bench.compiled.leave(bench.line, Claim(ME, LockSpec(KEY), "")) is False
     assert bench.files() == before
 
 
 def test_a_pipe_whose_name_is_gone_is_not_written_to(bench: Bench) -> None:
     assert bench.compiled is not None
     bench.put([MINE], [LAST], True, 0)
-    (bench.store.folder.alive / f"{bench.there.token}.{bench.bells['living'].number}").unlink()
+    (bench.store.folder.alive / f"{bench.there.token}.{bench.wakeups['living'].number}").unlink()
     before = bench.files()
-    assert bench.compiled.leave(bench.line, Claim(ME, Terms(KEY), "")) is False
+    assert bench.compiled.leave(bench.line, Claim(ME, LockSpec(KEY), "")) is False
     assert bench.files() == before
 
 
@@ -334,13 +334,13 @@ def test_a_holder_whose_beacon_has_gone_out_is_none(bench: Bench) -> None:
     assert bench.compiled is not None
     bench.put([HELD], [], False, None)
     bench.there.forget()  # as the kernel does when a process dies
-    assert bench.compiled.enter(bench.line, Claim(ME, Terms(KEY), ""), None, True) is None
-    assert bench.store.enter_now(Claim(ME, Terms(KEY), ""), None, True, False).state == "using"
+    assert bench.compiled.enter(bench.line, Claim(ME, LockSpec(KEY), ""), None, True) is None
+    assert bench.store.enter_now(Claim(ME, LockSpec(KEY), ""), None, True, False).state == "using"
 
 
 def test_a_folder_that_was_removed_is_noticed(bench: Bench) -> None:
     assert bench.compiled is not None
-    claim = Claim(ME, Terms(KEY), "")
+    claim = Claim(ME, LockSpec(KEY), "")
     bench.put([FREE], [], False, None)
     os.unlink(bench.store.folder.using / "name")
     bench.line.trusted = 0.0
@@ -355,7 +355,7 @@ def test_while_another_process_has_the_guard_nothing_is_done(bench: Bench) -> No
     line = linefile.LineFile(bench.store.folder, KEY)
     line.guard()
     try:
-        assert bench.compiled.enter(bench.line, Claim(ME, Terms(KEY), ""), None, True) is None
+        assert bench.compiled.enter(bench.line, Claim(ME, LockSpec(KEY), ""), None, True) is None
     finally:
         line.unguard()
         line.close()
@@ -375,7 +375,7 @@ def test_a_claim_whose_id_does_not_fit_is_left_to_others(bench: Bench) -> None:
     assert bench.compiled is not None
     bench.put([FREE], [], False, None)
     for id in ("", "x" * 37, "\udc80"):
-        assert bench.compiled.enter(bench.line, Claim(id, Terms(KEY), ""), None, True) is None
+        assert bench.compiled.enter(bench.line, Claim(id, LockSpec(KEY), ""), None, True) is None
 
 
 class Listener:
@@ -384,8 +384,8 @@ class Listener:
     def __init__(self, store: FileStore) -> None:
         self.wakeup: ThreadWakeup = store.thread_wakeup()
 
-    def hear(self, news: bytes) -> Told | None:
-        os.write(self.wakeup.bell.fd, news)
+    def hear(self, news: bytes) -> Granted | None:
+        os.write(self.wakeup.pipe.fd, news)
         return self.wakeup.wait(1.0)
 
 
@@ -393,16 +393,16 @@ class Listener:
     ("news", "told"),
     [
         (b"\n", None),
-        (b"one 5\n", Told("one", 5)),
-        (b"one 5\n\ntwo 6\n", Told("two", 6)),
-        (b"two 6\n\n", Told("two", 6)),
+        (b"one 5\n", Granted("one", 5)),
+        (b"one 5\n\ntwo 6\n", Granted("two", 6)),
+        (b"two 6\n\n", Granted("two", 6)),
         (b"no number\n", None),
-        (b"one 5\nno number\nthree\n", Told("one", 5)),
-        (b"\xff\xfe 7\n", Told("\ufffd\ufffd", 7)),
+        (b"one 5\nno number\nthree\n", Granted("one", 5)),
+        (b"\xff\xfe 7\n", Granted("\ufffd\ufffd", 7)),
         (b"one 12345678901234567890\n", None),
     ],
 )
-def test_news_at_a_bell(bench: Bench, news: bytes, told: Told | None) -> None:
+def test_news_at_a_bell(bench: Bench, news: bytes, told: Granted | None) -> None:
     listener = Listener(bench.store)
     assert listener.hear(news) == told
     assert listener.wakeup.wait(0.0) is None

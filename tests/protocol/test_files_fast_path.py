@@ -21,17 +21,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from listeners import Ear
 
-from interlock.core.claims import SEPARATOR, Claim, Terms
-from interlock.core.queue import OCCUPIED, Told, Turn
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.core.queue import OCCUPIED, EnterResult, Granted
 from interlock.stores.files import FileStore, linefile, opening, store
-from interlock.stores.files import fastpath as quick
+from interlock.stores.files import fastpath as fastpath
 from interlock.stores.files.linefile import WAITING_AT, header
-from interlock.stores.files.liveness import Presence
+from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.plan import Flag, Image, Write
 from interlock.stores.files.record import FREE, SLOT, Slot, tail, write_slot
 
 KEY = f"{SEPARATOR}name"
-TERMS = Terms(KEY, ttl=30.0)
+TERMS = LockSpec(KEY, ttl=30.0)
 NOW = 1000.0
 ME = "me"
 DEAD = "1-000000000000"
@@ -50,11 +50,11 @@ class Bench:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(store, "monotonic", lambda: NOW)
-        monkeypatch.setattr(quick, "monotonic", lambda: NOW)
+        monkeypatch.setattr(fastpath, "monotonic", lambda: NOW)
         self.store = FileStore(str(folder))
         self.store._compiled = None
-        monkeypatch.setattr(self.store._quick, "new_fence", lambda top: top + 1)
-        self.other = Presence(self.store.folder.alive)
+        monkeypatch.setattr(self.store._fastpath, "new_fence", lambda top: top + 1)
+        self.other = Liveness(self.store.folder.alive)
         self.claim = Claim(ME, TERMS, "")
         self.line = self.store._line(KEY)
         self.line.guard()
@@ -66,7 +66,7 @@ class Bench:
         self.store.close()
 
     def text(self, state: str, number: int, id: str, whose: str) -> bytes:
-        token = {"mine": self.store.presence().token, "dead": DEAD, "living": self.other.token}[whose]
+        token = {"mine": self.store.liveness().token, "dead": DEAD, "living": self.other.token}[whose]
         padded = f"{state:<8}".encode()
         return write_slot(padded, number, NOW + 5, id, 0, tail(self.claim, token))
 
@@ -159,7 +159,7 @@ def test_standing_in_line_does_to_the_files_what_the_plan_does(
     bench: Bench, using: list[tuple[str, int, str]], pending: list[str], flag: bool, mine: int | None
 ) -> None:
     pending = lawful(flag, pending)
-    bench.store.presence().ring = lambda token, number, told: None  # type: ignore[method-assign]
+    bench.store.liveness().ring = lambda token, number, told: None  # type: ignore[method-assign]
     ears = Ear(), Ear()
     bench.put(using, pending, flag, mine)
     turn = bench.store.enter_now(bench.claim, ears[0], True, False)
@@ -193,9 +193,9 @@ def test_leaving_does_to_the_files_what_the_plan_does(
     mine: int,
 ) -> None:
     pending = lawful(flag, pending)
-    news: list[Told] = []
+    news: list[Granted] = []
     # Where both ways tell somebody: the quick one tells another process's waiter itself.
-    bench.store.presence().ring = lambda token, number, told: news.append(told)  # type: ignore[method-assign]
+    bench.store.liveness().ring = lambda token, number, told: news.append(told)  # type: ignore[method-assign]
     bench.put(using, pending, flag, mine)
     removed = bench.store.leave_now(bench.claim)
     after, told = bench.image(), [each for each in news if each]
@@ -214,9 +214,9 @@ def test_renewing_does_to_the_files_what_the_plan_does(
     found = []
     for quickly in (True, False):
         bench.put(using, pending, flag, mine)
-        token = bench.store.presence().token
+        token = bench.store.liveness().token
         change = partial(store._renew_one, bench.claim, token)
-        renew = partial(bench.store._quick.renew, bench.claim, token) if quickly else None
+        renew = partial(bench.store._fastpath.renew, bench.claim, token) if quickly else None
         found.append((bench.store._do(KEY, change, renew), bench.image()))
     assert found[0] == found[1]
 
@@ -233,7 +233,9 @@ def test_the_fast_path_is_taken_only_where_nobody_holds_or_waits(
         assert turn == OCCUPIED
         assert bench.image()[0]
         return
-    assert turn == Turn("using", 1 + max((number for state, number, _ in using if state != "damaged"), default=0))
+    assert turn == EnterResult(
+        "using", 1 + max((number for state, number, _ in using if state != "damaged"), default=0)
+    )
     if not any(state == "using" for state, _, _ in using):
         changed = [at for at, (old, new) in enumerate(zip(before[0], bench.bytes()[0], strict=False)) if old != new]
         assert all(bench.line.head <= at < bench.line.head + SLOT for at in changed)
@@ -251,9 +253,9 @@ def test_a_promoted_waiter_of_another_process_is_told_before_its_place_is_freed(
         perform(self, writes)
 
     monkeypatch.setattr(linefile.LineFile, "perform", performed)
-    monkeypatch.setattr(Presence, "ring", lambda self, token, number, told: done.append(told))
+    monkeypatch.setattr(Liveness, "ring", lambda self, token, number, told: done.append(told))
     assert bench.store.leave_now(bench.claim) is True
-    told = Told("waiter1", 2)
+    told = Granted("waiter1", 2)
     assert done.index(told) == len(done) - 3
     assert isinstance(done[0], Write)
     assert isinstance(done[0].slot, Slot)
@@ -268,14 +270,14 @@ def test_the_first_fence_of_a_new_file_follows_the_floor_also_when_standing_in_l
     assert data is not None
     turn = bench.store._enter_line(bench.line, data, bench.claim, None, True, False)[0]
     bench.line.unguard()
-    assert turn == Turn("using", 42)
+    assert turn == EnterResult("using", 42)
 
 
 def test_who_is_dead_before_it_can_be_watched_wakes_the_waiter_at_once(bench: Bench) -> None:
     wakeup = bench.store.thread_wakeup()
     try:
         wakeup.watch([DEAD])
-        assert select.select([wakeup.bell.fd], [], [], 0)[0]
+        assert select.select([wakeup.pipe.fd], [], [], 0)[0]
     finally:
         wakeup.close()
 

@@ -32,7 +32,7 @@ def test_every_caller_can_get_the_lock() -> None:
 def test_ordered_keys_and_orders_of_any_kind_are_all_checked() -> None:
     assert {row.options.ordered for row in CI} == {True, False}
     assert any(row.fair for row in CI)
-    assert {len(row.options.terms) for row in CI} == {2, 3, 4}
+    assert {len(row.options.spec) for row in CI} == {2, 3, 4}
 
 
 def test_the_command_prints_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from interlock.core.claims import SEPARATOR, Claim, Terms
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.pending import Pending
 from interlock.testing.register import MemoryRegister
 
-TERMS = Terms(f"{SEPARATOR}name", ttl=30.0)
+TERMS = LockSpec(f"{SEPARATOR}name", ttl=30.0)
 SOON = 0.05  # seconds
 
 

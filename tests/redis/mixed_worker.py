@@ -40,7 +40,7 @@ def section(path: Path, fence: int, luck: random.Random) -> None:
 
 
 def in_a_thread(locks: Locks, path: Path, end: float, ttl: float, luck: random.Random) -> None:
-    """Acquire and release until the end, with all sorts of patience."""
+    """Acquire and release until the end, with all sorts of io_timeout."""
     lock = locks.lock(NAME, ttl=ttl)
     while time.monotonic() < end:
         grant = lock.acquire(timeout=luck.choice([None, None, None, 0, 0.001, 0.01, 0.05, 1]))

@@ -1,29 +1,29 @@
-"""Somebody who waits on the bells of a process, without a server."""
+"""Somebody who waits on the waiting of a process, without a server."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from interlock.core.queue import Told
-from interlock.stores.redis.waiters import Bells
+from interlock.core.queue import Granted
+from interlock.stores.redis.waiters import WaiterRegistry
 
 
-class Bell:
+class WakeupPipe:
     """Keeps what it was told; does something else then, if wanted."""
 
     def __init__(self, then: Any = lambda: None) -> None:
-        self.words: list[Told | None] = []
+        self.words: list[Granted | None] = []
         self.then = then
 
-    def tell(self, message: Told | None = None) -> None:
+    def tell(self, message: Granted | None = None) -> None:
         """Keep it."""
         self.words.append(message)
         self.then()
 
 
-def hung(bells: Bells, id: str, then: Any = lambda: None) -> Bell:
+def hung(bells: WaiterRegistry, id: str, then: Any = lambda: None) -> WakeupPipe:
     """Let a claim wait."""
     bells.expect(id)
-    bell = Bell(then)
-    bells.hang(id, bell)
+    bell = WakeupPipe(then)
+    bells.register(id, bell)
     return bell

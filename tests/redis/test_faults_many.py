@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_another
 
-from interlock.core.claims import SEPARATOR, Claim, Terms
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.locks.connect import open_store
 from interlock.runtime.sync import fresh_id, run
 from interlock.stores.base import Store
@@ -26,15 +26,15 @@ class Monitor:
     """Counts what clients ask of a server, without what scripts do."""
 
     def __init__(self, server: RedisServer) -> None:
-        self._wire = server.wire()
-        assert self._wire.ask("MONITOR") == "OK"
+        self._pool = server.wire()
+        assert self._pool.ask("MONITOR") == "OK"
         self.commands: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
 
     def _read(self) -> None:
         end = '"end of watch"'
-        while end not in (line := self._wire.read()):
+        while end not in (line := self._pool.read()):
             where, _, command = str(line).partition("] ")
             if not where.endswith(" lua"):
                 self.commands[command.split('"')[1].upper()] += 1
@@ -43,7 +43,7 @@ class Monitor:
         """Stop when all that was asked before has been counted."""
         server.command("ECHO", "end of watch")
         self._thread.join()
-        self._wire.close()
+        self._pool.close()
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def cost(server: RedisServer, name: str, waiters: int) -> float:
 
 
 def _enter(store: Store, name: str) -> Claim:
-    claim = Claim(fresh_id(), Terms(SEPARATOR + name, ttl=600.0), "one of many")
+    claim = Claim(fresh_id(), LockSpec(SEPARATOR + name, ttl=600.0), "one of many")
     run(store.enter(claim, store.thread_wakeup(), True, False))
     return claim
 
@@ -221,7 +221,7 @@ def test_a_closed_connection_leaves_no_socket_and_no_subscription(world: World, 
 
 def test_an_abandoned_line_is_forgotten_by_the_server(world: World, server: RedisServer) -> None:
     for number in range(3):
-        world.ghost(Terms(world.key(), ttl=0.2, label=str(number)))
+        world.ghost(LockSpec(world.key(), ttl=0.2, label=str(number)))
     assert server.command("DBSIZE") >= 1
     with server.wire() as wire:
         for key in server.command("KEYS", "*"):

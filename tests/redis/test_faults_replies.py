@@ -282,7 +282,7 @@ def test_a_refused_connection_is_an_error_when_the_time_is_over_and_forgiven(wor
 
 
 def _impatient(lock: Any) -> Any:
-    """Return the same lock for one second of patience."""
+    """Return the same lock for one second of io_timeout."""
     return lock._locks.lock(lock.name, ttl=1, timeout=1.0)
 
 

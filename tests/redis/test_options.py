@@ -10,7 +10,7 @@ import pytest
 from redis_worlds import SERVERS, key_of, place_of
 
 import interlock
-from interlock._redis.clients import client_of, recipe_of
+from interlock._redis.clients import client_of, factory_of
 from interlock._redis.cluster import Map
 from interlock._redis.limit import MOST
 from interlock._redis.options import SENTINEL, TLS, is_secure
@@ -104,10 +104,10 @@ def test_a_sentinel_url_is_understood_whole(scheme: str, tasks: bool) -> None:
         "&sentinel_username=eye&sentinel_password=s%26t"
     )
     client = client_of(urlsplit(url), tasks)
-    recipe = recipe_of(client, tasks)
+    recipe = factory_of(client, tasks)
     wanted = {"username": "me", "password": "pa/ss", "db": 3, "socket_timeout": 0.5}
     assert {name: recipe.settings[name] for name in wanted} == wanted
-    assert (recipe.patience, recipe.most) == (0.5, 7)
+    assert (recipe.io_timeout, recipe.most) == (0.5, 7)
     assert not SENTINEL & set(recipe.settings)
     assert bool(TLS & set(recipe.settings)) is is_secure(scheme)
     asking = [each.connection_pool for each in client.connection_pool.sentinel_manager.sentinels]
@@ -131,9 +131,9 @@ def test_how_many_connections_is_said_by_the_url_the_client_or_nobody() -> None:
     import valkey
 
     for url, most in (("redis://h", MOST), ("redis://h?max_connections=100", 100), ("valkey://h", MOST)):
-        assert [recipe_of(client_of(urlsplit(url), tasks), tasks).most for tasks in (False, True)] == [most, most]
+        assert [factory_of(client_of(urlsplit(url), tasks), tasks).most for tasks in (False, True)] == [most, most]
     for client, most in ((redis.Redis(), MOST), (redis.Redis(max_connections=9), 9), (valkey.Valkey(), MOST)):
-        assert recipe_of(client, False).most == most
+        assert factory_of(client, False).most == most
 
 
 @pytest.fixture(params=SERVERS)
@@ -248,9 +248,9 @@ def test_a_cluster_keeps_the_timeout_of_its_url(tasks: bool) -> None:
             if tasks:
                 await client.initialize()
             map = Map(client, tasks)
-            assert map.patience == 0.5
-            recipe = map.recipe_for((cluster.nodes[1].host, cluster.nodes[1].port))
-            assert (recipe.patience, recipe.most) == (0.5, 3)
+            assert map.io_timeout == 0.5
+            recipe = map.factory_for((cluster.nodes[1].host, cluster.nodes[1].port))
+            assert (recipe.io_timeout, recipe.most) == (0.5, 3)
             if tasks:
                 await client.aclose()
             else:

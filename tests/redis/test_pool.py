@@ -16,24 +16,24 @@ from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
 from interlock.testing.waiting import PATIENCE, eventually, throughout
 from interlock.testing.world import World
-from servers import Proxy, RedisServer, Wire
+from servers import Pool, Proxy, RedisServer
 
 THREADS, SLOW = 200, 0.02  # seconds that each reply takes
 ROOM = 20
 
 
-def number_of_connections(wire: Wire) -> int:
+def number_of_connections(wire: Pool) -> int:
     return len(client_ids(wire, "normal"))
 
 
 @pytest.fixture
-def wire(server: RedisServer) -> Iterator[Wire]:
+def wire(server: RedisServer) -> Iterator[Pool]:
     """A connection that looks at the others."""
     with server.wire() as found:
         yield found
 
 
-def use_by_many(locks: interlock.Locks, wire: Wire, threads: int = THREADS) -> int:
+def use_by_many(locks: interlock.Locks, wire: Pool, threads: int = THREADS) -> int:
     """Let so many threads lock at once, each a name of its own; return how many connections were seen at most."""
     together = threading.Barrier(threads)
 
@@ -53,7 +53,7 @@ def use_by_many(locks: interlock.Locks, wire: Wire, threads: int = THREADS) -> i
 
 @pytest.mark.parametrize("most", [MOST, 5])
 def test_two_hundred_threads_share_a_few_connections(
-    server: RedisServer, proxy: Proxy, wire: Wire, monkeypatch: pytest.MonkeyPatch, most: int
+    server: RedisServer, proxy: Proxy, wire: Pool, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(pool, "IDLE", 0.5)
     url = f"redis://{proxy.host}:{proxy.port}/" + (f"?max_connections={most}" if most != MOST else "")
@@ -74,7 +74,7 @@ def test_two_hundred_threads_share_a_few_connections(
 
 
 def test_a_process_that_holds_nothing_for_a_while_keeps_one(
-    server: RedisServer, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    server: RedisServer, wire: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog, "IDLE", 0.5)
     with interlock.connect(server.url, ttl=1) as locks:  # its watchdog looks three times in a ttl
@@ -85,7 +85,7 @@ def test_a_process_that_holds_nothing_for_a_while_keeps_one(
 
 
 def test_a_loop_that_asks_nothing_for_long_keeps_none(
-    world_of_tasks: World, server: RedisServer, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    world_of_tasks: World, server: RedisServer, wire: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = world_of_tasks
     monkeypatch.setattr(pool, "IDLE", 0.3)
@@ -97,7 +97,7 @@ def test_a_loop_that_asks_nothing_for_long_keeps_none(
         eventually(lambda: number_of_connections(wire) == 0)
 
 
-def test_many_get_through_with_two_connections(world: World, server: RedisServer, wire: Wire) -> None:
+def test_many_get_through_with_two_connections(world: World, server: RedisServer, wire: Pool) -> None:
     locks = connect_to(world, server.url + "?max_connections=2")
     kept = world.actor().do(locks.lock("kept", ttl=1).acquire)
     actors = world.actors(20)
@@ -184,7 +184,7 @@ FULL = pytest.mark.parametrize("server", servers_with(config={"maxclients": str(
 
 
 @FULL
-def test_at_the_limit_of_the_server_all_get_through(server: RedisServer, wire: Wire) -> None:
+def test_at_the_limit_of_the_server_all_get_through(server: RedisServer, wire: Pool) -> None:
     before = int(server.info("stats")["rejected_connections"])
     with interlock.connect(f"{server.url}?max_connections=100") as locks, ThreadPoolExecutor(60) as workers:
         together = threading.Barrier(60)
@@ -201,12 +201,12 @@ def test_at_the_limit_of_the_server_all_get_through(server: RedisServer, wire: W
     assert int(wire.ask("INFO", "stats").partition("rejected_connections:")[2].split()[0]) > before
 
 
-def rejected(wire: Wire) -> int:
+def rejected(wire: Pool) -> int:
     return int(str(wire.ask("INFO", "stats")).partition("rejected_connections:")[2].split()[0])
 
 
 @FULL
-def test_an_acquire_waits_for_a_connection_within_its_timeout(world: World, server: RedisServer, wire: Wire) -> None:
+def test_an_acquire_waits_for_a_connection_within_its_timeout(world: World, server: RedisServer, wire: Pool) -> None:
     locks = connect_to(world, server.url + "?socket_timeout=0.3")
     ann, bob = world.actors(2)
     with contextlib.ExitStack() as others:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from interlock._redis.apool import AsyncWire, TaskLink
+from interlock._redis.apool import AsyncConnection, AsyncPool
 from interlock._redis.cluster import Map
 from interlock._redis.errors import NoRoom, Passing
 from interlock._redis.message import Denied, Message, Unreachable
@@ -22,7 +22,7 @@ class TaskNodes(Nodes):
         return await arun(self._read(reading))
 
 
-class AsyncClusterWire:
+class AsyncClusterPool:
     """The connections to the nodes of a cluster, for asyncio tasks.
 
     Args:
@@ -33,22 +33,22 @@ class AsyncClusterWire:
 
     def __init__(self, map: Map) -> None:
         self._map = map
-        self._wires: dict[Address, AsyncWire] = {}
+        self._pools: dict[Address, AsyncPool] = {}
         self._closed = False
-        self.nodes = TaskNodes(map, self._wire)
-        self._directions = Directions(map, self.nodes, self._wire)
+        self.nodes = TaskNodes(map, self._pool)
+        self._directions = Directions(map, self.nodes, self._pool)
         self.batches = map.batches
         self.node_of = map.address_of
         self.target_of = map.target_of
         self.once = self._directions.once
         self._looking: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
 
-    def at(self, node: Address) -> AsyncWire:
-        """As `ClusterWire.at`."""
-        return self._wire(node)
+    def at(self, node: Address) -> AsyncPool:
+        """As `ClusterPool.at`."""
+        return self._pool(node)
 
     def look_again_soon(self) -> None:
-        """As `ClusterWire.look_again_soon`."""
+        """As `ClusterPool.look_again_soon`."""
         loop = asyncio.get_running_loop()
         if loop not in self._looking and not self._closed:
             task = self._looking[loop] = loop.create_task(self._look_aside(), name="interlock-map")
@@ -60,23 +60,23 @@ class AsyncClusterWire:
         except StoreError:
             pass  # whoever asks next says so
 
-    def _wire(self, address: Address) -> AsyncWire:
+    def _pool(self, address: Address) -> AsyncPool:
         if self._closed:
             raise StoreError("this connection was closed: connect again")
-        wire = self._wires.get(address)
-        if wire is None:
-            wire = self._wires.setdefault(address, AsyncWire(self._map.recipe_for(address)))
-        return wire
+        pool = self._pools.get(address)
+        if pool is None:
+            pool = self._pools.setdefault(address, AsyncPool(self._map.factory_for(address)))
+        return pool
 
     async def aask(self, message: Message) -> Any:
-        """As `AsyncWire.aask`, on the node that the message's line lives on."""
+        """As `AsyncPool.aask`, on the node that the message's line lives on."""
         version = self._map.version
         address = None
         try:
             if not version:
                 await self.nodes.aask(Reading(version))
             address = self._map.address_of(message.line)
-            return await self._wire(address).aask(message)
+            return await self._pool(address).aask(message)
         except (NoRoom, Denied):
             raise
         except (Passing, Unreachable) as error:
@@ -84,25 +84,25 @@ class AsyncClusterWire:
         return await arun(self._directions.follow(message, address, version, failure))
 
     def exchange(self, command: bytes, line: str, owner: str | None) -> Coroutine[Any, Any, Any]:
-        """As `AsyncWire.exchange`."""
+        """As `AsyncPool.exchange`."""
         return self.aask(Message(command, line, owner))
 
     @property
     def has_late(self) -> bool:
-        """As `AsyncWire.has_late`, of any node."""
-        return any(wire.has_late for wire in self._wires.values())
+        """As `AsyncPool.has_late`, of any node."""
+        return any(pool.has_late for pool in self._pools.values())
 
     def leave_late(self, owner: str, command: bytes) -> bool:
-        """As `AsyncWire.leave_late`, on all nodes."""
-        return any([wire.leave_late(owner, command) for wire in self._wires.values()])  # noqa: C419 - all of them
+        """As `AsyncPool.leave_late`, on all nodes."""
+        return any([pool.leave_late(owner, command) for pool in self._pools.values()])  # noqa: C419 - all of them
 
     def opening(self) -> "list[asyncio.Task[Any]]":
         """Return the connections that are being made for the running loop."""
-        return [task for wire in self._wires.values() for task in wire.opening()]
+        return [task for pool in self._pools.values() for task in pool.opening()]
 
-    def links(self) -> list[TaskLink]:
+    def connections(self) -> list[AsyncConnection]:
         """Return the connections of the running loop."""
-        return [link for wire in self._wires.values() for link in wire.links()]
+        return [connection for pool in self._pools.values() for connection in pool.connections()]
 
     def close(self) -> None:
         """Close all connections."""
@@ -110,11 +110,11 @@ class AsyncClusterWire:
         for loop, task in list(self._looking.items()):
             if not loop.is_closed():
                 task.cancel()
-        for wire in self._wires.values():
-            wire.close()
+        for pool in self._pools.values():
+            pool.close()
 
     def reset(self) -> None:
         """In a forked child: forget the parent's connections."""
         self._looking.clear()
-        for wire in self._wires.values():
-            wire.reset()
+        for pool in self._pools.values():
+            pool.reset()

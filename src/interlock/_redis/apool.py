@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
-from interlock._redis import limit as pool
-from interlock._redis.clients import Dialer, beside
+from interlock._redis import limit
+from interlock._redis.clients import ConnectionFactory, beside
 from interlock._redis.errors import NoRoom, code_of, full, is_full, refuse
 from interlock._redis.keepalive import keep_alive
 from interlock._redis.message import Message, NoAnswer, broken, garbled, no_answer, unreachable
@@ -23,7 +23,7 @@ from interlock.core.errors import StoreError
 ASKING = pack("ASKING")
 
 
-class TaskLink(asyncio.Protocol):
+class AsyncConnection(asyncio.Protocol):
     """One connection; the library has connected it and logged in.
 
     Attributes:
@@ -31,8 +31,8 @@ class TaskLink(asyncio.Protocol):
         owners: the claims whose requests on it had no answer; it stays open until they have left.
     """
 
-    def __init__(self, recipe: Dialer) -> None:
-        self.recipe = recipe
+    def __init__(self, factory: ConnectionFactory) -> None:
+        self.factory = factory
         self.ended = False
         self.owners: set[str] = set()
         self._waiting: deque[asyncio.Future[Any]] = deque()
@@ -50,51 +50,51 @@ class TaskLink(asyncio.Protocol):
         """
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
-        self._connection = connection = self.recipe.connection()
-        last_words = _hear_last_words(connection)
+        self._raw = raw = self.factory.new_connection()
+        last_words = _hear_last_words(raw)
         try:
-            async with asyncio.timeout(2 * self.recipe.patience):
+            async with asyncio.timeout(2 * self.factory.io_timeout):
                 await connection.connect()
         except Exception as error:
             await connection.disconnect()
-            raise (full if is_full(error, last_words) else unreachable)(self.recipe.where, error) from error
+            raise (full if is_full(error, last_words) else unreachable)(self.factory.where, error) from error
         except BaseException:
             await connection.disconnect()
             raise
         del connection.disconnect
-        self._transport = connection._writer.transport
+        self._transport = raw._writer.transport
         self._transport.set_protocol(self)
-        keep_alive(self._transport.get_extra_info("socket"), self.recipe.patience)
+        keep_alive(self._transport.get_extra_info("socket"), self.factory.io_timeout)
 
-    def post(self, command: bytes, patience: float | None = None) -> "asyncio.Future[Any]":
+    def post(self, command: bytes, io_timeout: float | None = None) -> "asyncio.Future[Any]":
         """Send a command and return what will have the reply."""
         if not self.ended:
             self._transport.write(command)
-        return self.expect(patience)
+        return self.expect(io_timeout)
 
-    def post_all(self, commands: bytes, number: int, patience: float) -> "list[asyncio.Future[Any]]":
+    def post_all(self, commands: bytes, number: int, io_timeout: float) -> "list[asyncio.Future[Any]]":
         """Send so many commands and return what will have the replies."""
         if not self.ended:
             self._transport.write(commands)
-        return [self.expect(patience) for _ in range(number)]
+        return [self.expect(io_timeout) for _ in range(number)]
 
-    def expect(self, patience: float | None = None) -> "asyncio.Future[Any]":
+    def expect(self, io_timeout: float | None = None) -> "asyncio.Future[Any]":
         """Return what will have the reply to a command that was sent."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.ended:
-            future.set_exception(broken(self.recipe.where, None))
+            future.set_exception(broken(self.factory.where, None))
             return future
         self._waiting.append(future)
         # One timer for all: most replies come long before it, and a timer for each would cost more than the reply.
-        self._used = moment = self._loop.time() + (patience or self.recipe.patience)
+        self._used = moment = self._loop.time() + (io_timeout or self.factory.io_timeout)
         self._deadlines.append(moment)
-        if self._timer is None or (patience is not None and moment < self._timer.when()):
+        if self._timer is None or (io_timeout is not None and moment < self._timer.when()):
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_at(moment, self._look_for_late)
         return future
 
-    async def ask(self, command: bytes, asking: bool = False, patience: float | None = None) -> Any:
+    async def ask(self, command: bytes, asking: bool = False, io_timeout: float | None = None) -> Any:
         """Send a command and return the reply, which may be a ReplyError.
 
         Raises:
@@ -105,7 +105,7 @@ class TaskLink(asyncio.Protocol):
             self._waiting.append(self._loop.create_future())  # nobody waits for its reply
             self._deadlines.append(math.inf)
             command = ASKING + command
-        return await self.post(command, patience)
+        return await self.post(command, io_timeout)
 
     def _look_for_late(self) -> None:
         """Give up the replies that are late; look again when the next one would be."""
@@ -115,7 +115,7 @@ class TaskLink(asyncio.Protocol):
             if moment <= now:
                 self.ended = True
                 if not future.done():
-                    future.set_exception(no_answer(self.recipe.where, self.recipe.patience))
+                    future.set_exception(no_answer(self.factory.where, self.factory.io_timeout))
         if self.ended:
             self._loop.call_soon(self._close_unless_owned)  # who waited is told first, and may become an owner
         upcoming = min((moment for moment in self._deadlines if moment > now), default=math.inf)
@@ -137,7 +137,7 @@ class TaskLink(asyncio.Protocol):
 
     def close_when_idle(self) -> None:
         """Close as soon as nothing was asked for long."""
-        left = self._used + pool.IDLE - self._loop.time()
+        left = self._used + limit.IDLE - self._loop.time()
         if left <= 0:
             self.close()
         else:
@@ -148,7 +148,7 @@ class TaskLink(asyncio.Protocol):
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
-                future.set_exception(garbled(self.recipe.where, data))
+                future.set_exception(garbled(self.factory.where, data))
         self._deadlines.clear()
         self.ended = True
         self._transport.abort()
@@ -171,7 +171,7 @@ class TaskLink(asyncio.Protocol):
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
-                future.set_exception(broken(self.recipe.where, error))
+                future.set_exception(broken(self.factory.where, error))
 
     def leave_late(self, owner: str, command: bytes) -> None:
         """Send a command behind one that had no answer, without waiting for the reply; the last owner closes.
@@ -216,7 +216,7 @@ class TaskLink(asyncio.Protocol):
         self.ended = True
         if self._idle is not None:
             self._idle.cancel()
-        self._connection._writer = self._connection._reader = None
+        self._raw._writer = self._raw._reader = None
 
 
 def _hear_last_words(connection: Any) -> bytearray:
@@ -228,17 +228,17 @@ def _hear_last_words(connection: Any) -> bytearray:
     disconnect = connection.disconnect
 
     async def hear(*args: Any, **how: Any) -> None:
-        said.extend(getattr(connection._reader, "_buffer", b""))
+        said.extend(getattr(raw._reader, "_buffer", b""))
         await disconnect(*args, **how)
 
     connection.disconnect = hear
     return said
 
 
-Link = TypeVar("Link", bound=TaskLink)
+Connection = TypeVar("Connection", bound=AsyncConnection)
 
 
-class PerLoop(Generic[Link]):
+class PerLoop(Generic[Connection]):
     """Connections that are opened once for each event loop, by a task of its own.
 
     A caller that is cancelled meanwhile takes nothing from the others; and client libraries do not bear it well to be
@@ -248,23 +248,23 @@ class PerLoop(Generic[Link]):
         open: makes one for the running loop.
     """
 
-    def __init__(self, open: Callable[[], Coroutine[Any, Any, Link]]) -> None:
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, Connection]]) -> None:
         self._open = open
-        self.ready: dict[asyncio.AbstractEventLoop, Link] = {}
-        self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[Link]] = {}
-        self._recent: Link | None = None
-        self._open_links: set[Link] = set()  # also those that were replaced and are not closed yet
+        self.ready: dict[asyncio.AbstractEventLoop, Connection] = {}
+        self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[Connection]] = {}
+        self._recent: Connection | None = None
+        self._open_connections: set[Connection] = set()  # also those that were replaced and are not closed yet
         self.closed = False
 
-    def here(self) -> Link | None:
+    def here(self) -> Connection | None:
         """Return the one of the running loop, if it is open."""
         loop = asyncio.get_running_loop()
-        link = self._recent
-        if link is None or link.ended or link._loop is not loop:
-            link = self._recent = self.ready.get(loop)
-        return link if link is not None and not link.ended else None
+        connection = self._recent
+        if connection is None or connection.ended or connection._loop is not loop:
+            connection = self._recent = self.ready.get(loop)
+        return connection if connection is not None and not connection.ended else None
 
-    async def get(self) -> Link:
+    async def get(self) -> Connection:
         """Return the one of the running loop, which is opened if there is none.
 
         Raises:
@@ -287,7 +287,7 @@ class PerLoop(Generic[Link]):
             task.add_done_callback(self._opened)
         return await self._wait_for(task)
 
-    async def _wait_for(self, task: "asyncio.Task[Link]") -> Link:
+    async def _wait_for(self, task: "asyncio.Task[Connection]") -> Connection:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -295,49 +295,49 @@ class PerLoop(Generic[Link]):
                 raise StoreError("this connection was closed: connect again") from None
             raise
 
-    def _opened(self, task: "asyncio.Task[Link]") -> None:
+    def _opened(self, task: "asyncio.Task[Connection]") -> None:
         loop = task.get_loop()
         self._tasks.pop(loop, None)
         if task.cancelled() or task.exception() is not None:
             return
-        link = task.result()
-        self._open_links.add(link)
-        link.gone.add_done_callback(lambda _: self._open_links.discard(link))
+        connection = task.result()
+        self._open_connections.add(connection)
+        connection.gone.add_done_callback(lambda _: self._open_connections.discard(connection))
         if self.closed:
-            link.close()
+            connection.close()
         else:
-            self.ready[loop] = link
+            self.ready[loop] = connection
 
-    def take_all(self) -> list[Link]:
+    def take_all(self) -> list[Connection]:
         """Return what is open in any loop, and give it to nobody from now on."""
-        links = list(self.ready.values())
+        connections = list(self.ready.values())
         self.ready.clear()
-        return links
+        return connections
 
     def forget_ended_loops(self) -> None:
         """Give up what belongs to loops that were closed without it, so that neither they nor its files stay."""
-        for link in [link for link in self._open_links if link._loop.is_closed()]:
-            self._open_links.discard(link)
-            link.abandon()
+        for connection in [connection for connection in self._open_connections if connection._loop.is_closed()]:
+            self._open_connections.discard(connection)
+            connection.abandon()
         for table in (self.ready, self._tasks):
             for loop in [loop for loop in table if loop.is_closed()]:
                 table.pop(loop, None)
         if self._recent is not None and self._recent.ended:
             self._recent = None
 
-    def opening(self) -> "list[asyncio.Task[Link]]":
+    def opening(self) -> "list[asyncio.Task[Connection]]":
         """Return what is being opened for the running loop."""
         task = self._tasks.get(asyncio.get_running_loop())
         return [] if task is None else [task]
 
-    def links(self) -> list[Link]:
+    def connections(self) -> list[Connection]:
         """Return what is open in the running loop."""
         loop = asyncio.get_running_loop()
-        return [link for link in self._open_links if link._loop is loop]
+        return [connection for connection in self._open_connections if connection._loop is loop]
 
-    def all(self) -> list[Link]:
+    def all(self) -> list[Connection]:
         """Return what is open, in any loop."""
-        return list(self._open_links)
+        return list(self._open_connections)
 
     def close(self) -> None:
         """Close all whose loops still run, and give up what is being opened."""
@@ -346,74 +346,74 @@ class PerLoop(Generic[Link]):
             if not loop.is_closed():
                 task.cancel()
         self.forget_ended_loops()
-        for link in list(self._open_links):
-            link.close()
+        for connection in list(self._open_connections):
+            connection.close()
         self.ready.clear()
         self._recent = None
 
     def forget(self) -> None:
         """In a forked child: leave the connections to the parent."""
-        for link in self._open_links:
-            link.forget()
+        for connection in self._open_connections:
+            connection.forget()
 
 
 def _nobody_cares() -> None:
     """Take the news of another primary where there is no subscription."""
 
 
-class AsyncWire:
+class AsyncPool:
     """The connections to one server, for asyncio tasks: one for each loop.
 
     Args:
-        recipe: how to make them.
+        factory: how to make them.
 
     Attributes:
-        nodes: as `Wire.nodes`.
+        nodes: as `Pool.nodes`.
         moved: called when there is another primary than before.
     """
 
     nodes: Any = None
     follows = False  # where a name has moved to
 
-    def __init__(self, recipe: Dialer) -> None:
-        self.recipe = recipe
+    def __init__(self, factory: ConnectionFactory) -> None:
+        self.factory = factory
         self._identity = Identity()
         self.moved: Callable[[], object] = _nobody_cares
         self._start_afresh()
 
     def _start_afresh(self) -> None:
-        self._links: PerLoop[TaskLink] = PerLoop(self._open)
-        self._late: dict[str, list[TaskLink]] = {}
+        self._connections: PerLoop[AsyncConnection] = PerLoop(self._open)
+        self._late: dict[str, list[AsyncConnection]] = {}
 
-    async def _open(self) -> TaskLink:
+    async def _open(self) -> AsyncConnection:
         loop = asyncio.get_running_loop()
-        end = loop.time() + self.recipe.patience
+        end = loop.time() + self.factory.io_timeout
         while True:
-            link = TaskLink(self.recipe)
+            connection = AsyncConnection(self.factory)
             try:
-                await link.open()
-                await self._meet(link)
+                await connection.open()
+                await self._meet(connection)
                 break
             except NoRoom:  # until connections of others have ended
-                if loop.time() + pool.PAUSE >= end:
+                if loop.time() + limit.PAUSE >= end:
                     raise
-                await asyncio.sleep(random.uniform(0.5, 1.0) * pool.PAUSE)
-        link._used = loop.time()
-        link.close_when_idle()
-        return link
+                await asyncio.sleep(random.uniform(0.5, 1.0) * limit.PAUSE)
+        connection._used = loop.time()
+        connection.close_when_idle()
+        return connection
 
-    async def _meet(self, link: TaskLink) -> None:
+    async def _meet(self, connection: AsyncConnection) -> None:
         """See whether a new connection leads to another primary than those before it.
 
         Raises:
             NoRoom: the server has too many connections, and ends this one.
         """
         try:
-            reply = await link.ask(IDENTITY)
+            reply = await connection.ask(IDENTITY)
             if isinstance(reply, ReplyError) and is_full(reply):
-                raise full(self.recipe.where, reply)
+                raise full(self.factory.where, reply)
         except BaseException:
-            link.close()
+            connection.close()
             raise
         if self._identity.differs(reply):
             self.distrust()
@@ -426,19 +426,21 @@ class AsyncWire:
             UnknownOutcome: it was sent, and no reply came.
             Refused: the server's answer is no.
         """
-        link = self._links.here() or await self._links.get()
-        return await self._rest(link, message, link.ask(message.command, asking, message.patience), once_more, asking)
+        connection = self._connections.here() or await self._connections.get()
+        return await self._rest(
+            connection, message, connection.ask(message.command, asking, message.io_timeout), once_more, asking
+        )
 
     def exchange(self, command: bytes, line: str, owner: str | None) -> Coroutine[Any, Any, Any]:
         """As `aask`, sent at once if the connection is open; to be awaited."""
-        link = self._links.here()
+        connection = self._connections.here()
         message = Message(command, line, owner)
-        if link is None:
+        if connection is None:
             return self.aask(message)
-        return self._rest(link, message, link.post(command), True, False)
+        return self._rest(connection, message, connection.post(command), True, False)
 
     async def _rest(
-        self, link: TaskLink, message: Message, coming: Awaitable[Any], once_more: bool, asking: bool
+        self, connection: AsyncConnection, message: Message, coming: Awaitable[Any], once_more: bool, asking: bool
     ) -> Any:
         """Wait for a reply."""
         owner = message.owner
@@ -446,23 +448,23 @@ class AsyncWire:
             reply = await coming
         except (NoAnswer, asyncio.CancelledError):
             if owner is not None:
-                self._late.setdefault(owner, []).append(link)
-                link.owners.add(owner)
+                self._late.setdefault(owner, []).append(connection)
+                connection.owners.add(owner)
             raise
         if type(reply) is int or not isinstance(reply, ReplyError):
             return reply
         if is_full(reply):
-            link.close()
-            raise full(self.recipe.where, reply) from reply
+            connection.close()
+            raise full(self.factory.where, reply) from reply
         return await self._refused(message, reply, once_more, asking)
 
     async def aask_all(self, batch: Batch) -> list[Any]:
         """As `renewing.Pipeline.ask`."""
         try:
-            link = self._links.here() or await self._links.get()
+            connection = self._connections.here() or await self._connections.get()
         except StoreError as error:
             return [error] * len(batch.messages)
-        coming = link.post_all(batch.data(), batch.replies(), batch.patience(link.recipe.patience))
+        coming = connection.post_all(batch.data(), batch.replies(), batch.io_timeout(connection.factory.io_timeout))
         replies = await asyncio.gather(*coming, return_exceptions=True)
         return replies[1::2] if batch.asking else replies
 
@@ -472,11 +474,11 @@ class AsyncWire:
         return bool(self._late)
 
     def leave_late(self, owner: str, command: bytes) -> bool:
-        """As `Wire.leave_late`."""
+        """As `Pool.leave_late`."""
         late = self._late.pop(owner, ())
-        for link in late:
-            link.leave_late(owner, command)
-        return any(link.ended for link in late)
+        for connection in late:
+            connection.leave_late(owner, command)
+        return any(connection.ended for connection in late)
 
     async def _refused(self, message: Message, error: ReplyError, once_more: bool, asking: bool) -> Any:
         code = code_of(error)
@@ -488,11 +490,11 @@ class AsyncWire:
             self.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
             if once_more:
                 return await self.aask(message, once_more=False)
-        return refuse(error, self.recipe.where, message.line)
+        return refuse(error, self.factory.where, message.line)
 
-    def beside(self, where: str, patience: float) -> "AsyncWire":
+    def beside(self, where: str, io_timeout: float) -> "AsyncPool":
         """Return connections to another server of the same group, by its host and port; the caller closes them."""
-        return AsyncWire(beside(self.recipe, where, patience))
+        return AsyncPool(beside(self.factory, where, io_timeout))
 
     def batches(self, claims: Sequence[Claim], most: int) -> list[Sequence[Claim]]:
         """Return which claims may be renewed by one call."""
@@ -500,40 +502,40 @@ class AsyncWire:
 
     def distrust(self) -> None:
         """There is another primary: what is connected leads to the old one."""
-        for link in self._links.take_all():
-            link.end()
+        for connection in self._connections.take_all():
+            connection.end()
         self.moved()
 
     def drop(self) -> None:
         """Close the calling loop's connection."""
-        link = self._links.ready.pop(asyncio.get_running_loop(), None)
-        if link is not None:
-            link.close()
+        connection = self._connections.ready.pop(asyncio.get_running_loop(), None)
+        if connection is not None:
+            connection.close()
 
     def opening(self) -> "list[asyncio.Task[Any]]":
         """Return the connections that are being made for the running loop."""
-        return [*self._links.opening()]
+        return [*self._connections.opening()]
 
-    def links(self) -> list[TaskLink]:
+    def connections(self) -> list[AsyncConnection]:
         """Return the connections of the running loop."""
-        return self._links.links()
+        return self._connections.connections()
 
     def close(self) -> None:
         """Close all connections whose loops still run."""
-        self._links.close()
+        self._connections.close()
         self._late.clear()
 
     def reset(self) -> None:
         """In a forked child: forget the parent's connections."""
-        self._links.forget()
+        self._connections.forget()
         self._start_afresh()
 
     def node_of(self, line: str) -> None:
-        """As `Wire.node_of`."""
+        """As `Pool.node_of`."""
 
-    def at(self, node: None) -> "AsyncWire":
-        """As `Wire.at`."""
+    def at(self, node: None) -> "AsyncPool":
+        """As `Pool.at`."""
         return self
 
     def look_again_soon(self) -> None:
-        """As `Wire.look_again_soon`."""
+        """As `Pool.look_again_soon`."""

@@ -5,56 +5,56 @@ from collections.abc import Coroutine
 from time import monotonic
 from typing import Any
 
-from interlock._redis.apool import AsyncWire, TaskLink
-from interlock._redis.clients import Recipe
+from interlock._redis.apool import AsyncConnection, AsyncPool
+from interlock._redis.clients import OneServer
 from interlock._redis.message import Message, outdated
 from interlock._redis.pipeline import Batch
-from interlock._redis.sentinels import ASK, CONFIRMED, PATIENCE, Sentinels
+from interlock._redis.sentinels import ASK, CONFIRMED, IO_TIMEOUT, Sentinels
 from interlock.core.errors import StoreError
 
 
-class AsyncSentinelWire(AsyncWire):
-    """As `AsyncWire`; no answer is believed unless Sentinel named its primary within a second.
+class AsyncSentinelPool(AsyncPool):
+    """As `AsyncPool`; no answer is believed unless Sentinel named its primary within a second.
 
     Args:
-        recipe: how to connect to the primary.
+        factory: how to connect to the primary.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
-        super().__init__(recipe)
-        self._watched = recipe
+    def __init__(self, factory: OneServer) -> None:
+        super().__init__(factory)
+        self._watched = factory
         self._start_asking()
 
     def _start_asking(self) -> None:
         self._sentinels = Sentinels(self._watched, tasks=True)
-        self._wires: dict[int, AsyncWire] = {}
+        self._pools: dict[int, AsyncPool] = {}
         self._asking: dict[asyncio.AbstractEventLoop, asyncio.Task[bool]] = {}
 
     def exchange(self, command: bytes, line: str, owner: str | None) -> Coroutine[Any, Any, Any]:
-        """As `AsyncWire.exchange`."""
+        """As `AsyncPool.exchange`."""
         if monotonic() - self._sentinels.asked_at > CONFIRMED:
             return self.aask(Message(command, line, owner))
         return self._believed(super().exchange(command, line, owner))
 
     async def aask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
-        """As `AsyncWire.aask`."""
+        """As `AsyncPool.aask`."""
         if monotonic() - self._sentinels.asked_at > CONFIRMED:
             await self._confirm()
         return await self._believed(super().aask(message, once_more, asking))
 
     async def aask_all(self, batch: Batch) -> list[Any]:
-        """As `AsyncWire.aask_all`."""
+        """As `AsyncPool.aask_all`."""
         if monotonic() - self._sentinels.asked_at > CONFIRMED:
             await self._confirm()
         replies = await super().aask_all(batch)
         if monotonic() - self._sentinels.asked_at > CONFIRMED and await self._confirm():
-            return [outdated(self.recipe.where)] * len(replies)
+            return [outdated(self.factory.where)] * len(replies)
         return replies
 
     async def _believed(self, coming: Coroutine[Any, Any, Any]) -> Any:
         reply = await coming
         if monotonic() - self._sentinels.asked_at > CONFIRMED and await self._confirm():
-            raise outdated(self.recipe.where)
+            raise outdated(self.factory.where)
         return reply
 
     async def _confirm(self) -> bool:
@@ -70,11 +70,11 @@ class AsyncSentinelWire(AsyncWire):
 
     async def _ask_all(self) -> bool:
         began = monotonic()
-        if self._links.closed:
+        if self._connections.closed:
             return False
         asked = {client: asyncio.create_task(self._one(client)) for client in self._sentinels.to_ask()}
         if asked:
-            await asyncio.wait(asked.values(), timeout=2 * PATIENCE)
+            await asyncio.wait(asked.values(), timeout=2 * IO_TIMEOUT)
         replies = []
         for client, task in asked.items():
             task.cancel()
@@ -88,33 +88,36 @@ class AsyncSentinelWire(AsyncWire):
         return True
 
     async def _one(self, client: Any) -> Any:
-        wire = self._wires.get(id(client))
-        if wire is None:
-            wire = self._wires[id(client)] = AsyncWire(self._sentinels.recipe_for(client))
+        pool = self._pools.get(id(client))
+        if pool is None:
+            pool = self._pools[id(client)] = AsyncPool(self._sentinels.factory_for(client))
         try:
-            return await wire.aask(ASK)
+            return await pool.aask(ASK)
         except StoreError:
             return None
 
     def opening(self) -> "list[asyncio.Task[Any]]":
-        """As `AsyncWire.opening`."""
+        """As `AsyncPool.opening`."""
         task = self._asking.get(asyncio.get_running_loop())
         asking = [] if task is None else [task]
-        return [*super().opening(), *asking, *(task for wire in self._wires.values() for task in wire.opening())]
+        return [*super().opening(), *asking, *(task for pool in self._pools.values() for task in pool.opening())]
 
-    def links(self) -> list[TaskLink]:
-        """As `AsyncWire.links`."""
-        return [*super().links(), *(link for wire in self._wires.values() for link in wire.links())]
+    def connections(self) -> list[AsyncConnection]:
+        """As `AsyncPool.connections`."""
+        return [
+            *super().connections(),
+            *(connection for pool in self._pools.values() for connection in pool.connections()),
+        ]
 
     def close(self) -> None:
-        """As `AsyncWire.close`."""
+        """As `AsyncPool.close`."""
         super().close()
-        for wire in self._wires.values():
-            wire.close()
+        for pool in self._pools.values():
+            pool.close()
 
     def reset(self) -> None:
-        """As `AsyncWire.reset`."""
+        """As `AsyncPool.reset`."""
         super().reset()
-        for wire in self._wires.values():
-            wire.reset()
+        for pool in self._pools.values():
+            pool.reset()
         self._start_asking()

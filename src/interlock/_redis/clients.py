@@ -21,11 +21,11 @@ UNSAID = (100, 1 << 31)  # what the libraries take where nobody has said how man
 IO_TIMEOUT = 2.0  # seconds to wait for a reply, unless the client says otherwise
 
 
-class Dialer(Protocol):
+class ConnectionFactory(Protocol):
     """How to make a connection, and what to expect of it."""
 
     @property
-    def patience(self) -> float:
+    def io_timeout(self) -> float:
         """Seconds to wait for a reply."""
 
     @property
@@ -34,7 +34,7 @@ class Dialer(Protocol):
 
     @property
     def choices(self) -> int:
-        """How many servers to try in turn, one with each `connection`."""
+        """How many servers to try in turn, one with each `new_connection`."""
 
     @property
     def nodes(self) -> Any:
@@ -43,7 +43,7 @@ class Dialer(Protocol):
     def serves(self, connection: Any) -> bool:
         """Tell whether a connection leads to a server that still takes part."""
 
-    def connection(self, patience: float | None = None) -> Any:
+    def new_connection(self, io_timeout: float | None = None) -> Any:
         """Return a connection that is not connected yet.
 
         Args:
@@ -51,7 +51,7 @@ class Dialer(Protocol):
         """
 
 
-class Recipe(NamedTuple):
+class OneServer(NamedTuple):
     """How to make a connection.
 
     Attributes:
@@ -61,12 +61,12 @@ class Recipe(NamedTuple):
         where: the address, for messages.
         client: the client that it was taken from; kept so that what the settings refer to stays.
         most: so many connections at once.
-        choices, nodes: as in `Dialer`.
+        choices, nodes: as in `ConnectionFactory`.
     """
 
     make: Any
     settings: dict[str, Any]
-    patience: float
+    io_timeout: float
     where: str
     client: Any
     most: int = MOST
@@ -74,16 +74,16 @@ class Recipe(NamedTuple):
     nodes: Any = None
 
     def serves(self, connection: Any) -> bool:
-        """As `Dialer.serves`."""
+        """As `ConnectionFactory.serves`."""
         return True
 
     def __repr__(self) -> str:
-        return f"<Recipe for {self.where}>"  # the settings have passwords
+        return f"<OneServer for {self.where}>"  # the settings have passwords
 
-    def connection(self, patience: float | None = None) -> Any:
-        """As `Dialer.connection`."""
-        names = () if patience is None else ("socket_timeout", "socket_connect_timeout")
-        limits = {name: min(patience or 0.0, self.settings.get(name) or math.inf) for name in names}
+    def new_connection(self, io_timeout: float | None = None) -> Any:
+        """As `ConnectionFactory.new_connection`."""
+        names = () if io_timeout is None else ("socket_timeout", "socket_connect_timeout")
+        limits = {name: min(io_timeout or 0.0, self.settings.get(name) or math.inf) for name in names}
         connection = self.make(**{**self.settings, **limits})
         driver_info = getattr(connection, "driver_info", None)
         if driver_info is not None:
@@ -92,10 +92,10 @@ class Recipe(NamedTuple):
         return connection
 
 
-def recipe_of(client: Any, tasks: bool) -> Recipe:
+def factory_of(client: Any, tasks: bool) -> OneServer:
     """Return how `client` makes its connections."""
     pool = client.connection_pool
-    return recipe(pool.connection_class, dict(pool.connection_kwargs), client, tasks)
+    return factory(pool.connection_class, dict(pool.connection_kwargs), client, tasks)
 
 
 def most_of(client: Any) -> int:
@@ -112,12 +112,12 @@ def most_of(client: Any) -> int:
     return given or MOST
 
 
-def recipe(make: Any, settings: dict[str, Any], client: Any, tasks: bool) -> Recipe:
+def factory(make: Any, settings: dict[str, Any], client: Any, tasks: bool) -> OneServer:
     """Return how to make connections of a class, without what only the library's own calls need."""
     library = make.__module__.partition(".")[0]
-    patience = settings.get("socket_timeout") or IO_TIMEOUT
-    settings["socket_timeout"] = patience
-    settings["socket_connect_timeout"] = min(settings.get("socket_connect_timeout") or patience, patience)
+    io_timeout = settings.get("socket_timeout") or IO_TIMEOUT
+    settings["socket_timeout"] = io_timeout
+    settings["socket_connect_timeout"] = min(settings.get("socket_connect_timeout") or io_timeout, io_timeout)
     settings["retry_on_timeout"] = False
     # Repetition is the protocol's business: it knows what may be asked twice, and until when.
     retry = import_module(f"{library}.asyncio.retry" if tasks else f"{library}.retry")
@@ -128,26 +128,26 @@ def recipe(make: Any, settings: dict[str, Any], client: Any, tasks: bool) -> Rec
         if "maint_notifications" in extra:
             settings[extra] = None
     settings["decode_responses"] = False
-    return Recipe(make, settings, patience, _where(settings), client, most_of(client))
+    return OneServer(make, settings, io_timeout, _where(settings), client, most_of(client))
 
 
-def beside(recipe: Any, where: str, patience: float) -> Recipe:
+def beside(factory: Any, where: str, io_timeout: float) -> OneServer:
     """Return how to connect, as to one server, to another one of the same group.
 
     Args:
-        recipe: how to connect to the one.
+        factory: how to connect to the one.
         where: the other's host and port.
         patience: seconds to wait for it.
     """
     host, _, port = where.rpartition(":")
-    limits = {"socket_timeout": patience, "socket_connect_timeout": patience}
-    settings = {**recipe.settings, **limits, "host": host, "port": int(port)}
-    make = recipe.make
+    limits = {"socket_timeout": io_timeout, "socket_connect_timeout": io_timeout}
+    settings = {**factory.settings, **limits, "host": host, "port": int(port)}
+    make = factory.make
     if settings.pop("path", None) is not None:
         make = import_module(make.__module__).Connection
     if settings.pop("connection_pool", None) is not None:  # its class asks Sentinel: take the one that it is made of
         make = next(each for each in make.__mro__ if "Sentinel" not in each.__name__)
-    return Recipe(make, settings, patience, f"the Redis server at {where}", recipe.client)
+    return OneServer(make, settings, io_timeout, f"the Redis server at {where}", factory.client)
 
 
 def _where(settings: dict[str, Any]) -> str:
@@ -235,7 +235,7 @@ def _client_of(url: SplitResult, library: str, tasks: bool) -> Any:
         if kind == "cluster":
             return client_of_cluster(url, _scheme(base, library), library, tasks, _timeout(url))
         client = getattr(root, library.capitalize()).from_url(plain, **_timeout(url))
-        recipe_of(client, tasks).connection()  # not connected: it only judges the settings
+        factory_of(client, tasks).new_connection()  # not connected: it only judges the settings
         return client
     except LockError:
         raise
@@ -284,9 +284,9 @@ def _of_sentinel(url: SplitResult, library: str, tasks: bool) -> Any:
     settings = _settings_of(url, f"{login}@" if login else "", library, where)
     if db:
         settings.setdefault("db", int(db))
-    patience = {name: settings[name] for name in SECONDS if name in settings}
+    io_timeout = {name: settings[name] for name in SECONDS if name in settings}
     of_tls = {name: settings.pop(name) for name in TLS if name in settings}
-    asking: dict[str, Any] = dict(patience)
+    asking: dict[str, Any] = dict(io_timeout)
     for name in ("username", "password"):
         if f"sentinel_{name}" in options:
             asking[name] = options[f"sentinel_{name}"]
@@ -296,7 +296,7 @@ def _of_sentinel(url: SplitResult, library: str, tasks: bool) -> Any:
         settings |= {"ssl": True, **of_tls}
     sentinel = module.Sentinel([_address(host) for host in hosts.split(",")], sentinel_kwargs=asking)
     client = sentinel.master_for(service, **settings)
-    recipe_of(client, tasks).connection()  # not connected: it only judges the settings
+    factory_of(client, tasks).new_connection()  # not connected: it only judges the settings
     return client
 
 

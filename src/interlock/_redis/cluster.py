@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from interlock._redis.clients import IO_TIMEOUT, Recipe, recipe
+from interlock._redis.clients import IO_TIMEOUT, OneServer, factory
 from interlock._redis.errors import NoRoom, Passing, Redirected
 from interlock._redis.message import Denied, Message, Unreachable
-from interlock._redis.pool import Wire
+from interlock._redis.pool import Pool
 from interlock._redis.routing import Directions, Nodes, Reading
 from interlock._redis.slots import SLOTS, Address, Shares, host_or, slot_of
 from interlock.core.claims import Claim
@@ -44,7 +44,7 @@ class Map:
         self._starts = list(dict.fromkeys([*starts, *known]))
         self._announced: Callable[[Address], Address] | None = getattr(client.nodes_manager, "address_remap", None)
         self._make, self._settings = self._connections(nodes[-1])
-        self.patience: float = self._settings.get("socket_timeout") or IO_TIMEOUT
+        self.io_timeout: float = self._settings.get("socket_timeout") or IO_TIMEOUT
         self.on_change: Callable[[], object] = _nobody_listens
         self.version = 0
         self._shares: Shares = []
@@ -62,10 +62,10 @@ class Map:
         pool = lend(node).connection_pool
         return pool.connection_class, pool.connection_kwargs
 
-    def recipe_for(self, address: Address) -> Recipe:
+    def factory_for(self, address: Address) -> OneServer:
         """Return how to connect to a node."""
         settings = {**self._settings, "host": address[0], "port": address[1]}
-        return recipe(self._make, settings, self.client, self._tasks)
+        return factory(self._make, settings, self.client, self._tasks)
 
     def address_of(self, line: str) -> Address:
         """Return the address of the node that a line lives on; of any node for no line.
@@ -128,16 +128,16 @@ class Map:
             self._untold, self._told_at = False, monotonic()
             self.on_change()
 
-    def heard_by(self, ears: Any) -> Any:
+    def heard_by(self, subscription: Any) -> Any:
         """Let a subscription know of changes; return it."""
-        self.on_change = ears.map_changed
-        return ears
+        self.on_change = subscription.map_changed
+        return subscription
 
     def batches(self, claims: Sequence[Claim], most: int) -> list[Sequence[Claim]]:
         """Return which claims may be renewed by one call: those of one name."""
         groups: dict[str, list[Claim]] = {}
         for claim in claims:
-            groups.setdefault(claim.terms.key, []).append(claim)
+            groups.setdefault(claim.spec.key, []).append(claim)
         return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
 
 
@@ -146,7 +146,7 @@ def _nobody_listens() -> None:
 
 
 class AnyNode:
-    """As a Recipe: how to connect to whichever node is there; messages reach all of them.
+    """As a OneServer: how to connect to whichever node is there; messages reach all of them.
 
     Args:
         map: the cluster.
@@ -156,36 +156,36 @@ class AnyNode:
     def __init__(self, map: Map, nodes: Nodes) -> None:
         self._map = map
         self.nodes: Nodes | None = nodes
-        self.patience = map.patience
+        self.io_timeout = map.io_timeout
         self.where = "the Redis cluster"
-        self._turn = random.randrange(SLOTS)
+        self._next = random.randrange(SLOTS)
 
     @property
     def choices(self) -> int:
-        """As `Dialer.choices`."""
+        """As `ConnectionFactory.choices`."""
         return min(2, len(self._map.addresses) or 1)
 
-    def connection(self, patience: float | None = None) -> Any:
-        """As `Dialer.connection`: each time to another node."""
-        self._turn += 1
+    def new_connection(self, io_timeout: float | None = None) -> Any:
+        """As `ConnectionFactory.connection`: each time to another node."""
+        self._next += 1
         addresses = self._map.addresses or [self._map.address_of("")]
-        return self._map.recipe_for(addresses[self._turn % len(addresses)]).connection(patience)
+        return self._map.factory_for(addresses[self._next % len(addresses)]).new_connection(io_timeout)
 
     def serves(self, connection: Any) -> bool:
-        """As `Dialer.serves`: a node that has left the cluster, or is about to, hears nothing."""
+        """As `ConnectionFactory.serves`: a node that has left the cluster, or is about to, hears nothing."""
         return (connection.host, int(connection.port)) in self._map.addresses
 
 
 class ThreadNodes(Nodes):
     """As `Nodes`, for threads."""
 
-    def __init__(self, map: Map, wire_of: Callable[[Address], Any]) -> None:
-        super().__init__(map, wire_of)
+    def __init__(self, map: Map, pool_of: Callable[[Address], Any]) -> None:
+        super().__init__(map, pool_of)
         self.reset()
 
     def ask(self, reading: Reading) -> list[str]:
         """Read the map; whoever comes meanwhile takes what was read."""
-        if not self._lock.acquire(timeout=self._map.patience):
+        if not self._lock.acquire(timeout=self._map.io_timeout):
             raise Unreachable("the Redis cluster does not say where its slots are: look at CLUSTER INFO")
         try:
             return run(self._read(reading))
@@ -197,7 +197,7 @@ class ThreadNodes(Nodes):
         self._lock = threading.RLock()
 
 
-class ClusterWire:
+class ClusterPool:
     """The connections to the nodes of a cluster, for threads.
 
     Args:
@@ -208,19 +208,19 @@ class ClusterWire:
 
     def __init__(self, map: Map) -> None:
         self._map = map
-        self._wires: dict[Address, Wire] = {}
+        self._pools: dict[Address, Pool] = {}
         self._closed = False
-        self.nodes = ThreadNodes(map, self._wire)
-        self._directions = Directions(map, self.nodes, self._wire)
+        self.nodes = ThreadNodes(map, self._pool)
+        self._directions = Directions(map, self.nodes, self._pool)
         self.batches = map.batches
         self.node_of = map.address_of
         self.target_of = map.target_of
         self.once = self._directions.once
         self._looking = threading.Lock()
 
-    def at(self, node: Address) -> Wire:
+    def at(self, node: Address) -> Pool:
         """Return the connections to a node."""
-        return self._wire(node)
+        return self._pool(node)
 
     def look_again_soon(self) -> None:
         """Fetch the map anew, and let nobody wait for it: a node that is dead may be asked first."""
@@ -238,36 +238,36 @@ class ClusterWire:
         finally:
             self._looking.release()
 
-    def _wire(self, address: Address) -> Wire:
+    def _pool(self, address: Address) -> Pool:
         if self._closed:
             raise StoreError("this connection was closed: connect again")
-        wire = self._wires.get(address)
-        if wire is None:
-            wire = self._wires.setdefault(address, Wire(self._map.recipe_for(address)))
-        return wire
+        pool = self._pools.get(address)
+        if pool is None:
+            pool = self._pools.setdefault(address, Pool(self._map.factory_for(address)))
+        return pool
 
     def exchange(self, command: bytes, line: str, owner: str | None) -> Any:
-        """As `Wire.exchange`."""
+        """As `Pool.exchange`."""
         return self.ask(Message(command, line, owner))
 
     @property
     def has_late(self) -> bool:
-        """As `Wire.has_late`, of any node."""
-        return any(wire.has_late for wire in list(self._wires.values()))
+        """As `Pool.has_late`, of any node."""
+        return any(pool.has_late for pool in list(self._pools.values()))
 
     def leave_late(self, owner: str, command: bytes) -> bool:
-        """As `Wire.leave_late`, on all nodes."""
-        return any([wire.leave_late(owner, command) for wire in list(self._wires.values())])  # noqa: C419 - all of them
+        """As `Pool.leave_late`, on all nodes."""
+        return any([pool.leave_late(owner, command) for pool in list(self._pools.values())])  # noqa: C419 - all of them
 
     def ask(self, message: Message) -> Any:
-        """As `Wire.ask`, on the node that the message's line lives on."""
+        """As `Pool.ask`, on the node that the message's line lives on."""
         version = self._map.version
         address = None
         try:
             if not version:
                 self.nodes.ask(Reading(version))
             address = self._map.address_of(message.line)
-            return self._wire(address).ask(message)
+            return self._pool(address).ask(message)
         except (NoRoom, Denied):
             raise
         except (Passing, Unreachable) as error:
@@ -275,19 +275,19 @@ class ClusterWire:
         return run(self._directions.follow(message, address, version, failure))
 
     def rest(self) -> None:
-        """As `Wire.rest`, for all nodes."""
-        for wire in list(self._wires.values()):
-            wire.rest()
+        """As `Pool.rest`, for all nodes."""
+        for pool in list(self._pools.values()):
+            pool.rest()
 
     def close(self) -> None:
         """Close all connections."""
         self._closed = True
-        for wire in list(self._wires.values()):
-            wire.close()
+        for pool in list(self._pools.values()):
+            pool.close()
 
     def reset(self) -> None:
         """In a forked child: forget the parent's connections."""
         self.nodes.reset()
         self._looking = threading.Lock()
-        for wire in self._wires.values():
-            wire.reset()
+        for pool in self._pools.values():
+            pool.reset()

@@ -13,7 +13,7 @@ PAUSE = 0.1  # seconds at most, until a server that has too many connections is 
 LOOK_AGAIN = 0.1  # seconds; an interrupt at an unlucky moment may have lost a wake-up
 
 
-class Place:
+class Permit:
     """Room for one connection; free again as soon as nobody refers to it, so that no interrupt can lose it."""
 
     __slots__ = ("__weakref__",)
@@ -29,7 +29,7 @@ class _Waiter:
         self.lock.acquire()
 
 
-class Pool:
+class ConnectionLimit:
     """The idle connections to a server, and the room for more of them.
 
     Args:
@@ -51,19 +51,19 @@ class Pool:
         self.closed = self._full = False
         self._asks_at = 0.0
         self.waiting: deque[_Waiter] = deque()
-        self._places: set[ref[Place]] = set()
+        self._permits: set[ref[Permit]] = set()
         # Re-entrant: a signal handler, or the garbage collector, may come here in the middle of any step.
         self._mutex = threading.RLock()
 
     def take(self, urgent: bool, end: float) -> Any:
-        """Return an idle connection, or the place for a new one.
+        """Return an idle connection, or the permit for a new one.
 
         Args:
             urgent: before those that are not: who releases or renews does not wait for those who want more.
             end: wait until then; monotonic.
 
         Returns:
-            None if there was none in time, or the pool was closed.
+            None if there was none in time, or it was closed.
         """
         if not self.waiting:
             try:
@@ -88,7 +88,7 @@ class Pool:
             if waiter in self.waiting:
                 self.waiting.remove(waiter)
             found, waiter.found = waiter.found, None
-        if found is not None and type(found) is not Place:
+        if found is not None and type(found) is not Permit:
             self.idle.append(found)
         del found
         self.serve()
@@ -104,59 +104,59 @@ class Pool:
                     try:
                         waiter.found = self.idle.pop()
                     except IndexError:
-                        waiter.found = self._place()
+                        waiter.found = self._permit()
                 if waiter.found is None:
                     return
                 if self.waiting[0] is waiter:
                     self.waiting.popleft()
                 _wake(waiter)
 
-    def _place(self) -> Place | None:
-        if len(self._places) >= self._most:
+    def _permit(self) -> Permit | None:
+        if len(self._permits) >= self._most:
             return None
         if self._full:
             now = monotonic()
             if now < self._asks_at:
                 return None
             self._asks_at = now + random.uniform(0.5, 1.0) * PAUSE  # one tries, the others wait for what is there
-        place = Place()
-        self._places.add(ref(place, self._is_free))
-        return place
+        permit = Permit()
+        self._permits.add(ref(permit, self._is_free))
+        return permit
 
-    def server_is_full(self, place: Place) -> None:
+    def server_is_full(self, permit: Permit) -> None:
         """The server has too many connections: ask for another one in a while, and share those that are there."""
         self._full, self._asks_at = True, monotonic() + random.uniform(0.5, 1.0) * PAUSE
-        self.free(place)
+        self.free(permit)
 
     def server_has_room(self) -> None:
         """A connection was made."""
         self._full = False
 
-    def free(self, place: Place) -> None:
-        """Give a place back: the traceback of an error may refer to it for long."""
-        self._is_free(ref(place))
+    def free(self, permit: Permit) -> None:
+        """Give a permit back: the traceback of an error may refer to it for long."""
+        self._is_free(ref(permit))
 
-    def _is_free(self, gone: "ref[Place]") -> None:
-        self._places.discard(gone)
+    def _is_free(self, gone: "ref[Permit]") -> None:
+        self._permits.discard(gone)
         self.serve()
 
     def tidy(self) -> None:
         """Close the connections that were idle for long."""
         now = monotonic()
         self.tidy_at = now + IDLE / 4
-        self._close([link for link in self.idle if link.used < now - IDLE])
+        self._close([connection for connection in self.idle if connection.used < now - IDLE])
 
     def rest(self) -> None:
         """Close all that are idle but the last one used."""
         self._close(self.idle[:-1])
 
-    def _close(self, links: list[Any]) -> None:
-        for link in links:
+    def _close(self, connections: list[Any]) -> None:
+        for connection in connections:
             try:
-                self.idle.remove(link)
+                self.idle.remove(connection)
             except ValueError:
                 continue  # somebody took it
-            link.close()
+            connection.close()
 
     def close(self) -> None:
         """Wake all who wait."""

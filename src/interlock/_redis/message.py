@@ -1,4 +1,4 @@
-"""What goes over a wire, and what can go wrong there."""
+"""What goes over a pool, and what can go wrong there."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Message(NamedTuple):
     command: bytes
     line: str
     owner: str | None = None
-    patience: float | None = None
+    io_timeout: float | None = None
 
 
 class Unreachable(StoreError):

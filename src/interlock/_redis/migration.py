@@ -105,4 +105,4 @@ def _words_of(command: bytes) -> list[bytes]:
 
 def exist(message: Message, *keys: str) -> Message:
     """Return the question which of some keys of the message's name a node has."""
-    return Message(pack("EXISTS", *keys), message.line, patience=message.patience)
+    return Message(pack("EXISTS", *keys), message.line, io_timeout=message.io_timeout)

@@ -41,28 +41,28 @@ class Batch(NamedTuple):
         """Return how many replies come; with `asking`, the first of each two is of no interest."""
         return len(self.messages) * (2 if self.asking else 1)
 
-    def patience(self, usual: float) -> float:
+    def io_timeout(self, usual: float) -> float:
         """Return how many seconds to wait for all of them."""
-        return min((message.patience or usual for message in self.messages), default=usual)
+        return min((message.io_timeout or usual for message in self.messages), default=usual)
 
 
 class Pipeline(NamedTuple):
     """As an `effects.Server`: a server to which batches are sent.
 
     Attributes:
-        wire: its connections.
+        pool: its connections.
     """
 
-    wire: Any
+    pool: Any
 
     def ask(self, batch: Batch) -> list[Any]:
         """Return for each message the reply, which may be a ReplyError, or a StoreError if none came."""
-        replies: list[Any] = self.wire.ask_all(batch)
+        replies: list[Any] = self.pool.ask_all(batch)
         return replies
 
     async def aask(self, batch: Batch) -> list[Any]:
         """As `ask`."""
-        replies: list[Any] = await self.wire.aask_all(batch)
+        replies: list[Any] = await self.pool.aask_all(batch)
         return replies
 
 
@@ -73,27 +73,27 @@ class _Call:
         message: as it goes out the next time.
         answer: the reply; a StoreError if there is none (yet).
         asked: the node that was asked.
-        place: the node to ask, if the map is wrong about it.
+        target: the node to ask, if the map is wrong about it.
         asking: as in `Batch`.
         met: what it has met already.
     """
 
-    __slots__ = ("answer", "asked", "asking", "message", "met", "place")
+    __slots__ = ("answer", "asked", "asking", "message", "met", "target")
 
     def __init__(self, message: Message) -> None:
         self.message = message
         self.answer: Any = None
         self.asked: Any = None
-        self.place: Any = None
+        self.target: Any = None
         self.asking = False
         self.met: set[str] = set()
 
 
-def ask_all(wire: Any, messages: Sequence[Message]) -> Op[list[Any]]:
+def ask_all(pool: Any, messages: Sequence[Message]) -> Op[list[Any]]:
     """Ask what may be asked twice, all at once.
 
     Args:
-        wire: the connections to a server or a cluster.
+        pool: the connections to a server or a cluster.
         messages: the commands.
 
     Returns:
@@ -102,38 +102,38 @@ def ask_all(wire: Any, messages: Sequence[Message]) -> Op[list[Any]]:
     calls = [_Call(message) for message in messages]
     left = calls
     for _ in range(ROUNDS):
-        for (place, asking), group in _by_place(wire, left).items():
-            yield from _ask_one_server(wire.at(place), group, asking)
-        left = [call for call in left if _again(wire, call)]
+        for (target, asking), group in _by_target(pool, left).items():
+            yield from _ask_one_server(pool.at(target), group, asking)
+        left = [call for call in left if _again(pool, call)]
         if not left:
             break
     for call in calls:
-        if isinstance(call.answer, Moving) and wire.follows:
-            yield from _ask_in_parts(wire, call)
-    if any(isinstance(call.answer, (Unreachable, Passing, NoAnswer, Broken)) or call.place for call in calls):
-        wire.look_again_soon()
+        if isinstance(call.answer, Moving) and pool.follows:
+            yield from _ask_in_parts(pool, call)
+    if any(isinstance(call.answer, (Unreachable, Passing, NoAnswer, Broken)) or call.target for call in calls):
+        pool.look_again_soon()
     return [call.answer for call in calls]
 
 
-def _ask_in_parts(wire: Any, call: _Call) -> Op[None]:
+def _ask_in_parts(pool: Any, call: _Call) -> Op[None]:
     """Ask for what needs several keys of a name whose slot moves key by key."""
     try:
-        call.answer = yield from wire.once(call.message)
+        call.answer = yield from pool.once(call.message)
     except StoreError as error:
         call.answer = error
 
 
-def _by_place(wire: Any, calls: Sequence[_Call]) -> dict[tuple[Any, bool], list[_Call]]:
+def _by_target(pool: Any, calls: Sequence[_Call]) -> dict[tuple[Any, bool], list[_Call]]:
     """Return what goes to the same server, in its order; who has none is answered so."""
     groups: dict[tuple[Any, bool], list[_Call]] = {}
     for call in calls:
         try:
-            place = call.place or wire.node_of(call.message.line)
+            target = call.target or pool.node_of(call.message.line)
         except StoreError as error:
             call.answer = error
         else:
-            call.asked = place
-            groups.setdefault((place, call.asking), []).append(call)
+            call.asked = target
+            groups.setdefault((target, call.asking), []).append(call)
     return groups
 
 
@@ -150,53 +150,53 @@ def _windows(calls: Sequence[_Call]) -> Iterator[list[_Call]]:
         yield window
 
 
-def _ask_one_server(wire: Any, calls: Sequence[_Call], asking: bool) -> Op[None]:
+def _ask_one_server(pool: Any, calls: Sequence[_Call], asking: bool) -> Op[None]:
     """Send the calls, window by window; after one without an answer the others are not tried now."""
     failure: StoreError | None = None
     for window in _windows(calls):
         if failure is None:
-            replies = yield Ask(Pipeline(wire), Batch([call.message for call in window], asking))
+            replies = yield Ask(Pipeline(pool), Batch([call.message for call in window], asking))
         else:
             replies = [failure] * len(window)
         forgotten = False
         for call, reply in zip(window, replies, strict=True):
             if isinstance(reply, ReplyError):
-                forgotten = _refused(wire, call, reply, forgotten)
+                forgotten = _refused(pool, call, reply, forgotten)
             else:
                 call.answer = reply
         if isinstance(replies[-1], StoreError):
             failure = replies[-1]
 
 
-def _refused(wire: Any, call: _Call, reply: ReplyError, forgotten: bool) -> bool:
+def _refused(pool: Any, call: _Call, reply: ReplyError, forgotten: bool) -> bool:
     """Note a refusal, and mend the message if that helps; return whether the server has no script.
 
     Args:
-        wire: the connections to the server.
+        pool: the connections to the server.
         call: what was refused.
         reply: the refusal.
         forgotten: True if a message before it brings the script already.
     """
-    call.answer = refusal(reply, wire.recipe.where, call.message.line)
+    call.answer = refusal(reply, pool.factory.where, call.message.line)
     command = call.message.command
     if call.answer.code == "NOSCRIPT" and not forgotten:
         call.message = call.message._replace(command=with_source(command))
     if call.answer.code == "OOM" and (excepted := without_memory(command)) is not None:
         call.message = call.message._replace(command=excepted)
     if call.answer.code == "READONLY":
-        wire.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
+        pool.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
     return forgotten or call.answer.code == "NOSCRIPT"
 
 
-def _again(wire: Any, call: _Call) -> bool:
+def _again(pool: Any, call: _Call) -> bool:
     """Tell whether to ask once more now, and where; the same trouble twice is the answer."""
     answer = call.answer  # who knows no script is asked again as before, with ASKING if so
     if isinstance(answer, Redirected):
-        if not wire.follows:
+        if not pool.follows:
             return False
-        call.place, call.asking = wire.target_of(answer, call.asked), answer.asking
+        call.target, call.asking = pool.target_of(answer, call.asked), answer.asking
         return True
-    trouble = "ended" if isinstance(answer, Broken) else getattr(answer, "code", "")
-    again = trouble in MENDED and trouble not in call.met
-    call.met.add(trouble)
+    request = "ended" if isinstance(answer, Broken) else getattr(answer, "code", "")
+    again = request in MENDED and request not in call.met
+    call.met.add(request)
     return again

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, NoReturn
 
-from interlock._redis.clients import Dialer, Recipe, beside
+from interlock._redis.clients import ConnectionFactory, OneServer, beside
 from interlock._redis.errors import NoRoom, code_of, full, is_full, no_room, refuse
 from interlock._redis.keepalive import keep_alive
-from interlock._redis.limit import Place, Pool
+from interlock._redis.limit import ConnectionLimit, Permit
 from interlock._redis.message import Message, broken, garbled, no_answer, outdated, unreachable
 from interlock._redis.pipeline import Batch
 from interlock._redis.primary import IDENTITY, Identity
@@ -61,17 +61,17 @@ class Looking:
         self._misses += 1
 
 
-class Link:
+class Connection:
     """One connection; the library has connected it and logged in.
 
     Each command has one absolute deadline, which signals do not stretch.
 
     Args:
-        recipe: how to connect.
+        factory: how to connect.
         patience: seconds to wait for each answer while connecting; None for the usual.
-        era: of the wire, when it was made.
+        generation: of the pool, when it was made.
         looking: whether to look before sleeping.
-        place: what it takes in the pool, until it is closed; None if it is not counted.
+        permit: what it takes of the limit, until it is closed; None if it is not counted.
 
     Attributes:
         sock: the socket.
@@ -79,34 +79,44 @@ class Link:
     """
 
     __slots__ = (
-        "_connection", "_looking", "_poll", "_receive", "_send", "era", "parser", "place", "reign", "sock", "used",
+        "_looking",
+        "_poll",
+        "_raw",
+        "_receive",
+        "_send",
+        "generation",
+        "parser",
+        "permit",
+        "primary",
+        "sock",
+        "used",
     )  # fmt: skip
 
     def __init__(
         self,
-        recipe: Dialer,
-        patience: float | None = None,
-        era: object = None,
+        factory: ConnectionFactory,
+        io_timeout: float | None = None,
+        generation: object = None,
         looking: Looking | None = None,
-        place: Place | None = None,
+        permit: Permit | None = None,
     ) -> None:
-        self.era = era
-        self.reign: object = None
-        self.place = place
+        self.generation = generation
+        self.primary: object = None
+        self.permit = permit
         self.used = 0.0
         self._looking = looking
-        self._connection = recipe.connection(patience)
+        self._raw = factory.new_connection(io_timeout)
         try:
-            self._connection.connect()
+            self._raw.connect()
         except Exception as error:
-            self._connection.disconnect()
-            raise (full if is_full(error) else unreachable)(recipe.where, error) from error
+            self._raw.disconnect()
+            raise (full if is_full(error) else unreachable)(factory.where, error) from error
         except BaseException:
-            self._connection.disconnect()
+            self._raw.disconnect()
             raise
-        self.sock: socket.socket = self._connection._sock
+        self.sock: socket.socket = self._raw._sock
         self.parser = parser()
-        keep_alive(self.sock, recipe.patience)
+        keep_alive(self.sock, factory.io_timeout)
         self._poll: Any = None
         # gevent and its like put a socket and a way of waiting of their own there; TLS has its own too.
         if type(self.sock) is socket.socket and select.poll is _poll and type(self.sock).__module__ == "socket":
@@ -115,9 +125,9 @@ class Link:
         self._send, self._receive = self.sock.send, self.sock.recv
 
     @property
-    def connection(self) -> Any:
+    def raw(self) -> Any:
         """The library's connection."""
-        return self._connection
+        return self._raw
 
     def ask(self, command: bytes, seconds: float) -> Any:
         """Send a command and return the reply, which may be a ReplyError.
@@ -227,8 +237,8 @@ class Link:
             self.sock.close()
         except OSError:
             pass
-        self._connection._sock = None
-        self.place = None
+        self._raw._sock = None
+        self.permit = None
 
 
 def _left(end: float) -> float:
@@ -242,11 +252,11 @@ def _nobody_cares() -> None:
     """Take the news of another primary where there is no subscription."""
 
 
-class Wire:
+class Pool:
     """The connections to one server, for threads.
 
     Args:
-        recipe: how to make them.
+        factory: how to make them.
 
     Attributes:
         nodes: what names the servers that have keys; None as there is one.
@@ -256,17 +266,19 @@ class Wire:
     nodes: Any = None
     follows = False  # where a name has moved to
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
-        self._patience = recipe.patience
+    def __init__(self, factory: OneServer) -> None:
+        self.factory = factory
+        self._io_timeout = factory.io_timeout
         self._looking = Looking()
         self._identity = Identity()
         self.moved: Callable[[], object] = _nobody_cares
-        self._pool = Pool(recipe.most)
-        self._idle: list[Link] = self._pool.idle
-        self._late: dict[str, list[Link]] = {}
-        self._era = object()  # another one since a connection failed: those that were open then are not trusted
-        self._reign = object()  # another one since there was another primary: the old one is not believed
+        self._limit = ConnectionLimit(factory.most)
+        self._idle: list[Connection] = self._limit.idle
+        self._late: dict[str, list[Connection]] = {}
+        self._generation = (
+            object()
+        )  # another one since a connection failed: those that were open then are not trusted
+        self._primary = object()  # another one since there was another primary: the old one is not believed
         self._closed = False
 
     def exchange(self, command: bytes, line: str, owner: str | None) -> Any:
@@ -276,26 +288,26 @@ class Wire:
             command, line, owner: as in `Message`.
         """
         try:
-            link = self._idle.pop()
+            connection = self._idle.pop()
         except IndexError:
             return self.ask(Message(command, line, owner))
-        if link.era is not self._era or link._poll is None:
-            self._idle.append(link)
+        if connection.generation is not self._generation or connection._poll is None:
+            self._idle.append(connection)
             return self.ask(Message(command, line, owner))
         try:
-            link.used = end = monotonic() + self._patience
-            link.send(command, end)
-            data = link.first(end)
+            connection.used = end = monotonic() + self._io_timeout
+            connection.send(command, end)
+            data = connection.first(end)
             if data[:1] == b":" and data[-1:] == b"\n" and data.count(b"\n") == 1:
                 reply = int(data[1:-2])
             else:
-                reply = link.rest(data, end)
+                reply = connection.rest(data, end)
         except BaseException as error:
-            self._ended(link, owner, None, error)
-        if type(reply) is int and link.reign is self._reign:
-            self._put_back(link)
+            self._ended(connection, owner, None, error)
+        if type(reply) is int and connection.primary is self._primary:
+            self._put_back(connection)
             return reply
-        return self._answer(link, Message(command, line, owner), reply)
+        return self._answer(connection, Message(command, line, owner), reply)
 
     def ask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
         """Send a command and return the reply.
@@ -305,44 +317,46 @@ class Wire:
             UnknownOutcome: it was sent, and no reply came.
             Refused: the server's answer is no.
         """
-        command, _, owner, patience = message
-        link = self._take(patience, owner is None)
+        command, _, owner, io_timeout = message
+        connection = self._take(io_timeout, owner is None)
         try:
             if asking:
-                refusal = link.ask(ASKING + command, patience or self._patience)
-                reply = link.next_reply(patience or self._patience)  # in any case: it would be the next one's else
+                refusal = connection.ask(ASKING + command, io_timeout or self._io_timeout)
+                reply = connection.next_reply(
+                    io_timeout or self._io_timeout
+                )  # in any case: it would be the next one's else
                 if isinstance(refusal, ReplyError):
                     reply = refusal
             else:
-                reply = link.ask(command, patience or self._patience)
+                reply = connection.ask(command, io_timeout or self._io_timeout)
         except BaseException as error:
-            self._ended(link, owner, patience, error)
-        return self._answer(link, message, reply, once_more, asking)
+            self._ended(connection, owner, io_timeout, error)
+        return self._answer(connection, message, reply, once_more, asking)
 
     def ask_all(self, batch: Batch) -> list[Any]:
         """As `renewing.Pipeline.ask`, on one connection."""
-        patience = batch.patience(self._patience)
+        io_timeout = batch.io_timeout(self._io_timeout)
         replies: list[Any] = []
         try:
-            link = self._take(patience)
+            connection = self._take(io_timeout)
         except StoreError as error:
             return [error] * len(batch.messages)
         try:
-            link.used = end = monotonic() + patience
-            link.send(batch.data(), end)
+            connection.used = end = monotonic() + io_timeout
+            connection.send(batch.data(), end)
             for _ in range(batch.replies()):
-                replies.append(link.next(end))  # noqa: PERF401 - those that came are kept if one does not
+                replies.append(connection.next(end))  # noqa: PERF401 - those that came are kept if one does not
         except BaseException as error:
             try:
-                self._ended(link, None, patience, error)
+                self._ended(connection, None, io_timeout, error)
             except StoreError as failure:
                 if batch.asking:
                     replies = replies[1::2]
                 return replies + [failure] * (len(batch.messages) - len(replies))
-        if link.reign is not self._reign:
-            link.close()
-            return [outdated(self.recipe.where)] * len(batch.messages)
-        self._put_back(link)
+        if connection.primary is not self._primary:
+            connection.close()
+            return [outdated(self.factory.where)] * len(batch.messages)
+        self._put_back(connection)
         return replies[1::2] if batch.asking else replies
 
     @property
@@ -359,119 +373,123 @@ class Wire:
             False if there is none.
         """
         late = self._late.pop(owner, ())
-        for link in late:
-            link.send_and_close(command)
+        for connection in late:
+            connection.send_and_close(command)
         return bool(late)
 
-    def _ended(self, link: Link, owner: str | None, patience: float | None, error: BaseException) -> NoReturn:
+    def _ended(
+        self, connection: Connection, owner: str | None, io_timeout: float | None, error: BaseException
+    ) -> NoReturn:
         """Decide what becomes of a connection on which no reply came, and raise why."""
         if isinstance(error, ValueError):
-            link.close()
+            connection.close()
             self.drop()
-            raise garbled(self.recipe.where, error) from None
+            raise garbled(self.factory.where, error) from None
         if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-            link.close()
+            connection.close()
             self.drop()  # the others have probably ended too
-            raise broken(self.recipe.where, error) from error
+            raise broken(self.factory.where, error) from error
         if owner is None:
-            link.close()
+            connection.close()
         else:
             late = self._late.setdefault(owner, [])
             if len(late) >= MOST_LATE:
                 late.pop().close()  # the first ones count: they may put the claim into the line
-            late.append(link)
-            link.place = None  # others need connections too, until the claim has left
+            late.append(connection)
+            connection.permit = None  # others need connections too, until the claim has left
         if not isinstance(error, TimeoutError):
             raise error
         self.drop()  # somebody on the way may have forgotten the others too
-        raise no_answer(self.recipe.where, patience or self._patience) from None
+        raise no_answer(self.factory.where, io_timeout or self._io_timeout) from None
 
-    def _answer(self, link: Link, message: Message, reply: Any, once_more: bool = True, asking: bool = False) -> Any:
+    def _answer(
+        self, connection: Connection, message: Message, reply: Any, once_more: bool = True, asking: bool = False
+    ) -> Any:
         refused = type(reply) is not int and isinstance(reply, ReplyError)
         if refused and is_full(reply):
-            link.close()
-            raise full(self.recipe.where, reply) from reply
-        if link.reign is not self._reign:
-            link.close()
-            raise outdated(self.recipe.where)
-        self._put_back(link)
+            connection.close()
+            raise full(self.factory.where, reply) from reply
+        if connection.primary is not self._primary:
+            connection.close()
+            raise outdated(self.factory.where)
+        self._put_back(connection)
         return self._refused(message, reply, once_more, asking) if refused else reply
 
-    def _put_back(self, link: Link) -> None:
-        if link.era is self._era:
-            self._idle.append(link)
-            if self._pool.waiting:
-                self._pool.serve()
-            if link.used > self._pool.tidy_at:
-                self._pool.tidy()
+    def _put_back(self, connection: Connection) -> None:
+        if connection.generation is self._generation:
+            self._idle.append(connection)
+            if self._limit.waiting:
+                self._limit.serve()
+            if connection.used > self._limit.tidy_at:
+                self._limit.tidy()
         else:
-            link.close()
+            connection.close()
 
-    def _take(self, patience: float | None, urgent: bool = True) -> Link:
+    def _take(self, io_timeout: float | None, urgent: bool = True) -> Connection:
         """Return an idle connection that should still be open, or a new one.
 
         Args:
             patience: seconds to wait for it; None for as long as for a reply.
-            urgent: as for `Pool.take`.
+            urgent: as for `ConnectionLimit.take`.
 
         Raises:
             NoRoom: there was none in time.
         """
-        patience = patience or self._patience
-        end = monotonic() + patience
+        io_timeout = io_timeout or self._io_timeout
+        end = monotonic() + io_timeout
         refusal: NoRoom | None = None
         while True:
-            found = self._pool.take(urgent, end)
+            found = self._limit.take(urgent, end)
             if self._closed:
                 raise StoreError("this connection was closed: connect again")
             if found is None:
-                raise refusal or no_room(self.recipe.where, self.recipe.most, patience)
-            if type(found) is Place:
+                raise refusal or no_room(self.factory.where, self.factory.most, io_timeout)
+            if type(found) is Permit:
                 try:
                     return self._made(found, end)
                 except NoRoom as error:
                     refusal = error
-                    self._pool.server_is_full(found)
+                    self._limit.server_is_full(found)
                 except BaseException:
-                    self._pool.free(found)
+                    self._limit.free(found)
                     raise
             else:
-                link: Link = found
-                if link.era is self._era:
-                    return link
-                link.close()
+                connection: Connection = found
+                if connection.generation is self._generation:
+                    return connection
+                connection.close()
 
-    def _made(self, place: Place, end: float) -> Link:
-        era, reign = self._era, self._reign  # of before: who connects may be led to the old one
-        link = Link(self.recipe, max(SHORTEST, end - monotonic()), era, self._looking, place)
-        link.reign = reign
-        self._meet(link, max(SHORTEST, end - monotonic()))
+    def _made(self, permit: Permit, end: float) -> Connection:
+        generation, primary = self._generation, self._primary  # of before: who connects may be led to the old one
+        connection = Connection(self.factory, max(SHORTEST, end - monotonic()), generation, self._looking, permit)
+        connection.primary = primary
+        self._meet(connection, max(SHORTEST, end - monotonic()))
         if self._closed:  # meanwhile: whoever closed has said already that this claim leaves
-            link.close()
+            connection.close()
             raise StoreError("this connection was closed: connect again")
-        self._pool.server_has_room()
-        return link
+        self._limit.server_has_room()
+        return connection
 
-    def _meet(self, link: Link, seconds: float) -> None:
+    def _meet(self, connection: Connection, seconds: float) -> None:
         """See whether a new connection leads to another primary than those before it.
 
         Raises:
             NoRoom: the server has too many connections, and ends this one.
         """
         try:
-            reply = link.ask(IDENTITY, seconds)
+            reply = connection.ask(IDENTITY, seconds)
             if isinstance(reply, ReplyError) and is_full(reply):
-                raise full(self.recipe.where, reply)
+                raise full(self.factory.where, reply)
         except BaseException as error:
-            link.close()
+            connection.close()
             if isinstance(error, ValueError):
-                raise garbled(self.recipe.where, error) from None
+                raise garbled(self.factory.where, error) from None
             if isinstance(error, OSError):
-                raise unreachable(self.recipe.where, error) from error
+                raise unreachable(self.factory.where, error) from error
             raise
         if self._identity.differs(reply):
             self.distrust()
-            link.era, link.reign = self._era, self._reign
+            connection.generation, connection.primary = self._generation, self._primary
 
     def _refused(self, message: Message, error: ReplyError, once_more: bool, asking: bool) -> Any:
         code = code_of(error)
@@ -483,17 +501,17 @@ class Wire:
             self.drop()  # after a fail-over the old primary is a replica; connecting anew finds the new one
             if once_more:
                 return self.ask(message, once_more=False)
-        return refuse(error, self.recipe.where, message.line)
+        return refuse(error, self.factory.where, message.line)
 
     def distrust(self) -> None:
         """There is another primary: what is connected leads to the old one."""
-        self._reign = object()
+        self._primary = object()
         self.drop()
         self.moved()
 
     def drop(self) -> None:
         """Close the connections that nobody uses now, and the others when they come back."""
-        self._era = object()
+        self._generation = object()
         while self._idle:
             try:
                 self._idle.pop().close()
@@ -502,27 +520,27 @@ class Wire:
 
     def rest(self) -> None:
         """Close the connections that nobody uses, but for one."""
-        self._pool.rest()
+        self._limit.rest()
 
     def close(self) -> None:
         """Close all connections."""
         self._closed = True
-        self._pool.close()
+        self._limit.close()
         self.drop()
         while self._late:
-            for link in self._late.popitem()[1]:
-                link.close()
+            for connection in self._late.popitem()[1]:
+                connection.close()
 
     def reset(self) -> None:
         """In a forked child: forget the parent's connections."""
-        self._pool.reset()
+        self._limit.reset()
         self.close()
-        self._pool.reset()
+        self._limit.reset()
         self._closed = False
 
-    def beside(self, where: str, patience: float) -> "Wire":
+    def beside(self, where: str, io_timeout: float) -> "Pool":
         """Return connections to another server of the same group, by its host and port; the caller closes them."""
-        return Wire(beside(self.recipe, where, patience))
+        return Pool(beside(self.factory, where, io_timeout))
 
     def batches(self, claims: Sequence[Claim], most: int) -> list[Sequence[Claim]]:
         """Return which claims may be renewed by one call."""
@@ -531,7 +549,7 @@ class Wire:
     def node_of(self, line: str) -> None:
         """Return the node that a line lives on: there is one."""
 
-    def at(self, node: None) -> "Wire":
+    def at(self, node: None) -> "Pool":
         """Return the connections to a node."""
         return self
 

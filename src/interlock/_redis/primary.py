@@ -10,7 +10,7 @@ _PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MU
 
 
 class Identity:
-    """The replication id of the primary that the last new connection of a wire led to."""
+    """The replication id of the primary that the last new connection of a pool led to."""
 
     def __init__(self) -> None:
         self._id: bytes | None = None

@@ -112,7 +112,7 @@ class PlainParser:
         raise Garbage(line[:60])
 
 
-class QuickParser:
+class NumberParser:
     """As `PlainParser`, by hiredis."""
 
     def __init__(self) -> None:
@@ -128,9 +128,9 @@ class QuickParser:
         return reply if type(reply) is not hiredis.PushNotification else Push(reply)
 
 
-Parser: TypeAlias = "PlainParser | QuickParser"
+Parser: TypeAlias = "PlainParser | NumberParser"
 
 
 def parser() -> Parser:
     """Return a new parser, by hiredis if it is installed."""
-    return PlainParser() if hiredis is None else QuickParser()
+    return PlainParser() if hiredis is None else NumberParser()

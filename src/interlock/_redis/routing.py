@@ -40,12 +40,12 @@ class Nodes:
 
     Args:
         map: takes what was read.
-        wire_of: returns the connections to a node.
+        pool_of: returns the connections to a node.
     """
 
-    def __init__(self, map: "Map", wire_of: Callable[[Address], Any]) -> None:
+    def __init__(self, map: "Map", pool_of: Callable[[Address], Any]) -> None:
         self._map = map
-        self._wire_of = wire_of
+        self._pool_of = pool_of
 
     def _read(self, reading: Reading) -> Op[list[str]]:
         map, version = self._map, self._map.version
@@ -56,11 +56,11 @@ class Nodes:
         began = yield NOW
         for address in map.candidates(reading.first, reading.last):
             try:
-                message = Message(CLUSTER_SLOTS, "", patience=map.patience / 2)
-                reply = yield Ask(self._wire_of(address), message)
+                message = Message(CLUSTER_SLOTS, "", io_timeout=map.io_timeout / 2)
+                reply = yield Ask(self._pool_of(address), message)
             except StoreError as error:
                 failure = error
-                if (yield NOW) - began >= map.patience:
+                if (yield NOW) - began >= map.io_timeout:
                     break  # however many are left: whoever asks next begins with others
                 continue
             shares = shares_of(reply, address[0], map.remap)
@@ -88,19 +88,19 @@ class _Asking(NamedTuple):
     """A node that is asked for what only moves there now.
 
     Attributes:
-        wire: the connections to it.
+        pool: the connections to it.
     """
 
-    wire: Any
+    pool: Any
 
     def ask(self, message: Message) -> Any:
-        return self.wire.ask(message, asking=True)
+        return self.pool.ask(message, asking=True)
 
     def aask(self, message: Message) -> Any:
-        return self.wire.aask(message, asking=True)
+        return self.pool.aask(message, asking=True)
 
 
-class _Place(NamedTuple):
+class _Target(NamedTuple):
     """Where a step is asked for.
 
     Attributes:
@@ -118,13 +118,13 @@ class Directions:
     Args:
         map: the cluster.
         nodes: reads the map.
-        wire_of: returns the connections to a node.
+        pool_of: returns the connections to a node.
     """
 
-    def __init__(self, map: "Map", nodes: Any, wire_of: Callable[[Address], Any]) -> None:
+    def __init__(self, map: "Map", nodes: Any, pool_of: Callable[[Address], Any]) -> None:
         self._map = map
         self._nodes = nodes
-        self._wire_of = wire_of
+        self._pool_of = pool_of
 
     def follow(self, message: Message, address: Address | None, version: int, failure: StoreError) -> Op[Any]:
         """Perform a step that a node did not, as long as the message has patience.
@@ -139,15 +139,15 @@ class Directions:
             StoreError: it could not be done in that time; whoever acquires learns in a moment that a slot moves.
         """
         started = monotonic()
-        place = None if address is None else _Place(address)
+        target = None if address is None else _Target(address)
         in_parts = isinstance(failure, Moving)  # later answers of this sort have been through that already
         hops = unreachable = 0
         while True:
-            if isinstance(failure, Redirected) and place is not None:
+            if isinstance(failure, Redirected) and target is not None:
                 hops += 1
                 if hops > HOPS:
                     yield Sleep(PAUSE)
-                place = yield from self._redirected(failure, place, version)
+                target = yield from self._redirected(failure, target, version)
             elif not in_parts:
                 if isinstance(failure, Unreachable):
                     unreachable += 1
@@ -155,21 +155,21 @@ class Directions:
                         raise failure  # the map was read anew, and the node is not there
                 yield Sleep(PAUSE)
                 if not isinstance(failure, Moving):
-                    yield Ask(self._nodes, Reading(version, last=place and place.address))
-                place = None
+                    yield Ask(self._nodes, Reading(version, last=target and target.address))
+                target = None
             version = self._map.version
             try:
-                if place is None:
-                    place = _Place(self._map.address_of(message.line))
+                if target is None:
+                    target = _Target(self._map.address_of(message.line))
                 if in_parts:
                     in_parts = False
-                    return (yield from self._in_parts(message, place))
-                return (yield from self._ask(message, place))
+                    return (yield from self._in_parts(message, target))
+                return (yield from self._ask(message, target))
             except (NoRoom, Denied):
                 raise
             except (Passing, Unreachable) as error:
                 failure = error
-            if monotonic() - started > self._patience(message, failure):
+            if monotonic() - started > self._io_timeout(message, failure):
                 raise failure
 
     def once(self, message: Message) -> Op[Any]:
@@ -179,91 +179,91 @@ class Directions:
             StoreError: it could not.
         """
         version = self._map.version
-        place = _Place(self._map.address_of(message.line))
+        target = _Target(self._map.address_of(message.line))
         for _ in range(HOPS):
             try:
-                return (yield from self._ask(message, place))
+                return (yield from self._ask(message, target))
             except Redirected as error:
-                place = yield from self._redirected(error, place, version)
-        return (yield from self._ask(message, place))
+                target = yield from self._redirected(error, target, version)
+        return (yield from self._ask(message, target))
 
-    def _patience(self, message: Message, failure: StoreError) -> float:
+    def _io_timeout(self, message: Message, failure: StoreError) -> float:
         if isinstance(failure, Moving) and message.owner is not None:
             return MOMENT
-        return message.patience or self._map.patience
+        return message.io_timeout or self._map.io_timeout
 
-    def _redirected(self, redirection: Redirected, place: _Place, version: int) -> Op[_Place]:
+    def _redirected(self, redirection: Redirected, target: _Target, version: int) -> Op[_Target]:
         """Return where a node points at; if the name lives there now, read the map anew."""
-        target = self._map.target_of(redirection, place.address)
+        target = self._map.target_of(redirection, target.address)
         if redirection.asking:
-            return _Place(target, source=place.address)
+            return _Target(target, source=target.address)
         try:
             yield Ask(self._nodes, Reading(version, first=target))
         except StoreError:
             pass  # this step knows where to go
-        return _Place(target)
+        return _Target(target)
 
-    def _ask(self, message: Message, place: _Place) -> Op[Any]:
+    def _ask(self, message: Message, target: _Target) -> Op[Any]:
         try:
-            return (yield Ask(self._at(place), message))
+            return (yield Ask(self._at(target), message))
         except Moving:
-            return (yield from self._in_parts(message, place))
+            return (yield from self._in_parts(message, target))
 
-    def _at(self, place: _Place) -> Any:
-        wire = self._wire_of(place.address)
-        return wire if place.source is None else _Asking(wire)
+    def _at(self, target: _Target) -> Any:
+        pool = self._pool_of(target.address)
+        return pool if target.source is None else _Asking(pool)
 
-    def _in_parts(self, message: Message, place: _Place) -> Op[Any]:
+    def _in_parts(self, message: Message, target: _Target) -> Op[Any]:
         """Perform a step that was refused because a node has not all keys of the name, by the key of the line alone.
 
         Raises:
             Moving: it needs what is on another node.
         """
         try:
-            if place.source is not None:
-                return (yield from self._where_it_moves_to(message, place))
+            if target.source is not None:
+                return (yield from self._where_it_moves_to(message, target))
             try:
-                return (yield from self._alone(message, place, Here.LINE))
+                return (yield from self._alone(message, target, Here.LINE))
             except Redirected as error:  # the line has gone ahead of the rest
-                ahead = _Place(self._map.target_of(error, place.address), source=place.address)
+                ahead = _Target(self._map.target_of(error, target.address), source=target.address)
                 return (yield from self._where_it_moves_to(message, ahead))
             except Moving:
                 # In this order: where the line has not gone yet, nobody begins to wait after the first look.
-                target = yield from self._rest_of(message, place.address)
+                target = yield from self._rest_of(message, target.address)
                 if target is None or (yield from self._anybody_waits(message, target)):
                     raise
-                return (yield from self._alone(message, place, Here.LINE_UNWAITED))
+                return (yield from self._alone(message, target, Here.LINE_UNWAITED))
         except Redirected as error:
             raise Moving(str(error)) from error  # on and on: look at the map again
 
-    def _where_it_moves_to(self, message: Message, place: _Place) -> Op[Any]:
+    def _where_it_moves_to(self, message: Message, target: _Target) -> Op[Any]:
         """Perform a step on the node that has the line already, and perhaps the rest."""
-        assert place.source is not None
-        rest = yield from self._rest_of(message, place.source)
-        return (yield from self._alone(message, place, Here.LINE if rest is None else Here.ALL))
+        assert target.source is not None
+        rest = yield from self._rest_of(message, target.source)
+        return (yield from self._alone(message, target, Here.LINE if rest is None else Here.ALL))
 
-    def _rest_of(self, message: Message, source: Address) -> Op[_Place | None]:
+    def _rest_of(self, message: Message, source: Address) -> Op[_Target | None]:
         """Return where everything but the line has gone, if it ever was there; None while the source has some."""
         try:
-            yield Ask(self._wire_of(source), exist(message, *keys_of_line(message.line)[1:]))
+            yield Ask(self._pool_of(source), exist(message, *keys_of_line(message.line)[1:]))
         except Redirected as error:
             if error.asking:
-                return _Place(self._map.target_of(error, source), source)
+                return _Target(self._map.target_of(error, source), source)
             raise
         except Moving:
             pass
         return None
 
-    def _anybody_waits(self, message: Message, place: _Place) -> Op[bool]:
+    def _anybody_waits(self, message: Message, target: _Target) -> Op[bool]:
         for key in keys_of_line(message.line)[1:]:
-            if (yield Ask(self._at(place), exist(message, key))):
+            if (yield Ask(self._at(target), exist(message, key))):
                 return True
         return False
 
-    def _alone(self, message: Message, place: _Place, here: Here) -> Op[Any]:
+    def _alone(self, message: Message, target: _Target, here: Here) -> Op[Any]:
         alone = with_line_alone(message, here)
         if alone is None:
             raise Moving(
                 "the slot of these keys is being moved to another node of the cluster: try again in a moment"
             )
-        return (yield Ask(self._at(place), alone))
+        return (yield Ask(self._at(target), alone))

@@ -9,13 +9,13 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from interlock._redis.clients import Recipe, recipe_of
+from interlock._redis.clients import OneServer, factory_of
 from interlock._redis.message import Message
 from interlock._redis.resp import ReplyError, pack
 from interlock.runtime.log import warn
 
 CONFIRMED = 1.0  # seconds for which the word of Sentinel is good
-PATIENCE = 0.25  # seconds to wait for a Sentinel
+IO_TIMEOUT = 0.25  # seconds to wait for a Sentinel
 REST = 10.0  # seconds for which one that did not answer is not asked
 SLOWER = 10  # if none answers, this many times as long as it took passes until the next try
 ASK = Message(pack("SENTINEL", "MASTERS"), "")
@@ -24,9 +24,9 @@ Answer = tuple[int, tuple[str, int]]
 """The epoch of the last fail-over that a Sentinel knows of, and the address of the primary."""
 
 
-def asks_sentinel(recipe: Recipe) -> bool:
+def asks_sentinel(factory: OneServer) -> bool:
     """Tell whether connections lead to the primary that Sentinel names."""
-    pool = recipe.client.connection_pool
+    pool = factory.client.connection_pool
     return hasattr(pool, "sentinel_manager") and bool(pool.is_master)
 
 
@@ -34,15 +34,15 @@ class Sentinels:
     """What the Sentinels of one service said last; the part that both colours share.
 
     Args:
-        recipe: how to connect to the primary.
+        factory: how to connect to the primary.
         tasks: True for asyncio.
 
     Attributes:
         asked_at: when they were asked last and answered, monotonic; later if none did, so that there is a pause.
     """
 
-    def __init__(self, recipe: Recipe, tasks: bool) -> None:
-        pool = recipe.client.connection_pool
+    def __init__(self, factory: OneServer, tasks: bool) -> None:
+        pool = factory.client.connection_pool
         self._service = pool.service_name
         self._clients: list[Any] = pool.sentinel_manager.sentinels  # the library asks the first one first
         self._tasks = tasks
@@ -57,12 +57,12 @@ class Sentinels:
         now = monotonic()
         return [each for each in self._clients if self._resting.get(id(each), -inf) <= now]
 
-    def recipe_for(self, client: Any) -> Recipe:
+    def factory_for(self, client: Any) -> OneServer:
         """Return how to connect to one, without waiting for long."""
-        recipe = recipe_of(client, self._tasks)
-        patience = min(PATIENCE, recipe.patience)
-        settings = {**recipe.settings, "socket_timeout": patience, "socket_connect_timeout": patience}
-        return recipe._replace(settings=settings, patience=patience)
+        factory = factory_of(client, self._tasks)
+        io_timeout = min(IO_TIMEOUT, factory.io_timeout)
+        settings = {**factory.settings, "socket_timeout": io_timeout, "socket_connect_timeout": io_timeout}
+        return factory._replace(settings=settings, io_timeout=io_timeout)
 
     def rest(self, client: Any) -> None:
         """Note that one did not answer."""

@@ -34,12 +34,12 @@ def waits_for_itself(order: Order, locks: "Locks") -> str:
         return ""
     # Who has to wait for a run around this one keeps all behind it waiting too: nobody is overtaken.
     wanted = [(view.units, view.capacity) for view in line if view.state != "using"]
-    if all(fits(units, capacity, held) for units, capacity in (*wanted, terms_of(order))):
+    if all(fits(units, capacity, held) for units, capacity in (*wanted, spec_of(order))):
         return ""
     return f"{order.name!r} is held by the interlock run that this one is a part of, and is not free before that ends"
 
 
-def terms_of(order: Order) -> tuple[int, int]:
+def spec_of(order: Order) -> tuple[int, int]:
     """Return how much of which capacity a run asks for."""
     from interlock.core.claims import WRITER_UNITS
 

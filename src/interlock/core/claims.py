@@ -24,7 +24,7 @@ MOST_SHOWN = 60  # characters of a wrong value in a message
 SEPARATOR = "\0"  # between the namespace and the name; neither may contain it
 
 
-class Terms(NamedTuple):
+class LockSpec(NamedTuple):
     """What one lock object asks for, each time that it is acquired.
 
     Attributes:
@@ -47,12 +47,12 @@ class Claim(NamedTuple):
 
     Attributes:
         id: unique for ever, never used again.
-        terms: what is asked for.
+        spec: what is asked for.
         who: the thread or task that asks.
     """
 
     id: str
-    terms: Terms
+    spec: LockSpec
     who: str = ""
 
 

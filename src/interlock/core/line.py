@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 from interlock.core.claims import PENDING
 
 
-class Place(Protocol):
-    """A live claim's place in a line."""
+class Position(Protocol):
+    """A live claim's position in a line."""
 
     @property
     def units(self) -> int:
@@ -28,49 +28,49 @@ class Place(Protocol):
         """pending or using."""
 
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=Position)
 
 
-def promotable(places: Iterable[P]) -> Iterator[P]:
+def promotable(positions: Iterable[P]) -> Iterator[P]:
     """Yield the waiters whose turn has come.
 
     Args:
-        places: the live claims of one name, in line order.
+        positions: the live claims of one name, in line order.
 
     Yields:
-        Each pending place that may be used now, from the head; nobody overtakes one that may not.
+        Each pending position that may be used now, from the head; nobody overtakes one that may not.
     """
     taken = 0
     limit: int | None = None
-    for place in places:
-        taken += place.units
-        limit = place.capacity if limit is None else min(limit, place.capacity)
+    for position in positions:
+        taken += position.units
+        limit = position.capacity if limit is None else min(limit, position.capacity)
         if taken > limit:
             return
-        if place.state == PENDING:
-            yield place
+        if position.state == PENDING:
+            yield position
 
 
-def has_room(places: Iterable[Place], units: int, capacity: int) -> bool:
+def has_room(positions: Iterable[Position], units: int, capacity: int) -> bool:
     """Tell whether a newcomer at the end of the line may use the lock at once.
 
     Args:
-        places: the live claims of one name.
+        positions: the live claims of one name.
         units, capacity: what the newcomer asks for.
     """
-    for place in places:
-        units += place.units
-        capacity = min(capacity, place.capacity)
+    for position in positions:
+        units += position.units
+        capacity = min(capacity, position.capacity)
     return units <= capacity
 
 
-def watched(places: Sequence[P], index: int) -> Sequence[P]:
+def watched(positions: Sequence[P], index: int) -> Sequence[P]:
     """Return whose death would matter to the waiter at `index`.
 
     The first waiter watches the holders, every other one only the claim before it; so a death wakes one waiter,
     not all.
     """
-    before = places[:index]
+    before = positions[:index]
     if before and before[-1].state == PENDING:
         return before[-1:]
     return before

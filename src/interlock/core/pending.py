@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, ClaimView, State, fits
 from interlock.core.effects import Op
 from interlock.core.errors import UnknownOutcome
-from interlock.core.queue import GIVEN_UP, GONE, REFUSED, Renewed, Turn
+from interlock.core.queue import GIVEN_UP, GONE, REFUSED, EnterResult, Renewed
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 
@@ -152,7 +152,7 @@ class Pending:
     def __init__(self, register: Register) -> None:
         self.register = register
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`; a claim with a request of unknown outcome is given up, its id never used again."""
         try:
             turn = yield from self._enter(claim, wakeup, wait, again)
@@ -162,7 +162,7 @@ class Pending:
             yield from self._forget(claim)
         return turn
 
-    def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+    def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         register = self.register
         if again:
             renewed = yield register.renew((claim,), wakeup)
@@ -173,22 +173,22 @@ class Pending:
             if register.folds:
                 fence = yield register.promote_if_free(claim)
                 if fence is not None:
-                    return Turn("using", fence)
+                    return EnterResult("using", fence)
         while True:
-            records = yield register.list(claim.terms.key)  # 2. ... then look
+            records = yield register.list(claim.spec.key)  # 2. ... then look
             verdict, up, fence, junk = judge(claim.id, records)
             del records
             if verdict is Verdict.GONE:
                 return GONE
             if verdict is Verdict.HOLDS:
-                return Turn("using", fence)
+                return EnterResult("using", fence)
             if verdict is Verdict.ENTER and up:
                 # 3. A refusal is no grant; the folded statement looks once more, a plain one must not be used
                 # in its place.
                 request = register.promote_if_free(claim) if register.folds else register.promote(claim)
                 fence = yield request
                 if fence is not None:
-                    return Turn("using", fence)
+                    return EnterResult("using", fence)
                 if not register.folds:
                     return GONE
             elif verdict is not Verdict.GIVE_WAY and not up:
@@ -205,8 +205,8 @@ class Pending:
             if not lowered:
                 return GONE
         if junk is not None:
-            yield register.reap(claim.terms.key, junk)
-        return Turn("pending", 0, NEIGHBOUR_PAUSE if verdict is Verdict.NEIGHBOUR else register.poll)
+            yield register.reap(claim.spec.key, junk)
+        return EnterResult("pending", 0, NEIGHBOUR_PAUSE if verdict is Verdict.NEIGHBOUR else register.poll)
 
     def _forget(self, claim: Claim) -> Op[None]:
         try:

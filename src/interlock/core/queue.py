@@ -17,10 +17,10 @@ class Outage(NamedTuple):
     """
 
     error: StoreError
-    patience: float
+    wait_limit: float
 
 
-class Turn(NamedTuple):
+class EnterResult(NamedTuple):
     """Where a claim stands.
 
     Attributes:
@@ -38,22 +38,22 @@ class Turn(NamedTuple):
         outage: why the store could not be asked, where that is worth waiting for; None otherwise.
     """
 
-    state: Literal["using", "pending", "occupied", "refused", "gone", "busy", "unclear"]
+    state: Literal["using", "pending", "occupied", "refused", "gone", "busy", "indeterminate"]
     fence: int = 0
     look_again: float = 1.0
     asked: bool = True
     outage: Outage | None = None
 
 
-OCCUPIED = Turn("occupied")
-REFUSED = Turn("refused")
-GONE = Turn("gone", look_again=0.0)
-GIVEN_UP = Turn("gone", look_again=0.01)
-BUSY = Turn("busy", look_again=0.0005, asked=False)
-UNCLEAR = Turn("unclear", look_again=0.0005, asked=False)
+OCCUPIED = EnterResult("occupied")
+REFUSED = EnterResult("refused")
+GONE = EnterResult("gone", look_again=0.0)
+GIVEN_UP = EnterResult("gone", look_again=0.01)
+BUSY = EnterResult("busy", look_again=0.0005, asked=False)
+INDETERMINATE = EnterResult("indeterminate", look_again=0.0005, asked=False)
 
 
-class Told(NamedTuple):
+class Granted(NamedTuple):
     """The message of a hand-over: claim `id` holds the lock with `fence`, as of now."""
 
     id: str
@@ -67,7 +67,7 @@ Renewed: TypeAlias = bool | StoreError
 class Queue(Protocol):
     """A lock store: the state machine pending -> using -> gone, for every name."""
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """Ask for the lock, or where the claim stands; idempotent by the claim's id; extends its lease.
 
         Args:

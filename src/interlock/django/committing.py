@@ -167,7 +167,7 @@ def _lock_claims(connection: Any, store: Any, grants: Sequence[BaseGrant]) -> No
 
 
 def _is_there(store: Any, grant: BaseGrant) -> bool:
-    views = run(store.look(grant._claim.terms.key))
+    views = run(store.look(grant._claim.spec.key))
     return any(view.id == grant.id and view.state == USING for view in views)
 
 
@@ -268,7 +268,7 @@ def _late(store: Any, grant: BaseGrant) -> list[str]:
     """Return the ids of claims before this one whose leases have ended, but that nobody has ended."""
     with store.register.pool.connection() as connection:
         statement = _statement(connection, _make_late)
-        rows = statement.rows(connection, key=hashed(grant._claim.terms.key), id=grant.id)
+        rows = statement.rows(connection, key=hashed(grant._claim.spec.key), id=grant.id)
     return [id for (id,) in rows]
 
 

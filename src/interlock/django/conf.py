@@ -37,7 +37,7 @@ FOLLOWS = "_interlock_follows"
 KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS"})
 
 
-class Place(NamedTuple):
+class StoreSettings(NamedTuple):
     """One entry of INTERLOCK, checked.
 
     Attributes:
@@ -56,7 +56,7 @@ class Place(NamedTuple):
     beside: str | None = None
 
     def __repr__(self) -> str:
-        return f"<Place {self.backend if self.location is None else masked(self.location)}>"  # no passwords
+        return f"<StoreSettings {self.backend if self.location is None else masked(self.location)}>"  # no passwords
 
     def open(self, tasks: bool) -> Store:
         """Connect to the store.
@@ -120,7 +120,7 @@ def checked_most(most: Any) -> int:
     return most
 
 
-def place(alias: str) -> Place:
+def place(alias: str) -> StoreSettings:
     """Return an entry of INTERLOCK.
 
     Raises:
@@ -155,11 +155,11 @@ def place(alias: str) -> Place:
     if MAX_CONNECTIONS in options:
         options["max_connections"] = options.pop(MAX_CONNECTIONS)
     namespace, ttl = given.get("NAMESPACE", ""), given.get("TTL", DEFAULT_TTL)
-    found = Place(location, backend or ORM_STORE, options, namespace, ttl)
+    found = StoreSettings(location, backend or ORM_STORE, options, namespace, ttl)
     return found if location is not None or found.backend != ORM_STORE else _on_sqlite(found, backend is None)
 
 
-def _on_sqlite(found: Place, unsaid: bool) -> Place:
+def _on_sqlite(found: StoreSettings, unsaid: bool) -> StoreSettings:
     """Return where claims are kept that would be in a database, if that is SQLite's.
 
     Args:

@@ -21,7 +21,7 @@ from interlock.django.pool import PATIENCE as FREE_CONNECTION
 from interlock.django.pool import Pool
 from interlock.django.records import chunks, fitting, hashed, record_of, view_of
 from interlock.django.statements import MICROSECONDS, Statement, compiled
-from interlock.django.waiters import Bells
+from interlock.django.waiters import LineWaiters
 from interlock.runtime import log
 from interlock.runtime.process import HOST, pid
 
@@ -63,7 +63,7 @@ class Lines:
     def __init__(self, alias: str, server: Any, poll: float, most: int) -> None:
         self.poll = poll
         self.pool = Pool(alias, most)
-        self.bells = Bells.of(alias)
+        self.waiters = LineWaiters.of(alias)
         self._server = server
         self._statements: dict[Any, Statement] = {}
         self._releases = count()
@@ -102,7 +102,7 @@ class Lines:
     def renew(self, claims: Sequence[Claim], wakeup: Any) -> Ask | Call:
         """As `Register.renew`; a waiter whose lease is young does not write."""
         if wakeup is not None and len(claims) == 1:
-            if self.bells.is_young(claims[0], time.monotonic()):
+            if self.waiters.is_young(claims[0], time.monotonic()):
                 return Call(_yes)
             return self._ask(self._extend, claims[0], wakeup)
         return self._ask(self._renew, claims)
@@ -121,17 +121,17 @@ class Lines:
     # -- what performs them ------------------------------------------------------------------------------
 
     def _create(self, claim: Claim, wakeup: Any) -> None:
-        terms = claim.terms
-        namespace, _, name = terms.key.partition(SEPARATOR)
+        spec = claim.spec
+        namespace, _, name = spec.key.partition(SEPARATOR)
         if len(claim.id) > CHARACTERS:
             raise InvalidArgument(f"an id has at most {CHARACTERS} characters, not {len(claim.id)}")
         given = {
-            "id": claim.id, "key": hashed(terms.key), "namespace": namespace, "name": name, "units": terms.units,
-            "capacity": terms.capacity, "host": fitting(HOST), "pid": pid(), "thread": fitting(claim.who),
-            "label": fitting(terms.label), "since": int(time.time() * MICROSECONDS),
-            "ttl": int(terms.ttl * MICROSECONDS),
+            "id": claim.id, "key": hashed(spec.key), "namespace": namespace, "name": name, "units": spec.units,
+            "capacity": spec.capacity, "host": fitting(HOST), "pid": pid(), "thread": fitting(claim.who),
+            "label": fitting(spec.label), "since": int(time.time() * MICROSECONDS),
+            "ttl": int(spec.ttl * MICROSECONDS),
         }  # fmt: skip
-        self.bells.note(claim, wakeup, time.monotonic())
+        self.waiters.note(claim, wakeup, time.monotonic())
 
         def insert(connection: Any) -> None:
             try:
@@ -147,13 +147,13 @@ class Lines:
     def _list(self, key: str) -> Sequence[Record]:
         rows = self._rows(claimlines.line, patience=ENTERING, key=hashed(key))
         records = [record_of(row) for row in rows]
-        self.bells.seen(key, ((record.id, record.key) for record in records))
+        self.waiters.seen(key, ((record.id, record.key) for record in records))
         return records
 
     def _update(self, claim: Claim, state: State) -> bool:
         done = self._count(claimlines.flag, state, patience=ENTERING, id=claim.id) == 1
         if done and state == QUEUED:
-            self.bells.ring(claim.terms.key, but=claim.id)
+            self.waiters.wake_first(claim.spec.key, but=claim.id)
         return done
 
     def _promote(self, claim: Claim) -> int | None:
@@ -164,18 +164,18 @@ class Lines:
 
         fence: int | None = self._do(step, patience=ENTERING)
         if fence is not None:
-            self.bells.forget(claim)
-            if claim.terms.capacity > 1:
-                self.bells.ring(claim.terms.key)  # the next may fit beside it
+            self.waiters.forget(claim)
+            if claim.spec.capacity > 1:
+                self.waiters.wake_first(claim.spec.key)  # the next may fit beside it
         return fence
 
     def _promote_at_once(self, connection: Any, claim: Claim) -> int | None:
-        terms = claim.terms
+        spec = claim.spec
         returns = connection.vendor == "postgresql"
-        statement = self._statement(connection, claimlines.promote, claimlines.kind_of_line(terms.capacity))
+        statement = self._statement(connection, claimlines.promote, claimlines.kind_of_line(spec.capacity))
         if returns:
             statement = statement._replace(words=f"{statement.words} RETURNING fence")
-        given = {"id": claim.id, "key": hashed(terms.key), "units": terms.units, "capacity": terms.capacity}
+        given = {"id": claim.id, "key": hashed(spec.key), "units": spec.units, "capacity": spec.capacity}
         if returns:
             found = statement.rows(connection, **given)
             return int(found[0][0]) if found else None
@@ -188,7 +188,7 @@ class Lines:
         """Promote where an UPDATE can't read its own table: the line stands still meanwhile."""
         connection.set_autocommit(False)
         try:
-            found = self._statement(connection, claimlines.locked_line).rows(connection, key=hashed(claim.terms.key))
+            found = self._statement(connection, claimlines.locked_line).rows(connection, key=hashed(claim.spec.key))
             records = [record_of(row) for row in found]
             fences = [record.fence for record in records]
             line = [record for record in records if record.state != DONE]
@@ -206,10 +206,10 @@ class Lines:
             connection.set_autocommit(True)
 
     def _delete(self, claim: Claim) -> bool:
-        self.bells.forget(claim)
-        key, id = claim.terms.key, claim.id
+        self.waiters.forget(claim)
+        key, id = claim.spec.key, claim.id
         removed = self._release(id)
-        self.bells.ring(key)
+        self.waiters.wake_first(key)
         if removed and next(self._releases) % SWEEP_EVERY == 0:
             try:
                 self.sweep(SWEEP_MOST, SWEEP_AGE)
@@ -244,15 +244,15 @@ class Lines:
     def _reap(self, key: str, id: str) -> bool:
         reaped = self._remove(id, False)
         if reaped:
-            self.bells.ring(key)
+            self.waiters.wake_first(key)
         return reaped
 
     def _extend(self, claim: Claim, wakeup: Any) -> Sequence[bool]:
         sent = time.monotonic()
-        ttl = int(claim.terms.ttl * MICROSECONDS)
+        ttl = int(claim.spec.ttl * MICROSECONDS)
         alive = self._count(claimlines.extend, patience=ENTERING, repeats=True, id=claim.id, ttl=ttl) == 1
         if alive:
-            self.bells.note(claim, wakeup, sent)
+            self.waiters.note(claim, wakeup, sent)
         return [alive]
 
     def _renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
@@ -262,8 +262,8 @@ class Lines:
         at that moment.  So an extension counts only if it was there before the old lease ended.
         """
         alive: set[str] = set()
-        for ttl in {claim.terms.ttl for claim in claims}:
-            for some in chunks([claim.id for claim in claims if claim.terms.ttl == ttl]):
+        for ttl in {claim.spec.ttl for claim in claims}:
+            for some in chunks([claim.id for claim in claims if claim.spec.ttl == ttl]):
                 step = partial(self._renew_some, some, ttl)
                 alive |= self._do(step, patience=min(FREE_CONNECTION, ttl / 3), repeats=True)
         return [claim.id in alive for claim in claims]
@@ -290,8 +290,8 @@ class Lines:
     def _evict(self, key: str, id: str | None) -> int:
         there = [row[0] for row in self._rows(claimlines.ids_of_line, key=hashed(key))]
         gone = [each for each in there if id in (None, each) and self._remove(each, None)]
-        self.bells.ring_these(key, gone)
-        self.bells.ring(key)
+        self.waiters.wake_these(key, gone)
+        self.waiters.wake_first(key)
         return len(gone)
 
     def sweep(self, most: int = sys.maxsize, age: float = 0.0) -> int:

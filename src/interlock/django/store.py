@@ -14,7 +14,7 @@ from interlock.core.claims import Check, Claim
 from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.pending import Pending
-from interlock.core.queue import BUSY, Turn
+from interlock.core.queue import BUSY, EnterResult
 from interlock.django.conf import checked_most
 from interlock.django.failures import NoConnection
 from interlock.django.models import Claim as ClaimModel
@@ -49,18 +49,18 @@ class OrmStore(Pending):
         self._server = Server()
         super().__init__(Lines(self.alias, self._server, LONGEST, max_connections))
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`; a waiter that nobody tells looks again after a jittered, growing pause."""
-        bells = self.register.bells
-        unwritten = again and bells.is_young(claim, time.monotonic())
+        waiters = self.register.waiters
+        unwritten = again and waiters.is_young(claim, time.monotonic())
         try:
             turn = yield from super().enter(claim, wakeup, wait, again)
         except NotCreated:
             return BUSY
         except NoConnection:
-            return Turn("pending", 0, SHORTEST, asked=False)  # it stands in line as it stood
+            return EnterResult("pending", 0, SHORTEST, asked=False)  # it stands in line as it stood
         if turn.state == "pending" and turn.look_again == self.register.poll:
-            turn = turn._replace(look_again=bells.pause(claim))
+            turn = turn._replace(look_again=waiters.pause(claim))
         return turn._replace(asked=False) if unwritten else turn
 
     def thread_wakeup(self) -> ThreadEvent:

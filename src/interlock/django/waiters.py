@@ -25,17 +25,17 @@ class _Waiter:
         self.place = math.inf  # in the line, once it was seen there
 
 
-class Bells:
+class LineWaiters:
     """Whom of this process to tell, for each line of one database."""
 
-    _known: dict[str, "Bells"] = {}
+    _known: dict[str, "LineWaiters"] = {}
 
     def __init__(self) -> None:
         self._mutex = threading.RLock()
         self._lines: dict[str, dict[str, _Waiter]] = {}
 
     @classmethod
-    def of(cls, alias: str) -> "Bells":
+    def of(cls, alias: str) -> "LineWaiters":
         """Return the bells of a database; all stores on it share them."""
         return cls._known.setdefault(alias, cls())
 
@@ -44,7 +44,7 @@ class Bells:
         if wakeup is None:
             return
         with self._mutex:
-            waiters = self._lines.setdefault(claim.terms.key, {})
+            waiters = self._lines.setdefault(claim.spec.key, {})
             waiter = waiters.get(claim.id)
             if waiter is None:
                 waiters[claim.id] = _Waiter(wakeup, sent)
@@ -53,7 +53,7 @@ class Bells:
 
     def forget(self, claim: Claim) -> None:
         """Forget a waiter that waits no more."""
-        key = claim.terms.key
+        key = claim.spec.key
         with self._mutex:
             waiters = self._lines.get(key)
             if waiters is not None:
@@ -63,14 +63,14 @@ class Bells:
 
     def is_young(self, claim: Claim, now: float) -> bool:
         """True if the lease of a waiter needs no extension yet."""
-        waiter = self._lines.get(claim.terms.key, {}).get(claim.id)
-        return waiter is not None and now - waiter.sent < claim.terms.ttl * YOUNG
+        waiter = self._lines.get(claim.spec.key, {}).get(claim.id)
+        return waiter is not None and now - waiter.sent < claim.spec.ttl * YOUNG
 
     def pause(self, claim: Claim) -> float:
         """Return the seconds until a waiter's next look: longer each time, and no two alike."""
         looks, first = 0, True
         with self._mutex:
-            waiters = self._lines.get(claim.terms.key, {})
+            waiters = self._lines.get(claim.spec.key, {})
             waiter = waiters.get(claim.id)
             if waiter is not None:
                 looks, waiter.looks = waiter.looks, min(waiter.looks + 1, 20)
@@ -88,7 +88,7 @@ class Bells:
                 if id in waiters:
                     waiters[id].place = place
 
-    def ring(self, key: str, but: str | None = None) -> None:
+    def wake_first(self, key: str, but: str | None = None) -> None:
         """Tell the first waiter of a line to look again."""
         with self._mutex:
             waiters = self._lines.get(key, {})
@@ -97,7 +97,7 @@ class Bells:
             first.looks = 0
             first.wakeup.tell()
 
-    def ring_these(self, key: str, ids: Iterable[str]) -> None:
+    def wake_these(self, key: str, ids: Iterable[str]) -> None:
         """Tell some waiters of a line to look again."""
         with self._mutex:
             waiters = self._lines.get(key, {})
@@ -111,8 +111,8 @@ def _first(waiters: dict[str, _Waiter]) -> _Waiter | None:
 
 
 def _after_fork() -> None:
-    for bells in Bells._known.values():
-        bells.__init__()  # type: ignore[misc]
+    for waiters in LineWaiters._known.values():
+        waiters.__init__()  # type: ignore[misc]
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,4 @@
-"""What both colours of `Locks` share: names, terms, and the arguments that people give."""
+"""What both colours of `Locks` share: names, spec, and the arguments that people give."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -10,7 +10,7 @@ from interlock.core.claims import (
     USING,
     WRITER_UNITS,
     ClaimView,
-    Terms,
+    LockSpec,
     checked_count,
     checked_name,
     checked_text,
@@ -23,7 +23,7 @@ from interlock.core.redaction import masked
 from interlock.locks.busy import LastHolders
 from interlock.stores.base import Store
 
-TRY_PATIENCE = 1.0  # seconds that one try may take when the store itself is busy
+TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
 
 
 class Unset:
@@ -37,7 +37,7 @@ UNSET = Unset()
 L = TypeVar("L")
 
 
-class Manner(NamedTuple):
+class AcquireOptions(NamedTuple):
     """How a lock object acquires: default time-out in seconds, renewal, and whom to tell of a loss."""
 
     timeout: float | None = None
@@ -45,27 +45,27 @@ class Manner(NamedTuple):
     on_lost: Callable[[Any], object] | None = None
 
 
-_PLAIN = Manner()
+_DEFAULTS = AcquireOptions()
 
 
-def manner_of(timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None) -> Manner:
+def options_of(timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None) -> AcquireOptions:
     """Check the arguments that say how to acquire."""
     if timeout is None and renew is True and on_lost is None:
-        return _PLAIN
+        return _DEFAULTS
     if on_lost is not None and not callable(on_lost):
         raise InvalidArgument(f"on_lost is a function of one argument, the grant, not {said(on_lost)}")
     if not isinstance(renew, bool):
         raise InvalidArgument(f"renew is True or False, not {said(renew)}")
-    return Manner(checked_timeout(True, timeout), renew, on_lost)
+    return AcquireOptions(checked_timeout(True, timeout), renew, on_lost)
 
 
-def patience(manner: Manner, blocking: bool, timeout: float | None | Unset) -> float | None:
+def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
     """Return how many seconds an acquire may wait: 0 for one try, None for no limit."""
     if blocking is True and timeout is UNSET:
-        return manner.timeout
+        return options.timeout
     if isinstance(timeout, Unset):
         checked_timeout(blocking, None)
-        return manner.timeout if blocking else 0.0
+        return options.timeout if blocking else 0.0
     return checked_timeout(blocking, timeout)
 
 
@@ -125,8 +125,8 @@ class BaseLocks(Generic[L]):
     def _key_or_all(self, name: str | None) -> str:
         return self._namespace + SEPARATOR if name is None else self._key(name)
 
-    def _terms(self, name: str, units: int, capacity: int, ttl: float | None, label: str | None) -> Terms:
-        return Terms(
+    def _spec(self, name: str, units: int, capacity: int, ttl: float | None, label: str | None) -> LockSpec:
+        return LockSpec(
             self._key(name),
             units,
             capacity,
@@ -134,7 +134,7 @@ class BaseLocks(Generic[L]):
             "" if label is None else checked_text(label, "label", MAX_LABEL),
         )
 
-    def _make(self, terms: Terms, manner: Manner) -> L:
+    def _make(self, spec: LockSpec, options: AcquireOptions) -> L:
         raise TypeError("a colour makes its own locks")  # pragma: no cover
 
     def lock(
@@ -160,7 +160,7 @@ class BaseLocks(Generic[L]):
         Raises:
             InvalidArgument: an argument is out of its range.
         """
-        return self._make(self._terms(name, 1, 1, ttl, label), manner_of(timeout, renew, on_lost))
+        return self._make(self._spec(name, 1, 1, ttl, label), options_of(timeout, renew, on_lost))
 
     def semaphore(
         self,
@@ -187,7 +187,7 @@ class BaseLocks(Generic[L]):
         checked_count(permits, "permits")
         if checked_count(units, "units") > permits:
             raise InvalidArgument(f"{units} units of {permits} permits can never be had; ask for fewer")
-        return self._make(self._terms(name, units, permits, ttl, label), manner_of(timeout, renew, on_lost))
+        return self._make(self._spec(name, units, permits, ttl, label), options_of(timeout, renew, on_lost))
 
     def rwlock(
         self,
@@ -207,30 +207,30 @@ class BaseLocks(Generic[L]):
         Raises:
             InvalidArgument: an argument is out of its range.
         """
-        manner = manner_of(timeout, renew, on_lost)
-        reader = self._terms(name, 1, WRITER_UNITS, ttl, label)
-        writer = self._terms(name, WRITER_UNITS, WRITER_UNITS, ttl, label)
-        return ReadWrite(self, reader, writer, manner)
+        options = options_of(timeout, renew, on_lost)
+        reader = self._spec(name, 1, WRITER_UNITS, ttl, label)
+        writer = self._spec(name, WRITER_UNITS, WRITER_UNITS, ttl, label)
+        return ReadWrite(self, reader, writer, options)
 
 
 class ReadWrite(Generic[L]):
     """A reader/writer lock, in first come, first served order: no writer starves, no reader barges."""
 
-    __slots__ = ("_locks", "_manner", "_reader", "_writer")
+    __slots__ = ("_locks", "_options", "_reader", "_writer")
 
-    def __init__(self, locks: BaseLocks[L], reader: Terms, writer: Terms, manner: Manner) -> None:
+    def __init__(self, locks: BaseLocks[L], reader: LockSpec, writer: LockSpec, options: AcquireOptions) -> None:
         self._locks = locks
         self._reader = reader
         self._writer = writer
-        self._manner = manner
+        self._options = options
 
     def read(self) -> L:
         """Return the lock that readers share."""
-        return self._locks._make(self._reader, self._manner)
+        return self._locks._make(self._reader, self._options)
 
     def write(self) -> L:
         """Return the lock that one writer has for itself."""
-        return self._locks._make(self._writer, self._manner)
+        return self._locks._make(self._writer, self._options)
 
     def __repr__(self) -> str:
         return f"<ReadWrite {name_of(self._reader.key)!r} of {self._locks!r}>"
@@ -250,7 +250,7 @@ def guard_timeout(on_busy: object, timeout: float | None) -> float | None:
 class Part(Protocol):
     """What `in_global_order` needs of a lock."""
 
-    _terms: Terms
+    _spec: LockSpec
     _locks: Any
 
 
@@ -267,13 +267,13 @@ def in_global_order(owner: object, parts: Sequence[A]) -> list[A]:
         raise InvalidArgument("all() needs at least one name")
     if any(part._locks is not owner for part in parts):
         raise InvalidArgument("all() takes locks of its own connection only: there is one order per store")
-    keys = [part._terms.key for part in parts]
+    keys = [part._spec.key for part in parts]
     for key in keys:
         if keys.count(key) > 1:
             raise InvalidArgument(
                 f"all() got the name {name_of(key)!r} twice: it would wait for itself; give it once"
             )
-    return sorted(parts, key=lambda part: part._terms.key)
+    return sorted(parts, key=lambda part: part._spec.key)
 
 
 def is_used(views: Sequence[ClaimView]) -> bool:

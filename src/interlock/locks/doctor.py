@@ -1,12 +1,12 @@
 """The part of `doctor` that is the same on every store and in both colours: does it lock?"""
 
-from interlock.core.acquire import Attempt, Held, acquire
-from interlock.core.claims import SEPARATOR, Check, Claim, Terms
+from interlock.core.acquire import AcquireCall, Held, acquire
+from interlock.core.claims import SEPARATOR, Check, Claim, LockSpec
 from interlock.core.effects import FRESH_ID, NOW, Op
 from interlock.core.errors import LockError
 from interlock.stores.base import Store
 
-PATIENCE = 5.0  # seconds for each acquire
+WITHDRAW_LIMIT = 5.0  # seconds for each acquire
 
 
 def round_trip(store: Store, namespace: str) -> Op[list[Check]]:
@@ -20,21 +20,23 @@ def round_trip(store: Store, namespace: str) -> Op[list[Check]]:
         The findings.
     """
     name = yield FRESH_ID
-    terms = Terms(f"{namespace}{SEPARATOR}interlock doctor {name}")
+    spec = LockSpec(f"{namespace}{SEPARATOR}interlock doctor {name}")
     started = yield NOW
     try:
-        first = yield from _acquire(store, terms, PATIENCE)
+        first = yield from _acquire(store, spec, WITHDRAW_LIMIT)
         if first is None:
-            return [Check("round trip", "fail", f"a lock that nobody holds was not obtained within {PATIENCE:g} s")]
+            return [
+                Check("round trip", "fail", f"a lock that nobody holds was not obtained within {WITHDRAW_LIMIT:g} s")
+            ]
         try:
-            seen = [view.id for view in (yield from store.look(terms.key))]
-            second = yield from _acquire(store, terms, 0.0)
+            seen = [view.id for view in (yield from store.look(spec.key))]
+            second = yield from _acquire(store, spec, 0.0)
         finally:
             yield from store.leave(first.claim)
         if second is not None:
             yield from store.leave(second.claim)
             return [Check("round trip", "fail", "the store let two in: do not use it")]
-        third = yield from _acquire(store, terms, PATIENCE)
+        third = yield from _acquire(store, spec, WITHDRAW_LIMIT)
         if third is None:
             return [Check("round trip", "fail", "a lock that was released was not obtained again")]
         yield from store.leave(third.claim)
@@ -44,10 +46,10 @@ def round_trip(store: Store, namespace: str) -> Op[list[Check]]:
     return [_line(first.claim.id, seen, took), _fences(first.fence, third.fence)]
 
 
-def _acquire(store: Store, terms: Terms, seconds: float) -> Op[Held | None]:
+def _acquire(store: Store, spec: LockSpec, seconds: float) -> Op[Held | None]:
     started = yield NOW
-    claim = Claim((yield FRESH_ID), terms, "doctor")
-    return (yield from acquire(store, Attempt(claim, started, started + (seconds or 1.0), seconds != 0)))
+    claim = Claim((yield FRESH_ID), spec, "doctor")
+    return (yield from acquire(store, AcquireCall(claim, started, started + (seconds or 1.0), seconds != 0)))
 
 
 def _line(mine: str, seen: list[str], took: float) -> Check:

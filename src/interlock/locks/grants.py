@@ -51,7 +51,7 @@ class BaseGrant:
     @property
     def name(self) -> str:
         """The lock's name."""
-        return self._claim.terms.key.partition(SEPARATOR)[2]
+        return self._claim.spec.key.partition(SEPARATOR)[2]
 
     @property
     def expires_in(self) -> float:
@@ -126,7 +126,7 @@ class BaseGrant:
             f"fence so that it can refuse it"
         )
 
-    def _told(self) -> LockLost | None:
+    def _loss_to_raise(self) -> LockLost | None:
         """Return what the end of a `with` block raises: nothing in a forked child, whose parent has the lock."""
         return self._loss() if self.lost and not self.inherited else None
 
@@ -161,7 +161,7 @@ class BaseGrant:
 
     def _renewed(self, sent: float) -> None:
         """Note a renewal that was sent at `sent` and answered."""
-        ttl = self._claim.terms.ttl
+        ttl = self._claim.spec.ttl
         self._deadline = max(self._deadline, sent + ttl)
         self._due = self._deadline - ttl * (2 / 3) if self._renews else self._deadline
 
@@ -245,5 +245,5 @@ class BaseGrants(Sequence[G]):
         for grant in self._grants:
             grant._keep_for_block()
 
-    def _told(self) -> LockLost | None:
+    def _loss_to_raise(self) -> LockLost | None:
         return self._loss() if self.lost and not self.inherited else None

@@ -63,7 +63,7 @@ def handles_of(hold: BaseGrant, handle: BaseGrant) -> Handles:
 class Holds(Generic[G]):
     """The hold of each owner, found as long as a handle on it lives.
 
-    As in `process.Living`, none of its code runs when one of them dies.
+    As in `process.WeakRegistry`, none of its code runs when one of them dies.
     """
 
     def __init__(self) -> None:

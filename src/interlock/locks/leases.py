@@ -34,7 +34,7 @@ class Entry(NamedTuple, Generic[G]):
     owner: Any
 
 
-class Roster(Generic[G]):
+class LeaseTable(Generic[G]):
     """The grants under watch, and what the answer to a renewal means for each.
 
     It holds them weakly: who drops a grant can neither use nor release it, so its lease is renewed no more.
@@ -66,8 +66,8 @@ class Roster(Generic[G]):
         """Warn: nobody can release that grant any more."""
         for id, (reference, claim, owner, where) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None and self._pid == pid():
-                self._dropped[id] = claim, owner, time.monotonic() + claim.terms.ttl
-                warn(claim.terms.key, where, gone)
+                self._dropped[id] = claim, owner, time.monotonic() + claim.spec.ttl
+                warn(claim.spec.key, where, gone)
 
     def doubt(self, id: str) -> bool:
         """Let a grant's lease be renewed at once, as the store may not have its claim any more.
@@ -93,7 +93,7 @@ class Roster(Generic[G]):
         grant._due = 0.0
         return True
 
-    def living(self) -> list[G]:
+    def live(self) -> list[G]:
         """Return the grants under watch, after putting those aside that were collected."""
         found: list[G] = []
         for id, (reference, claim, owner, _) in list(self.watched.items()):
@@ -101,12 +101,12 @@ class Roster(Generic[G]):
             if grant is not None:
                 found.append(grant)
             elif self.watched.pop(id, None) is not None:
-                self._dropped[id] = (claim, owner, time.monotonic() + claim.terms.ttl)
+                self._dropped[id] = (claim, owner, time.monotonic() + claim.spec.ttl)
         return found
 
     def entries(self) -> list[Entry[G]]:
         """Return the claims that the store may have: those under watch, and the dropped whose lease may go on."""
-        found = [Entry(grant, grant._claim, grant._owner) for grant in self.living()]
+        found = [Entry(grant, grant._claim, grant._owner) for grant in self.live()]
         self._forget_dropped(time.monotonic())
         return found + [Entry(None, claim, owner) for claim, owner, _ in list(self._dropped.values())]
 
@@ -125,7 +125,7 @@ class Roster(Generic[G]):
         """Tell the losses, and return what is to be renewed now; until it is answered, only its deadline counts."""
         grants = []
         self._forget_dropped(now)
-        for grant in self.living():
+        for grant in self.live():
             if now >= grant._deadline:
                 self.lost(grant, LEASE_ENDED)
             elif grant._renews or grant._due < grant._deadline:  # doubted
@@ -136,7 +136,7 @@ class Roster(Generic[G]):
         due = [
             grant
             for grant in grants
-            if grant._due < grant._deadline and grant._due <= now + grant._claim.terms.ttl / 10
+            if grant._due < grant._deadline and grant._due <= now + grant._claim.spec.ttl / 10
         ]
         for grant in due:
             grant._due = grant._deadline
@@ -144,7 +144,7 @@ class Roster(Generic[G]):
 
     def next_due(self) -> float:
         """Return when to look again."""
-        upcoming = min((grant._due for grant in self.living()), default=math.inf)
+        upcoming = min((grant._due for grant in self.live()), default=math.inf)
         self._forget_dropped(time.monotonic())
         for _, _, until in list(self._dropped.values()):
             upcoming = min(upcoming, until)
@@ -173,7 +173,7 @@ class Roster(Generic[G]):
     def again(self, grants: Sequence[G], now: float) -> None:
         """As `failed`, when nothing is wrong."""
         for grant in grants:
-            grant._due = min(grant._deadline, now + max(SHORTEST_RETRY, grant._claim.terms.ttl / 20))
+            grant._due = min(grant._deadline, now + max(SHORTEST_RETRY, grant._claim.spec.ttl / 20))
 
     def lost(self, grant: G, why: str) -> None:
         """Note that the store no longer has the claim, and tell."""

@@ -18,7 +18,7 @@ def pid() -> int:
     return _pid
 
 
-class Living(Generic[T]):
+class WeakRegistry(Generic[T]):
     """Objects that are found as long as they live.
 
     Unlike a WeakSet's, none of its code runs when one of them dies: that may be at any moment, and the interpreter

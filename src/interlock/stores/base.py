@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeAlias
 
 from interlock.core.claims import Check, Claim
 from interlock.core.effects import TaskWakeup, ThreadWakeup
-from interlock.core.queue import Queue, Turn
+from interlock.core.queue import EnterResult, Queue
 
 
 class Store(Queue, Protocol):
@@ -32,7 +32,7 @@ def frees_at_death(store: Store) -> bool:
     return bool(getattr(store, "frees_at_death", False))
 
 
-def tell_doubts(store: Store, doubt: Callable[[str], object]) -> None:
+def report_doubts(store: Store, doubt: Callable[[str], object]) -> None:
     """Let a store say which claims it may not have any more, so that whoever holds them asks at once.
 
     A store that can say so has an attribute `doubt`, which is called with the id of the claim.
@@ -58,7 +58,7 @@ def nodes_of(store: Queue) -> Callable[[Claim], object] | None:
     return getattr(store, "node_of", None)
 
 
-EnterNow: TypeAlias = Callable[[Claim, Any, bool, bool], Turn]
+EnterNow: TypeAlias = Callable[[Claim, Any, bool, bool], EnterResult]
 LeaveNow: TypeAlias = Callable[[Claim], bool | None]
 
 

@@ -11,7 +11,7 @@ from interlock.core.claims import PENDING, SEPARATOR, USING, Check, Claim, Claim
 from interlock.core.effects import Call, Op
 from interlock.core.errors import InvalidArgument
 from interlock.core.line import has_room, promotable
-from interlock.core.queue import GONE, OCCUPIED, REFUSED, Renewed, Told, Turn
+from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Renewed
 from interlock.runtime.process import HOST, pid
 from interlock.runtime.sync import ThreadEvent
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 LOOK_AGAIN = 1.0  # seconds; only a safety net, every hand-over is told
 
 
-class _Place:
+class _Line:
     """A live claim's place in the line of its name."""
 
     __slots__ = ("capacity", "claim", "fence", "since", "state", "units", "until", "wakeup")
 
     def __init__(self, claim: Claim, state: State, fence: int, until: float, wakeup: Any) -> None:
         self.claim = claim
-        self.units = claim.terms.units
-        self.capacity = claim.terms.capacity
+        self.units = claim.spec.units
+        self.capacity = claim.spec.capacity
         self.state: State = state
         self.fence = fence
         self.until = until
@@ -42,7 +42,7 @@ class Space:
 
     def __init__(self) -> None:
         self.mutex = threading.Lock()
-        self.lines: dict[str, list[_Place]] = {}
+        self.lines: dict[str, list[_Line]] = {}
         self.fence = 0  # one counter for all names: no name leaves anything behind
 
     def reset(self) -> None:
@@ -54,7 +54,7 @@ class Space:
         self.fence += 1
         return self.fence
 
-    def live(self, key: str, now: float) -> list[_Place]:
+    def live(self, key: str, now: float) -> list[_Line]:
         """Return the live places of `key` after removing the expired ones."""
         places = self.lines.get(key)
         if places is None:
@@ -65,13 +65,13 @@ class Space:
                 del self.lines[key]
         return places
 
-    def hand_over(self, key: str, places: list[_Place]) -> None:
+    def hand_over(self, key: str, places: list[_Line]) -> None:
         """Promote and tell the waiters whose turn has come; forget a line that is empty."""
         for place in list(promotable(places)):
             place.state = USING
             place.fence = self.next_fence()
             if place.wakeup is not None:
-                place.wakeup.tell(Told(place.claim.id, place.fence))
+                place.wakeup.tell(Granted(place.claim.id, place.fence))
         if not places:
             self.lines.pop(key, None)
 
@@ -113,15 +113,15 @@ class MemoryStore:
             raise InvalidArgument("memory:// has no options: write memory:// or memory://space")
         return cls(space(url.netloc + url.path))
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`."""
-        turn: Turn = yield Call(self.enter_now, (claim, wakeup, wait, again))
-        return turn
+        result: EnterResult = yield Call(self.enter_now, (claim, wakeup, wait, again))
+        return result
 
-    def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+    def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> EnterResult:
         """As `enter`, without a generator around it."""
-        terms = claim.terms
-        key = terms.key
+        spec = claim.spec
+        key = spec.key
         mine = self._space
         with mine.mutex:
             now = self._clock()
@@ -130,23 +130,23 @@ class MemoryStore:
                 mine.hand_over(key, places)  # a lease that just ended may have made room
                 place = next((p for p in places if p.claim.id == claim.id), None)
                 if place is not None:
-                    place.until = now + terms.ttl
+                    place.until = now + spec.ttl
                     place.wakeup = wakeup or place.wakeup
                     if place.state == USING:
-                        return Turn("using", place.fence)
-                    return Turn("pending", 0, _patience(places, now))
+                        return EnterResult("using", place.fence)
+                    return EnterResult("pending", 0, _recheck_after(places, now))
             if again:
                 return GONE
-            if has_room(places, terms.units, terms.capacity):
+            if has_room(places, spec.units, spec.capacity):
                 fence = mine.next_fence()
-                mine.lines.setdefault(key, places).append(_Place(claim, USING, fence, now + terms.ttl, wakeup))
-                return Turn("using", fence)
+                mine.lines.setdefault(key, places).append(_Line(claim, USING, fence, now + spec.ttl, wakeup))
+                return EnterResult("using", fence)
             if not wait:
                 return REFUSED
             if wakeup is None:
                 return OCCUPIED
-            places.append(_Place(claim, PENDING, 0, now + terms.ttl, wakeup))
-            return Turn("pending", 0, _patience(places, now))
+            places.append(_Line(claim, PENDING, 0, now + spec.ttl, wakeup))
+            return EnterResult("pending", 0, _recheck_after(places, now))
 
     def leave(self, claim: Claim) -> Op[bool]:
         """As `Queue.leave`."""
@@ -155,7 +155,7 @@ class MemoryStore:
 
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, without a generator around it."""
-        key = claim.terms.key
+        key = claim.spec.key
         mine = self._space
         with mine.mutex:
             places = mine.live(key, self._clock())
@@ -178,11 +178,11 @@ class MemoryStore:
 
     def _renew_one(self, claim: Claim) -> bool:
         now = self._clock()
-        places = self._space.live(claim.terms.key, now)
-        self._space.hand_over(claim.terms.key, places)
+        places = self._space.live(claim.spec.key, now)
+        self._space.hand_over(claim.spec.key, places)
         for place in places:
             if place.claim.id == claim.id:
-                place.until = now + claim.terms.ttl
+                place.until = now + claim.spec.ttl
                 return True
         return False
 
@@ -231,23 +231,23 @@ class MemoryStore:
         """Nothing to close: the space lives as long as the process."""
 
 
-def _patience(places: list[_Place], now: float) -> float:
+def _recheck_after(places: list[_Line], now: float) -> float:
     return max(0.001, min(LOOK_AGAIN, min(place.until for place in places) - now))
 
 
-def _view(place: _Place, now: float) -> ClaimView:
-    terms = place.claim.terms
+def _view(place: _Line, now: float) -> ClaimView:
+    spec = place.claim.spec
     return ClaimView(
-        name=terms.key.partition(SEPARATOR)[2],
+        name=spec.key.partition(SEPARATOR)[2],
         id=place.claim.id,
         state="using" if place.state == USING else "pending",
-        units=terms.units,
-        capacity=terms.capacity,
+        units=spec.units,
+        capacity=spec.capacity,
         fence=place.fence or None,
         host=HOST,
         pid=pid(),
         thread=place.claim.who,
-        label=terms.label,
+        label=spec.label,
         since=place.since,
         expires_in=place.until - now,
     )

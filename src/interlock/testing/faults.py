@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView
 from interlock.core.effects import Op, Sleep, TaskWakeup, ThreadWakeup
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.queue import BUSY, Renewed, Turn
+from interlock.core.queue import BUSY, EnterResult, Renewed
 from interlock.stores.base import Store, frees_at_death
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class Around:
         """Perform `op`, the step of that name (enter, leave, renew, look or evict)."""
         return (yield from op)
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`."""
         return (yield from self._through("enter", self.inner.enter(claim, wakeup, wait, again)))
 
@@ -172,7 +172,7 @@ class Busy(Around):
         self.busy = True
         self.times = 0
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`."""
         if again and self.busy:
             self.times += 1
@@ -224,7 +224,7 @@ class Partial(Around):
 
 
 def _name(claim: Claim) -> str:
-    return claim.terms.key.partition(SEPARATOR)[2]
+    return claim.spec.key.partition(SEPARATOR)[2]
 
 
 class Counting(Around):

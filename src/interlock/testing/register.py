@@ -95,10 +95,10 @@ class MemoryRegister:
 
     def _create(self, claim: Claim, wakeup: Any) -> None:
         with self._mutex:
-            rows = self._rows.setdefault(claim.terms.key, {})
+            rows = self._rows.setdefault(claim.spec.key, {})
             if claim.id not in rows:
                 self._arrivals += 1
-                rows[claim.id] = _Row(claim, self._arrivals, self._clock() + claim.terms.ttl, wakeup)
+                rows[claim.id] = _Row(claim, self._arrivals, self._clock() + claim.spec.ttl, wakeup)
 
     def _list(self, key: str) -> Sequence[Record]:
         with self._mutex:
@@ -112,7 +112,7 @@ class MemoryRegister:
                 return False
             row.state = state
             if state == QUEUED:
-                self._wake(claim.terms.key)
+                self._wake(claim.spec.key)
             return True
 
     def _promote(self, claim: Claim, only_if_free: bool) -> int | None:
@@ -122,26 +122,26 @@ class MemoryRegister:
                 return None
             self._fence += 1
             row.state, row.fence = USING, self._fence
-            self._wake(claim.terms.key)  # the next may fit beside it
+            self._wake(claim.spec.key)  # the next may fit beside it
             return self._fence
 
     def _is_free(self, mine: _Row) -> bool:
         now = self._clock()
-        terms = mine.claim.terms
+        spec = mine.claim.spec
         against = [
-            (row.claim.terms.units, row.claim.terms.capacity)
-            for row in self._rows[terms.key].values()
+            (row.claim.spec.units, row.claim.spec.capacity)
+            for row in self._rows[spec.key].values()
             if row is not mine and row.until > now and (row.state != QUEUED or row.order < mine.order)
         ]
-        return fits(terms.units, terms.capacity, against)
+        return fits(spec.units, spec.capacity, against)
 
     def _delete(self, claim: Claim) -> bool:
         with self._mutex:
-            row = self._rows.get(claim.terms.key, {}).get(claim.id)
+            row = self._rows.get(claim.spec.key, {}).get(claim.id)
             if row is None:
                 return False
             alive = row.until > self._clock()
-            self._remove(claim.terms.key, claim.id)
+            self._remove(claim.spec.key, claim.id)
             return alive
 
     def _reap(self, key: str, id: str) -> bool:
@@ -157,7 +157,7 @@ class MemoryRegister:
             rows = [self._live(claim) for claim in claims]
             for row in rows:
                 if row is not None:
-                    row.until = self._clock() + row.claim.terms.ttl
+                    row.until = self._clock() + row.claim.spec.ttl
                     row.wakeup = wakeup or row.wakeup
             return [row is not None for row in rows]
 
@@ -179,7 +179,7 @@ class MemoryRegister:
     # -- parts; the caller has the mutex ----------------------------------------------------------------
 
     def _live(self, claim: Claim) -> _Row | None:
-        row = self._rows.get(claim.terms.key, {}).get(claim.id)
+        row = self._rows.get(claim.spec.key, {}).get(claim.id)
         return row if row is not None and row.until > self._clock() else None
 
     def _in_line(self, key: str) -> Sequence[_Row]:
@@ -225,23 +225,23 @@ class RegisterStore(Pending):
 
 
 def _record(row: _Row, now: float) -> Record:
-    terms = row.claim.terms
-    return Record(row.claim.id, row.order, terms.units, terms.capacity, row.state, row.fence, row.until <= now)
+    spec = row.claim.spec
+    return Record(row.claim.id, row.order, spec.units, spec.capacity, row.state, row.fence, row.until <= now)
 
 
 def _view(row: _Row, now: float) -> ClaimView:
-    terms = row.claim.terms
+    spec = row.claim.spec
     return ClaimView(
-        name=name_of(terms.key),
+        name=name_of(spec.key),
         id=row.claim.id,
         state="using" if row.state == USING else "pending",
-        units=terms.units,
-        capacity=terms.capacity,
+        units=spec.units,
+        capacity=spec.capacity,
         fence=row.fence or None,
         host=HOST,
         pid=pid(),
         thread=row.claim.who,
-        label=terms.label,
+        label=spec.label,
         since=row.since,
         expires_in=row.until - now,
     )

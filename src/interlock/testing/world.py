@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
-from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, Terms
+from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec
 from interlock.locks.aio.connection import AsyncLocks
 from interlock.locks.sync.connection import Locks
 from interlock.runtime.sync import fresh_id, run
@@ -137,14 +137,14 @@ class World:
         locks = self.connect(around, **how)
         return locks, made[0]
 
-    def ghost(self, terms: Terms, store: Store | None = None) -> str:
+    def ghost(self, spec: LockSpec, store: Store | None = None) -> str:
         """Enter the line as somebody who then does nothing any more; return the id of the claim.
 
         Args:
             terms: what is asked for, from a key without a namespace.
             store: through which connection; a new one unless given.
         """
-        claim = Claim(fresh_id(), terms, "a ghost")
+        claim = Claim(fresh_id(), spec, "a ghost")
         if self._eye is None:
             self._eye = Locks(self.place.open())
         queue = store or self._eye.store

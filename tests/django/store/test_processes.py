@@ -24,7 +24,7 @@ from django.urls import path
 from store.shelf.models import Item
 
 from interlock import LockTimeout, StoreError
-from interlock.core.claims import PENDING, QUEUED, SEPARATOR, USING, WRITER_UNITS, Terms
+from interlock.core.claims import PENDING, QUEUED, SEPARATOR, USING, WRITER_UNITS, LockSpec
 from interlock.core.claims import Claim as ClaimMade
 from interlock.core.errors import UnknownOutcome
 from interlock.django import alocks, claimlines, locks, occupies, occupy
@@ -259,7 +259,7 @@ def test_a_database_that_is_not_there_is_a_clear_error() -> None:
 
 def claim_of(name: str, units: int = 1, capacity: int = 1) -> ClaimMade:
     """Return a new claim."""
-    return ClaimMade(fresh_id(), Terms(SEPARATOR + name, units, capacity, 30.0))
+    return ClaimMade(fresh_id(), LockSpec(SEPARATOR + name, units, capacity, 30.0))
 
 
 def take(lines: Lines, claim: ClaimMade) -> int | None:
@@ -413,7 +413,7 @@ def test_an_extension_that_came_after_the_end_of_the_lease_does_not_count(
         if self.words.startswith("UPDATE") and "ttl" in given:
             monkeypatch.setattr(Statement, "count", count_it)
             assert count == 1
-            eventually(lambda: left() < (claim.terms.ttl - LITTLE - 0.01) * 1e6)
+            eventually(lambda: left() < (claim.spec.ttl - LITTLE - 0.01) * 1e6)
         return count
 
     # A lease that is about to end.

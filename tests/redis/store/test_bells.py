@@ -5,41 +5,41 @@ from __future__ import annotations
 import threading
 
 import pytest
-from redis_bells import Bell, hung
+from redis_bells import WakeupPipe, hung
 
-from interlock.core.queue import Told
-from interlock.stores.redis.waiters import Bells
+from interlock.core.queue import Granted
+from interlock.stores.redis.waiters import WaiterRegistry
 
 
-def is_empty(bells: Bells) -> bool:
+def is_empty(bells: WaiterRegistry) -> bool:
     """Is nothing kept?"""
-    heirs = bells._heirs
-    return not any((bells.bells, bells._news, bells._patience, heirs.after, heirs.before, bells._rung))
+    heirs = bells._handoff
+    return not any((bells.waiting, bells._granted, bells._io_timeout, heirs.after, heirs.before, bells._woken))
 
 
 def test_an_heir_is_told_once_and_nothing_is_kept() -> None:
-    bells = Bells()
+    bells = WaiterRegistry()
     bell = hung(bells, "b")
     bells.follow("a", "b", 7)
     assert bells.pass_on("a") == ("b", 7)
     bells.tell("b", 7)  # the server's word comes too
-    assert bell.words == [Told("b", 7)]
+    assert bell.words == [Granted("b", 7)]
     assert bells.pass_on("b") is None
     assert is_empty(bells)
 
 
 def test_who_is_told_before_it_has_a_bell_hears_it_with_the_bell() -> None:
-    bells = Bells()
+    bells = WaiterRegistry()
     bells.expect("b")
     bells.follow("a", "b", 7)
     assert bells.pass_on("a") == ("b", 7)
-    assert bells.hang("b", Bell()) == (0.0, Told("b", 7))
+    assert bells.register("b", WakeupPipe()) == (0.0, Granted("b", 7))
     assert bells.pass_on("b") is None
     assert is_empty(bells)
 
 
 def test_who_leaves_twice_without_having_held_it_lets_nobody_in() -> None:
-    bells = Bells()
+    bells = WaiterRegistry()
     hung(bells, "b")
     bells.follow("a", "b", 7)
     bells.withdraw("b")
@@ -53,18 +53,18 @@ def test_who_leaves_twice_without_having_held_it_lets_nobody_in() -> None:
 
 
 def test_the_heir_of_one_that_gives_up_follows_the_one_before() -> None:
-    bells = Bells()
+    bells = WaiterRegistry()
     hung(bells, "b")
     bell = hung(bells, "c")
     bells.follow("a", "b", 7)
     bells.follow("b", "c", 8)
     bells.withdraw("b")
     assert bells.pass_on("a") == ("c", 8)
-    assert bell.words == [Told("c", 8)]
+    assert bell.words == [Granted("c", 8)]
 
 
 def test_who_gives_up_after_it_was_told_leaves_its_heir_to_the_server() -> None:
-    bells = Bells()
+    bells = WaiterRegistry()
     hung(bells, "b")
     bell = hung(bells, "c")
     bells.follow("a", "b", 7)
@@ -73,26 +73,26 @@ def test_who_gives_up_after_it_was_told_leaves_its_heir_to_the_server() -> None:
     bells.withdraw("b")
     assert bell.words == []
     bells.tell("c", 8)
-    assert bell.words == [Told("c", 8)]
+    assert bell.words == [Granted("c", 8)]
     bells.pass_on("c")
     assert is_empty(bells)
 
 
 def test_a_new_heir_takes_the_place_of_one_that_expired() -> None:
-    bells = Bells()
+    bells = WaiterRegistry()
     hung(bells, "b")
     bell = hung(bells, "c")
     bells.follow("a", "b", 7)
     bells.follow("a", "c", 8)
     bells.withdraw("b")
     assert bells.pass_on("a") == ("c", 8)
-    assert bell.words == [Told("c", 8)]
+    assert bell.words == [Granted("c", 8)]
     bells.pass_on("c")
     assert is_empty(bells)
 
 
 def test_who_does_not_wait_any_more_is_nobodys_heir() -> None:
-    bells = Bells()
+    bells = WaiterRegistry()
     hung(bells, "b")
     bells.withdraw("b")
     bells.follow("a", "b", 7)
@@ -101,7 +101,7 @@ def test_who_does_not_wait_any_more_is_nobodys_heir() -> None:
 
 
 def test_an_interrupt_while_a_claim_is_told_does_not_make_it_deaf() -> None:
-    bells = Bells()
+    bells = WaiterRegistry()
     interrupts = [KeyboardInterrupt()]
 
     def interrupt() -> None:
@@ -113,11 +113,11 @@ def test_an_interrupt_while_a_claim_is_told_does_not_make_it_deaf() -> None:
     with pytest.raises(KeyboardInterrupt):
         bells.pass_on("a")
     bells.tell("b", 7)
-    assert bell.words[-1] == Told("b", 7)
+    assert bell.words[-1] == Granted("b", 7)
 
 
 def test_a_release_in_the_middle_of_another_step_does_not_block() -> None:
-    bells = Bells()
+    bells = WaiterRegistry()
     last = hung(bells, "d")
     bells.follow("c", "d", 8)
     hung(bells, "b", lambda: bells.pass_on("c"))  # as the garbage collector may do
@@ -126,16 +126,16 @@ def test_a_release_in_the_middle_of_another_step_does_not_block() -> None:
     thread.start()
     thread.join(5)
     assert not thread.is_alive()
-    assert last.words == [Told("d", 8)]
+    assert last.words == [Granted("d", 8)]
 
 
 def test_who_has_no_bell_yet_when_all_should_look_asks_as_soon_as_it_has_one() -> None:
-    bells = Bells()
+    bells = WaiterRegistry()
     bells.expect("b")
-    bells.ring_all()
+    bells.wake_all()
     bells.wait_so_long("b", 5.0)
-    assert bells.hang("b", Bell()) == (0.0, None)
+    assert bells.register("b", WakeupPipe()) == (0.0, None)
     bells.wait_so_long("b", 5.0)
-    assert bells.hang("b", Bell()) == (0.0, None)
+    assert bells.register("b", WakeupPipe()) == (0.0, None)
     bells.withdraw("b")
     assert is_empty(bells)

@@ -9,10 +9,10 @@ import redis
 import redis.asyncio
 
 import interlock
-from interlock._redis.apool import AsyncWire, TaskLink
-from interlock._redis.clients import recipe_of
+from interlock._redis.apool import AsyncConnection, AsyncPool
+from interlock._redis.clients import factory_of
 from interlock._redis.message import Broken, Message
-from interlock._redis.pool import Link, Wire
+from interlock._redis.pool import Connection, Pool
 from interlock._redis.resp import pack
 from interlock.core.errors import StoreError
 from interlock.testing.actors import ThreadActor
@@ -46,17 +46,17 @@ def test_whoever_waits_when_the_connection_is_closed_is_told(server: RedisServer
 
 def test_a_connection_that_is_ready_only_after_the_store_was_closed_is_closed_too(server: RedisServer) -> None:
     async def story() -> None:
-        wire = AsyncWire(recipe_of(redis.asyncio.Redis.from_url(server.url), tasks=True))
-        opened: list[TaskLink] = []
-        open_link = wire._links._open
+        wire = AsyncPool(factory_of(redis.asyncio.Redis.from_url(server.url), tasks=True))
+        opened: list[AsyncConnection] = []
+        open_link = wire._connections._open
 
-        async def close_meanwhile() -> TaskLink:
+        async def close_meanwhile() -> AsyncConnection:
             link = await open_link()
             asyncio.get_running_loop().call_soon(wire.close)  # after this task, before those who wait for it
             opened.append(link)
             return link
 
-        wire._links._open = close_meanwhile
+        wire._connections._open = close_meanwhile
         with suppress(StoreError):
             await wire.aask(Message(b"PING\r\n", ""))
         await asyncio.wait_for(opened[0].gone, 10)
@@ -67,9 +67,9 @@ def test_a_connection_that_is_ready_only_after_the_store_was_closed_is_closed_to
 def test_a_late_reply_that_nobody_waits_for_any_more_leaves_no_connection_open(server: RedisServer) -> None:
     async def story() -> None:
         url = f"{server.url}?socket_timeout=0.2"
-        wire = AsyncWire(recipe_of(redis.asyncio.Redis.from_url(url), tasks=True))
+        wire = AsyncPool(factory_of(redis.asyncio.Redis.from_url(url), tasks=True))
         await wire.aask(Message(b"PING\r\n", ""))
-        (link,) = wire.links()
+        (link,) = wire.connections()
         server.pause()
         try:
             asking = asyncio.create_task(wire.aask(Message(b"PING\r\n", "")))
@@ -86,7 +86,7 @@ def test_a_late_reply_that_nobody_waits_for_any_more_leaves_no_connection_open(s
 
 def test_after_a_cut_no_connection_from_before_it_is_used(server: RedisServer) -> None:
     with Proxy(server.host, server.port) as proxy:
-        wire = Wire(recipe_of(redis.Redis(port=proxy.port), tasks=False))
+        wire = Pool(factory_of(redis.Redis(port=proxy.port), tasks=False))
         ping = Message(b"*1\r\n$4\r\nPING\r\n", "")
         lent = wire._take(None)  # another thread has it when the cut comes
         wire.ask(ping)
@@ -103,7 +103,7 @@ def test_after_a_cut_no_connection_from_before_it_is_used(server: RedisServer) -
 def test_after_an_interrupt_nobody_gets_the_reply_of_another(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, way: str, owner: str | None
 ) -> None:
-    wire = Wire(recipe_of(redis.Redis.from_url(server.url), tasks=False))
+    wire = Pool(factory_of(redis.Redis.from_url(server.url), tasks=False))
 
     def echo(text: str, owner: str | None = None) -> object:
         command = pack("ECHO", text)
@@ -111,10 +111,10 @@ def test_after_an_interrupt_nobody_gets_the_reply_of_another(
 
     assert echo("first") == b"first"
 
-    def interrupted(link: Link, end: float) -> bytes:
+    def interrupted(link: Connection, end: float) -> bytes:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Link, "first", interrupted)
+    monkeypatch.setattr(Connection, "first", interrupted)
     with pytest.raises(KeyboardInterrupt):
         echo("lost", owner)
     monkeypatch.undo()

@@ -9,7 +9,7 @@ from redis_worlds import write_ahead
 
 from interlock._redis.keys import keys_of_line, line_of
 from interlock._redis.scripts import LEAVE, call, with_source
-from interlock.core.claims import SEPARATOR, WRITER_UNITS, Claim, Terms
+from interlock.core.claims import SEPARATOR, WRITER_UNITS, Claim, LockSpec
 from interlock.locks.connect import open_store
 from interlock.runtime.sync import fresh_id, run
 from interlock.stores.base import Store
@@ -66,7 +66,7 @@ def test_the_same_steps_leave_the_same_line(
     fences: list[int] = []
     for what, number, (units, capacity) in steps:
         if what in ("enter", "try") or not claims:
-            claim = Claim(fresh_id(), Terms(key, units, capacity, LONG), "a test")
+            claim = Claim(fresh_id(), LockSpec(key, units, capacity, LONG), "a test")
             claims.append(claim)
             wait = what != "try"
             answers = [run(each.enter(claim, Deaf() if wait else None, wait, False)) for each in (store, reference)]
@@ -99,10 +99,10 @@ def test_the_same_steps_leave_the_same_line(
 
 
 def _readers_behind_a_writer(store: Store, key: str) -> Claim:
-    writer = Claim(fresh_id(), Terms(key, WRITER_UNITS, WRITER_UNITS, LONG))
+    writer = Claim(fresh_id(), LockSpec(key, WRITER_UNITS, WRITER_UNITS, LONG))
     assert run(store.enter(writer, store.thread_wakeup(), True, False)).state == "using"
     for _ in range(READERS):
-        reader = Claim(fresh_id(), Terms(key, 1, WRITER_UNITS, LONG))
+        reader = Claim(fresh_id(), LockSpec(key, 1, WRITER_UNITS, LONG))
         assert run(store.enter(reader, store.thread_wakeup(), True, False)).state == "pending"
     return writer
 
@@ -129,25 +129,25 @@ def test_what_is_left_of_a_crowd_is_promoted_by_whoever_comes_next(store: Store,
         assert wire.read() == 3
     states = [state for _, state in line(store, key)]
     assert states == ["using"] * BATCH + ["pending"] * (READERS - BATCH)
-    late = Claim(fresh_id(), Terms(key, WRITER_UNITS, WRITER_UNITS, LONG))
+    late = Claim(fresh_id(), LockSpec(key, WRITER_UNITS, WRITER_UNITS, LONG))
     assert run(store.enter(late, store.thread_wakeup(), True, False)).state == "pending"
     last = next(id for id, state in line(store, key)[::-1] if state == "pending" and id != late.id)
-    assert run(store.renew([Claim(last, Terms(key, 1, WRITER_UNITS, LONG))])) == [True]
+    assert run(store.renew([Claim(last, LockSpec(key, 1, WRITER_UNITS, LONG))])) == [True]
     assert [state for _, state in line(store, key)] == ["using"] * READERS + ["pending"]
 
 
 @pytest.mark.parametrize("comes", ["a waiter", "a renewal of the holder", "a renewal of a waiter"])
 def test_all_keys_of_a_line_live_equally_long(store: Store, server: RedisServer, comes: str) -> None:
     key = SEPARATOR + fresh_id()
-    holder, waiter, late = (Claim(fresh_id(), Terms(key, 1, 1, LONG)) for _ in range(3))
+    holder, waiter, late = (Claim(fresh_id(), LockSpec(key, 1, 1, LONG)) for _ in range(3))
     for claim in (holder, waiter):
         run(store.enter(claim, store.thread_wakeup(), True, False))
-    longer = Terms(key, 1, 1, 4 * 3600.0)  # longer than what they are kept for in any case
+    longer = LockSpec(key, 1, 1, 4 * 3600.0)  # longer than what they are kept for in any case
     if comes == "a waiter":
-        run(store.enter(late._replace(terms=longer), store.thread_wakeup(), True, False))
+        run(store.enter(late._replace(spec=longer), store.thread_wakeup(), True, False))
     else:
         claim = holder if comes == "a renewal of the holder" else waiter
-        assert run(store.renew([claim._replace(terms=longer)])) == [True]
+        assert run(store.renew([claim._replace(spec=longer)])) == [True]
     left = [server.command("PTTL", each) for each in keys_of_line(line_of(key))]
     assert min(left) > 4 * 3600 * 1000 - 60_000
     assert max(left) - min(left) < 60_000

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from interlock._redis import resp
-from interlock._redis.resp import MISSING, Garbage, PlainParser, Push, QuickParser, ReplyError, pack
+from interlock._redis.resp import MISSING, Garbage, NumberParser, PlainParser, Push, ReplyError, pack
 
-PARSERS = [PlainParser, QuickParser]
+PARSERS = [PlainParser, NumberParser]
 REPLIES: list[tuple[bytes, Any]] = [
     (b":42\r\n", 42),
     (b":-1\r\n", -1),
@@ -74,10 +74,10 @@ def test_what_is_no_reply_of_redis_is_an_error_that_shows_it() -> None:
         with pytest.raises(Garbage, match="HTTP"):
             all_of(PlainParser(), garbage, [])
         with pytest.raises(Garbage):
-            all_of(QuickParser(), garbage, [])
+            all_of(NumberParser(), garbage, [])
 
 
-@pytest.mark.parametrize(("there", "kind"), [(True, QuickParser), (False, PlainParser)])
+@pytest.mark.parametrize(("there", "kind"), [(True, NumberParser), (False, PlainParser)])
 def test_hiredis_is_used_where_it_is(monkeypatch: pytest.MonkeyPatch, there: bool, kind: type) -> None:
     if not there:
         monkeypatch.setattr(resp, "hiredis", None)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from interlock._redis.clients import Recipe
+from interlock._redis.clients import OneServer
 from interlock._redis.resp import ReplyError
 from interlock._redis.sentinels import REST, Sentinels
 
@@ -23,7 +23,9 @@ def clients() -> list[Any]:
 def sentinels(clients: list[Any]) -> Sentinels:
     """What is known of the service `books`."""
     pool = SimpleNamespace(service_name="books", sentinel_manager=SimpleNamespace(sentinels=clients), is_master=True)
-    return Sentinels(Recipe(redis.Connection, {}, 2.0, "there", SimpleNamespace(connection_pool=pool)), tasks=False)
+    return Sentinels(
+        OneServer(redis.Connection, {}, 2.0, "there", SimpleNamespace(connection_pool=pool)), tasks=False
+    )
 
 
 def says(port: int, epoch: int, name: bytes = b"books") -> list[Any]:

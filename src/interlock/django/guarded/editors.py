@@ -9,7 +9,7 @@ from django.db import connections, router
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 
-from interlock.core.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, Terms, checked_name
+from interlock.core.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, LockSpec, checked_name
 from interlock.core.errors import LockError
 from interlock.django.conf import locks
 from interlock.django.occupation import Row
@@ -58,7 +58,7 @@ class Page:
         try:
             self._sweep()
             mine, others = self._claims()
-            terms = Terms(locks._key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
+            terms = LockSpec(locks._key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
             known = [Claim(claim.id, terms, self._who) for claim in mine[:1]]
             if not known or not run(locks.store.renew(known))[0]:
                 run(locks.store.enter(Claim(fresh_id(), terms, self._who), None, False, False))

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from interlock.core.acquire import Attempt
-from interlock.core.claims import Claim, Terms
+from interlock.core.acquire import AcquireCall
+from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockError, StoreError
 from interlock.locks.aio.grants import AsyncGrant
 from interlock.locks.aio.watchdog import LoopWatchdog
@@ -20,11 +20,11 @@ from interlock.stores.base import frees_at_death
 if TYPE_CHECKING:
     from interlock.locks.aio.connection import AsyncLocks
 
-Entering: TypeAlias = tuple[Claim, asyncio.AbstractEventLoop] | Attempt
+Entering: TypeAlias = tuple[Claim, asyncio.AbstractEventLoop] | AcquireCall
 """A call of acquire that has not come to its end: its claim, and on which loop."""
 
-PATIENCE = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
-PATIENCE_AT_EXIT = 1.0
+WITHDRAW_LIMIT = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
+AT_EXIT_LIMIT = 1.0
 SHORTEST_LOOK, LONGEST_LOOK = 0.0002, 0.01
 
 
@@ -62,7 +62,7 @@ async def loop_ends(locks: "AsyncLocks", watchdog: LoopWatchdog[AsyncGrant]) -> 
     if locks._ended or watchdog.loop is not asyncio.get_running_loop():
         return
     try:
-        async with asyncio.timeout(PATIENCE_AT_EXIT):
+        async with asyncio.timeout(AT_EXIT_LIMIT):
             for id, each in [(id, each) for id, each in locks._entering.items() if loop_of(each) is watchdog.loop]:
                 await arun(locks._store.leave(_claim_of(each)))  # its task was destroyed
                 locks._entering.pop(id, None)
@@ -80,13 +80,13 @@ async def loop_ends(locks: "AsyncLocks", watchdog: LoopWatchdog[AsyncGrant]) -> 
 
 async def withdraw(locks: "AsyncLocks") -> None:
     """Let all who wait give up, and wait until they have left the line; who can't by itself is taken out of it."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WITHDRAW_LIMIT
     pause = SHORTEST_LOOK
     entering = locks._entering
     while True:
         others = False
         for each in list(entering.values()):
-            if isinstance(each, Attempt) and not each.closed:
+            if isinstance(each, AcquireCall) and not each.closed:
                 each.call_off()
             others = others or loop_of(each).is_running()
         if not others or time.monotonic() > deadline:
@@ -154,20 +154,20 @@ def at_exit(locks: "AsyncLocks") -> None:
             "%d lock(s) of aconnect() were still held at exit (%s) and stay until their leases end: "
             "end the program's loop with `await locks.close()`, or `async with aconnect(...) as locks`",
             left,
-            ", ".join(repr(name_of(entry.claim.terms.key)) for _, entry in held[:3]) + (", ..." if left > 3 else ""),
+            ", ".join(repr(name_of(entry.claim.spec.key)) for _, entry in held[:3]) + (", ..." if left > 3 else ""),
         )
 
 
 def _withdraw_in_other_threads(locks: "AsyncLocks") -> list[Entering]:
     """Let those give up who wait on loops that still run, in daemon threads; return who is still in a line."""
-    deadline = time.monotonic() + PATIENCE_AT_EXIT
+    deadline = time.monotonic() + AT_EXIT_LIMIT
     while True:
         waiting = list(locks._entering.values())
         running = [each for each in waiting if loop_of(each).is_running()]
         if not running or time.monotonic() > deadline:
             return waiting
         for each in running:
-            if isinstance(each, Attempt) and not each.closed:
+            if isinstance(each, AcquireCall) and not each.closed:
                 each.call_off()
         time.sleep(LONGEST_LOOK)
 
@@ -183,7 +183,7 @@ def _release_after_the_end(
 
     async def release() -> None:
         nonlocal released
-        async with asyncio.timeout(PATIENCE_AT_EXIT):
+        async with asyncio.timeout(AT_EXIT_LIMIT):
             for claim in gone:
                 await arun(locks._store.leave(claim))
             for watchdog, entry in over:
@@ -215,14 +215,14 @@ class LastLoop(asyncio.SelectorEventLoop):
 
 def loop_of(each: Entering) -> asyncio.AbstractEventLoop:
     """Return the loop on which a call of acquire runs."""
-    loop: asyncio.AbstractEventLoop = each.owner if isinstance(each, Attempt) else each[1]
+    loop: asyncio.AbstractEventLoop = each.owner if isinstance(each, AcquireCall) else each[1]
     return loop
 
 
 def _claim_of(each: Entering) -> Claim:
-    return each.claim if isinstance(each, Attempt) else each[0]
+    return each.claim if isinstance(each, AcquireCall) else each[0]
 
 
-def closed_meanwhile(terms: Terms) -> StoreError:
+def closed_meanwhile(spec: LockSpec) -> StoreError:
     """Return the error for who asked for a lock while the connection was closed."""
-    return StoreError(f"the connection was closed while {name_of(terms.key)!r} was acquired: connect again")
+    return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")

@@ -7,22 +7,30 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
-from interlock.core.acquire import Attempt, Held, acquire
-from interlock.core.claims import DEFAULT_TTL, Check, Claim, ClaimView, Terms
+from interlock.core.acquire import AcquireCall, Held, acquire
+from interlock.core.claims import DEFAULT_TTL, Check, Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError
-from interlock.core.queue import Turn
+from interlock.core.queue import EnterResult
 from interlock.locks.aio import closing
 from interlock.locks.aio.grants import AsyncGrant
 from interlock.locks.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock, guarded
 from interlock.locks.aio.watchdog import LoopWatchdog
-from interlock.locks.base import TRY_PATIENCE, BaseLocks, Manner, OnBusy, guard_timeout, in_global_order, manner_of
+from interlock.locks.base import (
+    TRY_LIMIT,
+    AcquireOptions,
+    BaseLocks,
+    OnBusy,
+    guard_timeout,
+    in_global_order,
+    options_of,
+)
 from interlock.locks.grants import RELEASED
 from interlock.locks.holds import Holds
 from interlock.runtime import log
 from interlock.runtime.aio import afinish, arun, at_the_end, give_way, to_its_end, turns
-from interlock.runtime.process import Living
+from interlock.runtime.process import WeakRegistry
 from interlock.runtime.sync import fresh_id
-from interlock.stores.base import Store, shortcuts, tell_doubts
+from interlock.stores.base import Store, report_doubts, shortcuts
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,15 +55,15 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         self._enter_now, self._leave_now = shortcuts(self._store)
         self._aenter_now = getattr(self._store, "aenter_now", None)
         self._aleave_now = getattr(self._store, "aleave_now", None)
-        tell_doubts(self._store, self._doubt)
+        report_doubts(self._store, self._doubt)
         self._watchdogs: dict[asyncio.AbstractEventLoop, LoopWatchdog[AsyncGrant]] = {}
         self._last_watchdog: LoopWatchdog[AsyncGrant] | None = None
         self._entering: dict[str, closing.Entering] = {}
         self._closing: asyncio.Task[None] | None = None
         self._holds: Holds[AsyncGrant] = Holds()
 
-    def _make(self, terms: Terms, manner: Manner) -> AsyncLock:
-        return AsyncLock(self, terms, manner)
+    def _make(self, spec: LockSpec, options: AcquireOptions) -> AsyncLock:
+        return AsyncLock(self, spec, options)
 
     def rlock(
         self,
@@ -75,7 +83,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         Raises:
             InvalidArgument: an argument is out of its range.
         """
-        return AsyncRLock(self, self._terms(name, 1, 1, ttl, label), manner_of(timeout, renew, on_lost))
+        return AsyncRLock(self, self._spec(name, 1, 1, ttl, label), options_of(timeout, renew, on_lost))
 
     def all(self, *parts: "str | AsyncLock", timeout: float | None = None) -> AsyncAllLock:
         """Return several locks as one: all or none, in one global order whatever the order given.
@@ -88,7 +96,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
         """
         locks = [part if isinstance(part, AsyncLock) else self.lock(part) for part in parts]
-        return AsyncAllLock(self, in_global_order(self, locks), manner_of(timeout, True, None))
+        return AsyncAllLock(self, in_global_order(self, locks), options_of(timeout, True, None))
 
     def guard(
         self,
@@ -220,15 +228,17 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             elif watchdog.runs:
                 loop.call_soon_threadsafe(watchdog.doubt, id)
 
-    async def _acquire(self, terms: Terms, manner: Manner, seconds: float | None, who: str) -> AsyncGrant | None:
+    async def _acquire(
+        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, who: str
+    ) -> AsyncGrant | None:
         started = monotonic()
         if started >= turns.next and self._enter_now is not None:
             await give_way()
             started = monotonic()
-        claim = Claim(fresh_id(), terms, who)
+        claim = Claim(fresh_id(), spec, who)
         entering, id = self._entering, claim[0]
         watchdog = self._watchdog()
-        attempt = grant = turn = None
+        call = grant = result = None
         # In this order: who closes says so first, and then looks who is entering.
         entering[id] = claim, watchdog.loop
         if self._closed:
@@ -236,22 +246,22 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             self._ready()
         try:
             if self._enter_now is not None:
-                turn = self._enter_now(claim, None, seconds != 0, False)
+                result = self._enter_now(claim, None, seconds != 0, False)
             elif self._aenter_now is not None:
-                turn = self._aenter_now(claim, seconds != 0)
-                if type(turn) is not Turn:
-                    turn = await turn
-            if turn is not None and turn.state == "using" and monotonic() < started + terms.ttl:
-                held: Held | tuple[Claim, int, float] = claim, turn.fence, started + terms.ttl
+                result = self._aenter_now(claim, seconds != 0)
+                if type(result) is not EnterResult:
+                    result = await result
+            if result is not None and result.state == "using" and monotonic() < started + spec.ttl:
+                held: Held | tuple[Claim, int, float] = claim, result.fence, started + spec.ttl
             else:
-                deadline = None if seconds is None else started + (seconds or TRY_PATIENCE)
-                attempt = entering[id] = Attempt(claim, started, deadline, seconds != 0, turn, watchdog.loop)
-                waited = await arun(acquire(self._store, attempt))
+                deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
+                call = entering[id] = AcquireCall(claim, started, deadline, seconds != 0, result, watchdog.loop)
+                waited = await arun(acquire(self._store, call))
                 if waited is None:
                     entering.pop(id, None)
                     return None
                 held = waited
-            grant = AsyncGrant(held, manner.renew, manner.on_lost)
+            grant = AsyncGrant(held, options.renew, options.on_lost)
             grant._locks = self
             grant._owner = None
             grant._body = None
@@ -259,11 +269,11 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             grant._watchdog = watchdog
             watchdog.add(grant)
             if self._closed:
-                raise closing.closed_meanwhile(terms)
+                raise closing.closed_meanwhile(spec)
             entering.pop(id, None)
             return grant
         except GeneratorExit:
-            self._destroyed(attempt.claim if attempt is not None else claim, id)
+            self._destroyed(call.claim if call is not None else claim, id)
             raise
         except BaseException:
             # A cancellation or KeyboardInterrupt may come at any line: nothing may stay behind.
@@ -271,8 +281,8 @@ class AsyncLocks(BaseLocks[AsyncLock]):
                 watchdog.remove(grant)
                 grant._state = RELEASED
             try:
-                if attempt is None or attempt.entered:
-                    await afinish(self._store.leave(attempt.claim if attempt is not None else claim))
+                if call is None or call.entered:
+                    await afinish(self._store.leave(call.claim if call is not None else claim))
             except LockError as problem:
                 if id in entering:  # else whoever closed has done it
                     log.warn("could not take a claim out of the line, its lease will end: %s", problem)
@@ -298,7 +308,7 @@ def _tell_lost(grant: AsyncGrant) -> None:
             log.exception("on_lost of %r failed", grant)
 
 
-_open: Living[AsyncLocks] = Living()
+_open: WeakRegistry[AsyncLocks] = WeakRegistry()
 
 
 def _after_fork() -> None:

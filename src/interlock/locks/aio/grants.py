@@ -67,7 +67,7 @@ async def end(grant: "AsyncGrant | AsyncGrants", kind: type[BaseException] | Non
     """
     struck = grant._leave_body(kind)
     await grant.release()
-    return grant._told(), struck
+    return grant._loss_to_raise(), struck
 
 
 class AsyncGrant(BaseGrant):

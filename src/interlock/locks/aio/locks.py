@@ -6,12 +6,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar
 
-from interlock.core.claims import Terms, kind_of, shown_text
+from interlock.core.claims import LockSpec, kind_of, shown_text
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
 from interlock.core.functions import checked_kind_of, see_it_finished, shown
 from interlock.core.naming import name_of_arguments
 from interlock.locks.aio.grants import AsyncGrant, AsyncGrants, AsyncReentry, leave, release_all
-from interlock.locks.base import UNSET, Manner, Unset, is_used, name_of, patience
+from interlock.locks.base import UNSET, AcquireOptions, Unset, is_used, name_of, wait_limit
 from interlock.locks.blocks import Block, enter, entering, one_for_each_block
 from interlock.locks.busy import time_is_over
 from interlock.locks.owners import Owned
@@ -41,12 +41,12 @@ def current_task() -> Owner:
 class AsyncLockable(Owned[G]):
     """`async with`, decorator and ownership by task, for whatever can be acquired."""
 
-    __slots__ = ("_locks", "_manner")
+    __slots__ = ("_locks", "_options")
 
-    def __init__(self, locks: "AsyncLocks", manner: Manner) -> None:
+    def __init__(self, locks: "AsyncLocks", options: AcquireOptions) -> None:
         super().__init__()
         self._locks = locks
-        self._manner = manner
+        self._options = options
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ class AsyncLockable(Owned[G]):
             InvalidArgument: the arguments contradict each other or are out of range.
             StoreError: the store failed.
         """
-        return await self._obtain(patience(self._manner, blocking, timeout), None)
+        return await self._obtain(wait_limit(self._options, blocking, timeout), None)
 
     async def _obtain(self, seconds: float | None, block: Block | None) -> G | None:
         task = current_task()
@@ -117,7 +117,7 @@ class AsyncLockable(Owned[G]):
         return any(grant.held for grant in self._held.get(current_task(), ())[:])
 
     async def __aenter__(self) -> G:
-        grant = await self._obtain(self._manner.timeout, entering(self))
+        grant = await self._obtain(self._options.timeout, entering(self))
         if grant is None:
             raise await self._too_late()
         grant._enter_body()
@@ -138,7 +138,7 @@ class AsyncLockable(Owned[G]):
         holders = [view for key in self._keys() for view in await self._locks._holders_of(key)]
         mine = {grant.id for grant in self._held.get(current_task(), ()) if isinstance(grant, AsyncGrant)}
         yourself = any(view.id in mine for view in holders)
-        return time_is_over(self.name, self._manner.timeout, holders, yourself)
+        return time_is_over(self.name, self._options.timeout, holders, yourself)
 
     async def _end(self, block: list[Any], kind: type[BaseException] | None) -> tuple[LockLost | None, bool]:
         """Release what `block` was entered with; as `AsyncGrant._end`."""
@@ -214,34 +214,34 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
     It may be used by many tasks at once, and again and again.
     """
 
-    __slots__ = ("_terms",)
+    __slots__ = ("_spec",)
 
-    def __init__(self, locks: "AsyncLocks", terms: Terms, manner: Manner) -> None:
-        super().__init__(locks, manner)
-        self._terms = terms
+    def __init__(self, locks: "AsyncLocks", spec: LockSpec, options: AcquireOptions) -> None:
+        super().__init__(locks, options)
+        self._spec = spec
 
     @property
     def name(self) -> str:
         """The name that is locked."""
-        return name_of(self._terms.key)
+        return name_of(self._spec.key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._locks, self._terms, self._manner)
+        return type(self), (self._locks, self._spec, self._options)
 
     def __repr__(self) -> str:
-        kind = kind_of(self._terms.units, self._terms.capacity)
+        kind = kind_of(self._spec.units, self._spec.capacity)
         return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._locks._where}>"
 
     def _keys(self) -> list[str]:
-        return [self._terms.key]
+        return [self._spec.key]
 
     def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, AsyncGrant | None]:
-        return self._locks._acquire(self._terms, self._manner, seconds, shown_text(owner.get_name()))
+        return self._locks._acquire(self._spec, self._options, seconds, shown_text(owner.get_name()))
 
     async def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
         await give_way()
-        return is_used(await arun(self._locks._ready().look(self._terms.key)))
+        return is_used(await arun(self._locks._ready().look(self._spec.key)))
 
 
 class AsyncRLock(AsyncLock):
@@ -251,7 +251,7 @@ class AsyncRLock(AsyncLock):
 
     async def _take(self, seconds: float | None, owner: Owner) -> AsyncGrant | None:
         await give_way()  # a re-entry waits for nothing else
-        holds, key = self._locks._holds, self._terms.key
+        holds, key = self._locks._holds, self._spec.key
         hold = holds.find(key, owner)
         if hold is not None and hold.held:
             entry = AsyncReentry(hold)
@@ -269,8 +269,8 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
 
     __slots__ = ("_parts",)
 
-    def __init__(self, locks: "AsyncLocks", parts: Sequence[AsyncLock], manner: Manner) -> None:
-        super().__init__(locks, manner)
+    def __init__(self, locks: "AsyncLocks", parts: Sequence[AsyncLock], options: AcquireOptions) -> None:
+        super().__init__(locks, options)
         self._parts = parts
 
     @property
@@ -279,10 +279,10 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
         return ", ".join(part.name for part in self._parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._locks, self._parts, self._manner)
+        return type(self), (self._locks, self._parts, self._options)
 
     def _keys(self) -> list[str]:
-        return [part._terms.key for part in self._parts]
+        return [part._spec.key for part in self._parts]
 
     async def _take(self, seconds: float | None, owner: Owner) -> AsyncGrants | None:
         deadline = None if seconds is None else time.monotonic() + seconds

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from interlock.core.errors import LockError
 from interlock.locks.grants import GONE_THERE, BaseGrant
-from interlock.locks.leases import LONGEST_SLEEP, Entry, Roster
+from interlock.locks.leases import LONGEST_SLEEP, Entry, LeaseTable
 from interlock.locks.sync.renewers import by_node, portions
 from interlock.runtime import log
 from interlock.runtime.aio import arun
@@ -46,8 +46,8 @@ class LoopWatchdog(Generic[G]):
         self._node_of = nodes_of(queue)
         self._release = release
         self._keeper = keeper
-        self._roster = Roster(tell_lost)
-        self._watched = self._roster.watched
+        self._table = LeaseTable(tell_lost)
+        self._watched = self._table.watched
         self.loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = math.inf
@@ -61,12 +61,12 @@ class LoopWatchdog(Generic[G]):
     @property
     def grants(self) -> list[G]:
         """The grants under watch."""
-        return self._roster.living()
+        return self._table.live()
 
     @property
     def entries(self) -> list[Entry[G]]:
         """The claims that the store may have."""
-        return self._roster.entries()
+        return self._table.entries()
 
     @property
     def needed(self) -> bool:
@@ -80,11 +80,11 @@ class LoopWatchdog(Generic[G]):
 
     def forget(self, entry: Entry[G]) -> None:
         """Forget a claim that has left the store."""
-        self._roster.forget(entry)
+        self._table.forget(entry)
 
     def add(self, grant: G) -> None:
         """Watch over `grant` from now on."""
-        self._roster.add(grant)
+        self._table.add(grant)
         if grant._due < self._wakes_at:
             self._schedule(grant._due)
 
@@ -94,11 +94,11 @@ class LoopWatchdog(Generic[G]):
 
     def lost(self, grant: G) -> None:
         """Note that the store no longer has the grant's claim, and tell."""
-        self._roster.lost(grant, GONE_THERE)
+        self._table.lost(grant, GONE_THERE)
 
     def doubt(self, id: str) -> None:
         """Ask the store at once about a claim that it may not have any more."""
-        if self._roster.doubt(id):
+        if self._table.doubt(id):
             self._schedule(0.0)
 
     def stop(self) -> None:
@@ -126,7 +126,7 @@ class LoopWatchdog(Generic[G]):
         self._timer = None
         self._wakes_at = math.inf
         try:
-            due = self._roster.look(time.monotonic())
+            due = self._table.look(time.monotonic())
             for grants in by_node(self._node_of, due).values() if due else ():
                 task = self.loop.create_task(self._renew(grants), name="interlock-watchdog")
                 self._tasks.add(task)
@@ -137,7 +137,7 @@ class LoopWatchdog(Generic[G]):
             self._rest()
 
     def _rest(self) -> None:
-        upcoming = self._roster.next_due()
+        upcoming = self._table.next_due()
         if upcoming < self._wakes_at:
             self._schedule(upcoming)
         elif self._timer is None and not self._keeper._entering:
@@ -161,9 +161,9 @@ class LoopWatchdog(Generic[G]):
             try:
                 sent = time.monotonic()
                 answers = await arun(self._queue.renew([grant._claim for grant in grants]))
-                self._roster.answered(grants, answers, sent)
+                self._table.answered(grants, answers, sent)
             except Exception as error:
-                self._roster.failed(grants, error, time.monotonic())
+                self._table.failed(grants, error, time.monotonic())
                 if not isinstance(error, (LockError, TimeoutError)):
                     log.exception("unexpected error while renewing")
 
@@ -173,7 +173,7 @@ class LoopWatchdog(Generic[G]):
             return
         if task.cancelled() or task.exception() is not None:
             # Whoever cancelled it, asyncio.run perhaps, means no lease: they are renewed by the next one.
-            self._roster.again(grants, time.monotonic())
+            self._table.again(grants, time.monotonic())
         self._rest()
 
     async def _give_back(self, grant: G) -> None:

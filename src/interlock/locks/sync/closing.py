@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from interlock.core.acquire import Attempt
-from interlock.core.claims import Claim, Terms
+from interlock.core.acquire import AcquireCall
+from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockError, StoreError
 from interlock.locks.base import name_of
 from interlock.locks.leases import Entry
@@ -19,11 +19,11 @@ from interlock.stores.base import frees_at_death
 if TYPE_CHECKING:
     from interlock.locks.sync.connection import Locks
 
-Entering: TypeAlias = tuple[Claim, threading.Thread | None] | Attempt
+Entering: TypeAlias = tuple[Claim, threading.Thread | None] | AcquireCall
 """A call of acquire that has not come to its end: its claim, and whose it is."""
 
-PATIENCE = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
-PATIENCE_WITH_HANDLERS = 10.0  # seconds that a signal handler may take after its close()
+WITHDRAW_LIMIT = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
+HANDLER_LIMIT = 10.0  # seconds that a signal handler may take after its close()
 SHORTEST_LOOK, LONGEST_LOOK = 0.0002, 0.01
 
 
@@ -61,7 +61,7 @@ def _close_beside(locks: "Locks", caller: threading.Thread) -> None:
                 failures.append(failure)
                 log.warn("close(), called by a signal handler, could not release: %s", failure)
             released.set()
-            deadline = time.monotonic() + PATIENCE_WITH_HANDLERS
+            deadline = time.monotonic() + HANDLER_LIMIT
             while locks._entering and time.monotonic() < deadline:
                 time.sleep(LONGEST_LOOK)
         finally:
@@ -73,7 +73,7 @@ def _close_beside(locks: "Locks", caller: threading.Thread) -> None:
     except RuntimeError:  # the interpreter is shutting down, and closes by itself
         locks._closing.release()
         return
-    released.wait(PATIENCE)
+    released.wait(WITHDRAW_LIMIT)
     if failures:
         raise failures[0]
 
@@ -113,14 +113,14 @@ def withdraw(locks: "Locks", caller: threading.Thread, interrupted: bool = False
         caller: who closes, and is not waited for.
         interrupted: True if a call of the caller goes on when this is done.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WITHDRAW_LIMIT
     pause = SHORTEST_LOOK
     entering = locks._entering
     while True:
         others = False
         for each in list(entering.values()):
-            owner = each.owner if isinstance(each, Attempt) else each[1]
-            if isinstance(each, Attempt):
+            owner = each.owner if isinstance(each, AcquireCall) else each[1]
+            if isinstance(each, AcquireCall):
                 each.call_off()
             others = others or (owner is not None and owner is not caller and owner.is_alive())
         if not others or time.monotonic() > deadline:
@@ -129,7 +129,7 @@ def withdraw(locks: "Locks", caller: threading.Thread, interrupted: bool = False
         pause = min(LONGEST_LOOK, pause * 2)
     for id, each in list(entering.items()):
         # A call that the caller itself interrupts, of a thread that is no more, or that hangs.
-        claim, owner = (each.claim, each.owner) if isinstance(each, Attempt) else each
+        claim, owner = (each.claim, each.owner) if isinstance(each, AcquireCall) else each
         if not interrupted or owner is not caller:
             entering.pop(id, None)
         try:
@@ -179,6 +179,6 @@ def _interrupts_one_of_our_calls(locks: "Locks") -> bool:
     return False
 
 
-def closed_meanwhile(terms: Terms) -> StoreError:
+def closed_meanwhile(spec: LockSpec) -> StoreError:
     """Return the error for who asked for a lock while the connection was closed."""
-    return StoreError(f"the connection was closed while {name_of(terms.key)!r} was acquired: connect again")
+    return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")

@@ -7,10 +7,18 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
-from interlock.core.acquire import Attempt, Held, acquire
-from interlock.core.claims import DEFAULT_TTL, Check, Claim, ClaimView, Terms
+from interlock.core.acquire import AcquireCall, Held, acquire
+from interlock.core.claims import DEFAULT_TTL, Check, Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError
-from interlock.locks.base import TRY_PATIENCE, BaseLocks, Manner, OnBusy, guard_timeout, in_global_order, manner_of
+from interlock.locks.base import (
+    TRY_LIMIT,
+    AcquireOptions,
+    BaseLocks,
+    OnBusy,
+    guard_timeout,
+    in_global_order,
+    options_of,
+)
 from interlock.locks.grants import RELEASED
 from interlock.locks.holds import Holds
 from interlock.locks.sync import closing
@@ -18,9 +26,9 @@ from interlock.locks.sync.grants import Grant
 from interlock.locks.sync.locks import AllLock, Lock, Owner, RLock, guarded
 from interlock.locks.sync.watchdog import Watchdog
 from interlock.runtime import log
-from interlock.runtime.process import Living
+from interlock.runtime.process import WeakRegistry
 from interlock.runtime.sync import fresh_id, run
-from interlock.stores.base import Store, shortcuts, tell_doubts
+from interlock.stores.base import Store, report_doubts, shortcuts
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,15 +51,15 @@ class Locks(BaseLocks[Lock]):
     def _start_afresh(self) -> None:
         self._enter_now, self._leave_now = shortcuts(self._store)
         self._watchdog: Watchdog[Grant] = Watchdog(self._store, _tell_lost, Grant.release, self)
-        tell_doubts(self._store, self._watchdog.doubt)
+        report_doubts(self._store, self._watchdog.doubt)
         self._entering: dict[str, closing.Entering] = {}
         self._closing = threading.Lock()
         if self._closed:
             self._closing.acquire()
         self._holds: Holds[Grant] = Holds()
 
-    def _make(self, terms: Terms, manner: Manner) -> Lock:
-        return Lock(self, terms, manner)
+    def _make(self, spec: LockSpec, options: AcquireOptions) -> Lock:
+        return Lock(self, spec, options)
 
     def rlock(
         self,
@@ -71,7 +79,7 @@ class Locks(BaseLocks[Lock]):
         Raises:
             InvalidArgument: an argument is out of its range.
         """
-        return RLock(self, self._terms(name, 1, 1, ttl, label), manner_of(timeout, renew, on_lost))
+        return RLock(self, self._spec(name, 1, 1, ttl, label), options_of(timeout, renew, on_lost))
 
     def all(self, *parts: "str | Lock", timeout: float | None = None) -> AllLock:
         """Return several locks as one: all or none, in one global order whatever the order given.
@@ -84,7 +92,7 @@ class Locks(BaseLocks[Lock]):
             InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
         """
         locks = [part if isinstance(part, Lock) else self.lock(part) for part in parts]
-        return AllLock(self, in_global_order(self, locks), manner_of(timeout, True, None))
+        return AllLock(self, in_global_order(self, locks), options_of(timeout, True, None))
 
     def guard(
         self,
@@ -178,12 +186,12 @@ class Locks(BaseLocks[Lock]):
         self.close()
 
     def _acquire(
-        self, terms: Terms, manner: Manner, seconds: float | None, who: str, owner: Owner | None = None
+        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, who: str, owner: Owner | None = None
     ) -> Grant | None:
         started = monotonic()
-        claim = Claim(fresh_id(), terms, who)
+        claim = Claim(fresh_id(), spec, who)
         entering, id = self._entering, claim[0]
-        attempt = grant = turn = None
+        call = grant = result = None
         # In this order: who closes says so first, and then looks who is entering.
         entering[id] = claim, owner
         if self._closed:
@@ -191,27 +199,27 @@ class Locks(BaseLocks[Lock]):
             self._ready()
         try:
             if self._enter_now is not None:
-                turn = self._enter_now(claim, None, seconds != 0, False)
-            if turn is not None and turn.state == "using" and monotonic() < started + terms.ttl:
-                held: Held | tuple[Claim, int, float] = claim, turn.fence, started + terms.ttl
+                result = self._enter_now(claim, None, seconds != 0, False)
+            if result is not None and result.state == "using" and monotonic() < started + spec.ttl:
+                held: Held | tuple[Claim, int, float] = claim, result.fence, started + spec.ttl
             else:
-                deadline = None if seconds is None else started + (seconds or TRY_PATIENCE)
-                attempt = entering[id] = Attempt(claim, started, deadline, seconds != 0, turn, owner)
-                waited = run(acquire(self._store, attempt))
+                deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
+                call = entering[id] = AcquireCall(claim, started, deadline, seconds != 0, result, owner)
+                waited = run(acquire(self._store, call))
                 if waited is None:
                     entering.pop(id, None)
                     return None
                 held = waited
-            grant = Grant(held, manner.renew, manner.on_lost)
+            grant = Grant(held, options.renew, options.on_lost)
             grant._locks = self
             grant._owner = owner
             self._watchdog.add(grant)
             if self._closed:
-                raise closing.closed_meanwhile(terms)
+                raise closing.closed_meanwhile(spec)
             try:
                 del entering[id]  # no call from here on: an interrupt could lose the grant
             except KeyError:
-                raise closing.closed_meanwhile(terms) from None
+                raise closing.closed_meanwhile(spec) from None
             return grant
         except BaseException:
             # KeyboardInterrupt may come at any line: nothing may stay behind.
@@ -219,8 +227,8 @@ class Locks(BaseLocks[Lock]):
                 self._watchdog.remove(grant)
                 grant._state = RELEASED
             try:
-                if attempt is None or attempt.entered:
-                    run(self._store.leave(attempt.claim if attempt is not None else claim))
+                if call is None or call.entered:
+                    run(self._store.leave(call.claim if call is not None else claim))
             except LockError as problem:
                 if id in entering:  # else whoever closed has done it
                     log.warn("could not take a claim out of the line, its lease will end: %s", problem)
@@ -247,7 +255,7 @@ def _call_on_lost(grant: Grant) -> None:
         log.exception("on_lost of %r failed", grant)
 
 
-_open: Living[Locks] = Living()
+_open: WeakRegistry[Locks] = WeakRegistry()
 
 
 def _after_fork() -> None:

@@ -79,7 +79,7 @@ class Grant(BaseGrant):
 
     def _end(self, block: list[Any]) -> LockLost | None:
         """Release it; return what to raise if it was lost."""
-        return None if self.release() else self._told()
+        return None if self.release() else self._loss_to_raise()
 
     def release(self) -> bool:
         """Give the lock back and hand it to the next in line.
@@ -203,7 +203,7 @@ class Grants(BaseGrants[Grant]):
 
     def _end(self, block: list[Any]) -> LockLost | None:
         """Release them; return what to raise if one was lost."""
-        return None if self.release() else self._told()
+        return None if self.release() else self._loss_to_raise()
 
     def release(self) -> bool:
         """Release all, the last one first; True if every one was still held.

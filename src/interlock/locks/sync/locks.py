@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator, Sequence
 from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
-from interlock.core.claims import Terms, kind_of, shown_text
+from interlock.core.claims import LockSpec, kind_of, shown_text
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
 from interlock.core.functions import checked_kind_of, see_it_finished, shown
 from interlock.core.naming import name_of_arguments
-from interlock.locks.base import UNSET, Manner, Unset, is_used, name_of, patience
+from interlock.locks.base import UNSET, AcquireOptions, Unset, is_used, name_of, wait_limit
 from interlock.locks.blocks import Block, enter, entering, one_for_each_block, somebody
 from interlock.locks.busy import time_is_over
 from interlock.locks.owners import Owned
@@ -29,12 +29,12 @@ Owner: TypeAlias = Thread
 class Lockable(Owned[G]):
     """`with`, decorator and ownership by thread, for whatever can be acquired."""
 
-    __slots__ = ("_locks", "_manner")
+    __slots__ = ("_locks", "_options")
 
-    def __init__(self, locks: "Locks", manner: Manner) -> None:
+    def __init__(self, locks: "Locks", options: AcquireOptions) -> None:
         super().__init__()
         self._locks = locks
-        self._manner = manner
+        self._options = options
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ class Lockable(Owned[G]):
             InvalidArgument: the arguments contradict each other or are out of range.
             StoreError: the store failed.
         """
-        return self._obtain(patience(self._manner, blocking, timeout), None)
+        return self._obtain(wait_limit(self._options, blocking, timeout), None)
 
     def _obtain(self, seconds: float | None, block: Block | None) -> G | None:
         thread = current_thread()
@@ -113,7 +113,7 @@ class Lockable(Owned[G]):
     def __enter__(self) -> G:
         grant = None
         try:
-            grant = self._obtain(self._manner.timeout, entering(self))
+            grant = self._obtain(self._options.timeout, entering(self))
             if grant is None:
                 raise self._too_late()
             return grant
@@ -135,7 +135,7 @@ class Lockable(Owned[G]):
         """Return the error for a lock that was not obtained in time: with who holds it."""
         holders = [view for key in self._keys() for view in self._locks._holders_of(key)]
         yourself = any(self._locks._watchdog.owner_of(view.id) is current_thread() for view in holders)
-        return time_is_over(self.name, self._manner.timeout, holders, yourself)
+        return time_is_over(self.name, self._options.timeout, holders, yourself)
 
     def _end(self, block: list[Any]) -> LockLost | None:
         """Release what `block` was entered with; return what to raise if it was lost."""
@@ -146,7 +146,7 @@ class Lockable(Owned[G]):
             return None
         released = grant.release()
         self._forget(current_thread(), grant)
-        return None if released else cast(G, grant)._told()
+        return None if released else cast(G, grant)._loss_to_raise()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: it runs while the lock is held; a generator function, until it is read or closed.
@@ -220,33 +220,33 @@ class Lock(Lockable[Grant]):
     It may be used by many threads at once, and again and again.
     """
 
-    __slots__ = ("_terms",)
+    __slots__ = ("_spec",)
 
-    def __init__(self, locks: "Locks", terms: Terms, manner: Manner) -> None:
-        super().__init__(locks, manner)
-        self._terms = terms
+    def __init__(self, locks: "Locks", spec: LockSpec, options: AcquireOptions) -> None:
+        super().__init__(locks, options)
+        self._spec = spec
 
     @property
     def name(self) -> str:
         """The name that is locked."""
-        return name_of(self._terms.key)
+        return name_of(self._spec.key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._locks, self._terms, self._manner)
+        return type(self), (self._locks, self._spec, self._options)
 
     def __repr__(self) -> str:
-        kind = kind_of(self._terms.units, self._terms.capacity)
+        kind = kind_of(self._spec.units, self._spec.capacity)
         return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._locks._where}>"
 
     def _keys(self) -> list[str]:
-        return [self._terms.key]
+        return [self._spec.key]
 
     def _take(self, seconds: float | None, owner: Owner) -> Grant | None:
-        return self._locks._acquire(self._terms, self._manner, seconds, shown_text(owner.name), owner)
+        return self._locks._acquire(self._spec, self._options, seconds, shown_text(owner.name), owner)
 
     def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
-        return is_used(run(self._locks._ready().look(self._terms.key)))
+        return is_used(run(self._locks._ready().look(self._spec.key)))
 
 
 class RLock(Lock):
@@ -255,7 +255,7 @@ class RLock(Lock):
     __slots__ = ()
 
     def _take(self, seconds: float | None, owner: Owner) -> Grant | None:
-        hold = self._locks._holds.find(self._terms.key, owner)
+        hold = self._locks._holds.find(self._spec.key, owner)
         if hold is None or not hold.held:
             return self._take_anew(seconds, owner)
         entry = None
@@ -276,7 +276,7 @@ class RLock(Lock):
             if hold is None:
                 return None
             entry = Reentry(hold)
-            self._locks._holds.add(self._terms.key, owner, hold)
+            self._locks._holds.add(self._spec.key, owner, hold)
             return entry
         except BaseException:
             if hold is not None:
@@ -289,8 +289,8 @@ class AllLock(Lockable[Grants]):
 
     __slots__ = ("_parts",)
 
-    def __init__(self, locks: "Locks", parts: Sequence[Lock], manner: Manner) -> None:
-        super().__init__(locks, manner)
+    def __init__(self, locks: "Locks", parts: Sequence[Lock], options: AcquireOptions) -> None:
+        super().__init__(locks, options)
         self._parts = parts
 
     @property
@@ -299,10 +299,10 @@ class AllLock(Lockable[Grants]):
         return ", ".join(part.name for part in self._parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._locks, self._parts, self._manner)
+        return type(self), (self._locks, self._parts, self._options)
 
     def _keys(self) -> list[str]:
-        return [part._terms.key for part in self._parts]
+        return [part._spec.key for part in self._parts]
 
     def _take(self, seconds: float | None, owner: Owner) -> Grants | None:
         deadline = None if seconds is None else time.monotonic() + seconds

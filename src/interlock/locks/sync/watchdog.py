@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from interlock.core.errors import LockError
 from interlock.locks.grants import GONE_THERE, BaseGrant
-from interlock.locks.leases import LONGEST_SLEEP, SHORTEST_RETRY, Entry, Roster
+from interlock.locks.leases import LONGEST_SLEEP, SHORTEST_RETRY, Entry, LeaseTable
 from interlock.locks.sync.renewers import HANGS, Renewers, started
 from interlock.runtime import log
 from interlock.runtime.sync import run
@@ -39,8 +39,8 @@ class Watchdog(Generic[G]):
         self._rests = rester(queue)
         self._release = release
         self._keeper = keeper
-        self._roster = Roster(tell_lost)
-        self._watched = self._roster.watched
+        self._table = LeaseTable(tell_lost)
+        self._watched = self._table.watched
         # A plain lock, free when it is rung: an interrupt in the middle of the Python code of an Event or a Condition
         # would leave its lock taken for good, and the main thread comes here.
         self._rung = threading.Lock()
@@ -59,20 +59,20 @@ class Watchdog(Generic[G]):
     @property
     def grants(self) -> list[G]:
         """The grants under watch."""
-        return self._roster.living()
+        return self._table.live()
 
     @property
     def entries(self) -> list[Entry[G]]:
         """The claims that the store may have."""
-        return self._roster.entries()
+        return self._table.entries()
 
     def forget(self, entry: Entry[G]) -> None:
         """Forget a claim that has left the store."""
-        self._roster.forget(entry)
+        self._table.forget(entry)
 
     def add(self, grant: G) -> None:
         """Watch over `grant` from now on."""
-        self._roster.add(grant)
+        self._table.add(grant)
         self._active = True
         if grant._due < self._wakes_at:
             self._alarm = grant._due
@@ -90,11 +90,11 @@ class Watchdog(Generic[G]):
 
     def lost(self, grant: G) -> None:
         """Note that the store no longer has the grant's claim, and tell."""
-        self._roster.lost(grant, GONE_THERE)
+        self._table.lost(grant, GONE_THERE)
 
     def doubt(self, id: str) -> None:
         """Ask the store at once about a claim that it may not have any more."""
-        if self._roster.doubt(id):
+        if self._table.doubt(id):
             self._alarm = 0.0
             self._poke()
 
@@ -142,7 +142,7 @@ class Watchdog(Generic[G]):
     def _tell_and_renew(self) -> None:
         self._rung.acquire(blocking=False)
         self._wakes_at = math.inf  # whoever adds a grant from here on rings
-        due = self._roster.look(time.monotonic())
+        due = self._table.look(time.monotonic())
         if due or self._renewers.behind:
             self._renewers.hand_over(due)
 
@@ -167,7 +167,7 @@ class Watchdog(Generic[G]):
         While grants come and go, it looks at intervals even if it saw none: waking the thread for each short one
         would cost more than the lock itself.
         """
-        moment = self._roster.next_due()
+        moment = self._table.next_due()
         if self._alarm > now:
             moment = min(moment, self._alarm)
         if moment == math.inf and self._active:
@@ -184,7 +184,7 @@ class Watchdog(Generic[G]):
             self._renew(grants)
         except BaseException as error:  # even SystemExit: they are renewed by whoever comes next
             if not self._stopped:
-                self._roster.failed(grants, error, time.monotonic())
+                self._table.failed(grants, error, time.monotonic())
             if not isinstance(error, LockError):
                 log.exception("unexpected error while renewing")
 
@@ -196,7 +196,7 @@ class Watchdog(Generic[G]):
         if grants:
             sent = time.monotonic()
             answers = run(self._queue.renew([grant._claim for grant in grants]))
-            self._roster.answered(grants, answers, sent)
+            self._table.answered(grants, answers, sent)
 
     def _give_back(self, grant: G) -> None:
         try:

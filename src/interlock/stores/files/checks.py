@@ -15,7 +15,7 @@ from interlock.stores.files import beacons
 from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, file_name, names_in
 from interlock.stores.files.linefile import HEAD_MOST, is_pending, key_in
-from interlock.stores.files.liveness import Presence
+from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.machine import LOCAL, file_system, is_guest, is_network
 from interlock.stores.files.marker import MAGIC, MOST, trouble
 from interlock.stores.files.opening import kind_of, open_file, read_file
@@ -25,17 +25,17 @@ OURS = {"interlock", "fences", "using", "pending", "alive", "broken"}
 MOST_SHOWN = 5
 
 
-def examine(folder: Folder, presence: Presence) -> list[Check]:
+def examine(folder: Folder, liveness: Liveness) -> list[Check]:
     """Return the findings about a folder, and about this process in it."""
     checks: list[tuple[str, Callable[[], Iterator[Check]]]] = [
-        ("beacons", lambda: beacons.examine(folder, presence)),
+        ("beacons", lambda: beacons.examine(folder, liveness)),
         ("file system", lambda: _file_system(folder)),
         ("permissions", lambda: _permissions(folder)),
         ("OS locks", lambda: _os_locks(folder)),
         ("named pipes", lambda: _named_pipes(folder)),
         ("machine", lambda: _machine(folder)),
         ("clock", lambda: _clock(folder)),
-        ("contents", lambda: _contents(folder, presence.is_alive)),
+        ("contents", lambda: _contents(folder, liveness.is_alive)),
     ]
     found: list[Check] = []
     for name, check in checks:
@@ -111,7 +111,7 @@ def _named_pipes(folder: Folder) -> Iterator[Check]:
         os.close(fds.pop(0))
         poll = select.poll()
         poll.register(fds[0], 0)
-        told = poll.poll(1000)
+        granted = poll.poll(1000)
     except OSError as error:
         yield Check("named pipes", "fail", f"they do not work here ({error}): choose a folder on a local disk")
         return
@@ -119,7 +119,7 @@ def _named_pipes(folder: Folder) -> Iterator[Check]:
         for fd in fds:
             os.close(fd)
         path.unlink(missing_ok=True)
-    if told:
+    if granted:
         yield Check("named pipes", "ok", "waiters are woken by releases and deaths")
     else:
         yield Check("named pipes", "warn", "a death is not told: waiters notice it within a second")

@@ -1,4 +1,4 @@
-"""The quick ways through a line of files, compiled: a step without an interpreter between its system calls.
+"""The fast paths through a line of files, compiled: a step without an interpreter between its system calls.
 
 A process that has slept runs Python code five times slower than one that is busy, and most locks are given back by
 the first and taken by the second.  What `_quick.c` can't do at once it leaves alone, and says so; the step then goes
@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock.core.claims import Claim
-from interlock.core.queue import OCCUPIED, REFUSED, Turn
-from interlock.stores.files.fastpath import QuickWays, jitter
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
+from interlock.stores.files.fastpath import FastPath, jitter
 from interlock.stores.files.linefile import WAITING_AT, LineFile
-from interlock.stores.files.liveness import Presence
+from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.plan import LOOK_AGAIN
 
 NOT_DONE, DONE, DONE_THERE = 0, 1, 2
@@ -26,17 +26,17 @@ class CompiledWays:
     Args:
         native: the compiled module.
         quick: the same ways in Python.
-        presence: returns this process's presence in the folder.
+        liveness: returns this process's liveness in the folder.
     """
 
-    def __init__(self, native: Any, quick: QuickWays, presence: Callable[[], Presence]) -> None:
+    def __init__(self, native: Any, fastpath: FastPath, liveness: Callable[[], Liveness]) -> None:
         self._enter = native.enter
         self._join = native.join
         self._leave = native.leave
-        self._tail = quick.tail
-        self._presence = presence
+        self._tail = fastpath.tail
+        self._liveness = liveness
 
-    def enter(self, line: LineFile, claim: Claim, wakeup: Any, wait: bool) -> Turn | None:
+    def enter(self, line: LineFile, claim: Claim, wakeup: Any, wait: bool) -> EnterResult | None:
         """Take a free lock, stand in line for one that is held, or find that it can't be had now.
 
         Args:
@@ -46,28 +46,28 @@ class CompiledWays:
         Returns:
             The turn; None if nothing was done.
         """
-        id, terms, _ = claim
-        presence = self._presence()
-        token = presence.token
+        id, spec, _ = claim
+        liveness = self._liveness()
+        token = liveness.token
         end = self._tail(line, claim, token)
         if wakeup is not None:
-            return self._stand(line, claim, wakeup, end, token) if terms.capacity == 1 else None
-        fence = self._enter(line, id, terms.capacity, terms.ttl, end, WAITING_AT, token, presence.others)
+            return self._stand(line, claim, wakeup, end, token) if spec.capacity == 1 else None
+        fence = self._enter(line, id, spec.capacity, spec.ttl, end, WAITING_AT, token, liveness.others)
         if fence > 0:
-            return Turn("using", fence)
+            return EnterResult("using", fence)
         if fence == NOT_DONE or (fence == OTHERS_WAIT and not wait):
             return None
         return OCCUPIED if wait else REFUSED
 
-    def _stand(self, line: LineFile, claim: Claim, wakeup: Any, end: bytes, token: str) -> Turn | None:
-        others = self._presence().others
-        joined = self._join(line, claim.id, claim.terms.ttl, end, WAITING_AT, wakeup.bell.number, token, others)
+    def _stand(self, line: LineFile, claim: Claim, wakeup: Any, end: bytes, token: str) -> EnterResult | None:
+        others = self._liveness().others
+        joined = self._join(line, claim.id, claim.spec.ttl, end, WAITING_AT, wakeup.pipe.number, token, others)
         if joined is None:
             return None
         before, seconds = joined
         wakeup.stand_in(line.waiters)
         wakeup.watch((before,))
-        return Turn("pending", 0, jitter(max(0.001, min(LOOK_AGAIN, seconds))))
+        return EnterResult("pending", 0, jitter(max(0.001, min(LOOK_AGAIN, seconds))))
 
     def leave(self, line: LineFile, claim: Claim) -> bool:
         """Leave a line in which nobody waits, or hand over to the first in it, and tell it.
@@ -79,10 +79,10 @@ class CompiledWays:
         Returns:
             False if nothing was done.
         """
-        presence = self._presence()
-        terms = claim.terms
+        liveness = self._liveness()
+        spec = claim.spec
         done = self._leave(
-            line, claim.id, terms.capacity, WAITING_AT, presence.token, presence.others, presence.bells
+            line, claim.id, spec.capacity, WAITING_AT, liveness.token, liveness.others, liveness.wakeups
         )
         if done == DONE_THERE:
             os.sched_yield()  # as in `FileStore._ring_freely`

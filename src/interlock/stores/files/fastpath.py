@@ -1,7 +1,7 @@
-"""The quick ways through a line of files: what nearly every step is, without making a plan.
+"""The fast paths through a line of files: what nearly every step is, without making a plan.
 
 Each leaves the claims of the living, the fences and the flag in the files as the plan would have left them; property
-tests hold them to it, and the model knows them.  Whatever is less simple than a quick way can do is left to the plan:
+tests hold them to it, and the model knows them.  Whatever is less simple than a fast path can do is left to the plan:
 above all, a dead waiter where the plan would clear it away.
 """
 
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeAlias
 
-from interlock.core.claims import Claim, Terms
+from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError
-from interlock.core.queue import Told, Turn
+from interlock.core.queue import EnterResult, Granted
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.linefile import MOST_IDLE, NOBODY_WAITS, WAITING_AT, LineFile
-from interlock.stores.files.liveness import Presence
+from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.opening import put
 from interlock.stores.files.plan import LOOK_AGAIN
 from interlock.stores.files.record import (
@@ -32,42 +32,42 @@ from interlock.stores.files.record import (
     write_slot,
 )
 
-Bells: TypeAlias = list[tuple[str, int, Told | None]]
+Wakeups: TypeAlias = list[tuple[str, int, Granted | None]]
 NUMBER_AT = STATE_WIDTH + len("number=")
 NUMBER_END = NUMBER_AT + 16
 MOST_TAILS = 1024
 
 
-class QuickWays:
-    """The quick ways of one store.
+class FastPath:
+    """The fast paths of one store.
 
     Args:
         folder: where its files are.
-        presence: returns this process's presence in the folder.
+        liveness: returns this process's liveness in the folder.
     """
 
-    def __init__(self, folder: Folder, presence: Callable[[], Presence]) -> None:
+    def __init__(self, folder: Folder, liveness: Callable[[], Liveness]) -> None:
         self._folder = folder
-        self._presence = presence
-        self._tails: dict[tuple[str, Terms, str], bytes] = {}
+        self._liveness = liveness
+        self._tails: dict[tuple[str, LockSpec, str], bytes] = {}
 
     def nobody_uses(self, line: LineFile, data: bytes) -> bool:
         """Tell whether nobody waits and nobody holds."""
         return data[WAITING_AT] == NOBODY_WAITS and data.find(b"using   number=", line.head) < 0
 
-    def use(self, line: LineFile, data: bytes, claim: Claim) -> Turn:
+    def use(self, line: LineFile, data: bytes, claim: Claim) -> EnterResult:
         """The uncontended path: nobody is in line; one write makes the claim a holder."""
         head = line.head
         top = _number(data, head)
         for at in range(head + SLOT, len(data), SLOT):
             top = max(top, _number(data, at))
         fence = self.new_fence(top or self._folder.floor())
-        until = monotonic() + claim.terms.ttl
-        end = self.tail(line, claim, self._presence().token)
+        until = monotonic() + claim.spec.ttl
+        end = self.tail(line, claim, self._liveness().token)
         put(line.fd, write_slot(b"using   ", fence, until, claim.id, 0, end), head)
-        return Turn("using", fence)
+        return EnterResult("using", fence)
 
-    def join(self, line: LineFile, data: bytes, claim: Claim, wakeup: Any) -> Turn | None:
+    def join(self, line: LineFile, data: bytes, claim: Claim, wakeup: Any) -> EnterResult | None:
         """The common way to wait: one living holder has the lock for itself, and this claim is the last in line.
 
         The waiters, their order and the flag are what the plan would have left.
@@ -95,15 +95,15 @@ class QuickWays:
             before, place = last, last.number + 1
         taken = {at for _, at in waiters}
         free = next((at for at in range(0, len(waits), SLOT) if at not in taken), len(waits))
-        until = now + claim.terms.ttl
-        end = self.tail(line, claim, self._presence().token)
-        text = write_slot(b"pending ", place, until, claim.id, wakeup.bell.number, end)
+        until = now + claim.spec.ttl
+        end = self.tail(line, claim, self._liveness().token)
+        text = write_slot(b"pending ", place, until, claim.id, wakeup.pipe.number, end)
         put(line.pending_fd, text, free)
         if data[WAITING_AT] == NOBODY_WAITS:
             put(line.fd, b"1", WAITING_AT)
         wakeup.stand_in(line.waiters)
         wakeup.watch((before.alive,))
-        return Turn("pending", 0, jitter(max(0.001, min(LOOK_AGAIN, holder.until - now))))
+        return EnterResult("pending", 0, jitter(max(0.001, min(LOOK_AGAIN, holder.until - now))))
 
     def renew(self, claim: Claim, token: str, line: LineFile, data: bytes) -> bool | None:
         """Extend the lease of a holder without looking who waits, which needs one more file.
@@ -116,15 +116,15 @@ class QuickWays:
             if slot is not None and slot.state == "using" and slot.id == claim.id:
                 if slot.until <= now or slot.alive != token:
                     return None
-                put(line.fd, text_of(slot._replace(until=now + claim.terms.ttl)), line.head + slot.row * SLOT)
+                put(line.fd, text_of(slot._replace(until=now + claim.spec.ttl)), line.head + slot.row * SLOT)
                 return True
         return None
 
-    def leave(self, line: LineFile, data: bytes, claim: Claim) -> Bells | None:
+    def leave(self, line: LineFile, data: bytes, claim: Claim) -> Wakeups | None:
         """Leave a line that nobody waits in, or in which one waiter takes over.
 
         Returns:
-            The bells to ring when the guard is free again; None if the plan is to be made.
+            The wake-up pipes to ring when the guard is free again; None if the plan is to be made.
         """
         at = line.head  # where `use` and the hand-over write
         if not _is_using(data, at, claim.id):
@@ -134,18 +134,18 @@ class QuickWays:
                 return None  # a crowd made the file long: the plan may cut it
             put(line.fd, FREE, at)
             return []
-        if claim.terms.capacity == 1 and len(data) == line.head + SLOT:
+        if claim.spec.capacity == 1 and len(data) == line.head + SLOT:
             return self._hand_over(line, data, claim.id)
         return None
 
-    def _hand_over(self, line: LineFile, data: bytes, id: str) -> Bells | None:
+    def _hand_over(self, line: LineFile, data: bytes, id: str) -> Wakeups | None:
         """The common way to leave a line in which others wait: the only holder's place goes to the first of them.
 
         The holder, its fence and the flag are what the plan would have left, in one write less.  Another process is
         told at once; a thread of this one would only wait for the guard.
 
         Returns:
-            The bell to ring when the guard is free again; None if the line is less simple than that, and the plan is
+            The wake-up pipe to ring when the guard is free again; None if the line is less simple than that, and the plan is
             to be made.
         """
         waits = line.read_pending()
@@ -161,17 +161,17 @@ class QuickWays:
                 return None
         fence = self.new_fence(_number(data, line.head))
         put(line.fd, b"using   number=%016d" % fence + slot.raw[NUMBER_END:], line.head)
-        bell = (slot.alive, slot.bell, Told(slot.id, fence))
-        presence = self._presence()
-        if slot.alive != presence.token:
-            presence.ring(*bell)
+        pipe = (slot.alive, slot.pipe, Granted(slot.id, fence))
+        liveness = self._liveness()
+        if slot.alive != liveness.token:
+            liveness.ring(*pipe)
         put(line.pending_fd, FREE, waiters[0][1])
         if len(waiters) == 1:
             put(line.fd, b"0", WAITING_AT)
-        return [bell]
+        return [pipe]
 
     def _lives(self, slot: Slot, now: float) -> bool:
-        return slot.until > now and self._presence().is_alive(slot.alive)
+        return slot.until > now and self._liveness().is_alive(slot.alive)
 
     def new_fence(self, top: int) -> int:
         """Issue a fence that is higher than `top`, and than all that an emptied folder has forgotten."""
@@ -182,16 +182,16 @@ class QuickWays:
 
     def tail(self, line: LineFile, claim: Claim, token: str) -> bytes:
         """Return the constant end of the claim's slot; most claims on a line come from one lock in one thread."""
-        _, terms, who = claim
+        _, spec, who = claim
         known = line.last_tail
-        if known[0] is terms and known[1] == who and known[3] is token:
+        if known[0] is spec and known[1] == who and known[3] is token:
             return known[2]
-        end = self._tails.get((token, terms, who))
+        end = self._tails.get((token, spec, who))
         if end is None:
             if len(self._tails) >= MOST_TAILS:
                 self._tails.clear()
-            end = self._tails[token, terms, who] = tail(claim, token)
-        line.last_tail = (terms, who, end, token)
+            end = self._tails[token, spec, who] = tail(claim, token)
+        line.last_tail = (spec, who, end, token)
         return end
 
 

@@ -4,7 +4,7 @@ interlock      the marker: what this folder is, and of which boot and clock of w
 fences         a number: no fence of a name whose files were removed was higher
 using/NAME     who uses NAME (and the line's guard: whoever writes holds flock on this file)
 pending/NAME   who waits for NAME; there only while somebody does
-alive/         beacons and bells of the processes
+alive/         liveness pipes and wake-up pipes of the processes
 broken/        line files that could not be read, kept for people to look at
 """
 
@@ -38,7 +38,7 @@ from interlock.stores.files.record import MOST_NUMBER
 MOST_FENCES = 32  # bytes
 SPINS = 200
 TRIES = 10
-_PLAIN = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
+_DEFAULTS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
 
 
 def file_name(key: str) -> str:
@@ -47,7 +47,7 @@ def file_name(key: str) -> str:
     No two keys share one, also where the file system does not tell capital letters from small ones.
     """
     namespace, _, name = key.partition(SEPARATOR)
-    if not namespace and _PLAIN.fullmatch(name):
+    if not namespace and _DEFAULTS.fullmatch(name):
         return name
     with failing("a file name can't be made"):
         from hashlib import blake2b  # costs a program with plain names nothing

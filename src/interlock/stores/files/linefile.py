@@ -54,8 +54,8 @@ def key_in(head: bytes) -> str | None:
     if not head.startswith(MAGIC):
         return None
     try:
-        told = json.loads(head[WAITING_AT + 2 :].partition(b"\n")[0])
-        key = str(told["namespace"]) + SEPARATOR + str(told["name"])
+        granted = json.loads(head[WAITING_AT + 2 :].partition(b"\n")[0])
+        key = str(granted["namespace"]) + SEPARATOR + str(granted["name"])
         key.encode()
         return key
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -1,6 +1,6 @@
 """What this process keeps open of one folder: the same for all its connections to it.
 
-A process has one beacon, one set of bells and one pair of descriptors for each name, however often it connects.
+A process has one liveness pipe, one set of wake-up pipes and one pair of descriptors for each name, however often it connects.
 They are closed with the last connection, but not under somebody who still waits on them.
 """
 
@@ -14,12 +14,12 @@ from typing import Any, Protocol, TypeVar
 
 from interlock.core.errors import StoreError
 from interlock.runtime.compiled import compiled
-from interlock.runtime.process import Living
+from interlock.runtime.process import WeakRegistry
 from interlock.stores.files.compiled import CompiledWays
-from interlock.stores.files.fastpath import QuickWays
+from interlock.stores.files.fastpath import FastPath
 from interlock.stores.files.folder import Folder, file_name
 from interlock.stores.files.linefile import LineFile, key_of
-from interlock.stores.files.liveness import Presence
+from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.opening import in_place
 from interlock.stores.files.wakeups import Wakeup
 
@@ -53,33 +53,33 @@ class OpenFolder:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self.closed = False
-        self._connections: Living[Any] = Living()
+        self._connections: WeakRegistry[Any] = WeakRegistry()
         self.start_afresh()
 
     def start_afresh(self) -> None:
         """Have nothing open: at the beginning, and in a forked child."""
         self.mutex = threading.Lock()
         self.lines: dict[str, LineFile] = {}
-        self._presence: Presence | None = None
+        self._liveness: Liveness | None = None
         self._waits: set[Wait] = set()
-        self.quick = QuickWays(self.folder, self.presence)
-        self.compiled = None if native is None else CompiledWays(native, self.quick, self.presence)
+        self.fastpath = FastPath(self.folder, self.liveness)
+        self.compiled = None if native is None else CompiledWays(native, self.fastpath, self.liveness)
 
-    def presence(self) -> Presence:
-        """Return this process's presence in the folder, made with the first claim.
+    def liveness(self) -> Liveness:
+        """Return this process's liveness in the folder, made with the first claim.
 
         Raises:
             StoreError: it can't be made; or the folder was closed.
         """
-        presence = self._presence
-        if presence is None:
+        liveness = self._liveness
+        if liveness is None:
             with self.mutex:
                 if self.closed:
                     raise StoreError(CLOSED)
-                if self._presence is None:
-                    self._presence = Presence(self.folder.alive, self.folder.mend)
-                presence = self._presence
-        return presence
+                if self._liveness is None:
+                    self._liveness = Liveness(self.folder.alive, self.folder.mend)
+                liveness = self._liveness
+        return liveness
 
     # -- lines ------------------------------------------------------------------------------------------
 
@@ -115,15 +115,15 @@ class OpenFolder:
             if data is None:
                 return False
             image = line.image(data)
-            presence = self._presence
-            if any(presence is None or presence.is_alive(slot.alive) for slot in [*image.using, *image.pending]):
+            liveness = self._liveness
+            if any(liveness is None or liveness.is_alive(slot.alive) for slot in [*image.using, *image.pending]):
                 return False
             return line.remove(image.top)
         finally:
             line.unguard()
 
     def sweep(self, most: int) -> int:
-        """Remove what the dead left: beacons, and the files of names that nobody has used for a minute.
+        """Remove what the dead left: liveness pipes, and the files of names that nobody has used for a minute.
 
         Args:
             most: how many names to look at.
@@ -131,7 +131,7 @@ class OpenFolder:
         Returns:
             How many names were removed.
         """
-        self.presence().sweep()
+        self.liveness().sweep()
         removed = 0
         old = time.time() - 60
         with os.scandir(self.folder.using) as entries:
@@ -171,7 +171,7 @@ class OpenFolder:
                 raise StoreError(CLOSED)
             self._waits.add(wait)
         try:
-            wakeup = kind(self.presence(), partial(self._given_back, wait))
+            wakeup = kind(self.liveness(), partial(self._given_back, wait))
         except BaseException:
             self._given_back(wait)
             raise
@@ -206,17 +206,17 @@ class OpenFolder:
             self.lines.clear()
         for line in lines:
             self._retire(line)
-        presence, self._presence = self._presence, None
-        if presence is not None:
-            presence.close()
+        liveness, self._liveness = self._liveness, None
+        if liveness is not None:
+            liveness.close()
         self.folder.leave()
 
     def forget(self) -> None:
-        """In a forked child: the open files, the beacon and the bells are the parent's."""
+        """In a forked child: the open files, the liveness pipe and the wake-up pipes are the parent's."""
         for line in list(self.lines.values()):
             line.close()
-        if self._presence is not None:
-            self._presence.forget()
+        if self._liveness is not None:
+            self._liveness.forget()
         self.folder.start_afresh()
         self.start_afresh()
 

@@ -3,7 +3,7 @@
 The step runs under the guard, so nobody else writes meanwhile; but the process may be killed between any two
 writes, and every step therefore begins by putting right what such a death left: waiters whose turn came, and
 claims that stand in both files.  Those were promoted, and perhaps not told: a promoted claim is taken out of
-pending/ only after its bell was rung, and the flag that keeps others from the uncontended path is written last.
+pending/ only after its wake-up pipe was rung, and the flag that keeps others from the uncontended path is written last.
 The model checker drives these functions; the store performs what they decide.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from interlock.core.line import has_room, promotable, watched
-from interlock.core.queue import GONE, OCCUPIED, REFUSED, Told, Turn
+from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted
 from interlock.stores.files.record import Slot
 
 File: TypeAlias = Literal["using", "pending"]
@@ -53,12 +53,12 @@ class Image(NamedTuple):
 
 
 class Step:
-    """What is to be done in one step: the writes `before`, then the bells, then the writes `after`.
+    """What is to be done in one step: the writes `before`, then the wake-up pipes, then the writes `after`.
 
     Args:
         image: what the files say.
         now: the machine's monotonic clock, in seconds.
-        is_alive: tells of a beacon whether its process lives.
+        is_alive: tells of a liveness pipe whether its process lives.
         new_fence: makes a fence that is higher than the one it is given.
     """
 
@@ -78,7 +78,7 @@ class Step:
         self._flag = image.waiting
         self.before: list[Write | Flag] = []
         self.after: list[Write | Flag] = []
-        self.bells: list[tuple[str, int, Told | None]] = []
+        self.wakeups: list[tuple[str, int, Granted | None]] = []
         self.using: list[Slot] = list(image.using)
         self.pending: list[Slot] = list(image.pending)
         if self.pending:
@@ -100,7 +100,7 @@ class Step:
         return slot.until <= self._now or not self._is_alive(slot.alive)
 
     def settle(self) -> None:
-        """Drop holders that are over, and promote, from the head, the living waiters whose turn has come."""
+        """Drop holders that are over, and promote, from the head, the living waiters whose result has come."""
         if self.pending:
             self._drop_ended_holders()
         while self.pending:
@@ -118,19 +118,19 @@ class Step:
 
     # -- the operations ---------------------------------------------------------------------------------
 
-    def enter(self, me: Slot, wait: bool, again: bool, subscribed: bool) -> Turn:
+    def enter(self, me: Slot, wait: bool, again: bool, subscribed: bool) -> EnterResult:
         """Ask for the lock, or where the claim stands, with its lease extended to `me.until`.
 
         Args:
             me: the claim; row, state and number are of no account.
             wait, again: as in `Queue.enter`.
-            subscribed: whether `me.bell` is one that somebody listens to.
+            subscribed: whether `me.wake-up pipe` is one that somebody listens to.
         """
         again = self._renew_own(me) or again
         self.settle()
         for slot in self.using:
             if slot.id == me.id:
-                return self._end(Turn("using", slot.number))
+                return self._end(EnterResult("using", slot.number))
         mine = next((slot for slot in self.pending if slot.id == me.id), None)
         if mine is None:
             if again:
@@ -139,21 +139,21 @@ class Step:
                 self._drop_ended_holders()
             if has_room([*self.using, *self.pending], me.units, me.capacity):
                 self._use(me)
-                return self._end(Turn("using", self.top))
+                return self._end(EnterResult("using", self.top))
             if not wait:
                 return self._end(REFUSED)
             if not subscribed:
                 return self._end(OCCUPIED)
             mine = self._queue(me)
         self._drop_ended_before(mine)
-        return self._end(Turn("pending", 0, self._patience()))
+        return self._end(EnterResult("pending", 0, self._recheck_after()))
 
-    def beacon_of(self, id: str) -> str | None:
-        """Return the beacon under which a claim in line was made; None if it is not in line."""
+    def token_of(self, id: str) -> str | None:
+        """Return the liveness pipe under which a claim in line was made; None if it is not in line."""
         return next((slot.alive for slot in [*self.using, *self.pending] if slot.id == id), None)
 
     def watch(self, id: str) -> list[str]:
-        """Return the beacons whose death matters to the waiter `id`."""
+        """Return the liveness pipes whose death matters to the waiter `id`."""
         line = [*self.using, *self.pending]
         for index, slot in enumerate(line):
             if slot.id == id:
@@ -209,9 +209,9 @@ class Step:
                 if slot.id == me.id:
                     found = True
                     if slot.until > self._now:
-                        # A wait without a bell, by the same claim again, does not take its bell away.
-                        kept = me if me.bell else slot
-                        slots[at] = slot._replace(until=me.until, bell=kept.bell, raw=kept.raw)
+                        # A wait without a wake-up pipe, by the same claim again, does not take its wake-up pipe away.
+                        kept = me if me.pipe else slot
+                        slots[at] = slot._replace(until=me.until, pipe=kept.pipe, raw=kept.raw)
                         self._write(file, slots[at])
                     elif file == "using":  # never revived
                         del slots[at]
@@ -245,16 +245,16 @@ class Step:
     def _use(self, slot: Slot) -> None:
         self.top = self._new_fence(self.top)
         row = self._free_using.pop(0) if self._free_using else self._new_row("using")
-        _, _, _, until, id, units, capacity, alive, bell, raw = slot
-        holder = Slot(row, "using", self.top, until, id, units, capacity, alive, bell, raw)
+        _, _, _, until, id, units, capacity, alive, pipe, raw = slot
+        holder = Slot(row, "using", self.top, until, id, units, capacity, alive, pipe, raw)
         self.using.append(holder)
         self._write("using", holder)
 
     def _queue(self, me: Slot) -> Slot:
         row = self._free_pending.pop(0) if self._free_pending else self._new_row("pending")
         place = self.pending[-1].number + 1 if self.pending else 1
-        _, _, _, until, id, units, capacity, alive, bell, raw = me
-        waiter = Slot(row, "pending", place, until, id, units, capacity, alive, bell, raw)
+        _, _, _, until, id, units, capacity, alive, pipe, raw = me
+        waiter = Slot(row, "pending", place, until, id, units, capacity, alive, pipe, raw)
         self.pending.append(waiter)
         self._write("pending", waiter)
         return waiter
@@ -265,13 +265,13 @@ class Step:
 
     def _tell(self, slot: Slot, fence: int) -> None:
         """Tell a waiter that it holds; only then is its place in line free, so that nobody is promoted untold."""
-        self._ring(slot, Told(slot.id, fence))
+        self._ring(slot, Granted(slot.id, fence))
         self.after.append(Write("pending", slot.row, None))
 
-    def _ring(self, slot: Slot, told: Told | None = None) -> None:
+    def _ring(self, slot: Slot, granted: Granted | None = None) -> None:
         # The first in line is rung last: it is the one that the death of this process, or whatever led to this
         # step, wakes anyhow, and then it tells those behind it again.
-        self.bells.insert(0, (slot.alive, slot.bell, told))
+        self.wakeups.insert(0, (slot.alive, slot.pipe, granted))
 
     def _write(self, file: File, slot: Slot) -> None:
         write = Write(file, slot.row, slot)
@@ -290,6 +290,6 @@ class Step:
             self.after.append(Flag(waiting))
         return answer
 
-    def _patience(self) -> float:
+    def _recheck_after(self) -> float:
         ends = min([slot.until for slot in self.using], default=self._now)
         return max(0.001, min(LOOK_AGAIN, ends - self._now))

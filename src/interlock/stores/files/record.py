@@ -110,11 +110,11 @@ def details(raw: bytes) -> Details:
 
 def tail(claim: Claim, alive: str) -> bytes:
     """Return the part of a slot that stays the same for all claims of one lock in one thread."""
-    terms = claim.terms
-    fixed = f"units={terms.units}/{terms.capacity} alive={alive} pid={pid()} host={_short(HOST, 64)}"
+    spec = claim.spec
+    fixed = f"units={spec.units}/{spec.capacity} alive={alive} pid={pid()} host={_short(HOST, 64)}"
     room = SLOT - TAIL_AT - len(fixed.encode()) - len(" thread= label=") - 1
     who = json.dumps(claim.who, ensure_ascii=False)
-    label = json.dumps(terms.label, ensure_ascii=False)
+    label = json.dumps(spec.label, ensure_ascii=False)
     text = f"{fixed} thread={_fit(who, 60)} label={_fit(label, room - 60)}"
     return text.encode().ljust(SLOT - TAIL_AT - 1) + b"\n"
 

@@ -2,7 +2,7 @@
 
 Every step (enter, leave, renew) is done at once under the guard, an OS lock on using/NAME that is held for
 microseconds; so this store is a smart one, the folded line of `interlock.core.line`.  The proof of life of a
-claim is the OS lock on its process's beacon (`presence`).  Time is the machine's monotonic clock, which all its
+claim is the OS lock on its process's liveness pipe (`liveness`).  Time is the machine's monotonic clock, which all its
 processes share.
 """
 
@@ -17,14 +17,14 @@ from urllib.parse import SplitResult, unquote
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView
 from interlock.core.effects import NOW, Call, Op, Sleep
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.queue import BUSY, GONE, OCCUPIED, Renewed, Turn
+from interlock.core.queue import BUSY, GONE, OCCUPIED, EnterResult, Renewed
 from interlock.core.redaction import masked
-from interlock.runtime.process import Living
+from interlock.runtime.process import WeakRegistry
 from interlock.stores.files.failures import failed, failing
-from interlock.stores.files.fastpath import Bells, jitter
+from interlock.stores.files.fastpath import Wakeups, jitter
 from interlock.stores.files.folder import Folder
 from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile
-from interlock.stores.files.liveness import TRUST, Presence
+from interlock.stores.files.liveness import TRUST, Liveness
 from interlock.stores.files.marker import MarkerTaken
 from interlock.stores.files.opened import CLOSED, OpenFolder, open_folder
 from interlock.stores.files.options import options
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from interlock.stores.files.tasks import TaskWakeup
 
 T = TypeVar("T")
-GUARD_PATIENCE = 1.0  # seconds; the guard is held for microseconds, except by a process that was stopped in it
+GUARD_WAIT = 1.0  # seconds; the guard is held for microseconds, except by a process that was stopped in it
 TURN = 16  # renewals in a row before others get a turn on an event loop
 SWEEP = 50
 
@@ -53,7 +53,7 @@ class FileStore:
         StoreError: the folder can't keep locks; the message says what to do.
     """
 
-    frees_at_death = True  # the kernel takes the beacon's lock away
+    frees_at_death = True  # the kernel takes the liveness pipe's lock away
 
     def __init__(self, path: str, mode: int | None = None, allow: str = "") -> None:
         self.closed = False
@@ -71,7 +71,7 @@ class FileStore:
     def _start_afresh(self) -> None:
         opened: OpenFolder = self._opened
         self._lines = opened.lines
-        self._quick = opened.quick
+        self._fastpath = opened.fastpath
         self._compiled = opened.compiled
         self._trusted = 0.0
 
@@ -86,28 +86,28 @@ class FileStore:
 
     # -- enter ------------------------------------------------------------------------------------------
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[Turn]:
+    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`."""
-        turn: Turn = yield Call(self.enter_now, (claim, wakeup, wait, again))
-        return turn
+        result: EnterResult = yield Call(self.enter_now, (claim, wakeup, wait, again))
+        return result
 
-    def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+    def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> EnterResult:
         """As `enter`, without a generator around it."""
         if monotonic() >= self._trusted and not self._trust_again():
             return BUSY
-        line = self._lines.get(claim.terms.key)
+        line = self._lines.get(claim.spec.key)
         if line is None:
-            line = self._opened.line(claim.terms.key)
+            line = self._opened.line(claim.spec.key)
         if wakeup is not None:
-            wakeup.be_heard()
+            wakeup.be_reachable()
         elif wait and line.waiters:
-            return OCCUPIED  # threads of this process wait: stand in line behind them, with a bell
-        bells: Bells = []
+            return OCCUPIED  # threads of this process wait: stand in line behind them, with a wake-up pipe
+        wakeups: Wakeups = []
         with line.mutex:
             if self._compiled is not None and not again:
-                turn = self._compiled.enter(line, claim, wakeup, wait)
-                if turn is not None:
-                    return turn
+                result = self._compiled.enter(line, claim, wakeup, wait)
+                if result is not None:
+                    return result
             try:
                 data = line.guard()
                 if data is None:
@@ -115,45 +115,45 @@ class FileStore:
                 if wakeup is None and not again:
                     if data[WAITING_AT] != NOBODY_WAITS:
                         if wait:
-                            return OCCUPIED  # nobody overtakes: stand in line, with a bell
-                    elif self._quick.nobody_uses(line, data):
-                        return self._quick.use(line, data, claim)
-                elif not again and claim.terms.capacity == 1 and len(data) == line.head + SLOT:
-                    turn = self._quick.join(line, data, claim, wakeup)
-                    if turn is not None:
-                        return turn
-                turn, bells = self._enter_line(line, data, claim, wakeup, wait, again)
-                return turn
+                            return OCCUPIED  # nobody overtakes: stand in line, with a wake-up pipe
+                    elif self._fastpath.nobody_uses(line, data):
+                        return self._fastpath.use(line, data, claim)
+                elif not again and claim.spec.capacity == 1 and len(data) == line.head + SLOT:
+                    result = self._fastpath.join(line, data, claim, wakeup)
+                    if result is not None:
+                        return result
+                result, wakeups = self._enter_line(line, data, claim, wakeup, wait, again)
+                return result
             except MarkerTaken:
                 return BUSY
             except OSError as error:
                 raise _failed(line, error) from error
             finally:
                 line.unguard()
-                if bells:
-                    self._ring_freely(bells)
+                if wakeups:
+                    self._ring_freely(wakeups)
 
     def _enter_line(
         self, line: LineFile, data: bytes, claim: Claim, wakeup: Any, wait: bool, again: bool
-    ) -> tuple[Turn, Bells]:
-        terms = claim.terms
-        until = monotonic() + terms.ttl
-        bell = 0 if wakeup is None else wakeup.bell.number
-        token = self.presence().token
-        raw = write_slot(b"pending ", 0, until, claim.id, bell, self._quick.tail(line, claim, token))
-        me = Slot(-1, "pending", 0, until, claim.id, terms.units, terms.capacity, token, bell, raw)
+    ) -> tuple[EnterResult, Wakeups]:
+        spec = claim.spec
+        until = monotonic() + spec.ttl
+        pipe = 0 if wakeup is None else wakeup.pipe.number
+        token = self.liveness().token
+        raw = write_slot(b"pending ", 0, until, claim.id, pipe, self._fastpath.tail(line, claim, token))
+        me = Slot(-1, "pending", 0, until, claim.id, spec.units, spec.capacity, token, pipe, raw)
         step = self._step(line, data)
-        if step.beacon_of(claim.id) in (None, token):
-            turn = step.enter(me, wait, again, wakeup is not None)
-        else:  # its beacon was removed: others take it for dead
+        if step.token_of(claim.id) in (None, token):
+            result = step.enter(me, wait, again, wakeup is not None)
+        else:  # its liveness pipe was removed: others take it for dead
             step.leave(claim.id)
-            turn = GONE
-        bells = self._perform(line, step, claim.id)
-        if turn.state == "pending" and wakeup is not None:
+            result = GONE
+        wakeups = self._perform(line, step, claim.id)
+        if result.state == "pending" and wakeup is not None:
             wakeup.stand_in(line.waiters)
             wakeup.watch(step.watch(claim.id))
-            turn = Turn("pending", 0, jitter(turn.look_again))
-        return turn, bells
+            result = EnterResult("pending", 0, jitter(result.look_again))
+        return result, wakeups
 
     # -- leave, renew, evict, look ----------------------------------------------------------------------
 
@@ -161,17 +161,17 @@ class FileStore:
         """As `Queue.leave`."""
         removed: bool | None = yield Call(self.leave_now, (claim,))
         if removed is None:
-            removed = yield from self._patiently(self.leave_now, claim)
+            removed = yield from self._while_busy(self.leave_now, claim)
         return removed
 
     def leave_now(self, claim: Claim) -> bool | None:
         """As `leave`, without a generator around it; None if the guard is taken."""
-        line = self._lines.get(claim.terms.key)
+        line = self._lines.get(claim.spec.key)
         if line is None:
             if self._opened.closed:
-                return False  # its beacon is out, and it ended with it
-            line = self._opened.line(claim.terms.key)
-        bells: Bells = []
+                return False  # its liveness pipe is out, and it ended with it
+            line = self._opened.line(claim.spec.key)
+        wakeups: Wakeups = []
         with line.mutex:
             if self._compiled is not None and self._compiled.leave(line, claim):
                 return True
@@ -179,13 +179,13 @@ class FileStore:
                 data = line.guard()
                 if data is None:
                     return None
-                quick = self._quick.leave(line, data, claim)
-                if quick is not None:
-                    bells = quick
+                fastpath = self._fastpath.leave(line, data, claim)
+                if fastpath is not None:
+                    wakeups = fastpath
                     return True
                 step = self._step(line, data)
                 removed = step.leave(claim.id)
-                bells = self._perform(line, step, claim.id)
+                wakeups = self._perform(line, step, claim.id)
                 return removed
             except MarkerTaken:
                 return None
@@ -193,16 +193,16 @@ class FileStore:
                 raise _failed(line, error) from error
             finally:
                 line.unguard()
-                if bells:
-                    self._ring_freely(bells)
+                if wakeups:
+                    self._ring_freely(wakeups)
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
         """As `Queue.renew`."""
         if self._opened.closed:
-            return [False] * len(claims)  # the beacon is out, and they ended with it
+            return [False] * len(claims)  # the liveness pipe is out, and they ended with it
         trusted: bool = yield Call(self._trust_again)
         answers: dict[int, Renewed | None] = dict.fromkeys(range(len(claims)))
-        patience = min(GUARD_PATIENCE, min((claim.terms.ttl for claim in claims), default=1.0) / 10)
+        patience = min(GUARD_WAIT, min((claim.spec.ttl for claim in claims), default=1.0) / 10)
         started, pause = (yield NOW), 0.0005
         busy = list(answers)
         while True:
@@ -221,40 +221,40 @@ class FileStore:
 
     def _renew_now(self, claim: Claim) -> Renewed | None:
         try:
-            token = self.presence().token
-            quick = partial(self._quick.renew, claim, token)
-            return self._do(claim.terms.key, partial(_renew_one, claim, token), quick)
+            token = self.liveness().token
+            fastpath = partial(self._fastpath.renew, claim, token)
+            return self._do(claim.spec.key, partial(_renew_one, claim, token), fastpath)
         except StoreError as error:
             return error
 
     def evict(self, key: str, id: str | None) -> Op[int]:
         """As `Queue.evict`."""
-        count: int = yield from self._patiently(self._do, key, partial(_evict_one, id))
+        count: int = yield from self._while_busy(self._do, key, partial(_evict_one, id))
         return count
 
     def _do(
-        self, key: str, change: Callable[[Step], T], quick: Callable[[LineFile, bytes], T | None] | None = None
+        self, key: str, change: Callable[[Step], T], fastpath: Callable[[LineFile, bytes], T | None] | None = None
     ) -> T | None:
         line = self._line(key)
-        bells: Bells = []
+        wakeups: Wakeups = []
         with line.mutex:
             try:
                 line.trusted = 0.0  # a renewal asks whether the files are still those in the folder
                 data = line.guard()
                 if data is None:
                     return None
-                done = quick(line, data) if quick is not None and data[WAITING_AT] == NOBODY_WAITS else None
+                done = fastpath(line, data) if fastpath is not None and data[WAITING_AT] == NOBODY_WAITS else None
                 if done is not None:
                     return done
                 try:
                     step = self._step(line, data)
                 except OSError:
-                    done = None if quick is None else quick(line, data)
+                    done = None if fastpath is None else fastpath(line, data)
                     if done is None:
                         raise
                     return done  # who waits can't be read now: that is no reason to lose a lock
                 answer = change(step)
-                bells = self._perform(line, step, "")
+                wakeups = self._perform(line, step, "")
                 return answer
             except MarkerTaken:
                 return None
@@ -262,15 +262,15 @@ class FileStore:
                 raise _failed(line, error) from error
             finally:
                 line.unguard()
-                if bells:
-                    self._ring_freely(bells)
+                if wakeups:
+                    self._ring_freely(wakeups)
 
     def look(self, key: str) -> Op[list[ClaimView]]:
         """As `Queue.look`."""
         with failing("the lines can't be looked at"):
             from interlock.stores.files import views  # programs that lock do not look: they start faster
 
-        found: list[ClaimView] = yield Call(views.look, (self.folder, self.presence().is_alive, key))
+        found: list[ClaimView] = yield Call(views.look, (self.folder, self.liveness().is_alive, key))
         return found
 
     # -- one step ---------------------------------------------------------------------------------------
@@ -279,60 +279,60 @@ class FileStore:
         image = line.image(data)
         if not image.top:
             image = image._replace(top=self.folder.floor())
-        return Step(image, monotonic(), self.presence().is_alive, self._quick.new_fence)
+        return Step(image, monotonic(), self.liveness().is_alive, self._fastpath.new_fence)
 
-    def _perform(self, line: LineFile, step: Step, me: str) -> Bells:
-        """Do the writes of a step; return its bells, for `_ring_freely` when the guard is free again.
+    def _perform(self, line: LineFile, step: Step, me: str) -> Wakeups:
+        """Do the writes of a step; return its wake-up pipes, for `_ring_freely` when the guard is free again.
 
         Other processes are told first: they wake up on another processor while this one tidies.  Threads of this
         process must wait, since they would only wait for the guard.
         """
         line.perform(step.before)
-        bells = step.bells
-        if bells:
-            here = self.presence().token
-            self._ring([bell for bell in bells if bell[0] != here])
-            bells = [bell for bell in bells if bell[2] is None or bell[2].id != me]
+        wakeups = step.wakeups
+        if wakeups:
+            here = self.liveness().token
+            self._ring([pipe for pipe in wakeups if pipe[0] != here])
+            wakeups = [pipe for pipe in wakeups if pipe[2] is None or pipe[2].id != me]
         line.perform(step.after)
         if not step.using and not step.pending and line.is_long():
             line.shrink(step.top)
-        return bells
+        return wakeups
 
-    def _ring(self, bells: Bells) -> None:
-        for token, number, told in bells:
-            self.presence().ring(token, number, told)
+    def _ring(self, wakeups: Wakeups) -> None:
+        for token, number, granted in wakeups:
+            self.liveness().ring(token, number, granted)
 
-    def _ring_freely(self, bells: Bells) -> None:
+    def _ring_freely(self, wakeups: Wakeups) -> None:
         """When the guard is free, ring for threads of this process, and let run who was woken in another.
 
         The kernel takes who writes into a pipe for about to sleep, and may keep the woken one waiting for this
         processor.
         """
-        here = self.presence().token
-        self._ring([bell for bell in bells if bell[0] == here])
-        if any(bell[0] != here for bell in bells):
+        here = self.liveness().token
+        self._ring([pipe for pipe in wakeups if pipe[0] == here])
+        if any(pipe[0] != here for pipe in wakeups):
             os.sched_yield()
 
-    def _patiently(self, function: Callable[..., T | None], *args: Any) -> Op[T]:
+    def _while_busy(self, function: Callable[..., T | None], *args: Any) -> Op[T]:
         started, pause = (yield NOW), 0.0005
         while True:
             answer: T | None = yield Call(function, args)
             if answer is not None:
                 return answer
             now = yield NOW
-            if now - started >= GUARD_PATIENCE:
+            if now - started >= GUARD_WAIT:
                 raise _stuck()
             yield Sleep(pause)
             pause = min(0.05, pause * 1.5)
 
     # -- what is open -----------------------------------------------------------------------------------
 
-    def presence(self) -> Presence:
-        """Return this process's presence in the folder, made with the first claim."""
-        return self._opened.presence()
+    def liveness(self) -> Liveness:
+        """Return this process's liveness in the folder, made with the first claim."""
+        return self._opened.liveness()
 
     def _trust_again(self) -> bool:
-        """See that others still find this process's beacon; what is claimed while they do not is void.
+        """See that others still find this process's liveness pipe; what is claimed while they do not is void.
 
         Returns:
             False if that can't be said now, because somebody has the marker of the folder locked.
@@ -341,7 +341,7 @@ class FileStore:
             raise StoreError(CLOSED)
         try:
             self.folder.stay()
-            self._opened.presence().keep()
+            self._opened.liveness().keep()
         except MarkerTaken:
             return False
         except OSError as error:
@@ -373,7 +373,7 @@ class FileStore:
         with failing("nothing can be found out"):
             from interlock.stores.files import checks  # programs that lock do not look: they start faster
 
-        return checks.examine(self.folder, self.presence())
+        return checks.examine(self.folder, self.liveness())
 
     def close(self) -> None:
         """Give up what is open; who waits gets a StoreError, and other connections go on; safe to repeat.
@@ -391,10 +391,10 @@ class FileStore:
 
 
 def _renew_one(claim: Claim, token: str, step: Step) -> bool:
-    if step.beacon_of(claim.id) not in (None, token):
-        step.leave(claim.id)  # its beacon was removed: others take it for dead
+    if step.token_of(claim.id) not in (None, token):
+        step.leave(claim.id)  # its liveness pipe was removed: others take it for dead
         return False
-    return step.renew(claim.id, monotonic() + claim.terms.ttl)
+    return step.renew(claim.id, monotonic() + claim.spec.ttl)
 
 
 def _evict_one(id: str | None, step: Step) -> int:
@@ -412,7 +412,7 @@ def _stuck() -> StoreError:
     )
 
 
-_open_stores: Living[FileStore] = Living()
+_open_stores: WeakRegistry[FileStore] = WeakRegistry()
 
 
 def _after_fork() -> None:

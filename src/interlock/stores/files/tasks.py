@@ -4,19 +4,19 @@ import asyncio
 from collections.abc import Callable
 
 from interlock.core.errors import StoreError
-from interlock.core.queue import Told
-from interlock.stores.files.liveness import Presence
+from interlock.core.queue import Granted
+from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.wakeups import Wakeup
 
 
 class TaskWakeup(Wakeup):
     """A wake-up for one asyncio task."""
 
-    def __init__(self, presence: Presence, given_back: Callable[[], None]) -> None:
-        super().__init__(presence, given_back)
+    def __init__(self, liveness: Liveness, given_back: Callable[[], None]) -> None:
+        super().__init__(liveness, given_back)
         self._gone: set[str] = set()
 
-    async def wait(self, seconds: float) -> Told | None:
+    async def wait(self, seconds: float) -> Granted | None:
         """Wait until told, until somebody watched dies, or until `seconds` have passed.
 
         Raises:
@@ -28,8 +28,8 @@ class TaskWakeup(Wakeup):
         readers: list[int] = []
         timer = loop.call_later(max(0.0, seconds), _set, woken)
         try:
-            loop.add_reader(self.bell.fd, _set, woken)
-            readers.append(self.bell.fd)
+            loop.add_reader(self.pipe.fd, _set, woken)
+            readers.append(self.pipe.fd)
             for token, fd in self._watched.items():
                 loop.add_reader(fd, self._died, loop, token, fd, woken)
                 readers.append(fd)
@@ -43,9 +43,9 @@ class TaskWakeup(Wakeup):
         for token in self._gone:
             self._unwatch(token)  # it would only report its death again and again
         self._gone.clear()
-        told = self.bell.drain()
+        granted = self.pipe.drain()
         self._go_on()
-        return told
+        return granted
 
     def _died(self, loop: asyncio.AbstractEventLoop, token: str, fd: int, woken: "asyncio.Future[None]") -> None:
         self._gone.add(token)

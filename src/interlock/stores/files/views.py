@@ -57,7 +57,7 @@ def _read(folder: Folder, room: Path, name: str, start: int) -> Iterator[Slot]:
 
 def view(slot: Slot, key: str) -> ClaimView:
     """Return a slot as people see it."""
-    told = details(slot.raw)
+    granted = details(slot.raw)
     using = slot.state == "using"
     return ClaimView(
         name=key.partition(SEPARATOR)[2],
@@ -66,11 +66,11 @@ def view(slot: Slot, key: str) -> ClaimView:
         units=slot.units,
         capacity=slot.capacity,
         fence=slot.number if using else None,
-        host=told.host,
-        pid=told.pid,
-        thread=told.thread,
-        label=told.label,
-        since=_seconds(told.since),
+        host=granted.host,
+        pid=granted.pid,
+        thread=granted.thread,
+        label=granted.label,
+        since=_seconds(granted.since),
         expires_in=slot.until - time.monotonic(),
     )
 

@@ -5,33 +5,33 @@ import select
 from collections.abc import Callable, Iterable
 
 from interlock.core.errors import StoreError
-from interlock.core.queue import Told
-from interlock.stores.files.liveness import Presence
+from interlock.core.queue import Granted
+from interlock.stores.files.liveness import Liveness
 
 
 class Wakeup:
-    """A bell, and the beacons of those whose death matters to who waits at it.
+    """A wake-up pipe, and the liveness pipes of those whose death matters to who waits at it.
 
     Its pipes are closed by who waits on them, and by nobody else: a descriptor that is closed under a waiter may be
     another file by the time it is read.
 
     Args:
-        presence: this process in the folder.
+        liveness: this process in the folder.
         given_back: called when nobody waits on it any more.
     """
 
-    def __init__(self, presence: Presence, given_back: Callable[[], None]) -> None:
-        self._presence = presence
+    def __init__(self, liveness: Liveness, given_back: Callable[[], None]) -> None:
+        self._liveness = liveness
         self._given_back = given_back
-        self.bell = presence.bell()
-        self._watched = self.bell.watched
+        self.pipe = liveness.pipe()
+        self._watched = self.pipe.watched
         self._waiters: set[object] = set()
         self._ended = False
 
-    def be_heard(self) -> None:
-        """See that others can ring, before they are told where: a bell whose name is gone is replaced."""
-        self.bell = self._presence.exchange(self.bell)
-        self._watched = self.bell.watched
+    def be_reachable(self) -> None:
+        """See that others can ring, before they are told where: a wake-up pipe whose name is gone is replaced."""
+        self.pipe = self._liveness.exchange(self.pipe)
+        self._watched = self.pipe.watched
 
     def stand_in(self, waiters: set[object]) -> None:
         """Be counted among those of this process who wait in one line."""
@@ -40,17 +40,17 @@ class Wakeup:
 
     def watch(self, tokens: Iterable[str]) -> None:
         """Be woken also by the death of these processes, and of no others."""
-        wanted = {token for token in tokens if token != self._presence.token}
+        wanted = {token for token in tokens if token != self._liveness.token}
         if not wanted and not self._watched:
             return
         for token in [token for token in self._watched if token not in wanted]:
             self._unwatch(token)
         for token in wanted:
             if token not in self._watched:
-                fd = self._presence.open_beacon(token)
+                fd = self._liveness.open_liveness_pipe(token)
                 if fd is not None:
                     self._watched[token] = fd
-                elif not self._presence.is_alive(token):
+                elif not self._liveness.is_alive(token):
                     self.wake()  # it died since the line was looked at: look again at once
 
     def _unwatch(self, token: str) -> None:
@@ -58,7 +58,7 @@ class Wakeup:
 
     def wake(self) -> None:
         """Make the waiter look again, from any thread; nothing happens if nobody waits any more."""
-        self._presence.wake(self.bell)
+        self._liveness.wake(self.pipe)
 
     def end(self) -> None:
         """End the wait, from any thread: who waits gets a StoreError."""
@@ -70,23 +70,23 @@ class Wakeup:
             raise StoreError("this connection was closed while it waited for a lock: connect again")
 
     def close(self) -> None:
-        """Give the bell back."""
+        """Give the pipe back."""
         self._waiters.discard(self)
-        self._presence.put_back(self.bell)
+        self._liveness.put_back(self.pipe)
         self._given_back()
 
 
 class ThreadWakeup(Wakeup):
     """A wake-up for one thread."""
 
-    def wait(self, seconds: float) -> Told | None:
+    def wait(self, seconds: float) -> Granted | None:
         """Block until told, until somebody watched dies, or until `seconds` have passed.
 
         Raises:
             StoreError: the store was closed.
         """
         self._go_on()
-        fd = self.bell.fd
+        fd = self.pipe.fd
         poll = select.poll()  # looked up each time: gevent and its like put their own there
         poll.register(fd, select.POLLIN)
         for each in self._watched.values():
@@ -97,6 +97,6 @@ class ThreadWakeup(Wakeup):
             gone = {each for each, _ in events if each != fd}
             for token in [token for token, each in self._watched.items() if each in gone]:
                 self._unwatch(token)  # it would only report its death again and again
-        told = self.bell.drain()
+        granted = self.pipe.drain()
         self._go_on()
-        return told
+        return granted

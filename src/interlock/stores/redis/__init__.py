@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock._redis.clients import checked_client, client_of, is_cluster, recipe_of
+from interlock._redis.clients import checked_client, client_of, factory_of, is_cluster
 from interlock._redis.clusterurl import hosts_of
 from interlock._redis.slots import Address
 from interlock.stores.base import Store
@@ -57,39 +57,41 @@ def from_client(client: Any, tasks: bool) -> Store:
 
 def _for_threads(client: Any, release: Any, starts: Sequence[Address] = ()) -> Store:
     from interlock.stores.redis.store import RedisStore
-    from interlock.stores.redis.subscription import Ears
+    from interlock.stores.redis.subscription import Subscription
 
     if is_cluster(client):
-        from interlock._redis.cluster import AnyNode, ClusterWire, Map
+        from interlock._redis.cluster import AnyNode, ClusterPool, Map
 
         map = Map(client, tasks=False, starts=starts)
-        cluster = ClusterWire(map)
-        return RedisStore(cluster, lambda *its: map.heard_by(Ears(AnyNode(map, cluster.nodes), *its)), release)
-    from interlock._redis.pool import Wire
-    from interlock._redis.sentinel import SentinelWire
+        cluster = ClusterPool(map)
+        return RedisStore(
+            cluster, lambda *its: map.heard_by(Subscription(AnyNode(map, cluster.nodes), *its)), release
+        )
+    from interlock._redis.pool import Pool
+    from interlock._redis.sentinel import SentinelPool
     from interlock._redis.sentinels import asks_sentinel
 
-    recipe = recipe_of(client, tasks=False)
-    wire = (SentinelWire if asks_sentinel(recipe) else Wire)(recipe)
-    return RedisStore(wire, lambda *its: Ears(recipe, *its), release)
+    factory = factory_of(client, tasks=False)
+    pool = (SentinelPool if asks_sentinel(factory) else Pool)(factory)
+    return RedisStore(pool, lambda *its: Subscription(factory, *its), release)
 
 
 def _for_tasks(client: Any, release: Any, starts: Sequence[Address] = ()) -> Store:
     from interlock.stores.redis.astore import AsyncRedisStore
-    from interlock.stores.redis.asubscription import AsyncEars
+    from interlock.stores.redis.asubscription import AsyncSubscription
 
     if is_cluster(client):
-        from interlock._redis.acluster import AsyncClusterWire
+        from interlock._redis.acluster import AsyncClusterPool
         from interlock._redis.cluster import AnyNode, Map
 
         map = Map(client, tasks=True, starts=starts)
-        cluster = AsyncClusterWire(map)
+        cluster = AsyncClusterPool(map)
         node = AnyNode(map, cluster.nodes)
-        return AsyncRedisStore(cluster, lambda *its: map.heard_by(AsyncEars(node, *its)), release)
-    from interlock._redis.apool import AsyncWire
-    from interlock._redis.asentinel import AsyncSentinelWire
+        return AsyncRedisStore(cluster, lambda *its: map.heard_by(AsyncSubscription(node, *its)), release)
+    from interlock._redis.apool import AsyncPool
+    from interlock._redis.asentinel import AsyncSentinelPool
     from interlock._redis.sentinels import asks_sentinel
 
-    recipe = recipe_of(client, tasks=True)
-    wire = (AsyncSentinelWire if asks_sentinel(recipe) else AsyncWire)(recipe)
-    return AsyncRedisStore(wire, lambda *its: AsyncEars(recipe, *its), release)
+    factory = factory_of(client, tasks=True)
+    pool = (AsyncSentinelPool if asks_sentinel(factory) else AsyncPool)(factory)
+    return AsyncRedisStore(pool, lambda *its: AsyncSubscription(factory, *its), release)

@@ -8,7 +8,7 @@ from interlock._redis.message import Broken, Message, NoAnswer
 from interlock._redis.resp import ended_by
 from interlock.core.claims import Check, Claim
 from interlock.core.errors import StoreError
-from interlock.core.queue import Turn
+from interlock.core.queue import EnterResult
 from interlock.runtime.aio import TaskEvent, arun
 from interlock.stores.redis.checks import examine
 from interlock.stores.redis.queue import CUTS, REMOVED, RedisQueue
@@ -20,37 +20,37 @@ GOODBYE = 1.0  # seconds
 class AsyncRedisStore(RedisQueue):
     """A store on a Redis server, for asyncio tasks."""
 
-    def aenter_now(self, claim: Claim, wait: bool) -> Turn | Coroutine[Any, Any, Turn]:
+    def aenter_now(self, claim: Claim, wait: bool) -> EnterResult | Coroutine[Any, Any, EnterResult]:
         """As `enter`, the first time, without a generator around it; what to await if it is not done at once."""
         try:
-            start, line = self._enter_of(claim.terms, claim.who, self._mode(claim, None, wait, False))
-            reply = self._wire.exchange(ended_by(start, claim.id), line, claim.id)
+            start, line = self._enter_of(claim.spec, claim.who, self._mode(claim, None, wait, False))
+            reply = self._pool.exchange(ended_by(start, claim.id), line, claim.id)
         except StoreError as error:
-            return self._unclear(claim, error, False, wait)
+            return self._on_first_error(claim, error, False, wait)
         return self._enters(claim, wait, reply)
 
-    async def _enters(self, claim: Claim, wait: bool, coming: Awaitable[Any]) -> Turn:
+    async def _enters(self, claim: Claim, wait: bool, coming: Awaitable[Any]) -> EnterResult:
         try:
             reply = await coming
         except StoreError as error:
-            return self._unclear(claim, error, False, wait)
+            return self._on_first_error(claim, error, False, wait)
         if type(reply) is int and reply > 0 and not self._waits:
             self._answered = True
-            return Turn("using", reply)
-        return self._turn(claim, reply, wait, False)
+            return EnterResult("using", reply)
+        return self._result_of(claim, reply, wait, False)
 
     async def aleave_now(self, claim: Claim) -> bool:
         """As `leave`, of a claim that holds the lock; if it is cancelled, leave again to know what became of it."""
-        command, line, heir = self._released(claim)
+        command, line, successor = self._released(claim)
         try:
-            reply = await self._wire.exchange(command, line, None)
+            reply = await self._pool.exchange(command, line, None)
         except (Broken, NoAnswer) as error:
             times = CUTS if type(error) is Broken else 1
-            return await arun(self._leave_again(Message(command, line), heir, times))
+            return await arun(self._leave_again(Message(command, line), successor, times))
         except BaseException:
-            self._left_unheard(heir)
+            self._left_unheard(successor)
             raise
-        return True if reply == REMOVED else await arun(self._left_all(Message(command, line), reply, heir))
+        return True if reply == REMOVED else await arun(self._left_all(Message(command, line), reply, successor))
 
     def thread_wakeup(self) -> Any:
         """There is none: this store's connections belong to event loops."""
@@ -66,23 +66,23 @@ class AsyncRedisStore(RedisQueue):
 
     async def leave_loop(self) -> None:
         """Close the connections of the running loop, which ends."""
-        links = [*self._wire.links(), *self._ears.links()]
-        for link in links:
-            link.close()
-        await _until_closed([link.gone for link in links])
+        connections = [*self._pool.connections(), *self._subscription.connections()]
+        for connection in connections:
+            connection.close()
+        await _until_closed([connection.gone for connection in connections])
 
     async def aclose(self) -> None:
         """Close all connections, and wait a moment until they are closed: TLS says good-bye."""
-        links = [*self._wire.links(), *self._ears.links()]
-        opening = [*self._wire.opening(), *self._ears.opening()]
+        connections = [*self._pool.connections(), *self._subscription.connections()]
+        opening = [*self._pool.opening(), *self._subscription.opening()]
         self.close()
-        await _until_closed([*(link.gone for link in links), *opening])
+        await _until_closed([*(connection.gone for connection in connections), *opening])
         if self._release is not None:
             await self._release()
 
     async def adoctor(self) -> list[Check]:
         """As `Store.doctor`."""
-        return [*(await arun(examine(self._wire))), *(await arun(examine_rights(self)))]
+        return [*(await arun(examine(self._pool))), *(await arun(examine_rights(self)))]
 
 
 async def _until_closed(ends: "Sequence[asyncio.Future[Any]]") -> None:

@@ -4,24 +4,24 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from interlock._redis.apool import PerLoop, TaskLink
-from interlock._redis.clients import Dialer
+from interlock._redis.apool import AsyncConnection, PerLoop
+from interlock._redis.clients import ConnectionFactory
 from interlock._redis.errors import refuse
 from interlock._redis.resp import Garbage, ReplyError, pack
 from interlock._redis.routing import Reading
 from interlock.core.errors import StoreError
-from interlock.stores.redis.waiters import Bells
+from interlock.stores.redis.waiters import WaiterRegistry
 
 RETRY = 0.25  # seconds between two attempts to subscribe again
 SILENCE = 2.0  # seconds without a message; then the server is asked to confirm the subscription
 
 
-class _Listening(TaskLink):
+class _Listening(AsyncConnection):
     """A connection that is subscribed."""
 
-    def __init__(self, recipe: Dialer, ears: "AsyncEars") -> None:
-        super().__init__(recipe)
-        self._ears = ears
+    def __init__(self, factory: ConnectionFactory, subscription: "AsyncSubscription") -> None:
+        super().__init__(factory)
+        self._subscription = subscription
         self.subscribed = False
         self._heard_at = self._asked_at = 0.0
         self._pulse: asyncio.TimerHandle | None = None
@@ -34,7 +34,7 @@ class _Listening(TaskLink):
         self._heard_at, self._asked_at = self._loop.time(), 0.0
         try:
             self.parser.feed(data)
-            self._ears.bells.tell_all(self.parser)
+            self._subscription.waiting.notify_all(self.parser)
         except Garbage:
             self.is_garbled(data)
 
@@ -43,15 +43,15 @@ class _Listening(TaskLink):
         self._rest()
         super().connection_lost(error)
         if self.subscribed:
-            self._ears.lost(self)
+            self._subscription.lost(self)
 
     def close(self) -> None:
-        """As `TaskLink.close`."""
+        """As `AsyncConnection.close`."""
         self._rest()
         super().close()
 
     def abandon(self) -> None:
-        """As `TaskLink.abandon`."""
+        """As `AsyncConnection.abandon`."""
         self._rest()
         super().abandon()
 
@@ -77,47 +77,47 @@ class _Listening(TaskLink):
         self._rest()
         time = self._loop.time()
         if self._asked_at:
-            if time >= self._asked_at + self._ears.patience:
+            if time >= self._asked_at + self._subscription.io_timeout:
                 self._transport.abort()  # no answer: a new connection
                 return
-        elif now or (time >= self._heard_at + SILENCE and self._ears.bells.ids):
+        elif now or (time >= self._heard_at + SILENCE and self._subscription.waiting.ids):
             self._asked_at = time
-            self._transport.write(self._ears.subscribe)
-            self._ears.read_map(self)
-        until = self._asked_at + self._ears.patience if self._asked_at else time + SILENCE
+            self._transport.write(self._subscription.subscribe)
+            self._subscription.read_map(self)
+        until = self._asked_at + self._subscription.io_timeout if self._asked_at else time + SILENCE
         self._pulse = self._loop.call_later(max(0.001, until - time), self.confirm, False)
 
     def see_that_served(self) -> None:
         """End the connection if it leads to a node that has left the cluster: that one confirms all, and is deaf."""
-        if not self.ended and not self.recipe.serves(self._connection):
+        if not self.ended and not self.factory.serves(self._raw):
             self._transport.abort()
 
 
-class AsyncEars:
+class AsyncSubscription:
     """The subscriptions of one store, for asyncio tasks.
 
     Args:
-        recipe: how to connect.
+        factory: how to connect.
         channel: what to subscribe to.
-        bells: whom to tell.
+        registry: whom to tell.
     """
 
-    def __init__(self, recipe: Dialer, channel: str, bells: Bells) -> None:
-        self._recipe = recipe
-        self.patience = recipe.patience
+    def __init__(self, factory: ConnectionFactory, channel: str, waiting: WaiterRegistry) -> None:
+        self._factory = factory
+        self.io_timeout = factory.io_timeout
         self._channel = channel
-        self.bells = bells
+        self.waiting = waiting
         self._start_afresh()
 
     def _start_afresh(self) -> None:
-        self._links: PerLoop[_Listening] = PerLoop(self._open)
+        self._connections: PerLoop[_Listening] = PerLoop(self._open)
         self._again: set[asyncio.Task[None]] = set()
         self._subscribed = False
 
     @property
     def live(self) -> bool:
         """True while the running loop is subscribed."""
-        return self._links.here() is not None
+        return self._connections.here() is not None
 
     async def aask(self, _: Any) -> None:
         """Subscribe, unless that is done already.
@@ -126,56 +126,56 @@ class AsyncEars:
             StoreError: the server can't be reached, or refuses.
         """
         if not self.live:
-            await self._links.get()
+            await self._connections.get()
 
     async def _open(self) -> _Listening:
-        link = await self._connect()
+        connection = await self._connect()
         try:
-            reply = await link.ask(self.subscribe)
+            reply = await connection.ask(self.subscribe)
         except BaseException:
-            link.close()
+            connection.close()
             raise
         if isinstance(reply, ReplyError):
-            link.close()
-            refuse(reply, self._recipe.where)
-        link.begin()
+            connection.close()
+            refuse(reply, self._factory.where)
+        connection.begin()
         if self._subscribed:
-            self.bells.ring_all()  # what was said meanwhile was not heard: look
+            self.waiting.wake_all()  # what was said meanwhile was not heard: look
         self._subscribed = True
-        return link
+        return connection
 
     async def _connect(self) -> _Listening:
-        for left in reversed(range(self._recipe.choices)):
-            link = _Listening(self._recipe, self)
+        for left in reversed(range(self._factory.choices)):
+            connection = _Listening(self._factory, self)
             try:
-                await link.open()
+                await connection.open()
             except StoreError:
                 if not left:
                     raise
             else:
-                return link
+                return connection
         raise AssertionError("there is always a choice")
 
     def map_changed(self) -> None:
         """Note that a cluster is another one: see that the subscriptions are at nodes of it, and let all look."""
-        for link in self._links.all():
+        for connection in self._connections.all():
             try:
-                link._loop.call_soon_threadsafe(link.see_that_served)
+                connection._loop.call_soon_threadsafe(connection.see_that_served)
             except RuntimeError:
                 pass  # its loop is closed
-        self.bells.ring_all()
+        self.waiting.wake_all()
 
-    def read_map(self, link: _Listening) -> None:
+    def read_map(self, connection: _Listening) -> None:
         """Let the map of a cluster be read, and see that the node of a subscription is in it."""
-        if self._recipe.nodes is not None and not self._links.closed:
-            self._start(self._read_map(link), "interlock-reads-map")
+        if self._factory.nodes is not None and not self._connections.closed:
+            self._start(self._read_map(connection), "interlock-reads-map")
 
-    async def _read_map(self, link: _Listening) -> None:
+    async def _read_map(self, connection: _Listening) -> None:
         try:
-            await self._recipe.nodes.aask(Reading())
+            await self._factory.nodes.aask(Reading())
         except StoreError:
             return  # whoever waits asks the store in a while, and is told there
-        link.see_that_served()
+        connection.see_that_served()
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -189,23 +189,23 @@ class AsyncEars:
 
     def distrust(self) -> None:
         """Subscribe anew, at another server: this one may have been replaced."""
-        for link in self._links.take_all():
-            link.end()
+        for connection in self._connections.take_all():
+            connection.end()
 
     def suspect(self) -> None:
         """Note that a claim was promoted and not told."""
-        link = self._links.here()
-        if link is not None:
-            link.confirm(True)
+        connection = self._connections.here()
+        if connection is not None:
+            connection.confirm(True)
 
-    def lost(self, link: _Listening) -> None:
+    def lost(self, connection: _Listening) -> None:
         """A subscription ended: make a new one while somebody waits."""
-        if self._links.closed or not self.bells.ids:
+        if self._connections.closed or not self.waiting.ids:
             return
-        self._start(self._subscribe_again(), "interlock-ears")
+        self._start(self._subscribe_again(), "interlock-subscription")
 
     async def _subscribe_again(self) -> None:
-        while self.bells.ids and not self._links.closed:
+        while self.waiting.ids and not self._connections.closed:
             try:
                 await self.aask(None)
             except StoreError:
@@ -215,21 +215,21 @@ class AsyncEars:
 
     def opening(self) -> "list[asyncio.Task[Any]]":
         """Return the connections that are being made for the running loop."""
-        return [*self._links.opening()]
+        return [*self._connections.opening()]
 
-    def links(self) -> list[TaskLink]:
+    def connections(self) -> list[AsyncConnection]:
         """Return the connections of the running loop."""
-        return [*self._links.links()]
+        return [*self._connections.connections()]
 
     def close(self) -> None:
         """End the subscriptions."""
         for task in self._again:
             task.cancel()
-        self._links.close()
+        self._connections.close()
 
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
-        self._links.forget()
+        self._connections.forget()
         self._channel = channel
         self._start_afresh()
         return channel

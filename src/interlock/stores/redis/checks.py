@@ -19,28 +19,28 @@ FORBIDDEN = (
 )
 
 
-def examine(wire: Any) -> Op[list[Check]]:
+def examine(pool: Any) -> Op[list[Check]]:
     """Look at a server's version, round trip, clock, memory policy, persistence and replicas."""
     checks = []
     try:
-        nodes = yield from nodes_of(wire)
+        nodes = yield from nodes_of(pool)
         for node in nodes:
-            checks += yield from _server(wire, node)
-        checks += yield from compare_clocks(wire, nodes)
+            checks += yield from _server(pool, node)
+        checks += yield from compare_clocks(pool, nodes)
     except LockError as error:
         checks.append(Check("server", "fail", str(error)))
     return checks
 
 
-def _server(wire: Any, node: str) -> Op[list[Check]]:
+def _server(pool: Any, node: str) -> Op[list[Check]]:
     times = []
     for _ in range(ROUNDS):
         sent = time.perf_counter()
-        seconds, micros = yield Ask(wire, Message(pack("TIME"), node))
+        seconds, micros = yield Ask(pool, Message(pack("TIME"), node))
         times.append(time.perf_counter() - sent)
     skew = time.time() - int(seconds) - int(micros) / 1e6
     try:
-        about = _parsed((yield Ask(wire, Message(pack("INFO"), node))))
+        about = _parsed((yield Ask(pool, Message(pack("INFO"), node))))
     except LockError:
         about = {}  # the access list may forbid it; nothing depends on it
     return [*_about(about), _clock(skew), Check("server", "ok", f"answers in {min(times) * 1e6:.0f} us")]

@@ -14,31 +14,31 @@ from interlock.core.errors import LockError
 SKEW = 1.0  # seconds by which clocks may differ without a word
 BEARS = 3  # a lease is renewed at a third: it bears so much skew
 ROUNDS = 3
-PATIENCE = 1.0  # seconds to wait for a replica
+IO_TIMEOUT = 1.0  # seconds to wait for a replica
 _REPLICA = re.compile(rb"^slave\d+:ip=([^,]+),port=(\d+)", re.MULTILINE)
 
 
-def compare_clocks(wire: Any, nodes: list[str]) -> Op[list[Check]]:
+def compare_clocks(pool: Any, nodes: list[str]) -> Op[list[Check]]:
     """Say how far the clocks of the servers differ, and which leases bear it when one takes another's place.
 
     Args:
-        wire: to the servers.
+        pool: to the servers.
         nodes: what stands for each primary, in the place of a line.
     """
     ahead: dict[str, float] = {}
     unheard: list[str] = []
     for node in nodes:
-        ahead[node.lstrip("@") or "the primary"] = yield from _ahead(wire, node)
-        for where in (yield from _replicas_of(wire, node)):
+        ahead[node.lstrip("@") or "the primary"] = yield from _ahead(pool, node)
+        for where in (yield from _replicas_of(pool, node)):
             beside = (
-                wire.beside(where, PATIENCE) if hasattr(wire, "beside") else wire
+                pool.beside(where, IO_TIMEOUT) if hasattr(pool, "beside") else pool
             )  # a cluster reaches all nodes by itself
             try:
                 ahead[where] = yield from _ahead(beside, f"@{where}")
             except LockError:
                 unheard.append(where)
             finally:
-                if beside is not wire:
+                if beside is not pool:
                     beside.close()
     checks = [] if len(ahead) < 2 else [_judged(ahead)]
     if unheard:
@@ -64,21 +64,21 @@ def _judged(ahead: dict[str, float]) -> Check:
     )  # fmt: skip
 
 
-def _ahead(wire: Any, node: str) -> Op[float]:
+def _ahead(pool: Any, node: str) -> Op[float]:
     """Return by how many seconds a server's clock is ahead of this machine's; by the shortest of some round trips."""
     best = (float("inf"), 0.0)
     for _ in range(ROUNDS):
         sent = time.time()
-        seconds, micros = yield Ask(wire, Message(pack("TIME"), node, patience=PATIENCE))
+        seconds, micros = yield Ask(pool, Message(pack("TIME"), node, io_timeout=IO_TIMEOUT))
         back = time.time()
         best = min(best, (back - sent, int(seconds) + int(micros) / 1e6 - (sent + back) / 2))
     return best[1]
 
 
-def _replicas_of(wire: Any, node: str) -> Op[list[str]]:
+def _replicas_of(pool: Any, node: str) -> Op[list[str]]:
     """Return the addresses of a primary's replicas; none where the access list forbids INFO."""
     try:
-        text = yield Ask(wire, Message(IDENTITY, node))
+        text = yield Ask(pool, Message(IDENTITY, node))
     except LockError:
         return []
     return [f"{host.decode()}:{int(port)}" for host, port in _REPLICA.findall(text)]

@@ -1,13 +1,13 @@
 """Who of this process holds the lock next, by the server's word, once the claim before it has left.
 
-The server names heirs: a waiter that stands right behind a holder or behind another heir, where all want the lock
-for themselves, has its fence already, and nobody can come between the two. So who leaves lets its heir in at once,
-and the server is told while the heir works already. For the server the one that left holds the lock until then, or
-until its lease ends; after it comes the heir in either case, and nobody else as long as the heir's own lease lasts.
+The server names successors: a waiter that stands right behind a holder or behind another successor, where all want the lock
+for themselves, has its fence already, and nobody can come between the two. So who leaves lets its successor in at once,
+and the server is told while the successor works already. For the server the one that left holds the lock until then, or
+until its lease ends; after it comes the successor in either case, and nobody else as long as the successor's own lease lasts.
 """
 
 
-class Heirs:
+class Handoff:
     """Who comes after whom; a chain for each line, of claims that wait, but for its first one."""
 
     def __init__(self) -> None:
@@ -15,7 +15,7 @@ class Heirs:
         self.before: dict[str, str] = {}
 
     def follow(self, before: str, id: str, fence: int) -> None:
-        """Note that the waiting claim `id` is the heir of `before`, with `fence`; whoever was is gone."""
+        """Note that the waiting claim `id` is the successor of `before`, with `fence`; whoever was is gone."""
         self.holds(id)
         former = self.after.get(before)
         if former is not None:
@@ -24,22 +24,22 @@ class Heirs:
         self.before[id] = before
 
     def holds(self, id: str) -> None:
-        """Note that a claim holds the lock, or is gone: it is nobody's heir any more, and may have one."""
+        """Note that a claim holds the lock, or is gone: it is nobody's successor any more, and may have one."""
         before = self.before.pop(id, None)
         if before is not None:
             self.after.pop(before, None)
 
     def leaves(self, id: str) -> tuple[str, int] | None:
-        """Note that a claim that held the lock leaves; return its heir and the fence."""
+        """Note that a claim that held the lock leaves; return its successor and the fence."""
         self.holds(id)
-        heir = self.after.pop(id, None)
-        if heir is not None:
-            self.before.pop(heir[0], None)
-        return heir
+        successor = self.after.pop(id, None)
+        if successor is not None:
+            self.before.pop(successor[0], None)
+        return successor
 
     def withdraws(self, id: str) -> None:
-        """Note that a claim leaves that waited: its heir becomes that of the one before it."""
+        """Note that a claim leaves that waited: its successor becomes that of the one before it."""
         before = self.before.get(id)
-        heir = self.leaves(id)
-        if before is not None and heir is not None:
-            self.follow(before, *heir)
+        successor = self.leaves(id)
+        if before is not None and successor is not None:
+            self.follow(before, *successor)

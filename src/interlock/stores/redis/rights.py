@@ -15,7 +15,7 @@ from interlock.core.errors import LockError
 from interlock.stores.redis.views import nodes_of
 
 NAMES = 4  # tried for each node of a cluster, so that hardly any is left out
-PATIENCE = 6.0  # seconds for a message
+IO_TIMEOUT = 6.0  # seconds for a message
 TRIES = 3
 SPARED = {
     "publish": "waiters of other processes are not told, and hear by their own look, up to 5 s late",
@@ -33,15 +33,15 @@ def examine_rights(queue: Any) -> Op[list[Check]]:
     Args:
         queue: the store.
     """
-    wire = queue._wire
+    pool = queue._pool
     missing: dict[str, None] = {}
     message = yield from _message(queue, missing)
     try:
-        nodes = yield from nodes_of(wire)
+        nodes = yield from nodes_of(pool)
         for node in nodes:
-            yield from _try_directly(wire, node, missing)
+            yield from _try_directly(pool, node, missing)
         for _ in range(NAMES * len(nodes) if nodes != [""] else 1):
-            yield from _try_scripts(wire, (yield FRESH_ID), queue._channel, missing)
+            yield from _try_scripts(pool, (yield FRESH_ID), queue._channel, missing)
     except LockError as error:
         return [Check("rights", "fail", str(error)), message]
     return [_rights(list(missing)), message]
@@ -58,29 +58,29 @@ def _rights(missing: list[str]) -> Check:
     )  # fmt: skip
 
 
-def _try_directly(wire: Any, node: str, missing: dict[str, None]) -> Op[None]:
+def _try_directly(pool: Any, node: str, missing: dict[str, None]) -> Op[None]:
     commands = {"ping": ("PING",), "info": ("INFO", "server"), "role": ("ROLE",), "scan": ("SCAN", "0", "COUNT", "1")}
     if node:
         commands["asking"] = ("ASKING",)
     for name, words in commands.items():
         try:
-            yield Ask(wire, Message(pack(*words), node))
+            yield Ask(pool, Message(pack(*words), node))
         except LockError as error:
-            _note(error, name, missing)
+            _mark(error, name, missing)
 
 
-def _try_scripts(wire: Any, id: str, channel: str, missing: dict[str, None]) -> Op[None]:
+def _try_scripts(pool: Any, id: str, channel: str, missing: dict[str, None]) -> Op[None]:
     line = line_of(f"{SEPARATOR}interlock doctor {id}")
     keys = keys_of_line(line)
     text = (files("interlock.stores.redis") / "scripts" / "rights.lua").read_bytes()
     soon = str(int(time() * 1000) + 60_000)
     refused: list[bytes] = []
     try:
-        refused = yield Ask(wire, Message(pack("EVAL", text, str(len(keys)), *keys, soon, channel), line))
+        refused = yield Ask(pool, Message(pack("EVAL", text, str(len(keys)), *keys, soon, channel), line))
     except LockError as error:
-        _note(error, "~interlock:*" if "key" in str(error.__cause__) else "eval", missing)
+        _mark(error, "~interlock:*" if "key" in str(error.__cause__) else "eval", missing)
     try:
-        yield Ask(wire, Message(call(LOOK, keys), line))
+        yield Ask(pool, Message(call(LOOK, keys), line))
     except LockError as error:
         if "evalsha" in str(error.__cause__):  # else it is what was found already
             missing["evalsha"] = None
@@ -95,14 +95,14 @@ def _message(queue: Any, missing: dict[str, None]) -> Op[Check]:
     began = yield NOW
     step = "subscribe"
     try:
-        yield Ask(queue._ears, None)
-        bell = yield Subscribe(queue)
-        queue._bells.hang(id, bell)
+        yield Ask(queue._subscription, None)
+        waiter = yield Subscribe(queue)
+        queue._registry.register(id, waiter)
         step = "publish"
         told = None
         for _ in range(TRIES):  # one message may be lost, as when a node has just joined its cluster
-            yield Ask(queue._wire, Message(pack("PUBLISH", queue._channel, f"{id} 1"), ""))
-            told = yield Wait(bell, PATIENCE / TRIES)
+            yield Ask(queue._pool, Message(pack("PUBLISH", queue._channel, f"{id} 1"), ""))
+            told = yield Wait(waiter, IO_TIMEOUT / TRIES)
             if told is not None:
                 break
     except LockError as error:
@@ -115,17 +115,17 @@ def _message(queue: Any, missing: dict[str, None]) -> Op[Check]:
             f"the access list forbids to {step}: {error.__cause__}",
         )
     finally:
-        queue._bells.withdraw(id)
+        queue._registry.withdraw(id)
     took = ((yield NOW) - began) * 1000
     if told is None:
         return Check(
             "messages", "fail",
-            f"what was published did not arrive within {PATIENCE:g} s: waiters hear only by their own look",
+            f"what was published did not arrive within {IO_TIMEOUT:g} s: waiters hear only by their own look",
         )  # fmt: skip
     return Check("messages", "ok", f"subscribed, published and received within {took:.1f} ms")
 
 
-def _note(error: LockError, name: str, missing: dict[str, None]) -> None:
+def _mark(error: LockError, name: str, missing: dict[str, None]) -> None:
     if not _is_forbidden(error):
         raise error
     missing[name] = None

@@ -6,45 +6,45 @@ from interlock._redis.message import Broken, Message, NoAnswer
 from interlock._redis.resp import ended_by
 from interlock.core.claims import Check, Claim
 from interlock.core.errors import StoreError
-from interlock.core.queue import Turn
+from interlock.core.queue import EnterResult
 from interlock.runtime.sync import run
 from interlock.stores.redis.checks import examine
 from interlock.stores.redis.queue import CUTS, REMOVED, RedisQueue
 from interlock.stores.redis.rights import examine_rights
-from interlock.stores.redis.subscription import ThreadEar
+from interlock.stores.redis.subscription import ThreadWaiter
 
 
 class RedisStore(RedisQueue):
     """A store on a Redis server, for threads."""
 
-    def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Turn:
+    def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> EnterResult:
         """As `enter`, without a generator around it."""
         try:
-            start, line = self._enter_of(claim.terms, claim.who, self._mode(claim, wakeup, wait, again))
-            reply = self._wire.exchange(ended_by(start, claim.id), line, claim.id)
+            start, line = self._enter_of(claim.spec, claim.who, self._mode(claim, wakeup, wait, again))
+            reply = self._pool.exchange(ended_by(start, claim.id), line, claim.id)
         except StoreError as error:
-            return self._unclear(claim, error, again, wait)
+            return self._on_first_error(claim, error, again, wait)
         if type(reply) is int and reply > 0 and not self._waits:
             self._answered = True
-            return Turn("using", reply)
-        return self._turn(claim, reply, wait, again)
+            return EnterResult("using", reply)
+        return self._result_of(claim, reply, wait, again)
 
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, of a claim that holds the lock, without a generator around it."""
-        command, line, heir = self._released(claim)
+        command, line, successor = self._released(claim)
         try:
-            reply = self._wire.exchange(command, line, None)
+            reply = self._pool.exchange(command, line, None)
         except (Broken, NoAnswer) as error:
             times = CUTS if type(error) is Broken else 1
-            return run(self._leave_again(Message(command, line), heir, times))
+            return run(self._leave_again(Message(command, line), successor, times))
         except BaseException:
-            self._left_unheard(heir)
+            self._left_unheard(successor)
             raise
-        return True if reply == REMOVED else run(self._left_all(Message(command, line), reply, heir))
+        return True if reply == REMOVED else run(self._left_all(Message(command, line), reply, successor))
 
-    def thread_wakeup(self) -> ThreadEar:
+    def thread_wakeup(self) -> ThreadWaiter:
         """Return a wake-up for the calling thread."""
-        return ThreadEar(self._ears)
+        return ThreadWaiter(self._subscription)
 
     def task_wakeup(self) -> Any:
         """There is none: a store for threads would block the loop."""
@@ -52,7 +52,7 @@ class RedisStore(RedisQueue):
 
     def rest(self) -> None:
         """Close the connections that nobody uses, but for one to each server."""
-        self._wire.rest()
+        self._pool.rest()
 
     def close(self) -> None:
         """Close all connections."""
@@ -62,4 +62,4 @@ class RedisStore(RedisQueue):
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
-        return [*run(examine(self._wire)), *run(examine_rights(self))]
+        return [*run(examine(self._pool)), *run(examine_rights(self))]

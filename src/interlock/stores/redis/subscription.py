@@ -11,47 +11,47 @@ import threading
 from time import monotonic
 from typing import Any
 
-from interlock._redis.clients import Dialer
+from interlock._redis.clients import ConnectionFactory
 from interlock._redis.errors import refuse
 from interlock._redis.message import broken, garbled, no_answer
-from interlock._redis.pool import MOST, Link
+from interlock._redis.pool import MOST, Connection
 from interlock._redis.resp import Garbage, ReplyError, pack
 from interlock._redis.routing import Reading
 from interlock.core.errors import StoreError
-from interlock.core.queue import Told
-from interlock.stores.redis.waiters import Bells
+from interlock.core.queue import Granted
+from interlock.stores.redis.waiters import WaiterRegistry
 
 GOODBYE = 1.0  # seconds to wait for whoever reads
 RETRY = 0.25  # seconds between two attempts to subscribe again
 SILENCE = 2.0  # seconds without a message; then the server is asked to confirm the subscription
 
 
-class Ears:
+class Subscription:
     """The subscription of one store, for threads.
 
     Args:
-        recipe: how to connect.
+        factory: how to connect.
         channel: what to subscribe to.
-        bells: whom to tell.
+        registry: whom to tell.
     """
 
-    def __init__(self, recipe: Dialer, channel: str, bells: Bells) -> None:
-        self._recipe = recipe
-        self.patience = recipe.patience
+    def __init__(self, factory: ConnectionFactory, channel: str, waiting: WaiterRegistry) -> None:
+        self._factory = factory
+        self.io_timeout = factory.io_timeout
         self._channel = channel
-        self._bells = bells
+        self._registry = waiting
         self._start_afresh()
 
     def _start_afresh(self) -> None:
         self.live = False
-        self._link: Link | None = None
+        self._connection: Connection | None = None
         # Re-entrant: a signal handler may acquire while this thread subscribes, or reads.
         self._opening = threading.RLock()
         self._reading = threading.RLock()
         self._tries = 0
         self._failure: StoreError | None = None
-        self._sleepers: dict[int, ThreadEar] = {}
-        self._reader: ThreadEar | None = None
+        self._sleepers: dict[int, ThreadWaiter] = {}
+        self._reader: ThreadWaiter | None = None
         self._retry_at = 0.0
         self._poke_in = self._poke_out = -1
         self._poking = (
@@ -70,8 +70,8 @@ class Ears:
             StoreError: the server can't be reached, or refuses.
         """
         known = self._tries
-        if not self._opening.acquire(timeout=2 * self.patience):
-            raise no_answer(self._recipe.where, 2 * self.patience)
+        if not self._opening.acquire(timeout=2 * self.io_timeout):
+            raise no_answer(self._factory.where, 2 * self.io_timeout)
         try:
             if self.live:
                 return
@@ -89,39 +89,39 @@ class Ears:
         finally:
             self._opening.release()
         if again:
-            self._bells.ring_all()  # what was said meanwhile was not heard: look
+            self._registry.wake_all()  # what was said meanwhile was not heard: look
 
     def _subscribe(self) -> bool:
         """Make the subscription; return whether there was one before; under `_opening`."""
         self._see_that_open()
-        self._close_link()
-        link = self._connect()
+        self._close_connection()
+        connection = self._connect()
         try:
-            reply = link.ask(pack("SUBSCRIBE", self._channel), self.patience)
+            reply = connection.ask(pack("SUBSCRIBE", self._channel), self.io_timeout)
             if isinstance(reply, ReplyError):
-                refuse(reply, self._recipe.where)
+                refuse(reply, self._factory.where)
             self._see_that_open()
         except OSError as error:
-            link.close()
-            raise broken(self._recipe.where, error) from error
+            connection.close()
+            raise broken(self._factory.where, error) from error
         except Garbage as error:
-            link.close()
-            raise garbled(self._recipe.where, error) from None
+            connection.close()
+            raise garbled(self._factory.where, error) from None
         except BaseException:
-            link.close()
+            connection.close()
             raise
-        link.sock.setblocking(False)
-        self._close_link()  # a signal handler may have been here meanwhile
-        self._link = link
+        connection.sock.setblocking(False)
+        self._close_connection()  # a signal handler may have been here meanwhile
+        self._connection = connection
         self._heard_at, self._asked_at, self._suspected, self._strayed = monotonic(), 0.0, False, False
         again, self._subscribed = self._subscribed, True
         self.live = True
         return again
 
-    def _connect(self) -> Link:
-        for left in reversed(range(self._recipe.choices)):
+    def _connect(self) -> Connection:
+        for left in reversed(range(self._factory.choices)):
             try:
-                return Link(self._recipe)
+                return Connection(self._factory)
             except StoreError:
                 if not left:
                     raise
@@ -130,50 +130,50 @@ class Ears:
     def map_changed(self) -> None:
         """Note that a cluster is another one: see that the subscription is at a node of it, and let all look."""
         self._strayed = True
-        self._bells.ring_all()
+        self._registry.wake_all()
 
     def _see_that_open(self) -> None:
         if self._retry_at == math.inf:
             raise StoreError("this connection was closed: connect again")
 
-    def _close_link(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
+    def _close_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
-    def listen(self, ear: "ThreadEar", deadline: float) -> None:
-        """Read until `ear` was rung or the time is over; the caller holds `_reading`."""
+    def listen(self, waiter: "ThreadWaiter", deadline: float) -> None:
+        """Read until `waiter` was rung or the time is over; the caller holds `_reading`."""
         if self._retry_at == math.inf:
             return  # closed
         if self._poke_in < 0:
             self._poke_in, self._poke_out = os.pipe()
             os.set_blocking(self._poke_out, False)
-        while not ear.rung:
-            if self._strayed and self._link is not None:
+        while not waiter.rung:
+            if self._strayed and self._connection is not None:
                 self._strayed = False
-                if not self._recipe.serves(self._link.connection):
+                if not self._factory.serves(self._connection.raw):
                     self.live = False
             if not self.live:
                 self._subscribe_again()
             left = deadline - monotonic()
             if left <= 0 or self._retry_at == math.inf:
                 return  # late, or closed
-            link = self._link
-            if link is None or not self.live:
+            connection = self._connection
+            if connection is None or not self.live:
                 self._sleep(min(left, max(0.01, self._retry_at - monotonic())), None)
             else:
-                if self._sleep(min(left, self._quiet_for()), link):
-                    self._hear(link)
-                self._confirm(link)
+                if self._sleep(min(left, self._quiet_for()), connection):
+                    self._hear(connection)
+                self._confirm(connection)
 
     def _quiet_for(self) -> float:
         """Return how many seconds may pass without a message until there is something to do."""
         if self._suspected and not self._asked_at:
             return 0.0
-        ends = self._asked_at + self.patience if self._asked_at else self._heard_at + SILENCE
+        ends = self._asked_at + self.io_timeout if self._asked_at else self._heard_at + SILENCE
         return max(0.0, ends - monotonic())
 
-    def _confirm(self, link: Link) -> None:
+    def _confirm(self, connection: Connection) -> None:
         """See that the server, and whatever lies between, still knows of the subscription.
 
         To subscribe again changes nothing where it does, and mends it where it does not.
@@ -184,22 +184,22 @@ class Ears:
             self.live = False  # no answer: a new connection
             return
         self._asked_at, self._suspected = monotonic(), False
-        if self._recipe.nodes is not None:
-            self._read_map(link)
+        if self._factory.nodes is not None:
+            self._read_map(connection)
             if not self.live:
                 return
         try:
-            link.sock.send(pack("SUBSCRIBE", self._channel))
+            connection.sock.send(pack("SUBSCRIBE", self._channel))
         except OSError:
             self.live = False
 
-    def _read_map(self, link: Link) -> None:
+    def _read_map(self, connection: Connection) -> None:
         """See that the node of the subscription is in the cluster: one that has left confirms all, and is deaf."""
         try:
-            self._recipe.nodes.ask(Reading())
+            self._factory.nodes.ask(Reading())
         except StoreError:
             return  # whoever waits asks the store in a while, and is told there
-        if not self._recipe.serves(link.connection):
+        if not self._factory.serves(connection.raw):
             self.live = False
 
     def distrust(self) -> None:
@@ -211,16 +211,16 @@ class Ears:
         """Note that a claim was promoted and not told."""
         self._suspected = True
 
-    def _sleep(self, seconds: float, link: Link | None) -> bool:
+    def _sleep(self, seconds: float, connection: Connection | None) -> bool:
         """Wait until poked, or until something comes; tell whether something came."""
         poll = select.poll()
         poll.register(self._poke_in, select.POLLIN)
-        if link is not None:
-            poll.register(link.sock, select.POLLIN)
+        if connection is not None:
+            poll.register(connection.sock, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(seconds * 1000 + 0.5)}
         if self._poke_in in ready:
             os.read(self._poke_in, 512)
-        return link is not None and link.sock.fileno() in ready
+        return connection is not None and connection.sock.fileno() in ready
 
     def _subscribe_again(self) -> None:
         if monotonic() < self._retry_at:
@@ -231,11 +231,11 @@ class Ears:
         except StoreError:
             pass  # whoever waits asks the store in a while, and is told there
 
-    def _hear(self, link: Link) -> None:
+    def _hear(self, connection: Connection) -> None:
         try:
-            data = link.sock.recv(MOST)
-            while getattr(link.sock, "pending", int)():  # TLS has more than the system knows of
-                data += link.sock.recv(MOST)
+            data = connection.sock.recv(MOST)
+            while getattr(connection.sock, "pending", int)():  # TLS has more than the system knows of
+                data += connection.sock.recv(MOST)
         except OSError as error:
             if isinstance(error, BlockingIOError) or type(error).__name__ == "SSLWantReadError":
                 return
@@ -246,23 +246,23 @@ class Ears:
         self._heard_at, self._asked_at = monotonic(), 0.0
         reader, self._reader = self._reader, None  # if it is the one that reads who is told now, it need not be woken
         try:
-            link.parser.feed(data)
-            self._bells.tell_all(link.parser)
+            connection.parser.feed(data)
+            self._registry.notify_all(connection.parser)
         except Garbage:
             self.live = False
         self._reader = reader
 
-    def sleep(self, ear: "ThreadEar", seconds: float) -> None:
-        """Block the calling thread until `ear` is rung or the time is over."""
+    def sleep(self, waiter: "ThreadWaiter", seconds: float) -> None:
+        """Block the calling thread until `waiter` is rung or the time is over."""
         deadline = monotonic() + seconds
-        key = id(ear)
-        self._sleepers[key] = ear
+        key = id(waiter)
+        self._sleepers[key] = waiter
         try:
-            while not ear.rung:
+            while not waiter.rung:
                 if self._reading.acquire(blocking=False):
                     try:
-                        self._reader = ear
-                        self.listen(ear, deadline)
+                        self._reader = waiter
+                        self.listen(waiter, deadline)
                     finally:
                         self._reader = None
                         if self._retry_at == math.inf:
@@ -272,7 +272,7 @@ class Ears:
                 left = deadline - monotonic()
                 if left <= 0:
                     return
-                ear.lock.acquire(timeout=left)
+                waiter.lock.acquire(timeout=left)
         finally:
             self._sleepers.pop(key, None)
             if self._reader is None:
@@ -285,9 +285,9 @@ class Ears:
         except RuntimeError:
             pass  # this thread did not read
 
-    def done(self, ear: "ThreadEar") -> None:
-        """The thread of `ear` waits no more: if an interrupt left it as the reader, others read from here on."""
-        if self._reader is ear or self._reader is None:
+    def done(self, waiter: "ThreadWaiter") -> None:
+        """The thread of `waiter` waits no more: if an interrupt left it as the reader, others read from here on."""
+        if self._reader is waiter or self._reader is None:
             self._reader = None
             self._read_no_more()
             if self._sleepers:
@@ -295,14 +295,14 @@ class Ears:
 
     def _next_reader(self) -> None:
         # The last to come will wait longest: with the first, nearly every hand-over would change the reader too.
-        for ear in reversed(list(self._sleepers.values())):
-            if not ear.rung:
-                ear.nudge()
+        for waiter in reversed(list(self._sleepers.values())):
+            if not waiter.rung:
+                waiter.nudge()
                 return
 
-    def interrupt(self, ear: "ThreadEar") -> None:
-        """Wake the thread that reads, if it is that of `ear`."""
-        if self._reader is ear:
+    def interrupt(self, waiter: "ThreadWaiter") -> None:
+        """Wake the thread that reads, if it is that of `waiter`."""
+        if self._reader is waiter:
             self._poke()
 
     def _poke(self) -> None:
@@ -324,7 +324,7 @@ class Ears:
 
     def _finish(self) -> None:
         """Close the files; under `_reading`."""
-        self._close_link()
+        self._close_connection()
         self._close_pipe()
 
     def _close_pipe(self) -> None:
@@ -337,32 +337,32 @@ class Ears:
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
         self._poking = threading.RLock()  # another thread of the parent may have it
-        self._close_link()
+        self._close_connection()
         self._close_pipe()
         self._channel = channel
         self._start_afresh()
         return channel
 
 
-class ThreadEar:
+class ThreadWaiter:
     """What one waiting thread has: rung when it was promoted, or should look."""
 
-    __slots__ = ("_ears", "_id", "_message", "lock", "rung")
+    __slots__ = ("_id", "_message", "_subscription", "lock", "rung")
 
-    def __init__(self, ears: Ears) -> None:
-        self._ears = ears
-        self._message: Told | None = None
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._message: Granted | None = None
         self.rung = False
         self.lock = threading.Lock()
         self.lock.acquire()
 
-    def tell(self, message: Told | None = None) -> None:
+    def tell(self, message: Granted | None = None) -> None:
         """Wake the thread."""
         if message is not None:
             self._message = message
         self.rung = True
         self.nudge()
-        self._ears.interrupt(self)
+        self._subscription.interrupt(self)
 
     def wake(self) -> None:
         """As `ThreadWakeup.wake`."""
@@ -375,13 +375,13 @@ class ThreadEar:
         except RuntimeError:
             pass  # it is awake
 
-    def wait(self, seconds: float) -> Told | None:
+    def wait(self, seconds: float) -> Granted | None:
         """As `ThreadWakeup.wait`."""
-        self._ears.sleep(self, seconds)
+        self._subscription.sleep(self, seconds)
         self.rung = False
         message, self._message = self._message, None
         return message
 
     def close(self) -> None:
         """Nothing to give back, unless an interrupt came while it read."""
-        self._ears.done(self)
+        self._subscription.done(self)

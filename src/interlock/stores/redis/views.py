@@ -14,22 +14,22 @@ TOTALS = frozenset(
 )
 
 
-def nodes_of(wire: Any) -> Op[list[str]]:
+def nodes_of(pool: Any) -> Op[list[str]]:
     """Return what stands for each server that has keys, in the place of a line; a cluster's map is read anew."""
-    if wire.nodes is None:
+    if pool.nodes is None:
         return [""]
-    nodes: list[str] = yield Ask(wire.nodes, Reading())
+    nodes: list[str] = yield Ask(pool.nodes, Reading())
     return nodes
 
 
-def lines_in(wire: Any, namespace: str) -> Op[list[str]]:
+def lines_in(pool: Any, namespace: str) -> Op[list[str]]:
     """Return the lines of a namespace, by SCAN: it looks at every key of the database, in small steps."""
     found: set[str] = set()
-    for node in (yield from nodes_of(wire)):
+    for node in (yield from nodes_of(pool)):
         cursor = b"0"
         while True:
             command = pack("SCAN", cursor, "MATCH", pattern_of(namespace), "COUNT", "1000")
-            cursor, names = yield Ask(wire, Message(command, node))
+            cursor, names = yield Ask(pool, Message(command, node))
             found.update(name.decode() for name in names)
             if cursor in (b"0", 0):
                 break
@@ -67,7 +67,7 @@ def _view(name: str, id: str, record: bytes, now: int, holds: bool) -> ClaimView
         state="using" if holds else "pending",
         units=int(units),
         capacity=int(capacity),
-        fence=int(fence) if holds else None,  # an heir has one already
+        fence=int(fence) if holds else None,  # a successor has one already
         host=host,
         pid=int(pid),
         thread=who,

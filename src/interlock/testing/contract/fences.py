@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.core.claims import Terms
+from interlock.core.claims import LockSpec
 from interlock.core.errors import LockTimeout
 from interlock.testing.faults import Slow
 from interlock.testing.waiting import eventually
@@ -74,7 +74,7 @@ def test_fences_increase_when_holders_die_or_are_evicted(world: World) -> None:
         grant = ann.do(locks.lock(world.name).acquire)
         fences.append(grant.fence)
         world.eye.evict(world.name)
-        world.ghost(Terms(world.key(), ttl=0.1))
+        world.ghost(LockSpec(world.key(), ttl=0.1))
     assert increasing(fences)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.core.claims import Terms
+from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
 from interlock.testing.faults import Busy, Counting, Failing, Partial, Slow, Stuck
@@ -220,7 +220,7 @@ def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     started = time.monotonic()
     for number in range(3):
-        world.ghost(Terms(world.key(), ttl=0.6))
+        world.ghost(LockSpec(world.key(), ttl=0.6))
         world.until_waiting(number + 1)
     ann.do(grant.release)
     successor = bob.do(locks.lock(world.name).acquire)
@@ -231,7 +231,7 @@ def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World) -> None:
 def test_a_holder_that_died_costs_at_most_its_own_lease_and_nobody_spins(world: World) -> None:
     locks, counting = world.connect_with(Counting)
     started = time.monotonic()
-    world.ghost(Terms(world.key(), ttl=0.8))
+    world.ghost(LockSpec(world.key(), ttl=0.8))
     jobs = [actor.start_within(locks.lock(world.name), lambda grant: None) for actor in world.actors(4)]
     for job in jobs:
         job.result(20)
@@ -371,7 +371,7 @@ def test_a_watchdog_that_is_ended_from_outside_is_started_again(world: World) ->
 def _end_watchdogs(world: World, locks: Any) -> None:
     """Raise SystemExit in the threads that renew; or cancel all tasks that do, as asyncio.run does."""
     if world.colour == "threads":
-        _end_once(locks._watchdog._roster, "look")
+        _end_once(locks._watchdog._table, "look")
         _end_once(locks._watchdog, "_renew")
         return
 
