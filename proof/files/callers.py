@@ -2,7 +2,7 @@
 
 A step of the store runs under the guard, so it is one transition, whatever the others do meanwhile: a process that
 is stopped inside a step delays the others, and what it decided holds for the moment at which it took the guard.
-But it may be killed after each of its writes and bells: then the rest is not done, the guard is free, and its
+But it may be killed after each of its writes and wake-ups: then the rest is not done, the guard is free, and its
 beacon is out.
 """
 
@@ -43,7 +43,7 @@ from proof.files.steps import EARLIER, LATER, OVER, Files, Ring, Stepped, Steps,
 
 
 class Outcome(NamedTuple):
-    """What a step did to the files and the bells; `done` False: it was broken off, and answers nothing."""
+    """What a step did to the files and the wake-ups; `done` False: it was broken off, and answers nothing."""
 
     words: str
     files: Files
@@ -132,7 +132,7 @@ class Callers:
         if caller.pipe is not None and caller.pipe not in (SILENT, LOOK):
             told = Granted(caller.pipe, fence_of(caller.pipe))
         dead = frozenset(process for process in caller.watched if self.is_dead(state, process))
-        woken = with_caller(state, number, caller._replace(bell=SILENT, watched=caller.watched - dead))
+        woken = with_caller(state, number, caller._replace(pipe=SILENT, watched=caller.watched - dead))
         after = self.resumed(woken, number, told)
         yield number, f"{NAMES[number]} wakes: {why}", self._tag(after, number), after
 
@@ -162,16 +162,17 @@ class Callers:
         return caller.lease == ENDED or not own or any(slot.until == OVER for slot in [*own, *files.holders()])
 
     def rung(self, state: State, rings: tuple[Ring, ...]) -> State:
-        """Return the state after some bells were rung; a bell of a process without number is heard by nobody."""
+        """Return the state after some wake-ups were rung; a wake-up pipe of a process without number is heard by
+        nobody."""
         if self.configuration.deaf:
             return state
-        for alive, bell, told in rings:
+        for alive, pipe, told in rings:
             for number, caller in enumerate(state[3:]):
-                if not bell or bell - 1 != number or caller.pipe is None or caller.dead:
+                if not pipe or pipe - 1 != number or caller.pipe is None or caller.dead:
                     continue
                 if alive == str(self.processes[number]):
                     said = told.id if told is not None else (caller.pipe if caller.pipe != SILENT else LOOK)
-                    state = with_caller(state, number, caller._replace(bell=said))
+                    state = with_caller(state, number, caller._replace(pipe=said))
         return state
 
     # -- steps of the store -----------------------------------------------------------------------------
@@ -212,10 +213,10 @@ class Callers:
                     yield "kill", words, FAULT, spent(self.resumed(dead, number, answer), "kills")
 
     def _unwatchable(self, state: State, number: int, process: int) -> State:
-        """Whoever is dead when its beacon is opened can't be watched: `Wakeup.watch` rings the own bell."""
+        """Whoever is dead when its beacon is opened can't be watched: `Wakeup.watch` rings the own wake-up pipe."""
         caller: Caller = state[3 + number]
-        bell = LOOK if caller.pipe == SILENT else caller.pipe
-        return with_caller(state, number, caller._replace(watched=caller.watched - {process}, bell=bell))
+        pipe = LOOK if caller.pipe == SILENT else caller.pipe
+        return with_caller(state, number, caller._replace(watched=caller.watched - {process}, pipe=pipe))
 
     def _outcomes(self, state: State, number: int, request: Any) -> tuple[Outcome, ...]:
         dead = tuple(caller.dead for caller in state[3:])
@@ -259,13 +260,13 @@ class Callers:
             if done:
                 wrong = wrong or wrongly_answered(perform(files, actions), id, stepped)
             rings = tuple(action for action in actions if isinstance(action, Ring))
-            told = words if done else f"after {count} of {len(stepped.actions)} writes and bells ({words})"
+            told = words if done else f"after {count} of {len(stepped.actions)} writes and wake-ups ({words})"
             yield Outcome(told, after, rings, answer, watch, done, wrong)
 
     def _slot(self, number: int, request: Enter) -> Slot:
         role, id = self.roles[number], request.claim.id
-        token, bell = str(self.processes[number]), number + 1 if request.subscribed else 0
-        return Slot(-1, "pending", 0, LATER, id, role.units, role.capacity, token, bell, b"")
+        token, pipe = str(self.processes[number]), number + 1 if request.subscribed else 0
+        return Slot(-1, "pending", 0, LATER, id, role.units, role.capacity, token, pipe, b"")
 
     # -- the caller's own requests, which nobody else can notice ------------------------------------------
 
@@ -287,8 +288,8 @@ class Callers:
                 answer = self._fresh(with_caller(state, number, caller), NAMES[number])
                 caller = caller._replace(id=str(answer), evicted=False)
             elif isinstance(request, Subscribe):
-                caller = caller._replace(bell=SILENT)
-                answer = "bell"
+                caller = caller._replace(pipe=SILENT)
+                answer = "pipe"
             elif isinstance(request, Before) and request.moment != LEASE_ENDS:
                 answer = not caller.timed_out
             elif isinstance(request, Before) and not self.configuration.lapses:
@@ -332,7 +333,7 @@ def _settled(caller: Caller, request: Any) -> Caller:
     if isinstance(request, Begin):
         return Caller(caller.local)
     if isinstance(request, Hold | Leave):
-        caller = caller._replace(bell=None, watched=frozenset(), timed_out=False)
+        caller = caller._replace(pipe=None, watched=frozenset(), timed_out=False)
     return caller._replace(lease=LIVE, evicted=False) if isinstance(request, Leave) else caller
 
 

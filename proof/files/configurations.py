@@ -30,9 +30,9 @@ class Configuration:
         kills, lapses, evictions, cancels, interrupts: how often each may happen in one run.  A lapse is the end of
             a lease, whether its owner or the store sees it; an interrupt breaks a step off between two writes
             while its process lives on.
-        looks: waiters also look again by themselves, at any time; False: only bells and deaths wake them.
+        looks: waiters also look again by themselves, at any time; False: only wake-ups and deaths wake them.
         heartbeats: waiters also look again when the lease of a holder, or their own, has ended.
-        deaf: no bell is ever heard.
+        deaf: no wake-up pipe is ever heard.
         busy: whoever asks for a step may find the guard taken.
         renews: holders renew their leases.
         tidies: a process may remove the files of a name without living claims.
@@ -62,7 +62,7 @@ _E, _X, _S = EXCLUSIVE, WRITER, READER
 _ONE, _BOTH = permits(1, 2), permits(2, 2)
 
 CONFIGURATIONS: tuple[Configuration, ...] = (
-    # Only bells and the deaths that they watch wake the waiters.
+    # Only wake-ups and the deaths that they watch wake the waiters.
     Configuration("exclusive, N=2, 2 kills", (_E, _E), kills=2),
     Configuration("exclusive, N=3", (_E, _E, _E)),
     Configuration("exclusive, N=3, 1 kill, 1 cancelled", (_E, _E, _E), kills=1, cancels=1),
@@ -84,7 +84,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("2 lapses, 1 eviction, renewals, N=2", (_E, _E), lapses=2, evictions=1, renews=True, looks=True),
     Configuration("1 lapse, 1 kill, files cleaned up, N=2", (_E, _E), kills=1, lapses=1, tidies=True, looks=True),
     Configuration("the guard is taken, N=2, 1 kill", (_E, _E), kills=1, busy=True, looks=True),
-    Configuration("no bell is heard, N=3, 1 kill", (_E, _E, _E), kills=1, deaf=True, looks=True),
+    Configuration("no wake-up pipe is heard, N=3, 1 kill", (_E, _E, _E), kills=1, deaf=True, looks=True),
     Configuration("a step is interrupted, N=3", (_E, _E, _E), interrupts=1, looks=True),
     # On demand.
     Configuration("X S S, 1 kill, 1 eviction", (_X, _S, _S), kills=1, evictions=1, large=True),

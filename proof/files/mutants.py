@@ -93,8 +93,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the first in line is rung first",
         "plan",
-        "self.bells.insert(0, (slot.alive, slot.bell, told))",
-        "self.bells.append((slot.alive, slot.bell, told))",
+        "self.wake-ups.insert(0, (slot.alive, slot.wake-up pipe, told))",
+        "self.wake-ups.append((slot.alive, slot.wake-up pipe, told))",
         _SHARED,
         "nothing tells it so",
     ),

@@ -8,7 +8,7 @@ from interlock.stores.files.record import Slot
 from proof.files.steps import Files
 
 NAMES = "ABCDEFGH"
-SILENT, LOOK = "", "\n"  # what a bell says when it was not rung, and when it told to look; else an id
+SILENT, LOOK = "", "\n"  # what a wake-up pipe says when it was not rung, and when it told to look; else an id
 LIVE, ENDED, SENT, SENT_ENDED, SENT_BOTH = "live", "over", "sent", "sent, over", "sent, both over"
 HOLDING = frozenset({LIVE, SENT})
 COME, CLOCK, RENEW = "come", "clock", "renew"  # actors that owe nobody a step
@@ -18,14 +18,14 @@ BEGIN, FAULT = "begin", "fault"
 class Caller(NamedTuple):
     """One caller.
 
-    `local`: where it stands in its protocol; `id`: of its claim; `bell`: what its bell says, None if it has none;
-    `watched`: the processes whose death wakes it; `lease`: whether its own deadline has passed, and, while it
-    renews, the one that it will have.
+    `local`: where it stands in its protocol; `id`: of its claim; `wake-up pipe`: what its wake-up pipe says, None if
+    it has none; `watched`: the processes whose death wakes it; `lease`: whether its own deadline has passed, and,
+    while it renews, the one that it will have.
     """
 
     local: int
     id: str = ""
-    bell: str | None = None
+    pipe: str | None = None
     watched: frozenset[int] = frozenset()
     lease: str = LIVE
     timed_out: bool = False

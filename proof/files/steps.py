@@ -1,6 +1,6 @@
 """The two files of one name, and one step of the store on them, write by write.
 
-The production `plan.Step` decides; what `store.FileStore` does with its decisions (order of writes and bells, the
+The production `plan.Step` decides; what `store.FileStore` does with its decisions (order of writes and wake-ups, the
 uncontended paths) is repeated here, and `tests/protocol/test_files_fast_path.py` holds the two together.
 
 Numbers are names.  Of a fence only matters whether it is the highest ever granted (1) or not (0), of a place only
@@ -48,7 +48,7 @@ class Ring(NamedTuple):
     """A pipe to ring."""
 
     alive: str
-    bell: int
+    pipe: int
     told: Granted | None
 
 
@@ -96,7 +96,7 @@ class Steps:
     def use(self, files: Files, me: Slot) -> Stepped:
         """As `FastPath.use`."""
         fence = 1 + (_top(files) or files.floor)
-        holder = me._replace(row=0, state="using", number=fence, bell=0)
+        holder = me._replace(row=0, state="using", number=fence, pipe=0)
         return Stepped((self.plan.Write("using", 0, holder),), EnterResult("using", fence), (), "nobody is in line")
 
     def enter_line(self, files: Files, me: Slot, request: Enter, is_alive: Callable[[str], bool]) -> Stepped:
@@ -166,7 +166,7 @@ class Steps:
     def _actions(self, step: Any, me: str) -> tuple[Any, ...]:
         """As `FileStore._perform`."""
         actions: list[Any] = list(step.before)
-        actions += [Ring(*bell) for bell in step.wakeups if bell[2] is None or bell[2].id != me]
+        actions += [Ring(*pipe) for pipe in step.wakeups if pipe[2] is None or pipe[2].id != me]
         actions += step.after
         if self._shrinks and not step.using and not step.pending:
             actions += [Shrink(what, step.top) for what in ("row 0", "other rows", "no pending")]
@@ -174,7 +174,7 @@ class Steps:
 
 
 def perform(files: Files, actions: tuple[Any, ...]) -> Files:
-    """Return the files after some writes, not yet canonical; bells are passed over."""
+    """Return the files after some writes, not yet canonical; wake-ups are passed over."""
     using: list[Slot | int] = list(files.using)
     pending: list[Slot | None] = list(files.pending)
     flag, floor = files.flag, files.floor

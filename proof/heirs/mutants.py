@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.stores.redis.handoff import Heirs
-from interlock.stores.redis.waiters import Bells, Heir
+from interlock.stores.redis.handoff import Handoff
+from interlock.stores.redis.waiters import NextHolder, WaiterRegistry
 from proof.heirs.configurations import Configuration
 from proof.heirs.line import SERVER, Line, Pending, Promoted, Record, Server, enter, hand_over
 
@@ -26,42 +26,42 @@ class Mutant:
         name: which one.
         configuration: where it shows.
         expected: a part of what the checker must say is wrong.
-        make: makes the bells of a process.
+        make: makes the registry of a process.
         server: what the server does.
     """
 
     name: str
     configuration: Configuration
     expected: str
-    make: Callable[[], Bells] = Bells
+    make: Callable[[], WaiterRegistry] = WaiterRegistry
     server: Server = SERVER
 
 
-class _Generous(Bells):
+class _Generous(WaiterRegistry):
     """Lets its heir in also where it only waited itself."""
 
-    def withdraw(self, id: str) -> Heir | None:  # type: ignore[override]
+    def withdraw(self, id: str) -> NextHolder | None:  # type: ignore[override]
         return self.pass_on(id)
 
 
-class _Twice(Bells):
+class _Twice(WaiterRegistry):
     """Lets its heir in also where it only waited itself, and has left before."""
 
     def withdraw(self, id: str) -> None:
-        if id in self.bells and id not in self._news:
+        if id in self.waiting and id not in self._granted:
             super().withdraw(id)
         else:
             self.pass_on(id)
 
 
-class _Trusting(Bells):
+class _Trusting(WaiterRegistry):
     """Believes in a promise although the server no longer had the claim that made it."""
 
     def is_void(self, removed: bool) -> bool:
         return False
 
 
-class _Hoarding(Heirs):
+class _Hoarding(Handoff):
     """Keeps who was the heir before."""
 
     def follow(self, before: str, id: str, fence: int) -> None:
@@ -69,9 +69,9 @@ class _Hoarding(Heirs):
         self.before[id] = before
 
 
-def _hoarding() -> Bells:
-    bells = Bells()
-    bells._heirs = _Hoarding()
+def _hoarding() -> WaiterRegistry:
+    bells = WaiterRegistry()
+    bells._handoff = _Hoarding()
     return bells
 
 

@@ -59,7 +59,7 @@ class State(NamedTuple):
 
     Attributes:
         line: what the server knows.
-        tables: the bells of each process.
+        tables: the registry of each process.
         callers: all of them.
         net: what is under way: requests of each claim in order, replies and messages in any.
         over: claims that are no holders any more by their own clocks.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.stores.redis.waiters import Bells
+from interlock.stores.redis.waiters import WaiterRegistry
 from proof.explore import explore
 from proof.heirs.configurations import Configuration
 from proof.heirs.line import SERVER, Server
@@ -39,12 +39,14 @@ class Verdict:
         return "\n".join([f"{self.configuration.name}: {self.wrong}", *(f"  {step}" for step in self.trace)])
 
 
-def verdict(configuration: Configuration, make: Callable[[], Bells] = Bells, server: Server = SERVER) -> Verdict:
+def verdict(
+    configuration: Configuration, make: Callable[[], WaiterRegistry] = WaiterRegistry, server: Server = SERVER
+) -> Verdict:
     """Explore a configuration and judge it.
 
     Args:
         configuration: who, and what may happen.
-        make: makes the bells of a process; a mutant's, or those that the package uses.
+        make: makes the registry of a process; a mutant's, or those that the package uses.
         server: what the server does.
     """
     graph = explore(World(configuration, make, server))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from interlock.core.queue import Granted
-from interlock.stores.redis.waiters import Bells, Heir
+from interlock.stores.redis.waiters import NextHolder, WaiterRegistry
 from proof.explore import Successor
 from proof.heirs.configurations import Configuration
 from proof.heirs.line import (
@@ -37,16 +37,19 @@ class _Bell:
 
 
 class World:
-    """A system for `explore`: the production bells of each process, a model of the server.
+    """A system for `explore`: the production registry of each process, a model of the server.
 
     Args:
         configuration: who competes, and what may befall them.
-        make: makes the bells of a process.
+        make: makes the registry of a process.
         server: what the server does.
     """
 
     def __init__(
-        self, configuration: Configuration, make: Callable[[], Bells] = Bells, server: Server = SERVER
+        self,
+        configuration: Configuration,
+        make: Callable[[], WaiterRegistry] = WaiterRegistry,
+        server: Server = SERVER,
     ) -> None:
         self.configuration = configuration
         self.make = make
@@ -96,7 +99,7 @@ class World:
             if word:
                 yield name, f"{name} takes what it was told", "take", self._gets_in(state, number, word)
             bells, words = self._thaw(state, number)
-            _, told = bells.hang(id, _Bell(words))
+            _, told = bells.register(id, _Bell(words))
             looking = self._with(state, number, caller._replace(phase="looking"), bells, words)
             if told is None:
                 yield name, f"{name} looks", "look", self._send(looking, ("enter", id, True))
@@ -142,7 +145,7 @@ class World:
         """The end of an acquire without a grant."""
         id = state.callers[number].id
         bells, words = self._thaw(state, number)
-        heir: Heir | None = bells.withdraw(id)  # type: ignore[func-returns-value]  # only a mutant has one
+        heir: NextHolder | None = bells.withdraw(id)  # type: ignore[func-returns-value]  # only a mutant has one
         after = self._with(state, number, Caller("giving up", id), bells, words)
         return self._send(after, ("leave", id, heir))
 
@@ -195,7 +198,7 @@ class World:
         some = next(at for at, each in enumerate(self.configuration.processes) if each == process)
         if kind == "word":
             bells, words = self._thaw(state, some)
-            bells.tell(id, what)
+            bells.notify(id, what)
             return self._with(state, some, state.callers[some], bells, words)
         if kind == "renewed":
             if what or number is None or state.callers[number].phase != "inside":
@@ -205,7 +208,7 @@ class World:
             bells, words = self._thaw(state, some)
             removed, heir, told = what
             for other, fence in told:
-                bells.tell(other, fence)
+                bells.notify(other, fence)
             state = self._with(state, some, state.callers[some], bells, words)
             if heir is not None and bells.is_void(removed):
                 forgotten = state.forgotten
@@ -232,7 +235,7 @@ class World:
         if fence:
             bells.follow(before, caller.id, fence)
         if caller.phase == "asked":
-            _, told = bells.hang(caller.id, _Bell(words))
+            _, told = bells.register(caller.id, _Bell(words))
             if told is not None:
                 return self._gets_in(self._with(state, number, caller, bells, words), number, told.fence)
         return self._with(state, number, caller._replace(phase="waiting"), bells, words)
@@ -284,7 +287,7 @@ class World:
             yield self._send(state, ("enter", id, False))
         if caller.phase in ("asked", "looking"):
             bells, words = self._thaw(state, number)
-            _, told = bells.hang(id, _Bell(words))
+            _, told = bells.register(id, _Bell(words))
             if told is not None:
                 words[id] = told.fence
             yield self._with(state, number, caller._replace(phase="waiting"), bells, words)
@@ -320,23 +323,23 @@ class World:
     def _without(self, state: State, at: int) -> State:
         return state._replace(net=state.net[:at] + state.net[at + 1 :])
 
-    def _thaw(self, state: State, number: int) -> tuple[Bells, dict[str, int]]:
-        """Make the bells of a caller's process as they are."""
+    def _thaw(self, state: State, number: int) -> tuple[WaiterRegistry, dict[str, int]]:
+        """Make the registry of a caller's process as they are."""
         waiting, news, after, before = state.tables[self.configuration.processes[number]]
         words: dict[str, int] = {}
         bells = self.make()
-        bells.bells = {id: _Bell(words) if hung else None for id, hung in waiting}
-        bells._news = {id: Granted(id, fence) for id, fence in news}
-        bells._heirs.after, bells._heirs.before = dict(after), dict(before)
+        bells.waiting = {id: _Bell(words) if hung else None for id, hung in waiting}
+        bells._granted = {id: Granted(id, fence) for id, fence in news}
+        bells._handoff.after, bells._handoff.before = dict(after), dict(before)
         return bells, words
 
-    def _with(self, state: State, number: int, caller: Caller, bells: Bells, words: dict[str, int]) -> State:
+    def _with(self, state: State, number: int, caller: Caller, bells: WaiterRegistry, words: dict[str, int]) -> State:
         """Keep the bells, the caller, and what was told to others."""
         table: Table = (
-            tuple(sorted((id, bell is not None) for id, bell in bells.bells.items())),
-            tuple(sorted((id, told.fence) for id, told in bells._news.items())),
-            tuple(sorted(bells._heirs.after.items())),
-            tuple(sorted(bells._heirs.before.items())),
+            tuple(sorted((id, bell is not None) for id, bell in bells.waiting.items())),
+            tuple(sorted((id, told.fence) for id, told in bells._granted.items())),
+            tuple(sorted(bells._handoff.after.items())),
+            tuple(sorted(bells._handoff.before.items())),
         )
         tables = _put(state.tables, self.configuration.processes[number], table)
         callers = _put(state.callers, number, caller)

@@ -32,7 +32,7 @@ class Parts(NamedTuple):
     """The code that is checked; production's, unless a mutant takes its place."""
 
     acquire: Any = claiming.acquire
-    attempt: Any = claiming.Attempt
+    attempt: Any = claiming.AcquireCall
     pending: Any = pending.Pending
     caller: Any = call.caller
 

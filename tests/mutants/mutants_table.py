@@ -236,8 +236,8 @@ MUTANTS = [
         "fork: a body of several that the child leaves raises its parent's loss",
         "tests/process/test_fork.py -k 'body and file'",
         "locks/grants.py",
-        "    def _loss_to_raise(self) -> LockLost | None:\n        return self._loss() if self.lost and not self.inherited",
-        "    def _loss_to_raise(self) -> LockLost | None:\n        return self._loss() if self.lost",
+        "-> LockLost | None:\n        return self._loss() if self.lost and not self.inherited",
+        "-> LockLost | None:\n        return self._loss() if self.lost",
     ),
     _error(
         "fork: a child keeps its parent's line files open",

@@ -10,30 +10,30 @@ import pytest
 from redis_worlds import client_ids, connect_to, one_after_another, servers_with
 
 import interlock
-from interlock._redis import limit as pool
-from interlock._redis.limit import MOST, Place, Pool
+from interlock._redis import limit
+from interlock._redis.limit import MOST, ConnectionLimit, Permit
 from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
 from interlock.testing.waiting import PATIENCE, eventually, throughout
 from interlock.testing.world import World
-from servers import Pool, Proxy, RedisServer
+from servers import Proxy, RedisServer, Wire
 
 THREADS, SLOW = 200, 0.02  # seconds that each reply takes
 ROOM = 20
 
 
-def number_of_connections(wire: Pool) -> int:
+def number_of_connections(wire: Wire) -> int:
     return len(client_ids(wire, "normal"))
 
 
 @pytest.fixture
-def wire(server: RedisServer) -> Iterator[Pool]:
+def wire(server: RedisServer) -> Iterator[Wire]:
     """A connection that looks at the others."""
     with server.wire() as found:
         yield found
 
 
-def use_by_many(locks: interlock.Locks, wire: Pool, threads: int = THREADS) -> int:
+def use_by_many(locks: interlock.Locks, wire: Wire, threads: int = THREADS) -> int:
     """Let so many threads lock at once, each a name of its own; return how many connections were seen at most."""
     together = threading.Barrier(threads)
 
@@ -53,9 +53,9 @@ def use_by_many(locks: interlock.Locks, wire: Pool, threads: int = THREADS) -> i
 
 @pytest.mark.parametrize("most", [MOST, 5])
 def test_two_hundred_threads_share_a_few_connections(
-    server: RedisServer, proxy: Proxy, wire: Pool, monkeypatch: pytest.MonkeyPatch, most: int
+    server: RedisServer, proxy: Proxy, wire: Wire, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(pool, "IDLE", 0.5)
+    monkeypatch.setattr(limit, "IDLE", 0.5)
     url = f"redis://{proxy.host}:{proxy.port}/" + (f"?max_connections={most}" if most != MOST else "")
     with interlock.connect(url) as locks:
         proxy.delay(SLOW)
@@ -74,7 +74,7 @@ def test_two_hundred_threads_share_a_few_connections(
 
 
 def test_a_process_that_holds_nothing_for_a_while_keeps_one(
-    server: RedisServer, wire: Pool, monkeypatch: pytest.MonkeyPatch
+    server: RedisServer, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog, "IDLE", 0.5)
     with interlock.connect(server.url, ttl=1) as locks:  # its watchdog looks three times in a ttl
@@ -85,10 +85,10 @@ def test_a_process_that_holds_nothing_for_a_while_keeps_one(
 
 
 def test_a_loop_that_asks_nothing_for_long_keeps_none(
-    world_of_tasks: World, server: RedisServer, wire: Pool, monkeypatch: pytest.MonkeyPatch
+    world_of_tasks: World, server: RedisServer, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = world_of_tasks
-    monkeypatch.setattr(pool, "IDLE", 0.3)
+    monkeypatch.setattr(limit, "IDLE", 0.3)
     locks = connect_to(world, server.url + "?socket_timeout=0.5")
     ann = world.actor()
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_a_loop_that_asks_nothing_for_long_keeps_none(
         eventually(lambda: number_of_connections(wire) == 0)
 
 
-def test_many_get_through_with_two_connections(world: World, server: RedisServer, wire: Pool) -> None:
+def test_many_get_through_with_two_connections(world: World, server: RedisServer, wire: Wire) -> None:
     locks = connect_to(world, server.url + "?max_connections=2")
     kept = world.actor().do(locks.lock("kept", ttl=1).acquire)
     actors = world.actors(20)
@@ -133,9 +133,9 @@ def test_a_lease_is_renewed_while_a_crowd_wants_the_only_connection(
 
 
 def test_who_came_first_is_served_first_and_who_releases_before_all() -> None:
-    house = Pool(1)
+    house = ConnectionLimit(1)
     place = house.take(False, 0.0)
-    assert type(place) is Place
+    assert type(place) is Permit
     served: list[str] = []
 
     def want(name: str, urgent: bool) -> None:
@@ -157,12 +157,12 @@ def test_who_came_first_is_served_first_and_who_releases_before_all() -> None:
 
 
 def test_who_finds_none_in_time_is_told(server: RedisServer, proxy: Proxy) -> None:
-    house = Pool(1)
+    house = ConnectionLimit(1)
     place = house.take(False, 0.0)
     assert house.take(True, time.monotonic() + 0.05) is None
     assert not house.waiting
     del place
-    assert type(house.take(True, 0.0)) is Place
+    assert type(house.take(True, 0.0)) is Permit
 
 
 def test_who_keeps_the_errors_keeps_no_place(world_of_threads: World, server: RedisServer) -> None:
@@ -184,7 +184,7 @@ FULL = pytest.mark.parametrize("server", servers_with(config={"maxclients": str(
 
 
 @FULL
-def test_at_the_limit_of_the_server_all_get_through(server: RedisServer, wire: Pool) -> None:
+def test_at_the_limit_of_the_server_all_get_through(server: RedisServer, wire: Wire) -> None:
     before = int(server.info("stats")["rejected_connections"])
     with interlock.connect(f"{server.url}?max_connections=100") as locks, ThreadPoolExecutor(60) as workers:
         together = threading.Barrier(60)
@@ -201,12 +201,12 @@ def test_at_the_limit_of_the_server_all_get_through(server: RedisServer, wire: P
     assert int(wire.ask("INFO", "stats").partition("rejected_connections:")[2].split()[0]) > before
 
 
-def rejected(wire: Pool) -> int:
+def rejected(wire: Wire) -> int:
     return int(str(wire.ask("INFO", "stats")).partition("rejected_connections:")[2].split()[0])
 
 
 @FULL
-def test_an_acquire_waits_for_a_connection_within_its_timeout(world: World, server: RedisServer, wire: Pool) -> None:
+def test_an_acquire_waits_for_a_connection_within_its_timeout(world: World, server: RedisServer, wire: Wire) -> None:
     locks = connect_to(world, server.url + "?socket_timeout=0.3")
     ann, bob = world.actors(2)
     with contextlib.ExitStack() as others:

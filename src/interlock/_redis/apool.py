@@ -51,17 +51,17 @@ class AsyncConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self._raw = raw = self.factory.new_connection()
-        last_words = _hear_last_words(raw)
+        last_words = _last_words_of(raw)
         try:
             async with asyncio.timeout(2 * self.factory.io_timeout):
-                await connection.connect()
+                await raw.connect()
         except Exception as error:
-            await connection.disconnect()
+            await raw.disconnect()
             raise (full if is_full(error, last_words) else unreachable)(self.factory.where, error) from error
         except BaseException:
-            await connection.disconnect()
+            await raw.disconnect()
             raise
-        del connection.disconnect
+        del raw.disconnect
         self._transport = raw._writer.transport
         self._transport.set_protocol(self)
         keep_alive(self._transport.get_extra_info("socket"), self.factory.io_timeout)
@@ -219,26 +219,26 @@ class AsyncConnection(asyncio.Protocol):
         self._raw._writer = self._raw._reader = None
 
 
-def _hear_last_words(connection: Any) -> bytearray:
+def _last_words_of(raw: Any) -> bytearray:
     """Return what will have what the server said before a connection ended on which the library could write no more.
 
     A server that has too many connections says so at once, and closes.
     """
     said = bytearray()
-    disconnect = connection.disconnect
+    disconnect = raw.disconnect
 
     async def hear(*args: Any, **how: Any) -> None:
         said.extend(getattr(raw._reader, "_buffer", b""))
         await disconnect(*args, **how)
 
-    connection.disconnect = hear
+    raw.disconnect = hear
     return said
 
 
-Connection = TypeVar("Connection", bound=AsyncConnection)
+C = TypeVar("C", bound=AsyncConnection)
 
 
-class PerLoop(Generic[Connection]):
+class PerLoop(Generic[C]):
     """Connections that are opened once for each event loop, by a task of its own.
 
     A caller that is cancelled meanwhile takes nothing from the others; and client libraries do not bear it well to be
@@ -248,15 +248,15 @@ class PerLoop(Generic[Connection]):
         open: makes one for the running loop.
     """
 
-    def __init__(self, open: Callable[[], Coroutine[Any, Any, Connection]]) -> None:
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, C]]) -> None:
         self._open = open
-        self.ready: dict[asyncio.AbstractEventLoop, Connection] = {}
-        self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[Connection]] = {}
-        self._recent: Connection | None = None
-        self._open_connections: set[Connection] = set()  # also those that were replaced and are not closed yet
+        self.ready: dict[asyncio.AbstractEventLoop, C] = {}
+        self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[C]] = {}
+        self._recent: C | None = None
+        self._open_connections: set[C] = set()  # also those that were replaced and are not closed yet
         self.closed = False
 
-    def here(self) -> Connection | None:
+    def here(self) -> C | None:
         """Return the one of the running loop, if it is open."""
         loop = asyncio.get_running_loop()
         connection = self._recent
@@ -264,7 +264,7 @@ class PerLoop(Generic[Connection]):
             connection = self._recent = self.ready.get(loop)
         return connection if connection is not None and not connection.ended else None
 
-    async def get(self) -> Connection:
+    async def get(self) -> C:
         """Return the one of the running loop, which is opened if there is none.
 
         Raises:
@@ -287,7 +287,7 @@ class PerLoop(Generic[Connection]):
             task.add_done_callback(self._opened)
         return await self._wait_for(task)
 
-    async def _wait_for(self, task: "asyncio.Task[Connection]") -> Connection:
+    async def _wait_for(self, task: "asyncio.Task[C]") -> C:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -295,7 +295,7 @@ class PerLoop(Generic[Connection]):
                 raise StoreError("this connection was closed: connect again") from None
             raise
 
-    def _opened(self, task: "asyncio.Task[Connection]") -> None:
+    def _opened(self, task: "asyncio.Task[C]") -> None:
         loop = task.get_loop()
         self._tasks.pop(loop, None)
         if task.cancelled() or task.exception() is not None:
@@ -308,7 +308,7 @@ class PerLoop(Generic[Connection]):
         else:
             self.ready[loop] = connection
 
-    def take_all(self) -> list[Connection]:
+    def take_all(self) -> list[C]:
         """Return what is open in any loop, and give it to nobody from now on."""
         connections = list(self.ready.values())
         self.ready.clear()
@@ -325,17 +325,17 @@ class PerLoop(Generic[Connection]):
         if self._recent is not None and self._recent.ended:
             self._recent = None
 
-    def opening(self) -> "list[asyncio.Task[Connection]]":
+    def opening(self) -> "list[asyncio.Task[C]]":
         """Return what is being opened for the running loop."""
         task = self._tasks.get(asyncio.get_running_loop())
         return [] if task is None else [task]
 
-    def connections(self) -> list[Connection]:
+    def connections(self) -> list[C]:
         """Return what is open in the running loop."""
         loop = asyncio.get_running_loop()
         return [connection for connection in self._open_connections if connection._loop is loop]
 
-    def all(self) -> list[Connection]:
+    def all(self) -> list[C]:
         """Return what is open, in any loop."""
         return list(self._open_connections)
 

@@ -194,14 +194,14 @@ class Directions:
 
     def _redirected(self, redirection: Redirected, target: _Target, version: int) -> Op[_Target]:
         """Return where a node points at; if the name lives there now, read the map anew."""
-        target = self._map.target_of(redirection, target.address)
+        address = self._map.target_of(redirection, target.address)
         if redirection.asking:
-            return _Target(target, source=target.address)
+            return _Target(address, source=target.address)
         try:
-            yield Ask(self._nodes, Reading(version, first=target))
+            yield Ask(self._nodes, Reading(version, first=address))
         except StoreError:
             pass  # this step knows where to go
-        return _Target(target)
+        return _Target(address)
 
     def _ask(self, message: Message, target: _Target) -> Op[Any]:
         try:
@@ -229,8 +229,8 @@ class Directions:
                 return (yield from self._where_it_moves_to(message, ahead))
             except Moving:
                 # In this order: where the line has not gone yet, nobody begins to wait after the first look.
-                target = yield from self._rest_of(message, target.address)
-                if target is None or (yield from self._anybody_waits(message, target)):
+                rest = yield from self._rest_of(message, target.address)
+                if rest is None or (yield from self._anybody_waits(message, rest)):
                     raise
                 return (yield from self._alone(message, target, Here.LINE_UNWAITED))
         except Redirected as error:

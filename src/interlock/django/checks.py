@@ -13,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, router
 from interlock.core.errors import LockError
 from interlock.core.redaction import described, masked
 from interlock.django.beside import is_sqlite
-from interlock.django.conf import ORM_STORE, Place, orm_aliases, place, places
+from interlock.django.conf import ORM_STORE, StoreSettings, orm_aliases, place, places
 from interlock.django.models import Claim
 from interlock.django.statements import NOW
 from interlock.locks.connect import check_url
@@ -46,7 +46,7 @@ def places_are_said(app_configs: Any, **_: object) -> list[CheckMessage]:
     ]
 
 
-def _known_places() -> Iterator[tuple[str, Place]]:
+def _known_places() -> Iterator[tuple[str, StoreSettings]]:
     try:
         for alias in places():
             yield alias, place(alias)

@@ -1,7 +1,7 @@
 """What `_quick.c` offers; `line` is a LineFile whose mutex the caller has."""
 
 from interlock.stores.files.linefile import LineFile
-from interlock.stores.files.liveness import Bell
+from interlock.stores.files.liveness import WakeupPipe
 
 LAYOUT: tuple[int, ...]
 
@@ -22,7 +22,7 @@ def join(
     ttl: float,
     tail: bytes,
     waiting_at: int,
-    bell: int,
+    pipe: int,
     token: str,
     others: dict[str, int],
     /,
@@ -34,6 +34,6 @@ def leave(
     waiting_at: int,
     token: str,
     others: dict[str, int],
-    bells: dict[int, Bell],
+    wakeups: dict[int, WakeupPipe],
     /,
 ) -> int: ...

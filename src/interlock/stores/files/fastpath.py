@@ -145,8 +145,8 @@ class FastPath:
         told at once; a thread of this one would only wait for the guard.
 
         Returns:
-            The wake-up pipe to ring when the guard is free again; None if the line is less simple than that, and the plan is
-            to be made.
+            The wake-up pipe to ring when the guard is free again; None if the line is less simple than that, and the
+            plan is to be made.
         """
         waits = line.read_pending()
         now = monotonic()

@@ -1,12 +1,12 @@
 """Who is alive, and how to wake them: liveness pipes and wake-up pipes, the files in alive/.
 
-Each process has one *liveness pipe*: a named pipe that it keeps open and locked (flock) as long as it lives.  The OS lock
-is the proof of life: the kernel takes it away when the process dies, however it dies.  Who waits for the process
-opens the pipe too and is woken by the kernel when its only reader has gone.
-Each waiting thread or task has a *wake-up pipe*: a named pipe that others write to when its turn has come.
+Each process has one *liveness pipe*: a named pipe that it keeps open and locked (flock) as long as it lives.  The OS
+lock is the proof of life: the kernel takes it away when the process dies, however it dies.  Who waits for the process
+opens the pipe too and is woken by the kernel when its only reader has gone. Each waiting thread or task has a
+*wake-up pipe*: a named pipe that others write to when its turn has come.
 
-Others find both by their names.  A liveness pipe whose name is gone (a tmp cleaner, `rm alive/*`) proves nothing any more:
-the process notices it, makes another one under a new token, and has lost what it claimed under the old one.
+Others find both by their names.  A liveness pipe whose name is gone (a tmp cleaner, `rm alive/*`) proves nothing any
+more: the process notices it, makes another one under a new token, and has lost what it claimed under the old one.
 """
 
 import errno
@@ -117,8 +117,8 @@ class Liveness:
             for pipe in self.wakeups.values():
                 pipe.ring(b"\n")
         log.warn(
-            "the liveness pipe %s was removed from %s: the locks held by this process there are lost; exclude the folder "
-            "from whatever cleans up there",
+            "the liveness pipe %s was removed from %s: the locks held by this process there are lost; exclude the "
+            "folder from whatever cleans up there",
             old,
             self._folder,
         )
@@ -127,7 +127,8 @@ class Liveness:
     # -- the others -------------------------------------------------------------------------------------
 
     def is_alive(self, token: str) -> bool:
-        """Tell whether the process of that liveness pipe lives; another user's that can't be looked at is taken as alive."""
+        """Tell whether the process of that liveness pipe lives; another user's that can't be looked at is taken as
+        alive."""
         if token == self.token:
             return True
         with self._mutex:
@@ -232,7 +233,8 @@ class Liveness:
         raise StoreError(f"more than {MOST_NUMBER} wait in {self._folder}: wait in fewer threads or tasks")
 
     def put_back(self, pipe: "WakeupPipe") -> None:
-        """Keep a wake-up pipe for the next waiter, or remove it when there are many; the caller no longer waits at it."""
+        """Keep a wake-up pipe for the next waiter, or remove it when there are many; the caller no longer waits at
+        it."""
         with self._mutex:
             if self._liveness_pipe >= 0 and pipe.token == self.token and len(self._idle) < MOST_IDLE_PIPES:
                 self._idle.append(pipe)

@@ -1,7 +1,7 @@
 """What this process keeps open of one folder: the same for all its connections to it.
 
-A process has one liveness pipe, one set of wake-up pipes and one pair of descriptors for each name, however often it connects.
-They are closed with the last connection, but not under somebody who still waits on them.
+A process has one liveness pipe, one set of wake-up pipes and one pair of descriptors for each name, however often it
+connects. They are closed with the last connection, but not under somebody who still waits on them.
 """
 
 import contextlib

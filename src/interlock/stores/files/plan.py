@@ -3,8 +3,8 @@
 The step runs under the guard, so nobody else writes meanwhile; but the process may be killed between any two
 writes, and every step therefore begins by putting right what such a death left: waiters whose turn came, and
 claims that stand in both files.  Those were promoted, and perhaps not told: a promoted claim is taken out of
-pending/ only after its wake-up pipe was rung, and the flag that keeps others from the uncontended path is written last.
-The model checker drives these functions; the store performs what they decide.
+pending/ only after its wake-up pipe was rung, and the flag that keeps others from the uncontended path is written
+last. The model checker drives these functions; the store performs what they decide.
 """
 
 from collections.abc import Callable

@@ -38,7 +38,7 @@ class Slot(NamedTuple):
         until: when its lease ends, on the machine's monotonic clock.
         id, units, capacity: of the claim.
         alive: the beacon of its process.
-        bell: the number of the bell that wakes it.
+        pipe: the number of the wake-up pipe that wakes it; `bell=` in the file.
         raw: the whole text.
     """
 
@@ -50,7 +50,7 @@ class Slot(NamedTuple):
     units: int
     capacity: int
     alive: str
-    bell: int
+    pipe: int
     raw: bytes
 
 
@@ -145,7 +145,7 @@ def since_now() -> bytes:
     return b"%s.%03dZ" % (_stamp, milliseconds % 1000)
 
 
-def write_slot(state: bytes, number: int, until: float, id: str, bell: int, end: bytes) -> bytes:
+def write_slot(state: bytes, number: int, until: float, id: str, pipe: int, end: bytes) -> bytes:
     """Return the text of a slot; `state` has STATE_WIDTH bytes, and `end` comes from `tail`.
 
     Raises:
@@ -157,7 +157,7 @@ def write_slot(state: bytes, number: int, until: float, id: str, bell: int, end:
         until,
         since_now(),
         id.encode(),
-        bell,
+        pipe,
         end,
     )
     return checked(text, number)
@@ -182,8 +182,8 @@ def text_of(slot: Slot) -> bytes:
 
 def with_raw(slot: Slot, raw: bytes, state: SlotState | None = None) -> Slot:
     """Return the slot as it is read from `raw`; quicker than parsing it."""
-    row, was, number, until, id, units, capacity, alive, bell, _ = slot
-    return Slot(row, state or was, number, until, id, units, capacity, alive, bell, raw)
+    row, was, number, until, id, units, capacity, alive, pipe, _ = slot
+    return Slot(row, state or was, number, until, id, units, capacity, alive, pipe, raw)
 
 
 def slots_in(data: bytes, start: int, known: list[tuple[bytes, Slot | None]]) -> list[Slot | None]:

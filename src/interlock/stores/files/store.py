@@ -2,8 +2,8 @@
 
 Every step (enter, leave, renew) is done at once under the guard, an OS lock on using/NAME that is held for
 microseconds; so this store is a smart one, the folded line of `interlock.core.line`.  The proof of life of a
-claim is the OS lock on its process's liveness pipe (`liveness`).  Time is the machine's monotonic clock, which all its
-processes share.
+claim is the OS lock on its process's liveness pipe (`liveness`).  Time is the machine's monotonic clock, which all
+its processes share.
 """
 
 import contextlib

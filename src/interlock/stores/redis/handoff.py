@@ -1,9 +1,10 @@
 """Who of this process holds the lock next, by the server's word, once the claim before it has left.
 
-The server names successors: a waiter that stands right behind a holder or behind another successor, where all want the lock
-for themselves, has its fence already, and nobody can come between the two. So who leaves lets its successor in at once,
-and the server is told while the successor works already. For the server the one that left holds the lock until then, or
-until its lease ends; after it comes the successor in either case, and nobody else as long as the successor's own lease lasts.
+The server names successors: a waiter that stands right behind a holder or behind another successor, where all want
+the lock for themselves, has its fence already, and nobody can come between the two. So who leaves lets its successor
+in at once, and the server is told while the successor works already. For the server the one that left holds the lock
+until then, or until its lease ends; after it comes the successor in either case, and nobody else as long as the
+successor's own lease lasts.
 """
 
 

@@ -117,7 +117,7 @@ class RedisQueue:
         return prefix(ENTER, keys_of_line(line), fixed, 1), line
 
     def _start_of_leave(self, spec: LockSpec) -> tuple[bytes, bytes, str]:
-        """Return what stays the same when a claim leaves, without an successor and up to the successor let in, and the line."""
+        """Return what stays the same when a claim leaves, without and with a successor, and the line."""
         line = line_of(spec.key)
         start = prefix(LEAVE, keys_of_line(line), (self._channel,), 2)
         return ended_by(start, ""), start, line
@@ -144,8 +144,8 @@ class RedisQueue:
                     yield Ask(self._subscription, None)
                 except StoreError as error:
                     return self._on_error(claim, error, again, wait, waits=True)
-            elif io_timeout:
-                return EnterResult("pending", 0, io_timeout, asked=False)  # it stands in line since a moment ago
+            elif recheck_after:
+                return EnterResult("pending", 0, recheck_after, asked=False)  # it stands in line since a moment ago
         try:
             start, line = self._enter_of(claim.spec, claim.who, self._mode(claim, wakeup, wait, again))
             reply = yield Ask(self._pool, Message(ended_by(start, claim.id), line, claim.id))
@@ -163,7 +163,8 @@ class RedisQueue:
             self._registry.follow(before.decode(), claim.id, fence)
         if reply > 0:
             if again and self._registry.waiting.get(claim.id) is not None:
-                self._subscription.suspect()  # it waited and was not told: perhaps nobody of this process is told any more
+                # it waited and was not told: perhaps nobody of this process is told any more
+                self._subscription.suspect()
             self._registry.holds(claim.id)
             return EnterResult("using", reply)
         if reply <= PENDING_THERE:
@@ -324,7 +325,7 @@ class RedisQueue:
         except (Broken, NoAnswer):  # the connection may have been forgotten on the way, the server be there
             return (yield Ask(self._pool, message))
 
-    def _forget(self, claim: Claim) -> "_Trouble | None":
+    def _forget(self, claim: Claim) -> "RequestState | None":
         """Forget a claim that leaves; return what was the matter with it."""
         self._registry.withdraw(claim.id)
         return self._requests.pop(claim.id, None)

@@ -7,7 +7,7 @@ from interlock._redis.resp import MISSING, Parser
 from interlock.core.queue import Granted
 from interlock.stores.redis.handoff import Handoff
 
-Successor = tuple[str, int]
+NextHolder = tuple[str, int]
 """Who comes next: its claim, and its fence."""
 
 
@@ -95,12 +95,13 @@ class WaiterRegistry:
                 self._drop(id)
 
     def withdraw(self, id: str) -> None:
-        """The claim leaves that waited, or was told and did not come to work: its successor follows the one before it."""
+        """The claim leaves that waited, or was told and did not come to work: its successor follows the one before
+        it."""
         with self._mutex:
             self._handoff.withdraws(id)
             self._drop(id)
 
-    def pass_on(self, id: str) -> Successor | None:
+    def pass_on(self, id: str) -> NextHolder | None:
         """The claim leaves that held the lock: its successor does now, and is told so.
 
         Only the release of a grant may call this: whoever waits and leaves has nothing to pass on.
