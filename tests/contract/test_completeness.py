@@ -17,7 +17,7 @@ from interlock.threads.connection import Locks
 from interlock.threads.grants import Grant, Grants
 from interlock.threads.locks import AllLock, Lock, RLock
 from interlock.urls import BUILT_IN
-from stores import ROWS
+from tests.support.stores import ROWS
 
 NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store"}
 COLOURS = [

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from listeners import Ear
 
 from interlock.claims import SEPARATOR, Claim, Terms
 from interlock.protocols.queue import OCCUPIED, Told, Turn
@@ -28,6 +27,7 @@ from interlock.stores.files.linefile import WAITING_AT, header
 from interlock.stores.files.plan import Flag, Image, Write
 from interlock.stores.files.presence import Presence
 from interlock.stores.files.record import FREE, SLOT, Slot, tail, write_slot
+from tests.support.listeners import Ear
 
 KEY = f"{SEPARATOR}name"
 TERMS = Terms(KEY, ttl=30.0)

@@ -15,12 +15,12 @@ import redis.retry
 import redis.sentinel
 import valkey
 import valkey.asyncio
-from redis_worlds import connect_to, in_colour, place_of
 
 from interlock.errors import StoreError
 from interlock.testing.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
 from interlock.testing.waiting import eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
+from tests.support.redis_worlds import connect_to, in_colour, place_of
 
 HOW: dict[str, dict[str, Any]] = {
     "bytes": {},

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_another
 
 from interlock.claims import SEPARATOR, Claim, Terms
 from interlock.engine import fresh_id, run
@@ -16,6 +15,7 @@ from interlock.testing.servers import Proxy, RedisServer, need
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
 from interlock.urls import open_store
+from tests.support.redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_another
 
 WAITERS, SECONDS = 50, 5.0
 FEW, MANY = 10, 10_000

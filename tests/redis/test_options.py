@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from redis_worlds import SERVERS, key_of, place_of
 
 import interlock
 from interlock.errors import InvalidArgument
@@ -19,6 +18,7 @@ from interlock.testing.servers import RedisCluster, RedisSentinel, RedisServer, 
 from interlock.testing.servers.home import Port
 from interlock.testing.servers.sentinel import MASTER, Sentinel
 from interlock.testing.world import TASKS, THREADS, World
+from tests.support.redis_worlds import SERVERS, key_of, place_of
 
 Connect = Callable[..., Any]
 COLOURS = pytest.mark.parametrize("colour", [THREADS, TASKS])

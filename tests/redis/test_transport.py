@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from redis_worlds import client_ids, connect_to, in_colour, key_of, one_after_another, place_of
 
 import interlock
 from interlock import watchdog
@@ -21,6 +20,7 @@ from interlock.stores.redis import aears, ears
 from interlock.testing.servers import Proxy, RedisServer
 from interlock.testing.waiting import PATIENCE, eventually, throughout
 from interlock.testing.world import Place, World
+from tests.support.redis_worlds import client_ids, connect_to, in_colour, key_of, one_after_another, place_of
 
 POOLED = 8
 

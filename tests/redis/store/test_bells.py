@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
-from redis_bells import Bell, hung
 
 from interlock.protocols.queue import Told
 from interlock.stores.redis.bells import Bells
+from tests.support.redis_bells import Bell, hung
 
 
 def is_empty(bells: Bells) -> bool:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
-from redis_worlds import write_ahead
 
 from interlock.engine import fresh_id
 from interlock.stores.redis.keys import keys_of_line, line_of
@@ -15,6 +14,7 @@ from interlock.stores.redis.scripts import ENTER, LEAVE, call
 from interlock.testing.checker.heirs.line import Line, enter, expired, leave
 from interlock.testing.servers import RedisServer, need
 from interlock.testing.servers.resp import Wire
+from tests.support.redis_worlds import write_ahead
 
 STEP = some.tuples(
     some.sampled_from(["enter", "enter", "enter", "enter", "plain", "brief", "leave", "leave", "again", "ahead"]),
