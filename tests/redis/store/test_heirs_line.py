@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
-from redis_worlds import write_ahead
 
 from interlock._redis.keys import keys_of_line, line_of
 from interlock._redis.scripts import ENTER, LEAVE, call
@@ -15,6 +14,7 @@ from interlock.runtime.sync import fresh_id
 from proof.heirs.line import Line, enter, expired, leave
 from servers import RedisServer, need
 from servers.resp import Pool
+from tests.support.redis_worlds import write_ahead
 
 STEP = some.tuples(
     some.sampled_from(["enter", "enter", "enter", "enter", "plain", "brief", "leave", "leave", "again", "ahead"]),

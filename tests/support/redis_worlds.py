@@ -11,7 +11,7 @@ from interlock.locks.connect import open_store
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import PATIENCE, eventually
 from interlock.testing.world import THREADS, Place, World
-from servers import Pool, RedisServer
+from servers import RedisServer, Wire
 
 SERVERS = ["valkey", "redis"]
 
@@ -81,7 +81,7 @@ def nothing_published(server: RedisServer) -> Iterator[None]:
         assert "cmdstat_publish" not in wire.ask("INFO", "commandstats")
 
 
-def write_ahead(wire: Pool, line: str, seconds: int, mark: bool = True) -> None:
+def write_ahead(wire: Wire, line: str, seconds: int, mark: bool = True) -> None:
     """Make a line as a primary would have written it just now whose clock is ahead by so many seconds.
 
     Args:
@@ -111,7 +111,7 @@ def write_ahead(wire: Pool, line: str, seconds: int, mark: bool = True) -> None:
                 wire.ask("HSET", line, "mark", max(before, now * 1000 + micros // 1000) + by)
 
 
-def client_ids(wire: Pool, kind: str) -> list[int]:
+def client_ids(wire: Wire, kind: str) -> list[int]:
     """Return the ids of the connections of a kind ("normal" or "pubsub") on a server, without `wire`'s own."""
     mine = wire.ask("CLIENT", "ID")
     lines = wire.ask("CLIENT", "LIST", "TYPE", kind).splitlines()
