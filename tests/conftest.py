@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from interlock.testing.world import Place
-from starter import take_signals_as_at_a_terminal
-from stores import ROWS, Row
+from tests.support.starter import take_signals_as_at_a_terminal
+from tests.support.stores import ROWS, Row
 
 take_signals_as_at_a_terminal()  # before anything starts a thread or a process
 

@@ -1,7 +1,6 @@
 """The benchmark harness: that it measures what it says, never how fast anything is."""
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from bench_command import ROOT, bench
-
-sys.path.insert(0, str(ROOT))
-
 from bench import cli, figures, report, runner
 from bench.model import Beside, Facts, Metric, Outcome, Result, Target, Unavailable
 from bench.scenarios import SCENARIOS, by_key, handover, processes
+from tests.support.bench_command import bench
 
 
 @pytest.mark.parametrize("key", [scenario.key for scenario in SCENARIOS])

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from bench_command import bench
+from tests.support.bench_command import bench
 
 
 def test_the_group_runs_everybody_and_judges_all_of_its_targets(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The scenarios on Redis: that they measure what they say, never how fast anything is."""
 
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,18 +9,15 @@ from typing import Any
 
 import pytest
 
-from bench_command import ROOT, bench
-from interlock.testing.waiting import throughout
-from servers import Missing, RedisServer
-
-sys.path.insert(0, str(ROOT))
-
 from bench.contestants import redis_locks, redis_peers
 from bench.contestants.locks import NoLock
 from bench.contestants.redis_raw import BlpopToken, SetNx, SetNxBlpop
 from bench.contestants.redis_server import stage
 from bench.model import Contestant, Place, Unavailable
 from bench.scenarios import SCENARIOS, redis_crash, redis_processes
+from interlock.testing.waiting import throughout
+from tests.servers import Missing, RedisServer
+from tests.support.bench_command import bench
 
 GROUP = [scenario for scenario in SCENARIOS if "redis" in scenario.groups]
 SOON = 20.0

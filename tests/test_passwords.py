@@ -72,7 +72,7 @@ def test_a_wrong_url_is_told_without_its_password(url: str, password: str) -> No
 
 
 def test_a_password_that_the_server_refuses_is_not_told() -> None:
-    from servers import RedisServer, need
+    from tests.servers import RedisServer, need
 
     need("valkey")
     with RedisServer("valkey") as server:

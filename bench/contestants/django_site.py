@@ -18,7 +18,7 @@ PGLOCK = ("pgactivity", "pglock")
 @contextmanager
 def stage() -> Iterator[Facts]:
     """A PostgreSQL server with the project's tables, and a Valkey server."""
-    from servers import Missing, PostgresServer, RedisServer
+    from tests.servers import Missing, PostgresServer, RedisServer
 
     try:
         database, cache = PostgresServer(), RedisServer("valkey")

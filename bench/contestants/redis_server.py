@@ -18,7 +18,7 @@ def stage(**facts: str) -> Callable[[], AbstractContextManager[Facts]]:
     @contextmanager
     def stand() -> Iterator[Facts]:
         # Imported here, since the command's help needs no server.
-        from servers import Missing, RedisServer
+        from tests.servers import Missing, RedisServer
 
         try:
             server = RedisServer("valkey")

@@ -44,7 +44,7 @@ def fold(raws: Sequence[Raw]) -> Raw:
 @contextmanager
 def stage() -> Iterator[Facts]:
     """A server and a Cluster, each behind proxies."""
-    from servers import DistantCluster, Missing, Proxy, RedisServer
+    from tests.servers import DistantCluster, Missing, Proxy, RedisServer
 
     with ExitStack() as closing:
         try:

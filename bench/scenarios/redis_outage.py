@@ -72,7 +72,7 @@ def fold(raws: Sequence[Raw]) -> Raw:
 @contextmanager
 def stage() -> Iterator[Facts]:
     """A Cluster behind proxies, and what is to be known of the node that stops."""
-    from servers import DistantCluster, Missing
+    from tests.servers import DistantCluster, Missing
 
     try:
         cluster = DistantCluster(DELAY)

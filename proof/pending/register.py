@@ -84,32 +84,42 @@ class ModelRegister:
         self.folds = folds
 
     def create(self, claim: Claim, wakeup: Any) -> Create:
+        """As `pending.Register.create`: the request for it."""
         return Create(claim.id, claim.spec.units, claim.spec.capacity)
 
     def list(self, key: str) -> List:
+        """As `pending.Register.list`: the request for it."""
         return List()
 
     def update(self, claim: Claim, state: State) -> Update:
+        """As `pending.Register.update`: the request for it."""
         return Update(claim.id, state)
 
     def promote(self, claim: Claim) -> Promote:
+        """As `pending.Register.promote`: the request for it."""
         return Promote(claim.id)
 
     def promote_if_free(self, claim: Claim) -> PromoteIfFree:
+        """As `pending.Register.promote_if_free`: the request for it."""
         return PromoteIfFree(claim.id)
 
     def delete(self, claim: Claim) -> Delete:
+        """As `pending.Register.delete`: the request for it."""
         return Delete(claim.id)
 
     def reap(self, key: str, id: str) -> Reap:
+        """As `pending.Register.reap`: the request for it."""
         return Reap(id)
 
     def renew(self, claims: Sequence[Claim], wakeup: Any) -> Renew:
+        """As `pending.Register.renew`: the request for it."""
         (claim,) = claims
         return Renew(claim.id)
 
     def look(self, key: str) -> List:
+        """As `pending.Register.look`: the request for it."""
         return List()
 
     def evict(self, key: str, id: str | None) -> Reap:
+        """As `pending.Register.evict`: the request for it."""
         raise NotImplementedError("no caller of the checker evicts")

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house import House
+
+from tests.support.house import House
 
 
 @pytest.fixture

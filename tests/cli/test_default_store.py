@@ -6,7 +6,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from house import COMMAND, House
+
+from tests.support.house import COMMAND, House
 
 HERE = {"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
 DEFAULT = f"file:///tmp/interlock-{os.geteuid()}"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
-from house import House, eventually
-from test_run_terminal import terminal
 
 import interlock
 from interlock.cli import main, output
+from tests.support.house import House, eventually
+from tests.support.terminal import terminal
 
 CLAIM_KEYS = [
     "id", "state", "kind", "units", "capacity", "fence", "host", "pid", "thread", "label", "since", "expires_in",

@@ -5,7 +5,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from house import House
+
+from tests.support.house import House
 
 
 @pytest.mark.parametrize("status", [0, 1, 3, 64, 69, 70, 75, 255])

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from house import COMMAND, House, Process, eventually
+
+from tests.support.house import COMMAND, House, Process, eventually
 
 # A subreaper is given the orphans below it, as process 1 is; it stays one through execve(2).
 SUBREAPER = """

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from house import COMMAND, House
-from test_run_signals import REPORTER
+
+from tests.support.house import COMMAND, REPORTER, House
 
 KEPT = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signal.SIGTTOU]
 PYTHONS_OWN = [signal.SIGPIPE, signal.SIGXFSZ]
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def ignoring(*numbers: int, blocking: bool = False) -> list[str]:
@@ -121,7 +121,7 @@ def test_a_run_in_the_background_of_a_script_is_not_interrupted_by_the_keyboard(
 
 PROBE = """
 import signal, subprocess, sys
-from starter import take_signals_as_at_a_terminal
+from tests.support.starter import take_signals_as_at_a_terminal
 take_signals_as_at_a_terminal()
 print(signal.getsignal(signal.SIGINT) == signal.default_int_handler, flush=True)
 signal.raise_signal(signal.SIGHUP)
@@ -138,7 +138,7 @@ def test_the_tests_find_signals_as_at_a_terminal_and_survive_what_was_ignored(ho
     command = [*ignoring(*numbers, blocking=blocking)[:3], sys.executable, "-c", PROBE]
     if blocking:
         command[-1] = PROBE.replace("signal.raise_signal", "print")
-    status, printed, errors = house.run(command=command, extra={"PYTHONPATH": str(TESTS)})
+    status, printed, errors = house.run(command=command, extra={"PYTHONPATH": str(ROOT)})
     assert (status, errors) == (0, "")
     assert printed.startswith("True\n")
     for key in ("SigIgn", "SigBlk"):
@@ -151,8 +151,8 @@ def test_nothing_here_depends_on_who_started_it() -> None:
     pytest_run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen]
     shell = ["sh", "-c", 'trap \'\' HUP INT QUIT; umask 077; exec env -i PATH="$PATH" "$@"', "sh"]
     ended = subprocess.run(
-        [*shell, *pytest_run, "cli/test_run_signals.py"],
-        cwd=TESTS, capture_output=True, text=True, timeout=200, check=False,
+        [*shell, *pytest_run, "tests/cli/test_run_signals.py"],
+        cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout
     assert re.search(r"[1-9]\d* passed", ended.stdout)

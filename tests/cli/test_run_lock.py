@@ -8,7 +8,8 @@ import sys
 import time
 
 import pytest
-from house import COMMAND, House
+
+from tests.support.house import COMMAND, House
 
 
 def test_runs_never_overlap(house: House) -> None:

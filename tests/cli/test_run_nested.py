@@ -5,7 +5,8 @@ import shlex
 import time
 
 import pytest
-from house import COMMAND, House
+
+from tests.support.house import COMMAND, House
 
 RUN = shlex.join([*COMMAND, "run"])
 HELD = "is held by the interlock run that this one is a part of"

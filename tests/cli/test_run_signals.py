@@ -8,25 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from house import COMMAND, House, Process, eventually, is_running
+
+from tests.support.house import COMMAND, REPORTER, House, Process, eventually, is_running
 
 FORWARDED = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
-
-# Says its process id, then each signal that it gets; leaves when its input ends, or by TERM if told so.
-REPORTER = r"""
-import os, signal, sys
-kind = sys.argv[1]
-def told(number, frame):
-    os.write(1, signal.Signals(number).name.encode() + b"\n")
-    if kind == "leaves" and number == signal.SIGTERM:
-        raise SystemExit(7)
-for number in (1, 2, 3, 10, 12, 15, 18):
-    signal.signal(number, told)
-print(os.getpid(), flush=True)
-while sys.stdin.readline():
-    print("line", flush=True)
-"""
 
 
 def reporter(house: House, *options: str, kind: str = "stays", **how: object) -> tuple[Process, int]:

@@ -53,6 +53,17 @@ CONTRACT = {
         "test_a_release_that_failed_is_renewed_no_more_so_the_lock_gets_free",
         "test_a_holder_that_died_costs_at_most_its_own_lease_and_nobody_spins",
     ],
+    "lease: at_least keeps a lock that is released early": [
+        "test_an_early_release_returns_at_once_and_the_lock_gets_free_in_time",
+        "test_the_end_of_a_with_block_does_not_wait_and_its_owner_waits_for_the_next",
+        "test_a_release_after_that_time_is_one_at_once",
+        "test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for",
+        "test_a_closed_connection_leaves_the_lock_to_its_lease",
+        "test_what_is_kept_so_long_can_be_evicted",
+        "test_the_parts_of_several_locks_are_kept_each_for_its_own_time_and_only_if_all_were_had",
+        "test_a_bad_at_least_is_refused_when_the_lock_is_made",
+        "test_a_ttl_that_is_left_out_is_as_long_as_at_least",
+    ],
     "acquire: blocking and timeout as in threading": [
         "test_blocking_and_timeout_combine_as_in_threading",
         "test_a_try_with_a_timeout_is_refused_as_in_threading",

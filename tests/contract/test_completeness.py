@@ -17,7 +17,7 @@ from interlock.locks.sync.connection import Locks
 from interlock.locks.sync.grants import Grant, Grants
 from interlock.locks.sync.locks import AllLock, Lock, RLock
 from interlock.testing.world import KINDS
-from stores import ROWS
+from tests.support.stores import ROWS
 
 NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store"}
 COLOURS = [

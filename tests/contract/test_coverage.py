@@ -3,9 +3,8 @@
 import ast
 from pathlib import Path
 
-from coverage_table import CONTRACT, NOT_YET, PITFALLS
-
 from interlock.testing import contract
+from tests.contract.coverage_table import CONTRACT, NOT_YET, PITFALLS
 
 TESTS = Path(__file__).parents[1]
 PITFALLS_IN_ALL = 54

@@ -12,7 +12,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 from django.test.utils import setup_databases, setup_test_environment, teardown_databases, teardown_test_environment
 
-from servers import MariaServer, PostgresServer, need
+from tests.servers import MariaServer, PostgresServer, need
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
 django.setup()

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from library_site import Example
+
+from tests.support.library_site import Example
 
 
 @pytest.fixture

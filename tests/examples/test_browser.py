@@ -5,10 +5,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from browser import Library, Person, two_browsers
 from selenium import webdriver
 
-from servers import need
+from tests.servers import need
+from tests.support.browser import Library, Person, two_browsers
 
 Browsers = tuple[webdriver.Remote, webdriver.Remote]
 

@@ -4,10 +4,10 @@ import json
 import sys
 
 import pytest
-from library_site import Example, processes_of
 
 from interlock.testing.waiting import eventually
-from servers import need
+from tests.servers import need
+from tests.support.library_site import Example, processes_of
 
 ROUNDS = "2"
 THINKING = "50"

@@ -6,9 +6,9 @@ import subprocess
 import urllib.request
 
 import pytest
-from library_site import Example, processes_of
 
 from interlock.testing.waiting import eventually
+from tests.support.library_site import Example, processes_of
 
 
 def words_of(process: subprocess.Popen[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """The site's own tests hold, under each protection."""
 
 import pytest
-from library_site import Example
+
+from tests.support.library_site import Example
 
 
 @pytest.mark.parametrize("protection", ["none", "guarded", "occupy"])

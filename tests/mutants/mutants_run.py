@@ -18,7 +18,7 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns
 from tempfile import TemporaryDirectory
 
-from mutants_table import MUTANTS, Mutant
+from tests.mutants.mutants_table import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
 NOT_COPIED = ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "*.pyc", "results", "build", "node_modules")

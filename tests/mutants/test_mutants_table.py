@@ -1,7 +1,7 @@
 """The table of errors that `./dev mutants` makes: each finds its place in the code of today."""
 
-from mutants_run import misfits
-from mutants_table import MUTANTS
+from tests.mutants.mutants_run import misfits
+from tests.mutants.mutants_table import MUTANTS
 
 
 def test_every_error_finds_its_place_exactly_once() -> None:

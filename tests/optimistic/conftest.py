@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import redis
-from optimistic_colours import Tasks, Threads
 
-from servers import Proxy, RedisServer, need
+from tests.servers import Proxy, RedisServer, need
+from tests.support.optimistic_colours import Tasks, Threads
 
 SERVERS = ("valkey", "redis")
 

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from optimistic_colours import KINDS, Kind
 
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.optimistic import CommandRefused, Conflict
-from servers import RedisServer
+from tests.servers import RedisServer
+from tests.support.optimistic_colours import KINDS, Kind
 
 
 async def borrow(tx: Any) -> int | None:

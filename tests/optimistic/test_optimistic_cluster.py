@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from optimistic_colours import Kind
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.testing.waiting import eventually
-from servers import RedisCluster, RedisSentinel, need
+from tests.servers import RedisCluster, RedisSentinel, need
+from tests.support.optimistic_colours import Kind
 
 LIBRARIES = [Kind("redis"), Kind("redis", decode=True, protocol=3), Kind("valkey"), Kind("valkey", protocol=3)]
 

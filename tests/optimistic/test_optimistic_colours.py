@@ -17,7 +17,7 @@ from interlock.optimistic import atransact, transact, transactional
 from interlock.optimistic.redis.tasks import AsyncTransaction
 from interlock.optimistic.redis.threads import Transaction
 from interlock.testing.waiting import PATIENCE
-from servers import Proxy, RedisServer
+from tests.servers import Proxy, RedisServer
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import redis
 import redis.asyncio
 
 from interlock.optimistic import atransact, transact
-from servers import RedisServer
+from tests.servers import RedisServer
 
 HERE = Path(__file__).parent
 PATIENCE = 60.0

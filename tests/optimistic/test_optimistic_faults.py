@@ -9,7 +9,7 @@ import redis
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.optimistic import CommandRefused, transact
 from interlock.optimistic.redis.libraries import first_argument
-from servers import Proxy, RedisServer
+from tests.servers import Proxy, RedisServer
 
 EXEC = b"\r\nEXEC\r\n"
 
@@ -402,7 +402,7 @@ def test_a_connection_behind_a_cache_is_used_itself(server: RedisServer, other: 
                 raise AssertionError("asked the cache")
             return getattr(self._conn, name)
 
-    class Pool(redis.ConnectionPool):
+    class Wire(redis.ConnectionPool):
         def get_connection(self, *args: Any, **kwargs: Any) -> Any:
             own = super().get_connection
             return Wrapped(own(*first_argument(own.__func__)))
@@ -410,7 +410,7 @@ def test_a_connection_behind_a_cache_is_used_itself(server: RedisServer, other: 
         def release(self, connection: Any) -> None:
             super().release(connection._conn)
 
-    with redis.Redis(connection_pool=Pool.from_url(server.url)) as client:
+    with redis.Redis(connection_pool=Wire.from_url(server.url)) as client:
         assert transact(client, lambda tx: tx.get("number")) is None
         client.connection_pool.disconnect()
 

@@ -8,7 +8,7 @@ from typing import Any
 import redis
 import redis.asyncio
 
-from servers import RedisServer
+from tests.servers import RedisServer
 
 PAGE = Path(__file__).parent.parent.parent / "docs/howto/optimistic.md"
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.optimistic.redis.reads import NOT_IN_A_TRANSACTION, READS, READS_OF_A_PART, keys_read
-from servers import RedisServer, Refused
+from tests.servers import RedisServer, Refused
 
 NO_KEYS_TO_WATCH = {"clusterscan", "dbsize", "keys", "lolwut", "randomkey", "scan"}
 KEYS_IN_PATTERNS = {"sort_ro"}  # BY and GET read keys that nobody can name beforehand

@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Any
 
 import pytest
-from optimistic_colours import Threads
 
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.optimistic import AsyncBackend, Backend, Conflict, Queued, TryAgain
 from interlock.optimistic.tries import Tries
+from tests.support.optimistic_colours import Threads
 
 
 class Rows:

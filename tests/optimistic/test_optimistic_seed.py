@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.optimistic import Conflict, transact
-from servers import RedisServer, Wire
+from tests.servers import RedisServer, Wire
 
 
 @pytest.fixture

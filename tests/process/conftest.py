@@ -8,7 +8,7 @@ import pytest
 import interlock
 from interlock.testing.remote import Remote
 from interlock.testing.world import THREADS, Place, World
-from stores import ROWS, Row
+from tests.support.stores import ROWS, Row
 
 
 @pytest.fixture(params=[row for row in ROWS if row.reaches_processes], ids=lambda row: row.name)

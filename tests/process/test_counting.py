@@ -8,7 +8,7 @@ import pytest
 import interlock
 from interlock.testing.remote import Remote, count, logged
 from interlock.testing.waiting import eventually
-from stores import ROWS
+from tests.support.stores import ROWS
 
 FREES_AT_DEATH = pytest.mark.parametrize(
     "row", [row for row in ROWS if row.frees_at_death], indirect=True, ids=lambda row: row.name

@@ -11,7 +11,7 @@ import interlock
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Place, World
-from servers import RedisServer, need
+from tests.servers import RedisServer, need
 
 Start = Callable[[], Remote]
 TTL = 30

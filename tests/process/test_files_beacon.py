@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from files_folder import beacons_of, connect, descriptors, pipes_of, remove_from, until_waiting
 
 import interlock
 from interlock import LockLost
@@ -23,6 +22,7 @@ from interlock.stores.files import liveness as liveness
 from interlock.stores.files.liveness import Liveness
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
+from tests.support.files_folder import beacons_of, connect, descriptors, pipes_of, remove_from, until_waiting
 
 HERE = os.getpid()
 TRY = "grant = locks.lock('book').acquire(timeout=0)\nresult = grant is not None"

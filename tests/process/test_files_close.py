@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from files_folder import connect, descriptors, until_waiting
 
 import interlock
 from interlock import StoreError
 from interlock.stores.files import FileStore
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import PATIENCE, eventually
+from tests.support.files_folder import connect, descriptors, until_waiting
 
 WAITERS = 5
 BYTES = bytes(range(256)) * 4

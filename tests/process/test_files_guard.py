@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from files_folder import SLACK, connect, until_waiting, within
 
 import interlock
 from interlock import StoreError
@@ -22,6 +21,7 @@ from interlock.runtime.sync import run
 from interlock.stores.files.linefile import LineFile
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
+from tests.support.files_folder import SLACK, connect, until_waiting, within
 
 PATIENT = 1.0
 """Seconds for which a guard is tried."""

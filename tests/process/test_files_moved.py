@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from files_folder import SLACK, beacons_of, connect, descriptors, until_waiting, within
 
 import interlock
 from interlock import StoreError
 from interlock.runtime.sync import run
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
+from tests.support.files_folder import SLACK, beacons_of, connect, descriptors, until_waiting, within
 
 HERE = os.getpid()
 TRY = "result = locks.lock('book').acquire(timeout=0) is not None"

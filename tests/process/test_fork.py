@@ -10,7 +10,7 @@ import interlock
 from interlock.testing.remote import Remote, logged
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Place
-from stores import ROWS
+from tests.support.stores import ROWS
 
 FREES_AT_DEATH = pytest.mark.parametrize(
     "row", [row for row in ROWS if row.frees_at_death], indirect=True, ids=lambda row: row.name

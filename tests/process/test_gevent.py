@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from servers import RedisServer, need
+from tests.servers import RedisServer, need
 
 PLAY = """
 from gevent import monkey; monkey.patch_all()

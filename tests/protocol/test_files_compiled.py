@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from listeners import Ear
 
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.queue import OCCUPIED, REFUSED, Granted
@@ -29,6 +28,7 @@ from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.opened import native
 from interlock.stores.files.record import SLOT, tail, write_slot
 from interlock.stores.files.wakeups import ThreadWakeup
+from tests.support.listeners import Ear
 
 KEY = f"{SEPARATOR}name"
 ME = "me"

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from listeners import Ear
 
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.queue import OCCUPIED, EnterResult, Granted
@@ -29,6 +28,7 @@ from interlock.stores.files.linefile import WAITING_AT, header
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.plan import Flag, Image, Write
 from interlock.stores.files.record import FREE, SLOT, Slot, tail, write_slot
+from tests.support.listeners import Ear
 
 KEY = f"{SEPARATOR}name"
 TERMS = LockSpec(KEY, ttl=30.0)

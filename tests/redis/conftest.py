@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from redis_worlds import place_of, servers_with
 
 from interlock.testing.contract.fixtures import world, world_of_tasks, world_of_threads
 from interlock.testing.remote import Remote
 from interlock.testing.world import KINDS, Kind, Place
-from servers import Proxy, RedisServer, need
+from tests.servers import Proxy, RedisServer, need
+from tests.support.redis_worlds import place_of, servers_with
 
 __all__ = ["world", "world_of_tasks", "world_of_threads"]
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from redis_worlds import SERVERS, connect_to, place_of
 
 from interlock._redis import acl
 from interlock._redis import errors as problems
@@ -13,7 +12,8 @@ from interlock.core.errors import StoreError
 from interlock.testing.contract.interrupts import interrupted_at, quiet
 from interlock.testing.waiting import eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
-from servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
+from tests.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
+from tests.support.redis_worlds import SERVERS, connect_to, place_of
 
 LINE = [*acl.SERVER.split(), acl.DATABASE]
 ON_CLUSTER = [*LINE, *acl.CLUSTER.split()]

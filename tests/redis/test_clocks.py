@@ -6,11 +6,11 @@ import threading
 import time
 
 import pytest
-from redis_worlds import key_of, write_ahead
 
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
-from servers import RedisServer
+from tests.servers import RedisServer
+from tests.support.redis_worlds import key_of, write_ahead
 
 AHEAD = 90  # seconds that the primary was ahead whose place another one took
 KEEP, SPARE = 60.0, 30.0  # seconds; as in head.lua

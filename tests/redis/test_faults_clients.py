@@ -15,12 +15,12 @@ import redis.retry
 import redis.sentinel
 import valkey
 import valkey.asyncio
-from redis_worlds import connect_to, in_colour, place_of
 
 from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
-from servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
+from tests.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
+from tests.support.redis_worlds import connect_to, in_colour, place_of
 
 HOW: dict[str, dict[str, Any]] = {
     "bytes": {},

@@ -12,13 +12,13 @@ import redis.asyncio.cluster
 import redis.cluster
 import valkey.asyncio.cluster
 import valkey.cluster
-from redis_worlds import SERVERS, client_ids, connect_to, in_colour, key_of, place_of
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.locks.connect import open_store
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Place, World
-from servers import RedisCluster, RedisServer, need
+from tests.servers import RedisCluster, RedisServer, need
+from tests.support.redis_worlds import SERVERS, client_ids, connect_to, in_colour, key_of, place_of
 
 AT_ONCE = 4.0  # seconds; whoever is not told looks after five
 LIBRARIES = {

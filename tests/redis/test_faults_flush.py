@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from redis_worlds import client_ids, one_after_another
 
 from interlock.core.errors import LockLost
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
-from servers import RedisServer, Refused
+from tests.servers import RedisServer, Refused
+from tests.support.redis_worlds import client_ids, one_after_another
 
 SLOW_LOOK = 4.0
 """Seconds within which a waiter that was told nothing looks by itself, on a busy machine."""

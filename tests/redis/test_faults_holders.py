@@ -8,7 +8,7 @@ from pathlib import Path
 from interlock.testing.remote import Remote, logged
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
-from servers import RedisServer
+from tests.servers import RedisServer
 
 TTL = 1.0
 CRASH = 2.0  # seconds after which a waiter has the lock of a killed holder with that ttl, on a busy machine

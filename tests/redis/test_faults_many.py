@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_another
 
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.locks.connect import open_store
@@ -15,7 +14,8 @@ from interlock.stores.base import Store
 from interlock.stores.redis.subscription import SILENCE
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
-from servers import Proxy, RedisServer, need
+from tests.servers import Proxy, RedisServer, need
+from tests.support.redis_worlds import SERVERS, client_ids, connect_to, key_of, one_after_another
 
 WAITERS, SECONDS = 50, 5.0
 FEW, MANY = 10, 10_000

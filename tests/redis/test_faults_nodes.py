@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from redis_worlds import key_of, place_of
 
 from interlock.testing.waiting import throughout
 from interlock.testing.world import World
-from servers import DistantCluster, RedisCluster, RedisServer, need
+from tests.servers import DistantCluster, RedisCluster, RedisServer, need
+from tests.support.redis_worlds import key_of, place_of
 
 LEASES = 500
 LATENCY = 0.01  # seconds

@@ -4,12 +4,12 @@ import time
 from typing import Any
 
 import pytest
-from redis_worlds import key_of, place_of, servers_with
 
 from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import World
-from servers import RedisCluster, RedisSentinel, RedisServer, need
+from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
+from tests.support.redis_worlds import key_of, place_of, servers_with
 
 AWAY = 1.0  # seconds
 PATIENCE = 15.0  # seconds of the acquires that must succeed

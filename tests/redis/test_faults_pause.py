@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 import pytest
-from redis_worlds import connect_to, until_lost
 
 from interlock.core.errors import LockLost
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import World
-from servers import RedisServer
+from tests.servers import RedisServer
+from tests.support.redis_worlds import connect_to, until_lost
 
 LATE = 0.2  # seconds after the deadline by which a loss is told
 

@@ -4,13 +4,13 @@ import re
 from typing import Any
 
 import pytest
-from redis_worlds import connect_to, key_of, one_after_another, servers_with
 
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
-from servers import RedisServer
+from tests.servers import RedisServer
+from tests.support.redis_worlds import connect_to, key_of, one_after_another, servers_with
 
 SECRET = "open sesame"
 

@@ -4,12 +4,12 @@ import time
 from typing import Any
 
 import pytest
-from redis_worlds import connect_to, in_colour, one_after_another, place_of
 
 from interlock.core.errors import LockError, LockLost, StoreError
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, Place, World
-from servers import Proxy, RedisServer
+from tests.servers import Proxy, RedisServer
+from tests.support.redis_worlds import connect_to, in_colour, one_after_another, place_of
 
 IO_TIMEOUT = 2.0  # seconds; the store's own, unless the URL or the client says otherwise
 TRY = 1.0  # seconds that one try may take when the store is in trouble

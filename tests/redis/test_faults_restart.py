@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from redis_worlds import one_after_another, servers_with, until_lost
 
 from interlock.core.errors import LockLost, StoreError
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
-from servers import RedisServer
+from tests.servers import RedisServer
+from tests.support.redis_worlds import one_after_another, servers_with, until_lost
 
 
 def test_a_holder_learns_that_the_server_has_forgotten_it(world: World, server: RedisServer) -> None:

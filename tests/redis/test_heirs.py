@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from redis_worlds import connect_to, one_after_another, place_of
 
 from interlock.core.errors import StoreError
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Place, World
-from servers import Proxy, RedisServer
+from tests.servers import Proxy, RedisServer
+from tests.support.redis_worlds import connect_to, one_after_another, place_of
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from interlock.testing.waiting import eventually
-from servers import RedisServer
+from tests.servers import RedisServer
 
 WORKER = Path(__file__).with_name("mixed_worker.py")
 SECONDS = 6.0

@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from redis_worlds import SERVERS, key_of, place_of
 
 import interlock
 from interlock._redis.clients import client_of, factory_of
@@ -16,9 +15,10 @@ from interlock._redis.limit import MOST
 from interlock._redis.options import SENTINEL, TLS, is_secure
 from interlock.core.errors import InvalidArgument
 from interlock.testing.world import TASKS, THREADS, World
-from servers import RedisCluster, RedisSentinel, RedisServer, need
-from servers.home import Port
-from servers.sentinel import MASTER, Sentinel
+from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
+from tests.servers.home import Port
+from tests.servers.sentinel import MASTER, Sentinel
+from tests.support.redis_worlds import SERVERS, key_of, place_of
 
 Connect = Callable[..., Any]
 COLOURS = pytest.mark.parametrize("colour", [THREADS, TASKS])

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from redis_worlds import client_ids, connect_to, one_after_another, servers_with
 
 import interlock
 from interlock._redis import limit
@@ -16,7 +15,8 @@ from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
 from interlock.testing.waiting import PATIENCE, eventually, throughout
 from interlock.testing.world import World
-from servers import Proxy, RedisServer, Wire
+from tests.servers import Proxy, RedisServer, Wire
+from tests.support.redis_worlds import client_ids, connect_to, one_after_another, servers_with
 
 THREADS, SLOW = 200, 0.02  # seconds that each reply takes
 ROOM = 20

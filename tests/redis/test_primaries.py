@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from redis_worlds import client_ids, connect_to, key_of
 
 import interlock
 from interlock._redis.keys import line_of
@@ -12,7 +11,8 @@ from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
-from servers import Proxy, RedisCluster, RedisServer
+from tests.servers import Proxy, RedisCluster, RedisServer
+from tests.support.redis_worlds import client_ids, connect_to, key_of
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from redis_worlds import client_ids, connect_to, in_colour, key_of, one_after_another, place_of
 
 import interlock
 from interlock.locks.sync import watchdog
@@ -21,7 +20,8 @@ from interlock.stores.redis import asubscription as aears
 from interlock.stores.redis import subscription as ears
 from interlock.testing.waiting import PATIENCE, eventually, throughout
 from interlock.testing.world import Place, World
-from servers import Proxy, RedisServer
+from tests.servers import Proxy, RedisServer
+from tests.support.redis_worlds import client_ids, connect_to, in_colour, key_of, one_after_another, place_of
 
 POOLED = 8
 

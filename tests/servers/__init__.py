@@ -1,18 +1,18 @@
 """Private servers for tests and benchmarks: on free ports, in temporary folders, gone with their owner."""
 
-from servers.browser import BrowserPrograms, browser_programs
-from servers.cluster import RedisCluster
-from servers.distant import DistantCluster
-from servers.home import Missing, NotStarted
-from servers.mariadb import MariaServer
-from servers.needs import available, need
-from servers.pgbouncer import PgBouncer
-from servers.postgres import PostgresServer
-from servers.proxy import Proxy
-from servers.redis_server import RedisServer
-from servers.resp import Refused, Wire
-from servers.sentinel import RedisSentinel
-from servers.tls import TlsFiles
+from tests.servers.browser import BrowserPrograms, browser_programs
+from tests.servers.cluster import RedisCluster
+from tests.servers.distant import DistantCluster
+from tests.servers.home import Missing, NotStarted
+from tests.servers.mariadb import MariaServer
+from tests.servers.needs import available, need
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import PostgresServer
+from tests.servers.proxy import Proxy
+from tests.servers.redis_server import RedisServer
+from tests.servers.resp import Refused, Wire
+from tests.servers.sentinel import RedisSentinel
+from tests.servers.tls import TlsFiles
 
 __all__ = [
     "BrowserPrograms",

@@ -1,8 +1,8 @@
-"""`python -m servers KIND…`: which Debian packages bring the servers that are not here yet."""
+"""`python -m tests.servers KIND…`: which Debian packages bring the servers that are not here yet."""
 
 import sys
 
-from servers.needs import available
+from tests.servers.needs import available
 
 PACKAGES = {
     "redis": "redis-server",

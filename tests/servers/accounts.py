@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from servers.home import Missing
+from tests.servers.home import Missing
 
 
 def drop_root(*names: str) -> tuple[list[str], tuple[int, int] | None]:

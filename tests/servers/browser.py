@@ -3,7 +3,7 @@
 import shutil
 from typing import NamedTuple
 
-from servers.home import Missing
+from tests.servers.home import Missing
 
 
 class BrowserPrograms(NamedTuple):

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from servers.home import Home, Port, eventually
-from servers.redis_server import Kind, RedisServer
+from tests.servers.home import Home, Port, eventually
+from tests.servers.redis_server import Kind, RedisServer
 
 SLOTS = 16_384
 

@@ -3,10 +3,10 @@
 from binascii import crc_hqx
 from typing import Any
 
-from servers.cluster import SLOTS, RedisCluster
-from servers.home import eventually
-from servers.proxy import Proxy
-from servers.redis_server import Kind, RedisServer
+from tests.servers.cluster import SLOTS, RedisCluster
+from tests.servers.home import eventually
+from tests.servers.proxy import Proxy
+from tests.servers.redis_server import Kind, RedisServer
 
 
 class DistantCluster:

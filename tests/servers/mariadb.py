@@ -7,9 +7,9 @@ from pathlib import Path
 from socket import create_connection
 from typing import NamedTuple
 
-from servers.accounts import drop_root, give
-from servers.home import Home, Missing, NotStarted
-from servers.server import Server
+from tests.servers.accounts import drop_root, give
+from tests.servers.home import Home, Missing, NotStarted
+from tests.servers.server import Server
 
 SETTINGS = {
     "bind-address": "127.0.0.1",

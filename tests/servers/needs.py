@@ -3,13 +3,13 @@
 import os
 from collections.abc import Callable
 
-from servers.browser import browser_programs
-from servers.home import Missing
-from servers.mariadb import mariadb_programs
-from servers.pgbouncer import pgbouncer_program
-from servers.postgres import postgres_programs
-from servers.redis_server import binary
-from servers.tls import openssl
+from tests.servers.browser import browser_programs
+from tests.servers.home import Missing
+from tests.servers.mariadb import mariadb_programs
+from tests.servers.pgbouncer import pgbouncer_program
+from tests.servers.postgres import postgres_programs
+from tests.servers.redis_server import binary
+from tests.servers.tls import openssl
 
 KINDS: dict[str, Callable[[], object]] = {
     "valkey": lambda: binary("valkey"),

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from socket import create_connection
 
-from servers.accounts import drop_root, give
-from servers.home import Home, Missing
-from servers.server import Server
+from tests.servers.accounts import drop_root, give
+from tests.servers.home import Home, Missing
+from tests.servers.server import Server
 
 SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"  # the first packet of many a client
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from servers.accounts import drop_root, give
-from servers.home import Home, Missing, NotStarted
-from servers.server import Server
+from tests.servers.accounts import drop_root, give
+from tests.servers.home import Home, Missing, NotStarted
+from tests.servers.server import Server
 
 DEBIAN = Path("/usr/lib/postgresql")  # the programs lie in <version>/bin, not in the path
 

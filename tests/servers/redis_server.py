@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
-from servers.home import Home, Missing, NotStarted
-from servers.resp import Refused, Wire
-from servers.server import Server
-from servers.tls import TlsFiles
+from tests.servers.home import Home, Missing, NotStarted
+from tests.servers.resp import Refused, Wire
+from tests.servers.server import Server
+from tests.servers.tls import TlsFiles
 
 Kind: TypeAlias = Literal["valkey", "redis"]
 

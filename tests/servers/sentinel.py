@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from servers.home import Home, eventually
-from servers.redis_server import Kind, RedisServer
+from tests.servers.home import Home, eventually
+from tests.servers.redis_server import Kind, RedisServer
 
 MASTER = "mymaster"
 WATCHER, CLIENT = "watcher", "client"  # users, and their passwords

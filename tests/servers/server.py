@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from servers.home import Home, NotStarted, Port, eventually, last_lines
+from tests.servers.home import Home, NotStarted, Port, eventually, last_lines
 
 S = TypeVar("S", bound="Server")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from servers import RedisCluster, RedisSentinel, Refused, need
+from tests.servers import RedisCluster, RedisSentinel, Refused, need
 
 
 @pytest.mark.parametrize("kind", ["valkey", "redis"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from servers import Missing, RedisServer, available, need, redis_server
+from tests.servers import Missing, RedisServer, available, need, redis_server
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock.testing.waiting import eventually
-from servers import (
+from tests.servers import (
     MariaServer,
     NotStarted,
     PgBouncer,
@@ -20,7 +20,7 @@ from servers import (
     Wire,
     need,
 )
-from servers.server import Server
+from tests.servers.server import Server
 
 KINDS: dict[str, Callable[[], Server]] = {
     "valkey": lambda: RedisServer("valkey"),
@@ -32,7 +32,7 @@ KINDS: dict[str, Callable[[], Server]] = {
 
 OWNER = """
 import sys, time
-from servers import MariaServer, PgBouncer, PostgresServer, RedisServer
+from tests.servers import MariaServer, PgBouncer, PostgresServer, RedisServer
 kind, paused = sys.argv[1:]
 kinds = {"postgres": PostgresServer, "mariadb": MariaServer, "pgbouncer": lambda: PgBouncer(("127.0.0.1", 1, "x"))}
 server = kinds.get(kind, lambda: RedisServer(kind))()

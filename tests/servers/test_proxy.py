@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from interlock.testing.waiting import eventually
-from servers import Proxy, RedisServer, Wire, need
+from tests.servers import Proxy, RedisServer, Wire, need
 
 
 @pytest.fixture(scope="module")

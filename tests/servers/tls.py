@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from servers.home import Missing
+from tests.servers.home import Missing
 
 NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.db.models import Count, QuerySet
-from interlock.django.rest import exception_handler
 from rest_framework import status
 from rest_framework.decorators import action
 from rest_framework.filters import SearchFilter
@@ -26,6 +25,7 @@ from catalogue.serializers import (
     ReservationSerializer,
 )
 from catalogue.thinking import think
+from interlock.django.rest import exception_handler
 
 KEY = IntegerField(min_value=1, max_value=2**63 - 1)
 

@@ -8,9 +8,9 @@ one as a second safeguard; here it would only hide what `race.py` is to show.
 from django.db import models
 from django.db.models import Exists, OuterRef
 from django.urls import reverse
-from interlock.django.guarded import added
 
 from catalogue.protection import Guarded
+from interlock.django.guarded import added
 
 
 class Author(Guarded, models.Model):

@@ -10,11 +10,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST
 from django.views.generic import DetailView, ListView
-from interlock.core.errors import LockTimeout
-from interlock.django.guarded import StaleObject
 
 from catalogue import lending
 from catalogue.models import Book, Copy, Loan, Reader, Reservation
+from interlock.core.errors import LockTimeout
+from interlock.django.guarded import StaleObject
 
 
 class BookList(ListView):

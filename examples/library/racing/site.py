@@ -36,7 +36,7 @@ def place(database: str) -> Iterator[dict[str, str]]:
 
 def _postgresql(stack: ExitStack) -> dict[str, str]:
     """Start a private server, and return the variables that lead there."""
-    from servers import Missing, NotStarted, PostgresServer
+    from tests.servers import Missing, NotStarted, PostgresServer
 
     try:
         server = stack.enter_context(PostgresServer())

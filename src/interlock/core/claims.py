@@ -175,6 +175,23 @@ def checked_ttl(ttl: object) -> float:
     return float(ttl)
 
 
+def checked_at_least(at_least: object, ttl: float | None) -> float:
+    """Return how many seconds a lock is kept at least, else raise InvalidArgument.
+
+    Args:
+        at_least: what was given.
+        ttl: the lease that was asked for; None if it may be made as long as that.
+    """
+    if isinstance(at_least, bool) or not isinstance(at_least, (int, float)) or not 0 <= at_least <= MAX_TTL:
+        raise InvalidArgument(f"at_least is a number of seconds from 0 to {MAX_TTL:g}, not {said(at_least)}")
+    if ttl is not None and at_least > ttl:
+        raise InvalidArgument(
+            f"at_least={said(at_least)} is longer than ttl={said(ttl)}, so the lock could get free before if this "
+            f"process ends: leave ttl out, or make it as long"
+        )
+    return float(at_least)
+
+
 def checked_timeout(blocking: object, timeout: object) -> float | None:
     """Translate the arguments of `acquire` as `threading.Lock` does.
 

@@ -11,6 +11,7 @@ from interlock.core.claims import (
     WRITER_UNITS,
     ClaimView,
     LockSpec,
+    checked_at_least,
     checked_count,
     checked_name,
     checked_text,
@@ -38,25 +39,35 @@ L = TypeVar("L")
 
 
 class AcquireOptions(NamedTuple):
-    """How a lock object acquires: default time-out in seconds, renewal, and whom to tell of a loss."""
+    """How a lock object acquires, and keeps what it has.
+
+    Attributes:
+        timeout: seconds to wait at most unless `acquire` says otherwise; None for no limit.
+        renew: whether the lease is renewed.
+        on_lost: whom to tell of a loss.
+        at_least: seconds that the claim stays at least, from the moment when it holds the lock.
+    """
 
     timeout: float | None = None
     renew: bool = True
     on_lost: Callable[[Any], object] | None = None
+    at_least: float = 0.0
 
 
 _DEFAULTS = AcquireOptions()
 
 
-def options_of(timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None) -> AcquireOptions:
-    """Check the arguments that say how to acquire."""
-    if timeout is None and renew is True and on_lost is None:
+def options_of(
+    timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None, at_least: float = 0.0
+) -> AcquireOptions:
+    """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
+    if timeout is None and renew is True and on_lost is None and not at_least:
         return _DEFAULTS
     if on_lost is not None and not callable(on_lost):
         raise InvalidArgument(f"on_lost is a function of one argument, the grant, not {said(on_lost)}")
     if not isinstance(renew, bool):
         raise InvalidArgument(f"renew is True or False, not {said(renew)}")
-    return AcquireOptions(checked_timeout(True, timeout), renew, on_lost)
+    return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least)
 
 
 def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
@@ -125,12 +136,16 @@ class BaseLocks(Generic[L]):
     def _key_or_all(self, name: str | None) -> str:
         return self._namespace + SEPARATOR if name is None else self._key(name)
 
-    def _spec(self, name: str, units: int, capacity: int, ttl: float | None, label: str | None) -> LockSpec:
+    def _spec(
+        self, name: str, units: int, capacity: int, ttl: float | None, label: str | None, at_least: float = 0.0
+    ) -> LockSpec:
+        lease = None if ttl is None else checked_ttl(ttl)
+        kept = checked_at_least(at_least, lease)
         return LockSpec(
             self._key(name),
             units,
             capacity,
-            self._ttl if ttl is None else checked_ttl(ttl),
+            max(self._ttl, kept) if lease is None else lease,
             "" if label is None else checked_text(label, "label", MAX_LABEL),
         )
 
@@ -146,6 +161,7 @@ class BaseLocks(Generic[L]):
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
     ) -> L:
         """Return the exclusive lock called `name`; nothing is acquired yet.
 
@@ -156,11 +172,14 @@ class BaseLocks(Generic[L]):
             renew: False to let the lease end after `ttl`.
             label: free text, shown to people who look at the line.
             on_lost: called with the grant if the lease is lost.
+            at_least: seconds that it is kept at least: a release before that returns at once, and the lock gets free
+                when they are over.  For jobs that are shorter than the clocks of several machines differ.  A ttl that
+                is left out is at least as long, so that it holds also if the process ends.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
-        return self._make(self._spec(name, 1, 1, ttl, label), options_of(timeout, renew, on_lost))
+        return self._make(self._spec(name, 1, 1, ttl, label, at_least), options_of(timeout, renew, on_lost, at_least))
 
     def semaphore(
         self,
@@ -173,13 +192,14 @@ class BaseLocks(Generic[L]):
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
     ) -> L:
         """Return the semaphore called `name`, which admits holders of `permits` units together.
 
         Args:
             permits: how many there are.
             units: how many this holder takes at a time.
-            name, ttl, timeout, renew, label, on_lost: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
@@ -187,7 +207,8 @@ class BaseLocks(Generic[L]):
         checked_count(permits, "permits")
         if checked_count(units, "units") > permits:
             raise InvalidArgument(f"{units} units of {permits} permits can never be had; ask for fewer")
-        return self._make(self._spec(name, units, permits, ttl, label), options_of(timeout, renew, on_lost))
+        spec = self._spec(name, units, permits, ttl, label, at_least)
+        return self._make(spec, options_of(timeout, renew, on_lost, at_least))
 
     def rwlock(
         self,
@@ -198,18 +219,19 @@ class BaseLocks(Generic[L]):
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
     ) -> "ReadWrite[L]":
         """Return the reader/writer lock called `name`: `.read()` shares, `.write()` excludes.
 
         Args:
-            name, ttl, timeout, renew, label, on_lost: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
-        options = options_of(timeout, renew, on_lost)
-        reader = self._spec(name, 1, WRITER_UNITS, ttl, label)
-        writer = self._spec(name, WRITER_UNITS, WRITER_UNITS, ttl, label)
+        reader = self._spec(name, 1, WRITER_UNITS, ttl, label, at_least)
+        writer = self._spec(name, WRITER_UNITS, WRITER_UNITS, ttl, label, at_least)
+        options = options_of(timeout, renew, on_lost, at_least)
         return ReadWrite(self, reader, writer, options)
 
 

@@ -26,7 +26,7 @@ class BaseGrant:
     """
 
     __slots__ = (
-        "__weakref__", "_block", "_claim", "_deadline", "_due", "_leaving",
+        "__weakref__", "_block", "_claim", "_deadline", "_due", "_free_at", "_leaving",
         "_lost_because", "_on_lost", "_owner", "_pid", "_renews", "_state", "fence", "id",
     )  # fmt: skip
     _owner: Any
@@ -40,6 +40,7 @@ class BaseGrant:
         self._claim: Claim = claim
         self.id: str = claim[0]
         self._deadline: float = deadline
+        self._free_at = 0.0
         self._renews = renews
         self._on_lost = on_lost
         self._state = HELD
@@ -118,6 +119,10 @@ class BaseGrant:
     def _keep_for_block(self) -> None:
         """Keep it until it is released: a `with` block will do that, or whoever finds that the block was left."""
         kept[self.id] = self
+
+    def _stay_at_least(self, seconds: float) -> None:
+        """Let a release before the end of so many seconds from now keep the claim until then."""
+        self._free_at = time.monotonic() + seconds
 
     def _loss(self) -> LockLost:
         why = "a forked child owns nothing of its parent's grants" if self.inherited else self._lost_because

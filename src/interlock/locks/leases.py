@@ -52,6 +52,7 @@ class LeaseTable(Generic[G]):
         self._pid = pid()
         self._dropped: dict[str, tuple[Claim, Any, float]] = {}
         self.doubted: dict[str, None] = {}
+        self._staying: dict[str, tuple[Claim, float]] = {}
         self._tell_lost = tell_lost
 
     def add(self, grant: G) -> None:
@@ -116,6 +117,18 @@ class LeaseTable(Generic[G]):
             if until <= now:
                 self._dropped.pop(id, None)
 
+    def stay(self, grant: G) -> None:
+        """Watch over `grant` no more, whose claim stays until the end of its `at_least`."""
+        self._staying[grant.id] = grant._claim, grant._free_at
+        self.watched.pop(grant.id, None)
+
+    def over(self, now: float) -> list[Claim]:
+        """Return the claims that have stayed long enough, and forget them."""
+        claims = [claim for claim, free_at in list(self._staying.values()) if free_at <= now]
+        for claim in claims:
+            self._staying.pop(claim.id, None)
+        return claims
+
     def forget(self, entry: Entry[G]) -> None:
         """Forget a claim that has left the store."""
         self.watched.pop(entry.claim.id, None)
@@ -148,6 +161,8 @@ class LeaseTable(Generic[G]):
         self._forget_dropped(time.monotonic())
         for _, _, until in list(self._dropped.values()):
             upcoming = min(upcoming, until)
+        for _, free_at in list(self._staying.values()):
+            upcoming = min(upcoming, free_at)
         return upcoming
 
     def answered(self, grants: Sequence[G], answers: Sequence[Renewed], sent: float) -> None:

@@ -62,16 +62,21 @@ class AsyncAttempt(Protocol):
     """As `Attempt`, awaited."""
 
     @property
-    def transaction(self) -> Any: ...
+    def transaction(self) -> Any:
+        """As `Attempt.transaction`."""
 
     @property
-    def keys(self) -> Sequence[Any]: ...
+    def keys(self) -> Sequence[Any]:
+        """As `Attempt.keys`."""
 
-    async def watch(self, keys: Sequence[Any]) -> None: ...
+    async def watch(self, keys: Sequence[Any]) -> None:
+        """As `Attempt.watch`."""
 
-    async def read(self, request: Any) -> Any: ...
+    async def read(self, request: Any) -> Any:
+        """As `Attempt.read`."""
 
-    async def commit(self) -> bool: ...
+    async def commit(self) -> bool:
+        """As `Attempt.commit`."""
 
     async def __aenter__(self) -> "AsyncAttempt": ...
 

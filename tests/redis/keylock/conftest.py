@@ -15,7 +15,7 @@ import valkey.asyncio
 
 from interlock import keylock as locks
 from interlock.testing.actors import Actor, Background, TaskActor, ThreadActor
-from servers import Proxy, RedisServer, need
+from tests.servers import Proxy, RedisServer, need
 
 CLIENTS = {
     ("redis", "threads"): redis.Redis, ("redis", "tasks"): redis.asyncio.Redis,

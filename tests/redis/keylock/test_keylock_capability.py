@@ -8,7 +8,7 @@ import redis
 
 from interlock import StoreError
 from interlock.keylock import KeyLock
-from servers import RedisServer, need
+from tests.servers import RedisServer, need
 
 
 def unknown(command: str) -> redis.ResponseError:

@@ -20,7 +20,7 @@ from interlock.keylock import (
     KeyLock,
     ReentrantKeyLock,
 )
-from servers import RedisCluster, RedisServer, need
+from tests.servers import RedisCluster, RedisServer, need
 
 
 @pytest.mark.parametrize("decode_responses", [False, True], ids=["bytes", "str"])

@@ -16,7 +16,7 @@ from interlock import LockLost, StoreError
 from interlock.keylock import AsyncKeyLock, KeyLock
 from interlock.keylock.tries import Tries
 from interlock.testing.waiting import eventually
-from servers import RedisCluster, need
+from tests.servers import RedisCluster, need
 
 MANNERS = {"redis-py's default": ("redis", None), "valkey-py's default": ("valkey", None), "valkey-py": ("valkey", 3)}
 

@@ -11,7 +11,7 @@ from redis.retry import Retry
 
 from interlock import InvalidArgument, StoreError
 from interlock.keylock import KeyLock
-from servers import RedisServer
+from tests.servers import RedisServer
 
 NEVER = Retry(NoBackoff(), 0)
 

@@ -15,7 +15,7 @@ import redis.asyncio
 
 import interlock
 from interlock.testing.waiting import eventually
-from servers import RedisServer
+from tests.servers import RedisServer
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "explanation/seeds-redis.md"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
-from redis_bells import WakeupPipe, hung
 
 from interlock.core.queue import Granted
 from interlock.stores.redis.waiters import WaiterRegistry
+from tests.support.redis_waiters import WakeupPipe, hung
 
 
 def is_empty(bells: WaiterRegistry) -> bool:

@@ -12,12 +12,12 @@ import interlock
 from interlock._redis.apool import AsyncConnection, AsyncPool
 from interlock._redis.clients import factory_of
 from interlock._redis.message import Broken, Message
-from interlock._redis.pool import Connection, Pool
+from interlock._redis.pool import Connection, Wire
 from interlock._redis.resp import pack
 from interlock.core.errors import StoreError
 from interlock.testing.actors import ThreadActor
 from interlock.testing.waiting import eventually
-from servers import Proxy, RedisServer, need
+from tests.servers import Proxy, RedisServer, need
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_late_reply_that_nobody_waits_for_any_more_leaves_no_connection_open(s
 
 def test_after_a_cut_no_connection_from_before_it_is_used(server: RedisServer) -> None:
     with Proxy(server.host, server.port) as proxy:
-        wire = Pool(factory_of(redis.Redis(port=proxy.port), tasks=False))
+        wire = Wire(factory_of(redis.Redis(port=proxy.port), tasks=False))
         ping = Message(b"*1\r\n$4\r\nPING\r\n", "")
         lent = wire._take(None)  # another thread has it when the cut comes
         wire.ask(ping)
@@ -103,7 +103,7 @@ def test_after_a_cut_no_connection_from_before_it_is_used(server: RedisServer) -
 def test_after_an_interrupt_nobody_gets_the_reply_of_another(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, way: str, owner: str | None
 ) -> None:
-    wire = Pool(factory_of(redis.Redis.from_url(server.url), tasks=False))
+    wire = Wire(factory_of(redis.Redis.from_url(server.url), tasks=False))
 
     def echo(text: str, owner: str | None = None) -> object:
         command = pack("ECHO", text)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
-from redis_worlds import write_ahead
 
 from interlock._redis.keys import keys_of_line, line_of
 from interlock._redis.scripts import ENTER, LEAVE, call
 from interlock.runtime.sync import fresh_id
 from proof.heirs.line import Line, enter, expired, leave
-from servers import RedisServer, need
-from servers.resp import Pool
+from tests.servers import RedisServer, need
+from tests.servers.resp import Wire
+from tests.support.redis_worlds import write_ahead
 
 STEP = some.tuples(
     some.sampled_from(["enter", "enter", "enter", "enter", "plain", "brief", "leave", "leave", "again", "ahead"]),
@@ -26,7 +26,7 @@ AHEAD = 31  # seconds
 
 
 @pytest.fixture(scope="module", params=["valkey", "redis"])
-def wire(request: pytest.FixtureRequest) -> Iterator[Pool]:
+def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
     need(request.param)
     with RedisServer(request.param) as server, server.wire() as wire:
         for script in (ENTER, LEAVE):
@@ -48,7 +48,7 @@ class Fences:
         return self.pairs[ours] == theirs
 
 
-def asked(wire: Pool, what: str, keys: tuple[str, str, str], id: str, *more: str) -> Any:
+def asked(wire: Wire, what: str, keys: tuple[str, str, str], id: str, *more: str) -> Any:
     """Perform a script, each process with a channel of its own."""
     channel = f"channel:{id[0]}"
     if what == "leave":
@@ -85,7 +85,7 @@ def left(fences: Fences, reply: Any, promoted: Any) -> None:
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=some.lists(STEP, max_size=60))
-def test_the_same_steps_get_the_same_answers(wire: Pool, steps: list[tuple[str, int]]) -> None:
+def test_the_same_steps_get_the_same_answers(wire: Wire, steps: list[tuple[str, int]]) -> None:
     keys = keys_of_line(line_of(fresh_id()))
     line, fences, ids, plain = Line(), Fences(), list[str](), set[str]()
     for what, number in steps:
@@ -123,7 +123,7 @@ def test_the_same_steps_get_the_same_answers(wire: Pool, steps: list[tuple[str, 
     assert set(reply) <= {each.id for each in line.waiting}
 
 
-def test_a_long_line_without_heirs_has_them_again(wire: Pool) -> None:
+def test_a_long_line_without_heirs_has_them_again(wire: Wire) -> None:
     keys = keys_of_line(line_of(fresh_id()))
     assert asked(wire, "enter", keys, "0reader", LONG, "w", *PLAIN) > 0
     ids = [f"0{number}" for number in range(50)]

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
-from redis_worlds import write_ahead
 
 from interlock._redis.keys import keys_of_line, line_of
 from interlock._redis.scripts import LEAVE, call, with_source
@@ -14,7 +13,8 @@ from interlock.locks.connect import open_store
 from interlock.runtime.sync import fresh_id, run
 from interlock.stores.base import Store
 from interlock.stores.memory import MemoryStore, Space
-from servers import RedisServer, need
+from tests.servers import RedisServer, need
+from tests.support.redis_worlds import write_ahead
 
 DEMANDS = [(1, 1), (1, 3), (2, 3), (3, 3), (1, WRITER_UNITS), (WRITER_UNITS, WRITER_UNITS), (1, 2)]
 STEPS = ["enter", "enter", "enter", "try", "leave", "leave", "again", "renew", "evict", "ahead"]

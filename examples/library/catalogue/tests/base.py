@@ -5,10 +5,10 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from interlock.django.testing import LocksMixin
 from rest_framework.test import APITestCase
 
 from catalogue.models import Author, Book, Copy, Reader
+from interlock.django.testing import LocksMixin
 
 
 def under(*protections: str) -> Callable[[Any], Any]:

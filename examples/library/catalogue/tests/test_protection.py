@@ -10,12 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 from django.urls import reverse
-from interlock.django import locks
-from interlock.django.testing import name_of
 
 from catalogue import lending
 from catalogue.models import Book, Loan, Reservation
 from catalogue.tests.base import LibraryTest, under
+from interlock.django import locks
+from interlock.django.testing import name_of
 
 
 @contextmanager

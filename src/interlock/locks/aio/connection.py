@@ -74,16 +74,18 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
     ) -> AsyncRLock:
         """Return the lock called `name` as one that its holder, the task, may acquire again.
 
         Args:
-            name, ttl, timeout, renew, label, on_lost: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
-        return AsyncRLock(self, self._spec(name, 1, 1, ttl, label), options_of(timeout, renew, on_lost))
+        spec = self._spec(name, 1, 1, ttl, label, at_least)
+        return AsyncRLock(self, spec, options_of(timeout, renew, on_lost, at_least))
 
     def all(self, *parts: "str | AsyncLock", timeout: float | None = None) -> AsyncAllLock:
         """Return several locks as one: all or none, in one global order whatever the order given.
@@ -96,7 +98,8 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
         """
         locks = [part if isinstance(part, AsyncLock) else self.lock(part) for part in parts]
-        return AsyncAllLock(self, in_global_order(self, locks), options_of(timeout, True, None))
+        at_least = max((part._options.at_least for part in locks), default=0.0)
+        return AsyncAllLock(self, in_global_order(self, locks), options_of(timeout, True, None, at_least))
 
     def guard(
         self,
@@ -108,6 +111,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | None]]]:
         """Decorate a coroutine function: it runs while the lock that its arguments name is held.
 
@@ -116,7 +120,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             on_busy: what to do while somebody else holds it: "wait"; "raise" LockTimeout; "skip" this call, which
                 returns None.
             timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
-            ttl, renew, label, on_lost: as for `lock`.
+            ttl, renew, label, on_lost, at_least: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range; (when decorating) the name mentions what the function
@@ -127,7 +131,9 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         seconds = guard_timeout(on_busy, timeout)
 
         def lock_of(name: str) -> AsyncLock:
-            return self.lock(name, ttl=ttl, timeout=seconds, renew=renew, label=label, on_lost=on_lost)
+            return self.lock(
+                name, ttl=ttl, timeout=seconds, renew=renew, label=label, on_lost=on_lost, at_least=at_least
+            )
 
         lock_of(name)  # it judges the arguments
         return lambda function: guarded(function, name, lock_of, on_busy == "skip")

@@ -115,7 +115,7 @@ class AsyncGrant(BaseGrant):
         return body.uncancel() <= self._cancelling and kind is asyncio.CancelledError
 
     async def release(self) -> bool:
-        """Give the lock back and hand it to the next in line.
+        """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
 
         Returns:
             True if this call released it; False if it was released or lost before.
@@ -125,6 +125,8 @@ class AsyncGrant(BaseGrant):
         """
         if self._state == RELEASED or self._pid != pid():
             return False
+        if self._free_at and await self._stays():
+            return True
         kept.pop(self.id, None)
         watchdog = self._watchdog
         watchdog.remove(self)
@@ -156,6 +158,17 @@ class AsyncGrant(BaseGrant):
         if cancelled is not None:
             raise cancelled
         return released
+
+    async def _stays(self) -> bool:
+        """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
+        if not self.held or time.monotonic() >= self._free_at:
+            return False
+        if self._deadline < self._free_at and not await self.renew():
+            return False
+        self._watchdog.release_later(self)
+        kept.pop(self.id, None)
+        self._state = RELEASED
+        return True
 
     async def renew(self) -> bool:
         """Extend the lease to a full ttl from now.
@@ -240,6 +253,10 @@ class AsyncReentry(AsyncGrant):
     async def renew(self) -> bool:
         """Extend the lease of the hold.  As `AsyncGrant.renew`."""
         return self.held and await self._grant.renew()
+
+    def _stay_at_least(self, seconds: float) -> None:
+        if not self._grant._free_at:
+            self._grant._stay_at_least(seconds)
 
     def _loss(self) -> LockLost:
         return self._grant._loss()

@@ -56,6 +56,10 @@ class AsyncLockable(Owned[G]):
     def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, G | None]:
         raise TypeError  # pragma: no cover
 
+    def _stay(self, grant: G) -> None:
+        """Let a fresh grant stay as long as this lock is kept at least."""
+        raise TypeError  # pragma: no cover
+
     async def acquire(self, blocking: bool = True, timeout: float | None | Unset = UNSET) -> G | None:
         """Wait in line for the lock.
 
@@ -87,6 +91,8 @@ class AsyncLockable(Owned[G]):
                 if block is not None:
                     enter(block, grant)
                 self._keep(task, grant)
+                if self._options.at_least:
+                    self._stay(grant)
             return grant
         except BaseException:  # an interrupt at any of these lines
             if grant is not None:
@@ -238,6 +244,9 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
     def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, AsyncGrant | None]:
         return self._locks._acquire(self._spec, self._options, seconds, shown_text(owner.get_name()))
 
+    def _stay(self, grant: AsyncGrant) -> None:
+        grant._stay_at_least(self._options.at_least)
+
     async def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
         await give_way()
@@ -301,6 +310,10 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
             raise
         await release_all(taken)
         return None
+
+    def _stay(self, grant: AsyncGrants) -> None:
+        for part, each in zip(self._parts, grant, strict=True):
+            part._stay(each)
 
     async def locked(self) -> bool:
         """Tell whether anybody holds any of them now."""

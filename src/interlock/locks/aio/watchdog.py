@@ -7,10 +7,11 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError
 from interlock.locks.grants import GONE_THERE, BaseGrant
 from interlock.locks.leases import LONGEST_SLEEP, Entry, LeaseTable
@@ -92,6 +93,12 @@ class LoopWatchdog(Generic[G]):
         """Stop watching; safe to repeat."""
         self._watched.pop(grant.id, None)
 
+    def release_later(self, grant: G) -> None:
+        """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
+        self._table.stay(grant)
+        if grant._free_at < self._wakes_at:
+            self._schedule(grant._free_at)
+
     def lost(self, grant: G) -> None:
         """Note that the store no longer has the grant's claim, and tell."""
         self._table.lost(grant, GONE_THERE)
@@ -126,7 +133,13 @@ class LoopWatchdog(Generic[G]):
         self._timer = None
         self._wakes_at = math.inf
         try:
-            due = self._table.look(time.monotonic())
+            now = time.monotonic()
+            over = self._table.over(now)
+            if over:
+                task = self.loop.create_task(self._leave(over), name="interlock-at-least")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            due = self._table.look(now)
             for grants in by_node(self._node_of, due).values() if due else ():
                 task = self.loop.create_task(self._renew(grants), name="interlock-watchdog")
                 self._tasks.add(task)
@@ -175,6 +188,14 @@ class LoopWatchdog(Generic[G]):
             # Whoever cancelled it, asyncio.run perhaps, means no lease: they are renewed by the next one.
             self._table.again(grants, time.monotonic())
         self._rest()
+
+    async def _leave(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            try:
+                await arun(self._queue.leave(claim))
+            except LockError as error:
+                name = claim.spec.key.partition(SEPARATOR)[2]
+                log.warn("could not release %r after its `at_least`; its lease ends: %s", name, error)
 
     async def _give_back(self, grant: G) -> None:
         try:

@@ -70,16 +70,18 @@ class Locks(BaseLocks[Lock]):
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
     ) -> RLock:
         """Return the lock called `name` as one that its holder, the thread, may acquire again.
 
         Args:
-            name, ttl, timeout, renew, label, on_lost: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
-        return RLock(self, self._spec(name, 1, 1, ttl, label), options_of(timeout, renew, on_lost))
+        spec = self._spec(name, 1, 1, ttl, label, at_least)
+        return RLock(self, spec, options_of(timeout, renew, on_lost, at_least))
 
     def all(self, *parts: "str | Lock", timeout: float | None = None) -> AllLock:
         """Return several locks as one: all or none, in one global order whatever the order given.
@@ -92,7 +94,8 @@ class Locks(BaseLocks[Lock]):
             InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
         """
         locks = [part if isinstance(part, Lock) else self.lock(part) for part in parts]
-        return AllLock(self, in_global_order(self, locks), options_of(timeout, True, None))
+        at_least = max((part._options.at_least for part in locks), default=0.0)
+        return AllLock(self, in_global_order(self, locks), options_of(timeout, True, None, at_least))
 
     def guard(
         self,
@@ -104,6 +107,7 @@ class Locks(BaseLocks[Lock]):
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
     ) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
         """Decorate a function: it runs while the lock that its arguments name is held.
 
@@ -112,7 +116,7 @@ class Locks(BaseLocks[Lock]):
             on_busy: what to do while somebody else holds it: "wait"; "raise" LockTimeout; "skip" this call, which
                 returns None.
             timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
-            ttl, renew, label, on_lost: as for `lock`.
+            ttl, renew, label, on_lost, at_least: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range; (when decorating) the name mentions what the function
@@ -123,7 +127,9 @@ class Locks(BaseLocks[Lock]):
         seconds = guard_timeout(on_busy, timeout)
 
         def lock_of(name: str) -> Lock:
-            return self.lock(name, ttl=ttl, timeout=seconds, renew=renew, label=label, on_lost=on_lost)
+            return self.lock(
+                name, ttl=ttl, timeout=seconds, renew=renew, label=label, on_lost=on_lost, at_least=at_least
+            )
 
         lock_of(name)  # it judges the arguments
         return lambda function: guarded(function, name, lock_of, on_busy == "skip")

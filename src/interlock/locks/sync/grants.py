@@ -82,7 +82,7 @@ class Grant(BaseGrant):
         return None if self.release() else self._loss_to_raise()
 
     def release(self) -> bool:
-        """Give the lock back and hand it to the next in line.
+        """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
 
         Returns:
             True if this call released it; False if it was released or lost before.
@@ -92,6 +92,8 @@ class Grant(BaseGrant):
         """
         if self._state == RELEASED or self._pid != pid():
             return False
+        if self._free_at and self._stays():
+            return True
         locks = self._locks
         watchdog = locks._watchdog
         kept.pop(self.id, None)
@@ -112,6 +114,17 @@ class Grant(BaseGrant):
             watchdog.add(self)
             raise
         return self._left(removed, again)
+
+    def _stays(self) -> bool:
+        """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
+        if not self.held or monotonic() >= self._free_at:
+            return False
+        if self._deadline < self._free_at and not self.renew():
+            return False
+        self._locks._watchdog.release_later(self)
+        kept.pop(self.id, None)
+        self._state = RELEASED
+        return True
 
     def renew(self) -> bool:
         """Extend the lease to a full ttl from now.
@@ -187,6 +200,10 @@ class Reentry(Grant):
 
     def _keep_for_block(self) -> None:
         self._grant._keep_for_block()
+
+    def _stay_at_least(self, seconds: float) -> None:
+        if not self._grant._free_at:
+            self._grant._stay_at_least(seconds)
 
     def _loss(self) -> LockLost:
         return self._grant._loss()

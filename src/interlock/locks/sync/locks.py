@@ -44,6 +44,10 @@ class Lockable(Owned[G]):
     def _take(self, seconds: float | None, owner: Owner) -> G | None:
         raise TypeError  # pragma: no cover
 
+    def _stay(self, grant: G) -> None:
+        """Let a fresh grant stay as long as this lock is kept at least."""
+        raise TypeError  # pragma: no cover
+
     def acquire(self, blocking: bool = True, timeout: float | None | Unset = UNSET) -> G | None:
         """Wait in line for the lock.
 
@@ -77,6 +81,8 @@ class Lockable(Owned[G]):
                     if block is not somebody:
                         grant._keep_for_block()
                 self._keep(thread, grant)
+                if self._options.at_least:
+                    self._stay(grant)
             return grant
         except BaseException:  # an interrupt at any of these lines
             self._give_back(grant)
@@ -244,6 +250,9 @@ class Lock(Lockable[Grant]):
     def _take(self, seconds: float | None, owner: Owner) -> Grant | None:
         return self._locks._acquire(self._spec, self._options, seconds, shown_text(owner.name), owner)
 
+    def _stay(self, grant: Grant) -> None:
+        grant._stay_at_least(self._options.at_least)
+
     def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
         return is_used(run(self._locks._ready().look(self._spec.key)))
@@ -321,6 +330,10 @@ class AllLock(Lockable[Grants]):
             raise
         release_all(taken)
         return None
+
+    def _stay(self, grant: Grants) -> None:
+        for part, each in zip(self._parts, grant, strict=True):
+            part._stay(each)
 
     def locked(self) -> bool:
         """Tell whether anybody holds any of them now."""

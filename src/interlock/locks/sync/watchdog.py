@@ -7,9 +7,11 @@ request.  A renewal that fails is tried again until the deadline; only then is t
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
+from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError
 from interlock.locks.grants import GONE_THERE, BaseGrant
 from interlock.locks.leases import LONGEST_SLEEP, SHORTEST_RETRY, Entry, LeaseTable
@@ -88,6 +90,12 @@ class Watchdog(Generic[G]):
         """Stop watching; safe to repeat."""
         self._watched.pop(grant.id, None)
 
+    def release_later(self, grant: G) -> None:
+        """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
+        self._table.stay(grant)
+        if grant._free_at < self._wakes_at:
+            self._poke()
+
     def lost(self, grant: G) -> None:
         """Note that the store no longer has the grant's claim, and tell."""
         self._table.lost(grant, GONE_THERE)
@@ -142,7 +150,11 @@ class Watchdog(Generic[G]):
     def _tell_and_renew(self) -> None:
         self._rung.acquire(blocking=False)
         self._wakes_at = math.inf  # whoever adds a grant from here on rings
-        due = self._table.look(time.monotonic())
+        now = time.monotonic()
+        over = self._table.over(now)
+        if over:
+            started(partial(self._leave, over), "interlock-at-least")
+        due = self._table.look(now)
         if due or self._renewers.behind:
             self._renewers.hand_over(due)
 
@@ -197,6 +209,14 @@ class Watchdog(Generic[G]):
             sent = time.monotonic()
             answers = run(self._queue.renew([grant._claim for grant in grants]))
             self._table.answered(grants, answers, sent)
+
+    def _leave(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            try:
+                run(self._queue.leave(claim))
+            except LockError as error:
+                name = claim.spec.key.partition(SEPARATOR)[2]
+                log.warn("could not release %r after its `at_least`; its lease ends: %s", name, error)
 
     def _give_back(self, grant: G) -> None:
         try:

@@ -32,6 +32,7 @@ CHAPTERS = (
     "order",
     "timeouts",
     "leases",
+    "at_least",
     "loss",
     "fences",
     "reentry",

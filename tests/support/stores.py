@@ -12,7 +12,8 @@ from interlock.stores.base import Store
 from interlock.stores.files import opened
 from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.world import Place
-from servers import RedisCluster, RedisServer, need
+from tests.servers import RedisServer, need
+from tests.servers.redis_server import Kind
 
 
 @dataclass(frozen=True)
@@ -65,20 +66,19 @@ def _register(folds: bool) -> Callable[[Path], Place]:
 
 
 @cache
-def _server(kind: str) -> RedisServer | RedisCluster:
+def _server(kind: Kind) -> RedisServer:
     """Return the private server of this process; it ends with it."""
-    need("valkey" if kind == "cluster" else kind)
-    server = RedisCluster() if kind == "cluster" else RedisServer(kind)
+    need(kind)
+    server = RedisServer(kind)
     server.start()
     atexit.register(server.close)
     return server
 
 
-def _redis(kind: str) -> Callable[[Path], Place]:
+def _redis(kind: Kind) -> Callable[[Path], Place]:
     def place(folder: Path) -> Place:
         server = _server(kind)
-        for node in getattr(server, "nodes", [server]):
-            node.command("FLUSHALL")
+        server.command("FLUSHALL")
         url = server.url
         return Place(
             open=lambda: open_store(url),

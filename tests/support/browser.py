@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from library_site import LIBRARY, environment_of
 from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
@@ -23,8 +22,9 @@ from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from interlock.testing.waiting import eventually
-from servers import browser_programs
-from servers.home import Home, last_lines
+from tests.servers import browser_programs
+from tests.servers.home import Home, last_lines
+from tests.support.library_site import LIBRARY, environment_of
 
 T = TypeVar("T")
 

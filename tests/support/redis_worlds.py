@@ -11,7 +11,7 @@ from interlock.locks.connect import open_store
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import PATIENCE, eventually
 from interlock.testing.world import THREADS, Place, World
-from servers import RedisServer, Wire
+from tests.servers import RedisServer, Wire
 
 SERVERS = ["valkey", "redis"]
 

@@ -13,6 +13,21 @@ import interlock
 PATIENCE = 30.0  # seconds; nothing here takes so long unless it hangs
 COMMAND = [sys.executable, "-m", "interlock"]
 
+# Says its process id, then each signal that it gets; leaves when its input ends, or by TERM if told so.
+REPORTER = r"""
+import os, signal, sys
+kind = sys.argv[1]
+def told(number, frame):
+    os.write(1, signal.Signals(number).name.encode() + b"\n")
+    if kind == "leaves" and number == signal.SIGTERM:
+        raise SystemExit(7)
+for number in (1, 2, 3, 10, 12, 15, 18):
+    signal.signal(number, told)
+print(os.getpid(), flush=True)
+while sys.stdin.readline():
+    print("line", flush=True)
+"""
+
 
 def eventually(happened: Callable[[], Any], what: str) -> Any:
     """Return what `happened` returns once it is true."""

@@ -1,4 +1,4 @@
-"""Somebody who waits on the waiting of a process, without a server."""
+"""Somebody who waits on the bells of a process, without a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from interlock.core.queue import Granted
 from interlock.stores.redis.waiters import WaiterRegistry
 
 
-class WakeupPipe:
+class Bell:
     """Keeps what it was told; does something else then, if wanted."""
 
     def __init__(self, then: Any = lambda: None) -> None:
@@ -21,9 +21,9 @@ class WakeupPipe:
         self.then()
 
 
-def hung(bells: WaiterRegistry, id: str, then: Any = lambda: None) -> WakeupPipe:
+def hung(bells: WaiterRegistry, id: str, then: Any = lambda: None) -> Bell:
     """Let a claim wait."""
     bells.expect(id)
-    bell = WakeupPipe(then)
-    bells.register(id, bell)
+    bell = Bell(then)
+    bells.hang(id, bell)
     return bell

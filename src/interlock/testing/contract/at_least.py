@@ -1,0 +1,129 @@
+"""`at_least`: a lock that is released early stays until then, whoever asks and whatever ends."""
+
+import time
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import InvalidArgument
+from interlock.testing.waiting import eventually
+from interlock.testing.world import KINDS, Kind, World
+
+KEPT = 0.8  # seconds
+LATE = 3.0  # seconds that a busy machine and a poll may add
+SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant", "reader")]
+
+
+@pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
+def test_an_early_release_returns_at_once_and_the_lock_gets_free_in_time(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    began = time.monotonic()
+    grant = ann.do(kind.make(locks, world.name, at_least=KEPT).acquire)
+    rival = bob.start(kind.rival(locks, world.name).acquire)
+    world.until_waiting(1)
+    assert ann.do(grant.release) is True
+    assert [view.id for view in world.holders()] == [grant.id] or time.monotonic() >= began + KEPT
+    assert (grant.held, grant.lost, grant.expires_in) == (False, False, 0.0)
+    assert ann.do(grant.release) is False
+    successor = rival.result(KEPT + 20)
+    assert KEPT <= time.monotonic() - began < KEPT + LATE
+    assert successor.fence > grant.fence
+    assert bob.do(successor.release) is True
+
+
+def test_the_end_of_a_with_block_does_not_wait_and_its_owner_waits_for_the_next(world: World) -> None:
+    locks = world.connect()
+    lock = locks.lock(world.name, at_least=KEPT)
+    ann = world.actor()
+    began = time.monotonic()
+    first = ann.within(lock, lambda grant: grant)
+    assert ann.do(lock.owned) is False
+    assert ann.do(lock.acquire, blocking=False) is None or time.monotonic() >= began + KEPT
+    second = ann.do(lock.acquire)
+    assert time.monotonic() - began >= KEPT
+    assert second.fence > first.fence
+
+
+def test_a_release_after_that_time_is_one_at_once(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    held = ann.do(locks.lock(world.name, at_least=0.1).acquire)
+    until = time.monotonic() + 0.1
+    eventually(lambda: time.monotonic() > until)
+    assert ann.do(held.release) is True
+    assert world.nothing_left()
+    assert bob.do(locks.lock(world.name).acquire, blocking=False) is not None
+
+
+def test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for(world: World) -> None:
+    locks = world.connect()
+    ann, bob, eve = world.actors(3)
+    held = ann.do(locks.lock(world.name).acquire)
+    # Its lease began when it stood in line, and would end too soon.
+    waiting = bob.start(locks.lock(world.name, ttl=1.2, at_least=1.2, renew=False).acquire)
+    world.until_waiting(1)
+    until = time.monotonic() + 0.3
+    eventually(lambda: time.monotonic() > until)
+    obtained = time.monotonic()
+    ann.do(held.release)
+    grant = waiting.result(20)
+    assert bob.do(grant.release) is True
+    assert eve.do(locks.lock(world.name).acquire) is not None
+    assert time.monotonic() - obtained >= 1.2
+
+
+def test_a_closed_connection_leaves_the_lock_to_its_lease(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    began = time.monotonic()
+    grant = ann.do(locks.lock(world.name, ttl=KEPT * 2, at_least=KEPT).acquire)
+    assert ann.do(grant.release) is True
+    ann.do(locks.close)
+    successor = bob.do(world.connect().lock(world.name).acquire)
+    # Where a claim ends with its process, it may end with its connection too.
+    assert time.monotonic() - began >= KEPT or world.place.frees_at_death
+    assert successor.fence > grant.fence
+
+
+def test_what_is_kept_so_long_can_be_evicted(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    grant = ann.do(locks.lock(world.name, at_least=60).acquire)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    world.until_waiting(1)
+    assert ann.do(grant.release) is True
+    assert world.eye.evict(world.name, grant.id) == 1
+    assert waiting.result(20).fence > grant.fence
+
+
+def test_the_parts_of_several_locks_are_kept_each_for_its_own_time_and_only_if_all_were_had(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    names = [world.fresh_name() for _ in range(2)]
+    lock = locks.all(locks.lock(names[0], at_least=60), names[1])
+    other = bob.do(locks.lock(names[1]).acquire)
+    assert ann.do(lock.acquire, blocking=False) is None
+    assert world.nothing_left(names[0])
+    bob.do(other.release)
+    grants = ann.do(lock.acquire)
+    assert ann.do(grants.release) is True
+    assert [len(world.holders(name)) for name in names] == [1, 0]
+    world.eye.evict(names[0])
+
+
+@pytest.mark.parametrize("how", [{"at_least": -1}, {"at_least": True}, {"at_least": "5"}, {"at_least": float("nan")},
+                                 {"at_least": None}, {"ttl": 5, "at_least": 5.1}], ids=str)  # fmt: skip
+def test_a_bad_at_least_is_refused_when_the_lock_is_made(world: World, how: dict[str, Any]) -> None:
+    locks = world.connect()
+    with pytest.raises(InvalidArgument, match="at_least"):
+        locks.lock(world.name, **how)
+
+
+def test_a_ttl_that_is_left_out_is_as_long_as_at_least(world: World) -> None:
+    locks = world.connect(ttl=2)
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name, at_least=9).acquire)
+    assert 8 < grant.expires_in <= 9
+    assert ann.do(grant.release) is True
+    world.eye.evict(world.name)
