@@ -25,5 +25,5 @@ def hung(bells: WaiterRegistry, id: str, then: Any = lambda: None) -> Bell:
     """Let a claim wait."""
     bells.expect(id)
     bell = Bell(then)
-    bells.hang(id, bell)
+    bells.register(id, bell)
     return bell
