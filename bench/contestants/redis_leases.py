@@ -109,7 +109,7 @@ class Threads:
     def close(self) -> None:
         """As `Holder.close`."""
         for grant in self._grants:
-            self._locks._watchdog.remove(grant)
+            self._locks._session.watchdog.remove(grant)
             grant._lose("the measurement is over")
 
 

@@ -516,7 +516,7 @@ def test_the_order_of_the_line_outlives_a_million_bells(folder: Path) -> None:
         waiters = [Remote(f"file://{folder}") for _ in range(3)]
         try:
             for number, waiter in enumerate(waiters):
-                waiter.do("locks._store.presence()._made = 999_998")
+                waiter.do("locks.store.liveness()._made = 999_998")
                 waiter.start(f"result = locks.lock({NAME!r}).acquire(timeout=15).fence")
                 eventually(lambda number=number: len(locks.claims(NAME)) == number + 2)  # type: ignore[misc]
             assert (folder / "pending" / NAME).stat().st_size == 3 * SLOT

@@ -23,7 +23,7 @@ def place(server: RedisServer, proxy: Proxy) -> Place:
 
 def until_named(locks: Any, number: int) -> None:
     """Wait until so many claims know whose heirs they are."""
-    eventually(lambda: len(locks._store._registry._handoff.after) == number)
+    eventually(lambda: len(locks.store._registry._handoff.after) == number)
 
 
 def test_an_heir_is_let_in_though_the_server_does_not_answer(world: World, proxy: Proxy) -> None:
@@ -56,7 +56,7 @@ def test_an_heir_whose_look_failed_is_released_for_good(world: World, proxy: Pro
     waiting = bob.start(lock.acquire)
     until_named(locks, 1)
     proxy.black_hole()
-    eventually(lambda: locks._store._requests)  # bob looked, and got no answer
+    eventually(lambda: locks.store._requests)  # bob looked, and got no answer
     with pytest.raises(StoreError):
         ann.do(first.release)
     second = waiting.result(5)

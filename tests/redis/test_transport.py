@@ -92,7 +92,7 @@ def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(worl
     proxy.forget()
     known = proxy.sent.count(b"SUBSCRIBE")
     eventually(lambda: proxy.sent.count(b"SUBSCRIBE") >= known + 2)  # asked in vain, then on a new connection
-    eventually(lambda: locks._store._subscription._heard_at if world.colour == "threads" else True)
+    eventually(lambda: locks.store._subscription._heard_at if world.colour == "threads" else True)
     throughout(0.3, lambda: not waiting.done())
     assert ann.do(first.release) is True
     assert waiting.result(1.5) is not None  # a message that is missed costs up to 5 seconds
@@ -120,9 +120,9 @@ def test_a_newcomer_that_subscribes_again_wakes_those_who_waited_before(
 
 def _is_live(world: World, locks: Any) -> Any:
     live = (
-        locks._store._subscription.live
+        locks.store._subscription.live
         if world.colour == "threads"
-        else bool(locks._store._subscription._connections._open_connections)
+        else bool(locks.store._subscription._connections._open_connections)
     )
     return in_colour(world, lambda: live, lambda: asyncio.sleep(0, live))()
 
@@ -151,13 +151,13 @@ def test_releases_without_an_answer_keep_no_connections(world: World, proxy: Pro
         with pytest.raises(interlock.StoreError):
             ann.do(grant.release)
     proxy.restore()
-    eventually(lambda: not locks._store._pool.has_late)
+    eventually(lambda: not locks.store._pool.has_late)
     again = ann.do(locks.lock(world.name).acquire)
     assert ann.do(again.release) is True
     if world.colour == "threads":
-        assert len(locks._store._pool._idle) <= 2
+        assert len(locks.store._pool._idle) <= 2
     else:
-        assert len(locks._store._pool._connections._open_connections) == 1
+        assert len(locks.store._pool._connections._open_connections) == 1
 
 
 def test_a_try_that_arrives_after_it_was_refused_leaves_no_orphan(world: World, proxy: Proxy) -> None:
@@ -166,7 +166,7 @@ def test_a_try_that_arrives_after_it_was_refused_leaves_no_orphan(world: World, 
     held = bob.do(world.connect().lock(world.name).acquire)
     proxy.hold()
     assert ann.do(locks.lock(world.name).acquire, timeout=0) is None
-    assert not locks._store._pool.has_late
+    assert not locks.store._pool.has_late
     assert bob.do(held.release) is True
     proxy.pass_on()
     throughout(1.0, world.nothing_left)
@@ -223,7 +223,7 @@ def test_who_is_still_connecting_when_it_is_closed_gets_a_store_error_and_leaves
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
 def test_a_child_is_not_held_up_by_what_another_thread_did_at_the_fork(server: RedisServer) -> None:
     with interlock.connect(server.url) as locks:
-        subscription: Any = locks._store._subscription  # type: ignore[attr-defined]
+        subscription: Any = locks.store._subscription  # type: ignore[attr-defined]
         taken, over = threading.Event(), threading.Event()
 
         def in_the_middle() -> None:
@@ -244,7 +244,7 @@ def test_a_child_is_not_held_up_by_what_another_thread_did_at_the_fork(server: R
 
 def test_nothing_is_subscribed_after_the_end(server: RedisServer) -> None:
     locks = interlock.connect(server.url)
-    subscription: Any = locks._store._subscription  # type: ignore[attr-defined]
+    subscription: Any = locks.store._subscription  # type: ignore[attr-defined]
     locks.close()
     with pytest.raises(interlock.StoreError, match="closed"):
         subscription.ask(None)
@@ -308,7 +308,7 @@ def test_a_promise_of_a_server_that_forgot_it_is_void_at_once(world: World, serv
     world.until_waiting(1)
     to_dave = dave.start(locks.lock(world.name).acquire)
     world.until_waiting(2)
-    eventually(lambda: len(locks._store._registry._handoff.after) == 2)
+    eventually(lambda: len(locks.store._registry._handoff.after) == 2)
     server.command("FLUSHALL")
     newcomer = carol.do(world.connect().lock(world.name).acquire)
     assert newcomer is not None
@@ -332,7 +332,7 @@ def test_a_promise_is_asked_for_too_when_the_release_failed(world: World, proxy:
     first = ann.do(locks.lock(world.name).acquire)
     to_bob = bob.start(locks.lock(world.name, ttl=6).acquire)
     world.until_waiting(1)
-    eventually(lambda: len(locks._store._registry._handoff.after) == 1)
+    eventually(lambda: len(locks.store._registry._handoff.after) == 1)
     proxy.refuse()
     with pytest.raises(interlock.StoreError):
         ann.do(first.release)

@@ -23,7 +23,7 @@ class Script(NamedTuple):
 
 
 def _script(name: str, *parts: str) -> Script:
-    folder = files("interlock.stores.redis") / "scripts"
+    folder = files("interlock._redis") / "scripts"
     text = b"\n".join((folder / f"{part}.lua").read_bytes() for part in parts)
     return Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 

@@ -1,11 +1,10 @@
 """What both colours of `Locks` share: names, spec, and the arguments that people give."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from interlock.core.claims import (
     MAX_LABEL,
-    MAX_NAME,
     SEPARATOR,
     USING,
     WRITER_UNITS,
@@ -19,12 +18,9 @@ from interlock.core.claims import (
     checked_ttl,
     said,
 )
-from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.redaction import masked
-from interlock.locks.busy import LastHolders
+from interlock.core.errors import InvalidArgument
+from interlock.locks.session import AcquireOptions, BaseSession, name_of
 from interlock.stores.base import Store
-
-TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
 
 
 class Unset:
@@ -36,22 +32,6 @@ class Unset:
 
 UNSET = Unset()
 L = TypeVar("L")
-
-
-class AcquireOptions(NamedTuple):
-    """How a lock object acquires, and keeps what it has.
-
-    Attributes:
-        timeout: seconds to wait at most unless `acquire` says otherwise; None for no limit.
-        renew: whether the lease is renewed.
-        on_lost: whom to tell of a loss.
-        at_least: seconds that the claim stays at least, from the moment when it holds the lock.
-    """
-
-    timeout: float | None = None
-    renew: bool = True
-    on_lost: Callable[[Any], object] | None = None
-    at_least: float = 0.0
 
 
 _DEFAULTS = AcquireOptions()
@@ -80,61 +60,32 @@ def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | 
     return checked_timeout(blocking, timeout)
 
 
-def name_of(key: str) -> str:
-    """Return the name in a key."""
-    return key.partition(SEPARATOR)[2]
-
-
 class BaseLocks(Generic[L]):
     """The part of `Locks` and `AsyncLocks` that makes locks; `_make` gives them their colour.
 
     Args:
-        store: where the claims are kept.
-        namespace: separates applications that share a store.
-        ttl: seconds of lease of the locks made here, unless they say otherwise.
+        session: what they share.
     """
 
-    def __init__(self, store: Store, *, namespace: str = "", ttl: float = 30.0) -> None:
-        self._store = store
-        self._namespace = checked_text(namespace, "namespace", MAX_NAME)
-        self._ttl = checked_ttl(ttl)
-        self._closed = False
-        self._source: tuple[Callable[..., Any], str] | None = None  # what connects elsewhere, and to what
-        self._last_holders = LastHolders()
+    def __init__(self, session: BaseSession) -> None:
+        self._session = session
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._source is None or self._source[1].startswith("memory:"):
-            why = "its locks are this process's own" if self._source else "it was not made from a URL"
-            raise InvalidArgument(
-                f"{self!r} can't be sent to another process: {why}; connect by the URL of a store that both reach, "
-                f"or connect anew over there"
-            )
-        connect_again, url = self._source
-        return connect_again, (url, self._namespace, self._ttl)
+        return self._session.connect_again()
 
     def __repr__(self) -> str:
-        namespace = f", namespace={self._namespace!r}" if self._namespace else ""
-        return f"<{type(self).__name__} on {self._where}{namespace}>"
-
-    @property
-    def _where(self) -> str:
-        return type(self._store).__name__ if self._source is None else masked(self._source[1])
+        return repr(self._session)
 
     @property
     def store(self) -> Store:
         """The store, for those who extend this library."""
-        return self._store
-
-    def _ready(self) -> Store:
-        if self._closed:
-            raise StoreError("this connection was closed: connect again")
-        return self._store
+        return self._session.store
 
     def _key(self, name: str) -> str:
-        return self._namespace + SEPARATOR + checked_name(name)
+        return self._session.namespace + SEPARATOR + checked_name(name)
 
     def _key_or_all(self, name: str | None) -> str:
-        return self._namespace + SEPARATOR if name is None else self._key(name)
+        return self._session.namespace + SEPARATOR if name is None else self._key(name)
 
     def _spec(
         self, name: str, units: int, capacity: int, ttl: float | None, label: str | None, at_least: float = 0.0
@@ -145,7 +96,7 @@ class BaseLocks(Generic[L]):
             self._key(name),
             units,
             capacity,
-            max(self._ttl, kept) if lease is None else lease,
+            max(self._session.ttl, kept) if lease is None else lease,
             "" if label is None else checked_text(label, "label", MAX_LABEL),
         )
 
@@ -273,13 +224,13 @@ class Part(Protocol):
     """What `in_global_order` needs of a lock."""
 
     _spec: LockSpec
-    _locks: Any
+    _session: Any
 
 
 A = TypeVar("A", bound=Part)
 
 
-def in_global_order(owner: object, parts: Sequence[A]) -> list[A]:
+def in_global_order(session: object, parts: Sequence[A]) -> list[A]:
     """Return `parts` in the one order in which everybody takes several locks.
 
     Raises:
@@ -287,7 +238,7 @@ def in_global_order(owner: object, parts: Sequence[A]) -> list[A]:
     """
     if not parts:
         raise InvalidArgument("all() needs at least one name")
-    if any(part._locks is not owner for part in parts):
+    if any(part._session is not session for part in parts):
         raise InvalidArgument("all() takes locks of its own connection only: there is one order per store")
     keys = [part._spec.key for part in parts]
     for key in keys:

@@ -161,7 +161,7 @@ def connect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -
     check_arguments(namespace, ttl)
     url = default_url() if url is None else url
     locks = Locks(open_store(url), namespace=namespace, ttl=ttl)
-    locks._source = (_reconnect, url) if isinstance(url, str) else None
+    locks._session.source = (_reconnect, url) if isinstance(url, str) else None
     return locks
 
 
@@ -181,7 +181,7 @@ def aconnect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) 
     check_arguments(namespace, ttl)
     url = default_url() if url is None else url
     locks = AsyncLocks(open_store(url, tasks=True), namespace=namespace, ttl=ttl)
-    locks._source = (_areconnect, url) if isinstance(url, str) else None
+    locks._session.source = (_areconnect, url) if isinstance(url, str) else None
     return locks
 
 
@@ -210,7 +210,7 @@ def _again(make: Callable[..., L], url: str, namespace: str, ttl: float) -> L:
     place = make, url, namespace, ttl
     with _connecting:
         found: L | None = _connected.get(place)
-        if found is None or found._closed:
+        if found is None or found._session.closed:
             found = _connected[place] = make(url, namespace=namespace, ttl=ttl)
         return found
 

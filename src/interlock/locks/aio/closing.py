@@ -1,34 +1,47 @@
 """The end of a connection of asyncio tasks: waiters give up, what is held is released, then the store is closed."""
 
 import asyncio
+import atexit
 import socket
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from interlock.core.acquire import AcquireCall
-from interlock.core.claims import Claim, LockSpec
-from interlock.core.errors import LockError, StoreError
+from interlock.core.claims import Claim
+from interlock.core.errors import LockError
 from interlock.locks.aio.grants import AsyncGrant
+from interlock.locks.aio.session import Entering, Session, open_sessions
 from interlock.locks.aio.watchdog import LoopWatchdog
-from interlock.locks.base import name_of
 from interlock.locks.leases import Entry
+from interlock.locks.session import name_of
 from interlock.runtime import log
-from interlock.runtime.aio import arun
+from interlock.runtime.aio import arun, to_its_end
 from interlock.stores.base import frees_at_death
-
-if TYPE_CHECKING:
-    from interlock.locks.aio.connection import AsyncLocks
-
-Entering: TypeAlias = tuple[Claim, asyncio.AbstractEventLoop] | AcquireCall
-"""A call of acquire that has not come to its end: its claim, and on which loop."""
 
 WITHDRAW_LIMIT = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
 AT_EXIT_LIMIT = 1.0
 SHORTEST_LOOK, LONGEST_LOOK = 0.0002, 0.01
 
 
-async def close(locks: "AsyncLocks") -> None:
+async def begin(session: Session) -> None:
+    """Close, and come to the end of it even if the calling task is cancelled meanwhile.
+
+    Raises:
+        LockError: something could not be released; everything else was.
+    """
+    loop = asyncio.get_running_loop()
+    if session.ended:
+        return
+    session.closed = True
+    if session.closing is None or session.closing.done():
+        session.closing = loop.create_task(close(session), name="interlock-close")
+    elif session.closing.get_loop() is not loop:
+        return
+    await to_its_end(session.closing)
+
+
+async def close(session: Session) -> None:
     """Close; the first one to call it has said that it is closed.
 
     Raises:
@@ -36,38 +49,38 @@ async def close(locks: "AsyncLocks") -> None:
     """
     failure: BaseException | None = None
     try:
-        await withdraw(locks)
+        await withdraw(session)
     finally:  # also when asyncio.run cancels this task: the next close() does nothing
-        for watchdog in list(locks._watchdogs.values()):
-            failure = await _release(locks, watchdog) or failure
-        await _end(locks)
+        for watchdog in list(session.watchdogs.values()):
+            failure = await _release(session, watchdog) or failure
+        await _end(session)
     if failure is not None:
         raise failure
 
 
-async def _end(locks: "AsyncLocks") -> None:
-    locks._ended = True
-    for watchdog in list(locks._watchdogs.values()):
+async def _end(session: Session) -> None:
+    session.ended = True
+    for watchdog in list(session.watchdogs.values()):
         if watchdog.runs and watchdog.loop is not asyncio.get_running_loop():
             watchdog.loop.call_soon_threadsafe(watchdog.stop)
         else:
             watchdog.stop()
-    locks._watchdogs.clear()
-    locks._last_watchdog = None
-    await _close_store(locks)
+    session.watchdogs.clear()
+    session.last_watchdog = None
+    await _close_store(session)
 
 
-async def loop_ends(locks: "AsyncLocks", watchdog: LoopWatchdog[AsyncGrant]) -> None:
+async def loop_ends(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> None:
     """Release what is still held on a loop that ends without `close()`, and close its connections."""
-    if locks._ended or watchdog.loop is not asyncio.get_running_loop():
+    if session.ended or watchdog.loop is not asyncio.get_running_loop():
         return
     try:
         async with asyncio.timeout(AT_EXIT_LIMIT):
-            for id, each in [(id, each) for id, each in locks._entering.items() if loop_of(each) is watchdog.loop]:
-                await arun(locks._store.leave(_claim_of(each)))  # its task was destroyed
-                locks._entering.pop(id, None)
-            failure = await _release(locks, watchdog)
-            leave_loop = getattr(locks._store, "leave_loop", None)
+            for id, each in [(id, each) for id, each in session.entering.items() if loop_of(each) is watchdog.loop]:
+                await arun(session.store.leave(_claim_of(each)))  # its task was destroyed
+                session.entering.pop(id, None)
+            failure = await _release(session, watchdog)
+            leave_loop = getattr(session.store, "leave_loop", None)
             if leave_loop is not None:
                 await leave_loop()
     except (LockError, TimeoutError) as error:
@@ -75,14 +88,14 @@ async def loop_ends(locks: "AsyncLocks", watchdog: LoopWatchdog[AsyncGrant]) -> 
     if failure is not None:
         log.warn("could not release at the end of an event loop, the leases will end: %s", failure)
     watchdog.stop()
-    locks._watchdogs.pop(watchdog.loop, None)
+    session.watchdogs.pop(watchdog.loop, None)
 
 
-async def withdraw(locks: "AsyncLocks") -> None:
+async def withdraw(session: Session) -> None:
     """Let all who wait give up, and wait until they have left the line; who can't by itself is taken out of it."""
     deadline = time.monotonic() + WITHDRAW_LIMIT
     pause = SHORTEST_LOOK
-    entering = locks._entering
+    entering = session.entering
     while True:
         others = False
         for each in list(entering.values()):
@@ -96,12 +109,12 @@ async def withdraw(locks: "AsyncLocks") -> None:
     for id, each in list(entering.items()):
         entering.pop(id, None)  # its loop or its task is no more, or it hangs
         try:
-            await arun(locks._store.leave(_claim_of(each)))
+            await arun(session.store.leave(_claim_of(each)))
         except LockError as error:
             log.warn("could not take a claim out of the line, its lease will end: %s", error)
 
 
-async def _release(locks: "AsyncLocks", watchdog: LoopWatchdog[AsyncGrant]) -> BaseException | None:
+async def _release(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> BaseException | None:
     """Release all that is held on one loop, the last one first, whatever happens; return the first failure."""
     failure: BaseException | None = None
     for entry in reversed(watchdog.entries):
@@ -109,46 +122,46 @@ async def _release(locks: "AsyncLocks", watchdog: LoopWatchdog[AsyncGrant]) -> B
             if entry.grant is not None and watchdog.loop is asyncio.get_running_loop():
                 await entry.grant.release()
             else:
-                await _leave(locks, entry)
+                await _leave(session, entry)
             watchdog.forget(entry)
         except BaseException as error:
             failure = failure or error
     return failure
 
 
-async def _leave(locks: "AsyncLocks", entry: Entry[AsyncGrant]) -> None:
+async def _leave(session: Session, entry: Entry[AsyncGrant]) -> None:
     """Take a claim out of the line whose loop is another one, or whose grant was dropped."""
     grant = entry.grant
     again = False
     if grant is not None:
         again, grant._leaving = grant._leaving, True
-    removed = await arun(locks._store.leave(entry.claim))
+    removed = await arun(session.store.leave(entry.claim))
     if grant is not None:
         grant._left(removed, again)
 
 
-async def _close_store(locks: "AsyncLocks") -> None:
-    closing = getattr(locks._store, "aclose", None)
+async def _close_store(session: Session) -> None:
+    closing = getattr(session.store, "aclose", None)
     if closing is not None:
         await closing()
     else:
-        locks._store.close()
+        session.store.close()
 
 
-def at_exit(locks: "AsyncLocks") -> None:
+def at_exit(session: Session) -> None:
     """End with the interpreter: leave no ghost, and let nobody in while a loop of this process still runs."""
-    held = [(watchdog, entry) for watchdog in locks._watchdogs.values() for entry in watchdog.entries]
-    if not held and not locks._entering:
-        locks._store.close()
+    held = [(watchdog, entry) for watchdog in session.watchdogs.values() for entry in watchdog.entries]
+    if not held and not session.entering:
+        session.store.close()
         return
-    if frees_at_death(locks._store):
+    if frees_at_death(session.store):
         return  # the kernel does it when nobody works any more
-    waiting = _withdraw_in_other_threads(locks)
+    waiting = _withdraw_in_other_threads(session)
     over = [(watchdog, entry) for watchdog, entry in held if not watchdog.runs]
     gone = [_claim_of(each) for each in waiting if not loop_of(each).is_running()]
     left = len(held)
     if over or gone:
-        left -= _release_after_the_end(locks, over, gone, close=len(over) == left)
+        left -= _release_after_the_end(session, over, gone, close=len(over) == left)
     if left:
         log.warn(
             "%d lock(s) of aconnect() were still held at exit (%s) and stay until their leases end: "
@@ -158,11 +171,11 @@ def at_exit(locks: "AsyncLocks") -> None:
         )
 
 
-def _withdraw_in_other_threads(locks: "AsyncLocks") -> list[Entering]:
+def _withdraw_in_other_threads(session: Session) -> list[Entering]:
     """Let those give up who wait on loops that still run, in daemon threads; return who is still in a line."""
     deadline = time.monotonic() + AT_EXIT_LIMIT
     while True:
-        waiting = list(locks._entering.values())
+        waiting = list(session.entering.values())
         running = [each for each in waiting if loop_of(each).is_running()]
         if not running or time.monotonic() > deadline:
             return waiting
@@ -173,7 +186,7 @@ def _withdraw_in_other_threads(locks: "AsyncLocks") -> list[Entering]:
 
 
 def _release_after_the_end(
-    locks: "AsyncLocks",
+    session: Session,
     over: "Sequence[tuple[LoopWatchdog[AsyncGrant], Entry[AsyncGrant]]]",
     gone: Sequence[Claim],
     close: bool,
@@ -185,13 +198,13 @@ def _release_after_the_end(
         nonlocal released
         async with asyncio.timeout(AT_EXIT_LIMIT):
             for claim in gone:
-                await arun(locks._store.leave(claim))
+                await arun(session.store.leave(claim))
             for watchdog, entry in over:
-                await _leave(locks, entry)
+                await _leave(session, entry)
                 watchdog.forget(entry)
                 released += 1
             if close:
-                await _close_store(locks)
+                await _close_store(session)
 
     loop = None
     try:
@@ -223,6 +236,14 @@ def _claim_of(each: Entering) -> Claim:
     return each.claim if isinstance(each, AcquireCall) else each[0]
 
 
-def closed_meanwhile(spec: LockSpec) -> StoreError:
-    """Return the error for who asked for a lock while the connection was closed."""
-    return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
+def _at_exit() -> None:
+    for session in open_sessions:
+        if not session.ended:
+            session.closed = True
+            try:
+                at_exit(session)
+            except Exception as error:
+                log.warn("could not close at exit: %s", error)
+
+
+atexit.register(_at_exit)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from interlock.core.errors import LockLost, StoreError
 from interlock.locks.blocks import enter, entering, one_for_each_block
 from interlock.locks.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants
-from interlock.locks.holds import Handles, handles_of
+from interlock.locks.owners import Handles, handles_of
 from interlock.locks.unreleased import kept
 from interlock.runtime.aio import afinish, arun, give_way
 from interlock.runtime.process import pid
 
 if TYPE_CHECKING:
-    from interlock.locks.aio.connection import AsyncLocks
     from interlock.locks.aio.watchdog import LoopWatchdog
 
 G = TypeVar("G", bound="AsyncGrant | AsyncGrants")
@@ -73,9 +72,9 @@ async def end(grant: "AsyncGrant | AsyncGrants", kind: type[BaseException] | Non
 class AsyncGrant(BaseGrant):
     """A held lock; `release()`, from any task of its loop, or the end of `async with grant:` gives it back."""
 
-    __slots__ = ("_body", "_cancelling", "_locks", "_struck", "_watchdog")
+    __slots__ = ("_body", "_cancelling", "_session", "_struck", "_watchdog")
 
-    _locks: "AsyncLocks"
+    _session: Any
     _body: asyncio.Task[Any] | None
     _cancelling: int
     _struck: bool
@@ -133,20 +132,20 @@ class AsyncGrant(BaseGrant):
         if time.monotonic() >= self._deadline:
             self._lose(LEASE_ENDED)
         again, self._leaving = self._leaving, True
-        locks, held = self._locks, self._state == HELD
+        session, held = self._session, self._state == HELD
         removed = cancelled = None
         try:
-            if held and locks._leave_now is not None:
-                removed = locks._leave_now(self._claim)
-            elif held and locks._aleave_now is not None:
+            if held and session.leave_now is not None:
+                removed = session.leave_now(self._claim)
+            elif held and session.aleave_now is not None:
                 try:
-                    removed = locks._aleave_now(self._claim)
+                    removed = session.aleave_now(self._claim)
                     if type(removed) is not bool:
                         removed = await removed
                 except asyncio.CancelledError as error:
                     cancelled, again = error, True  # it was sent: it may have been done
             if removed is None:
-                removed, later = await afinish(locks._store.leave(self._claim))
+                removed, later = await afinish(session.store.leave(self._claim))
                 cancelled = cancelled or later
         except BaseException as error:
             if isinstance(error, StoreError) and self._state != HELD:
@@ -183,7 +182,7 @@ class AsyncGrant(BaseGrant):
         if not self.held:
             return False
         sent = time.monotonic()
-        (answer,) = await arun(self._locks._store.renew((self._claim,)))
+        (answer,) = await arun(self._session.store.renew((self._claim,)))
         if isinstance(answer, StoreError):
             raise answer
         if answer:

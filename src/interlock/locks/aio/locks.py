@@ -4,21 +4,20 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar
 
 from interlock.core.claims import LockSpec, kind_of, shown_text
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
 from interlock.core.functions import checked_kind_of, see_it_finished, shown
 from interlock.core.naming import name_of_arguments
 from interlock.locks.aio.grants import AsyncGrant, AsyncGrants, AsyncReentry, leave, release_all
-from interlock.locks.base import UNSET, AcquireOptions, Unset, is_used, name_of, wait_limit
+from interlock.locks.aio.session import Session
+from interlock.locks.base import UNSET, Unset, is_used, wait_limit
 from interlock.locks.blocks import Block, enter, entering, one_for_each_block
 from interlock.locks.busy import time_is_over
 from interlock.locks.owners import Owned
+from interlock.locks.session import AcquireOptions, name_of
 from interlock.runtime.aio import arun, give_way
-
-if TYPE_CHECKING:
-    from interlock.locks.aio.connection import AsyncLocks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,11 +40,11 @@ def current_task() -> Owner:
 class AsyncLockable(Owned[G]):
     """`async with`, decorator and ownership by task, for whatever can be acquired."""
 
-    __slots__ = ("_locks", "_options")
+    __slots__ = ("_options", "_session")
 
-    def __init__(self, locks: "AsyncLocks", options: AcquireOptions) -> None:
+    def __init__(self, session: Session, options: AcquireOptions) -> None:
         super().__init__()
-        self._locks = locks
+        self._session = session
         self._options = options
 
     @property
@@ -141,7 +140,7 @@ class AsyncLockable(Owned[G]):
 
     async def _too_late(self) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
-        holders = [view for key in self._keys() for view in await self._locks._holders_of(key)]
+        holders = [view for key in self._keys() for view in await arun(self._session.holders_of(key))]
         mine = {grant.id for grant in self._held.get(current_task(), ()) if isinstance(grant, AsyncGrant)}
         yourself = any(view.id in mine for view in holders)
         return time_is_over(self.name, self._options.timeout, holders, yourself)
@@ -179,7 +178,7 @@ class AsyncLockable(Owned[G]):
         return locked
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} on {self._locks._where}>"
+        return f"<{type(self).__name__} {self.name!r} on {self._session.where}>"
 
 
 def guarded(
@@ -222,8 +221,8 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
 
     __slots__ = ("_spec",)
 
-    def __init__(self, locks: "AsyncLocks", spec: LockSpec, options: AcquireOptions) -> None:
-        super().__init__(locks, options)
+    def __init__(self, session: Session, spec: LockSpec, options: AcquireOptions) -> None:
+        super().__init__(session, options)
         self._spec = spec
 
     @property
@@ -232,17 +231,17 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
         return name_of(self._spec.key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._locks, self._spec, self._options)
+        return type(self), (self._session, self._spec, self._options)
 
     def __repr__(self) -> str:
         kind = kind_of(self._spec.units, self._spec.capacity)
-        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._locks._where}>"
+        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._session.where}>"
 
     def _keys(self) -> list[str]:
         return [self._spec.key]
 
     def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, AsyncGrant | None]:
-        return self._locks._acquire(self._spec, self._options, seconds, shown_text(owner.get_name()))
+        return self._session.acquire(self._spec, self._options, seconds, shown_text(owner.get_name()))
 
     def _stay(self, grant: AsyncGrant) -> None:
         grant._stay_at_least(self._options.at_least)
@@ -250,7 +249,7 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
     async def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
         await give_way()
-        return is_used(await arun(self._locks._ready().look(self._spec.key)))
+        return is_used(await arun(self._session.ready().look(self._spec.key)))
 
 
 class AsyncRLock(AsyncLock):
@@ -260,7 +259,7 @@ class AsyncRLock(AsyncLock):
 
     async def _take(self, seconds: float | None, owner: Owner) -> AsyncGrant | None:
         await give_way()  # a re-entry waits for nothing else
-        holds, key = self._locks._holds, self._spec.key
+        holds, key = self._session.holds, self._spec.key
         hold = holds.find(key, owner)
         if hold is not None and hold.held:
             entry = AsyncReentry(hold)
@@ -278,8 +277,8 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
 
     __slots__ = ("_parts",)
 
-    def __init__(self, locks: "AsyncLocks", parts: Sequence[AsyncLock], options: AcquireOptions) -> None:
-        super().__init__(locks, options)
+    def __init__(self, session: Session, parts: Sequence[AsyncLock], options: AcquireOptions) -> None:
+        super().__init__(session, options)
         self._parts = parts
 
     @property
@@ -288,7 +287,7 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
         return ", ".join(part.name for part in self._parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._locks, self._parts, self._options)
+        return type(self), (self._session, self._parts, self._options)
 
     def _keys(self) -> list[str]:
         return [part._spec.key for part in self._parts]

@@ -1,95 +1,89 @@
 """The end of a connection of threads: waiters give up, what is held is released, then the store is closed."""
 
+import atexit
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any
 
 from interlock.core.acquire import AcquireCall
-from interlock.core.claims import Claim, LockSpec
-from interlock.core.errors import LockError, StoreError
-from interlock.locks.base import name_of
+from interlock.core.errors import LockError
 from interlock.locks.leases import Entry
 from interlock.locks.sync.grants import Grant
+from interlock.locks.sync.session import Session, open_sessions
 from interlock.runtime import log
 from interlock.runtime.sync import run
 from interlock.stores.base import frees_at_death
-
-if TYPE_CHECKING:
-    from interlock.locks.sync.connection import Locks
-
-Entering: TypeAlias = tuple[Claim, threading.Thread | None] | AcquireCall
-"""A call of acquire that has not come to its end: its claim, and whose it is."""
 
 WITHDRAW_LIMIT = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
 HANDLER_LIMIT = 10.0  # seconds that a signal handler may take after its close()
 SHORTEST_LOOK, LONGEST_LOOK = 0.0002, 0.01
 
 
-def close(locks: "Locks") -> None:
+def close(session: Session[Any]) -> None:
     """Close; the first one to call it has said that it is closed.
 
     Raises:
         LockError: something could not be released; everything else was.
     """
-    if _interrupts_one_of_our_calls(locks):
-        _close_beside(locks, threading.current_thread())
+    if _interrupts_one_of_our_calls(session):
+        _close_beside(session, threading.current_thread())
         return
     failure = None
     try:
-        withdraw(locks, threading.current_thread())
+        withdraw(session, threading.current_thread())
     finally:  # also after a Ctrl-C: nobody can close again
         try:
-            failure = _release(locks, locks._watchdog.entries)
+            failure = _release(session, session.watchdog.entries)
         finally:
-            _close_store(locks)
+            _close_store(session)
     if failure is not None:
         raise failure
 
 
-def _close_beside(locks: "Locks", caller: threading.Thread) -> None:
+def _close_beside(session: Session[Any], caller: threading.Thread) -> None:
     """Close in another thread: the interrupted call may hold what that needs, and goes on before the store ends."""
     failures: list[BaseException] = []
     released = threading.Event()
 
     def closes() -> None:
         try:
-            withdraw(locks, caller, interrupted=True)
-            failure = _release(locks, locks._watchdog.entries)
+            withdraw(session, caller, interrupted=True)
+            failure = _release(session, session.watchdog.entries)
             if failure is not None:
                 failures.append(failure)
                 log.warn("close(), called by a signal handler, could not release: %s", failure)
             released.set()
             deadline = time.monotonic() + HANDLER_LIMIT
-            while locks._entering and time.monotonic() < deadline:
+            while session.entering and time.monotonic() < deadline:
                 time.sleep(LONGEST_LOOK)
         finally:
-            _close_store(locks)
+            _close_store(session)
 
     closer = threading.Thread(target=closes, name="interlock-close")
     try:
         closer.start()
     except RuntimeError:  # the interpreter is shutting down, and closes by itself
-        locks._closing.release()
+        session.closing.release()
         return
     released.wait(WITHDRAW_LIMIT)
     if failures:
         raise failures[0]
 
 
-def _close_store(locks: "Locks") -> None:
-    locks._watchdog.stop()
-    locks._store.close()
+def _close_store(session: Session[Any]) -> None:
+    session.watchdog.stop()
+    session.store.close()
 
 
-def at_exit(locks: "Locks") -> None:
+def at_exit(session: Session[Any]) -> None:
     """End with the interpreter: leave no ghost, and let nobody in while a thread of this process may still work."""
-    withdraw(locks, threading.current_thread())
-    watchdog = locks._watchdog
+    withdraw(session, threading.current_thread())
+    watchdog = session.watchdog
     held = watchdog.entries
-    if held and not frees_at_death(locks._store):
-        failure = _release(locks, [entry for entry in held if not _may_work(entry)], give_up_at_once=True)
+    if held and not frees_at_death(session.store):
+        failure = _release(session, [entry for entry in held if not _may_work(entry)], give_up_at_once=True)
         if failure is not None:
             log.warn("could not release at exit, the leases will end: %s", failure)
         held = watchdog.entries
@@ -101,21 +95,21 @@ def at_exit(locks: "Locks") -> None:
                 len(at_work),
                 ", ".join(at_work),
             )
-    if not held and not locks._entering:
-        _close_store(locks)
+    if not held and not session.entering:
+        _close_store(session)
 
 
-def withdraw(locks: "Locks", caller: threading.Thread, interrupted: bool = False) -> None:
+def withdraw(session: Session[Any], caller: threading.Thread, interrupted: bool = False) -> None:
     """Let all who wait give up, and wait until they have left the line; who can't by itself is taken out of it.
 
     Args:
-        locks: the connection.
+        session: of the connection.
         caller: who closes, and is not waited for.
         interrupted: True if a call of the caller goes on when this is done.
     """
     deadline = time.monotonic() + WITHDRAW_LIMIT
     pause = SHORTEST_LOOK
-    entering = locks._entering
+    entering = session.entering
     while True:
         others = False
         for each in list(entering.values()):
@@ -133,12 +127,14 @@ def withdraw(locks: "Locks", caller: threading.Thread, interrupted: bool = False
         if not interrupted or owner is not caller:
             entering.pop(id, None)
         try:
-            run(locks._store.leave(claim))
+            run(session.store.leave(claim))
         except LockError as error:
             log.warn("could not take a claim out of the line, its lease will end: %s", error)
 
 
-def _release(locks: "Locks", entries: Sequence[Entry[Grant]], give_up_at_once: bool = False) -> BaseException | None:
+def _release(
+    session: Session[Any], entries: Sequence[Entry[Any]], give_up_at_once: bool = False
+) -> BaseException | None:
     """Release each, the last one first, whatever happens to the others; return the first failure."""
     failure: BaseException | None = None
     for entry in reversed(entries):
@@ -146,8 +142,8 @@ def _release(locks: "Locks", entries: Sequence[Entry[Grant]], give_up_at_once: b
             if entry.grant is not None:
                 entry.grant.release()
             else:
-                run(locks._store.leave(entry.claim))
-            locks._watchdog.forget(entry)
+                run(session.store.leave(entry.claim))
+            session.watchdog.forget(entry)
         except BaseException as error:
             failure = failure or error
             if give_up_at_once:
@@ -155,7 +151,7 @@ def _release(locks: "Locks", entries: Sequence[Entry[Grant]], give_up_at_once: b
     return failure
 
 
-def _may_work(entry: Entry[Grant]) -> bool:
+def _may_work(entry: Entry[Any]) -> bool:
     """Tell whether the thread that acquired it may still rely on it."""
     if entry.grant is not None and entry.grant.abandoned():
         return False
@@ -168,9 +164,9 @@ def _may_work(entry: Entry[Grant]) -> bool:
     )
 
 
-def _interrupts_one_of_our_calls(locks: "Locks") -> bool:
+def _interrupts_one_of_our_calls(session: Session[Any]) -> bool:
     """Tell whether a signal handler or a finalizer calls, in the middle of a call of this library."""
-    calls = {run.__code__, Grant.release.__code__, type(locks)._acquire.__code__}
+    calls = {run.__code__, Grant.release.__code__, Session.acquire.__code__}
     frame = sys._getframe(2)
     while frame is not None:
         if frame.f_code in calls:
@@ -179,6 +175,14 @@ def _interrupts_one_of_our_calls(locks: "Locks") -> bool:
     return False
 
 
-def closed_meanwhile(spec: LockSpec) -> StoreError:
-    """Return the error for who asked for a lock while the connection was closed."""
-    return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
+def _at_exit() -> None:
+    for session in open_sessions:
+        if session.closing.acquire(blocking=False):
+            session.closed = True
+            try:
+                at_exit(session)
+            except Exception as error:
+                log.warn("could not close at exit: %s", error)
+
+
+atexit.register(_at_exit)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from interlock.core.errors import LockError, LockLost, StoreError
 from interlock.locks.blocks import enter, entering, one_for_each_block, somebody
 from interlock.locks.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants
-from interlock.locks.holds import Handles, handles_of
+from interlock.locks.owners import Handles, handles_of
 from interlock.locks.unreleased import kept
 from interlock.runtime.process import pid
 from interlock.runtime.sync import run
 
 if TYPE_CHECKING:
-    from interlock.locks.sync.connection import Locks
+    from interlock.locks.sync.session import Session
 
 G = TypeVar("G", bound="Grant | Grants")
 
@@ -70,9 +70,9 @@ def enter_alone(grant: G) -> G:
 class Grant(BaseGrant):
     """A held lock; `release()`, from any thread, or the end of `with grant:` gives it back."""
 
-    __slots__ = ("_locks",)
+    __slots__ = ("_session",)
 
-    _locks: "Locks"
+    _session: "Session[Any]"
 
     __enter__ = enter_alone
     __exit__ = one_for_each_block(leave)
@@ -94,8 +94,8 @@ class Grant(BaseGrant):
             return False
         if self._free_at and self._stays():
             return True
-        locks = self._locks
-        watchdog = locks._watchdog
+        session = self._session
+        watchdog = session.watchdog
         kept.pop(self.id, None)
         watchdog.remove(self)
         if monotonic() >= self._deadline:
@@ -103,10 +103,10 @@ class Grant(BaseGrant):
         again, self._leaving = self._leaving, True
         removed = None
         try:
-            if locks._leave_now is not None and self._state == HELD:
-                removed = locks._leave_now(self._claim)
+            if session.leave_now is not None and self._state == HELD:
+                removed = session.leave_now(self._claim)
             if removed is None:
-                removed = run(locks._store.leave(self._claim))
+                removed = run(session.store.leave(self._claim))
         except BaseException as error:
             if isinstance(error, StoreError) and self._state != HELD:
                 return False  # the store sees by itself that the lease ended
@@ -121,7 +121,7 @@ class Grant(BaseGrant):
             return False
         if self._deadline < self._free_at and not self.renew():
             return False
-        self._locks._watchdog.release_later(self)
+        self._session.watchdog.release_later(self)
         kept.pop(self.id, None)
         self._state = RELEASED
         return True
@@ -138,13 +138,13 @@ class Grant(BaseGrant):
         if not self.held:
             return False
         sent = monotonic()
-        (answer,) = run(self._locks._store.renew((self._claim,)))
+        (answer,) = run(self._session.store.renew((self._claim,)))
         if isinstance(answer, StoreError):
             raise answer
         if answer:
             self._renewed(sent)
             return True
-        self._locks._watchdog.lost(self)
+        self._session.watchdog.lost(self)
         return False
 
 

@@ -4,21 +4,20 @@ import functools
 import time
 from collections.abc import Callable, Generator, Sequence
 from threading import Thread, current_thread
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
 from interlock.core.claims import LockSpec, kind_of, shown_text
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
 from interlock.core.functions import checked_kind_of, see_it_finished, shown
 from interlock.core.naming import name_of_arguments
-from interlock.locks.base import UNSET, AcquireOptions, Unset, is_used, name_of, wait_limit
+from interlock.locks.base import UNSET, Unset, is_used, wait_limit
 from interlock.locks.blocks import Block, enter, entering, one_for_each_block, somebody
 from interlock.locks.busy import time_is_over
 from interlock.locks.owners import Owned
+from interlock.locks.session import AcquireOptions, name_of
 from interlock.locks.sync.grants import Grant, Grants, Reentry, leave, release_all
+from interlock.locks.sync.session import Session
 from interlock.runtime.sync import run
-
-if TYPE_CHECKING:
-    from interlock.locks.sync.connection import Locks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,11 +28,11 @@ Owner: TypeAlias = Thread
 class Lockable(Owned[G]):
     """`with`, decorator and ownership by thread, for whatever can be acquired."""
 
-    __slots__ = ("_locks", "_options")
+    __slots__ = ("_options", "_session")
 
-    def __init__(self, locks: "Locks", options: AcquireOptions) -> None:
+    def __init__(self, session: Session[Grant], options: AcquireOptions) -> None:
         super().__init__()
-        self._locks = locks
+        self._session = session
         self._options = options
 
     @property
@@ -139,8 +138,8 @@ class Lockable(Owned[G]):
 
     def _too_late(self) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
-        holders = [view for key in self._keys() for view in self._locks._holders_of(key)]
-        yourself = any(self._locks._watchdog.owner_of(view.id) is current_thread() for view in holders)
+        holders = [view for key in self._keys() for view in run(self._session.holders_of(key))]
+        yourself = any(self._session.watchdog.owner_of(view.id) is current_thread() for view in holders)
         return time_is_over(self.name, self._options.timeout, holders, yourself)
 
     def _end(self, block: list[Any]) -> LockLost | None:
@@ -185,7 +184,7 @@ class Lockable(Owned[G]):
         return locked
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} on {self._locks._where}>"
+        return f"<{type(self).__name__} {self.name!r} on {self._session.where}>"
 
 
 def guarded(
@@ -228,8 +227,8 @@ class Lock(Lockable[Grant]):
 
     __slots__ = ("_spec",)
 
-    def __init__(self, locks: "Locks", spec: LockSpec, options: AcquireOptions) -> None:
-        super().__init__(locks, options)
+    def __init__(self, session: Session[Grant], spec: LockSpec, options: AcquireOptions) -> None:
+        super().__init__(session, options)
         self._spec = spec
 
     @property
@@ -238,24 +237,24 @@ class Lock(Lockable[Grant]):
         return name_of(self._spec.key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._locks, self._spec, self._options)
+        return type(self), (self._session, self._spec, self._options)
 
     def __repr__(self) -> str:
         kind = kind_of(self._spec.units, self._spec.capacity)
-        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._locks._where}>"
+        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._session.where}>"
 
     def _keys(self) -> list[str]:
         return [self._spec.key]
 
     def _take(self, seconds: float | None, owner: Owner) -> Grant | None:
-        return self._locks._acquire(self._spec, self._options, seconds, shown_text(owner.name), owner)
+        return self._session.acquire(self._spec, self._options, seconds, shown_text(owner.name), owner)
 
     def _stay(self, grant: Grant) -> None:
         grant._stay_at_least(self._options.at_least)
 
     def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
-        return is_used(run(self._locks._ready().look(self._spec.key)))
+        return is_used(run(self._session.ready().look(self._spec.key)))
 
 
 class RLock(Lock):
@@ -264,7 +263,7 @@ class RLock(Lock):
     __slots__ = ()
 
     def _take(self, seconds: float | None, owner: Owner) -> Grant | None:
-        hold = self._locks._holds.find(self._spec.key, owner)
+        hold = self._session.holds.find(self._spec.key, owner)
         if hold is None or not hold.held:
             return self._take_anew(seconds, owner)
         entry = None
@@ -285,7 +284,7 @@ class RLock(Lock):
             if hold is None:
                 return None
             entry = Reentry(hold)
-            self._locks._holds.add(self._spec.key, owner, hold)
+            self._session.holds.add(self._spec.key, owner, hold)
             return entry
         except BaseException:
             if hold is not None:
@@ -298,8 +297,8 @@ class AllLock(Lockable[Grants]):
 
     __slots__ = ("_parts",)
 
-    def __init__(self, locks: "Locks", parts: Sequence[Lock], options: AcquireOptions) -> None:
-        super().__init__(locks, options)
+    def __init__(self, session: Session[Grant], parts: Sequence[Lock], options: AcquireOptions) -> None:
+        super().__init__(session, options)
         self._parts = parts
 
     @property
@@ -308,7 +307,7 @@ class AllLock(Lockable[Grants]):
         return ", ".join(part.name for part in self._parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._locks, self._parts, self._options)
+        return type(self), (self._session, self._parts, self._options)
 
     def _keys(self) -> list[str]:
         return [part._spec.key for part in self._parts]

@@ -72,7 +72,7 @@ def _try_directly(pool: Any, node: str, missing: dict[str, None]) -> Op[None]:
 def _try_scripts(pool: Any, id: str, channel: str, missing: dict[str, None]) -> Op[None]:
     line = line_of(f"{SEPARATOR}interlock doctor {id}")
     keys = keys_of_line(line)
-    text = (files("interlock.stores.redis") / "scripts" / "rights.lua").read_bytes()
+    text = (files("interlock._redis") / "scripts" / "rights.lua").read_bytes()
     soon = str(int(time() * 1000) + 60_000)
     refused: list[bytes] = []
     try:

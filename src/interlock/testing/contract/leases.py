@@ -37,7 +37,7 @@ def test_a_short_lease_that_comes_beside_a_long_one_is_renewed_in_time(world: Wo
     ann = world.actor()
     long = ann.do(locks.lock(world.fresh_name(), ttl=60).acquire)
     if world.colour == "threads":
-        eventually(lambda: locks._watchdog._wakes_at < math.inf)  # it sleeps until the long one is due
+        eventually(lambda: locks._session.watchdog._wakes_at < math.inf)  # it sleeps until the long one is due
     short = ann.do(locks.lock(world.name, ttl=0.6).acquire)
     throughout(0.9, lambda: not short.lost)
     assert [ann.do(short.release), ann.do(long.release)] == [True, True]
@@ -371,8 +371,8 @@ def test_a_watchdog_that_is_ended_from_outside_is_started_again(world: World) ->
 def _end_watchdogs(world: World, locks: Any) -> None:
     """Raise SystemExit in the threads that renew; or cancel all tasks that do, as asyncio.run does."""
     if world.colour == "threads":
-        _end_once(locks._watchdog._table, "look")
-        _end_once(locks._watchdog, "_renew")
+        _end_once(locks._session.watchdog._table, "look")
+        _end_once(locks._session.watchdog, "_renew")
         return
 
     async def cancel_all() -> int:

@@ -1,0 +1,180 @@
+"""What the locks and grants of one connection of tasks share: the store, who holds, who enters, who renews."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Any, TypeAlias
+
+from interlock.core.acquire import AcquireCall, acquire
+from interlock.core.claims import Claim, LockSpec
+from interlock.core.errors import LockError
+from interlock.core.queue import EnterResult
+from interlock.locks.aio.grants import AsyncGrant
+from interlock.locks.aio.watchdog import LoopWatchdog
+from interlock.locks.grants import RELEASED
+from interlock.locks.owners import Holds
+from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, closed_meanwhile
+from interlock.runtime import log
+from interlock.runtime.aio import afinish, arun, at_the_end, give_way, turns
+from interlock.runtime.process import WeakRegistry
+from interlock.runtime.sync import fresh_id
+from interlock.stores.base import Store, report_doubts, shortcuts
+
+Entering: TypeAlias = tuple[Claim, asyncio.AbstractEventLoop] | AcquireCall
+"""A call of acquire that has not come to its end: its claim, and on which loop."""
+
+
+class Session(BaseSession):
+    """The shared state of one connection of asyncio tasks.
+
+    Args:
+        kind, store, namespace, ttl: as for `BaseSession`.
+        loop_ends: awaited with the session and a watchdog whose loop ends without `close()`.
+
+    Attributes:
+        watchdogs: of each loop.
+        entering: the calls of acquire that have not come to their end, by claim.
+        closing: the task that closes.
+        ended: True when it is closed.
+        holds: of re-entrant locks.
+    """
+
+    def __init__(
+        self, kind: str, store: Store, namespace: str, ttl: float, loop_ends: Callable[[Any, Any], Awaitable[None]]
+    ) -> None:
+        super().__init__(kind, store, namespace, ttl)
+        self._loop_ends = loop_ends
+        self.ended = False
+        self.start_afresh()
+        open_sessions.add(self)
+
+    def start_afresh(self) -> None:
+        """Begin with nothing held; also in a forked child."""
+        self.enter_now, self.leave_now = shortcuts(self.store)
+        self.aenter_now = getattr(self.store, "aenter_now", None)
+        self.aleave_now = getattr(self.store, "aleave_now", None)
+        report_doubts(self.store, self._doubt)
+        self.watchdogs: dict[asyncio.AbstractEventLoop, LoopWatchdog[AsyncGrant]] = {}
+        self.last_watchdog: LoopWatchdog[AsyncGrant] | None = None
+        self.entering: dict[str, Entering] = {}
+        self.closing: asyncio.Task[None] | None = None
+        self.holds: Holds[AsyncGrant] = Holds()
+
+    def watchdog(self) -> LoopWatchdog[AsyncGrant]:
+        """Return what renews the grants of the running loop."""
+        loop = asyncio.get_running_loop()
+        watchdog = self.last_watchdog
+        if watchdog is None or watchdog.loop is not loop:
+            watchdog = self.watchdogs.get(loop)
+            if watchdog is None:
+                watchdog = self._new_watchdog(loop)
+            self.last_watchdog = watchdog
+        return watchdog
+
+    def _new_watchdog(self, loop: asyncio.AbstractEventLoop) -> LoopWatchdog[AsyncGrant]:
+        for old, watchdog in list(self.watchdogs.items()):
+            if old.is_closed() and not watchdog.needed:
+                self.watchdogs.pop(old, None)
+        watchdog = self.watchdogs[loop] = LoopWatchdog(self.store, _tell_lost, AsyncGrant.release, self)
+        watchdog.end = at_the_end(lambda: self._loop_ends(self, watchdog))
+        return watchdog
+
+    def _doubt(self, id: str) -> None:
+        here = asyncio.get_running_loop()
+        for loop, watchdog in list(self.watchdogs.items()):
+            if loop is here:
+                watchdog.doubt(id)
+            elif watchdog.runs:
+                loop.call_soon_threadsafe(watchdog.doubt, id)
+
+    async def acquire(
+        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, who: str
+    ) -> AsyncGrant | None:
+        """As `sync.session.Session.acquire`, for the calling task."""
+        started = monotonic()
+        if started >= turns.next and self.enter_now is not None:
+            await give_way()
+            started = monotonic()
+        claim = Claim(fresh_id(), spec, who)
+        entering, id = self.entering, claim[0]
+        watchdog = self.watchdog()
+        call = grant = result = None
+        # In this order: who closes says so first, and then looks who is entering.
+        entering[id] = claim, watchdog.loop
+        if self.closed:
+            entering.pop(id, None)
+            self.ready()
+        try:
+            if self.enter_now is not None:
+                result = self.enter_now(claim, None, seconds != 0, False)
+            elif self.aenter_now is not None:
+                result = self.aenter_now(claim, seconds != 0)
+                if type(result) is not EnterResult:
+                    result = await result
+            if result is not None and result.state == "using" and monotonic() < started + spec.ttl:
+                held: tuple[Claim, int, float] = claim, result.fence, started + spec.ttl
+            else:
+                deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
+                call = entering[id] = AcquireCall(claim, started, deadline, seconds != 0, result, watchdog.loop)
+                waited = await arun(acquire(self.store, call))
+                if waited is None:
+                    entering.pop(id, None)
+                    return None
+                held = waited
+            grant = AsyncGrant(held, options.renew, options.on_lost)
+            grant._session = self
+            grant._owner = None
+            grant._body = None
+            grant._struck = False
+            grant._watchdog = watchdog
+            watchdog.add(grant)
+            if self.closed:
+                raise closed_meanwhile(spec)
+            entering.pop(id, None)
+            return grant
+        except GeneratorExit:
+            self._destroyed(call.claim if call is not None else claim, id)
+            raise
+        except BaseException:
+            # A cancellation or KeyboardInterrupt may come at any line: nothing may stay behind.
+            if grant is not None:
+                watchdog.remove(grant)
+                grant._state = RELEASED
+            try:
+                if call is None or call.entered:
+                    await afinish(self.store.leave(call.claim if call is not None else claim))
+            except LockError as problem:
+                if id in entering:  # else whoever closed has done it
+                    log.warn("could not take a claim out of the line, its lease will end: %s", problem)
+            finally:
+                entering.pop(id, None)
+            raise
+
+    def _destroyed(self, claim: Claim, id: str) -> None:
+        """A task was destroyed and can't wait for an answer: close() or the exit takes its claim out of the line."""
+        try:
+            if self.leave_now is not None and self.leave_now(claim) is not None:
+                self.entering.pop(id, None)
+        except LockError:
+            pass
+
+
+def _tell_lost(grant: AsyncGrant) -> None:
+    grant._strike()
+    if grant._on_lost is not None:
+        try:
+            grant._on_lost(grant)
+        except BaseException:  # even SystemExit: the renewals of others come after it
+            log.exception("on_lost of %r failed", grant)
+
+
+open_sessions: WeakRegistry[Session] = WeakRegistry()
+
+
+def _after_fork() -> None:
+    for session in open_sessions:
+        session.start_afresh()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,116 @@
+"""What the locks and grants of one connection share, in both colours."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from interlock.core.claims import MAX_NAME, SEPARATOR, ClaimView, LockSpec, checked_text, checked_ttl
+from interlock.core.effects import Op
+from interlock.core.errors import InvalidArgument, LockError, StoreError
+from interlock.core.redaction import masked
+from interlock.locks.busy import LastHolders
+from interlock.stores.base import Store
+
+TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
+
+
+class AcquireOptions(NamedTuple):
+    """How a lock object acquires, and keeps what it has.
+
+    Attributes:
+        timeout: seconds to wait at most unless `acquire` says otherwise; None for no limit.
+        renew: whether the lease is renewed.
+        on_lost: whom to tell of a loss.
+        at_least: seconds that the claim stays at least, from the moment when it holds the lock.
+    """
+
+    timeout: float | None = None
+    renew: bool = True
+    on_lost: Callable[[Any], object] | None = None
+    at_least: float = 0.0
+
+
+def name_of(key: str) -> str:
+    """Return the name in a key."""
+    return key.partition(SEPARATOR)[2]
+
+
+def closed_meanwhile(spec: LockSpec) -> StoreError:
+    """Return the error for who asked for a lock while the connection was closed."""
+    return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
+
+
+class BaseSession:
+    """A store, and how a program is connected to it.
+
+    Args:
+        kind: the name of the class whose objects are made for it.
+        store: where the claims are kept.
+        namespace: separates applications that share a store.
+        ttl: seconds of lease of its locks, unless they say otherwise.
+
+    Attributes:
+        source: what connects to it, and by which URL; None if it was made from something else.
+        closed: True from the beginning of `close()`.
+    """
+
+    def __init__(self, kind: str, store: Store, namespace: str, ttl: float) -> None:
+        self._kind = kind
+        self.store = store
+        self.namespace = checked_text(namespace, "namespace", MAX_NAME)
+        self.ttl = checked_ttl(ttl)
+        self.closed = False
+        self.source: tuple[Callable[..., Any], str] | None = None
+        self._last_holders = LastHolders()
+
+    @property
+    def where(self) -> str:
+        """The store, for messages; without passwords."""
+        return type(self.store).__name__ if self.source is None else masked(self.source[1])
+
+    def __repr__(self) -> str:
+        namespace = f", namespace={self.namespace!r}" if self.namespace else ""
+        return f"<{self._kind} on {self.where}{namespace}>"
+
+    def connect_again(self) -> tuple[Any, ...]:
+        """Return what connects in another process, and with which arguments.
+
+        Raises:
+            InvalidArgument: nothing does.
+        """
+        if self.source is None or self.source[1].startswith("memory:"):
+            why = "its locks are this process's own" if self.source else "it was not made from a URL"
+            raise InvalidArgument(
+                f"{self!r} can't be sent to another process: {why}; connect by the URL of a store that both reach, "
+                f"or connect anew over there"
+            )
+        connect, url = self.source
+        return connect, (url, self.namespace, self.ttl)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _session_of, self.connect_again()
+
+    def ready(self) -> Store:
+        """Return the store.
+
+        Raises:
+            StoreError: the connection was closed.
+        """
+        if self.closed:
+            raise StoreError("this connection was closed: connect again")
+        return self.store
+
+    def holders_of(self, key: str) -> Op[Sequence[ClaimView]]:
+        """Return who holds the lock `key`, as far as it can be found out."""
+        known: Sequence[ClaimView] | None = self._last_holders.recall(key)
+        if known is None:
+            try:
+                known = self._last_holders.note(key, (yield from self.store.look(key)))
+            except LockError:
+                return ()
+        return known
+
+
+def _session_of(connect: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseSession:
+    """Connect as another process did."""
+    session: BaseSession = connect(*arguments)._session
+    return session

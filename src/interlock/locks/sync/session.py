@@ -1,0 +1,150 @@
+"""What the locks and grants of one connection of threads share: the store, who holds, who enters, who renews."""
+
+import os
+import threading
+from threading import Thread
+from time import monotonic
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+from interlock.core.acquire import AcquireCall, acquire
+from interlock.core.claims import Claim, LockSpec
+from interlock.core.errors import LockError
+from interlock.locks.grants import RELEASED, BaseGrant
+from interlock.locks.owners import Holds
+from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, closed_meanwhile
+from interlock.locks.sync.watchdog import Watchdog
+from interlock.runtime import log
+from interlock.runtime.process import WeakRegistry
+from interlock.runtime.sync import fresh_id, run
+from interlock.stores.base import Store, report_doubts, shortcuts
+
+G = TypeVar("G", bound=BaseGrant)
+Entering: TypeAlias = tuple[Claim, Thread | None] | AcquireCall
+"""A call of acquire that has not come to its end: its claim, and whose it is."""
+
+
+class Session(BaseSession, Generic[G]):
+    """The shared state of one connection of threads.
+
+    Args:
+        kind, store, namespace, ttl: as for `BaseSession`.
+        grant_type: the class of what is acquired.
+
+    Attributes:
+        watchdog: renews what is held.
+        entering: the calls of acquire that have not come to their end, by claim.
+        closing: taken by whoever closes.
+        holds: of re-entrant locks.
+    """
+
+    def __init__(self, kind: str, store: Store, namespace: str, ttl: float, grant_type: type[G]) -> None:
+        super().__init__(kind, store, namespace, ttl)
+        self._grant_type: Any = grant_type
+        self.start_afresh()
+        open_sessions.add(self)
+
+    def start_afresh(self) -> None:
+        """Begin with nothing held; also in a forked child."""
+        self.enter_now, self.leave_now = shortcuts(self.store)
+        self.watchdog: Watchdog[G] = Watchdog(self.store, _tell_lost, self._grant_type.release, self)
+        report_doubts(self.store, self.watchdog.doubt)
+        self.entering: dict[str, Entering] = {}
+        self.closing = threading.Lock()
+        if self.closed:
+            self.closing.acquire()
+        self.holds: Holds[G] = Holds()
+
+    def acquire(
+        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, who: str, owner: Thread | None
+    ) -> G | None:
+        """Acquire a lock.
+
+        Args:
+            spec: of the lock.
+            options: how to acquire it.
+            seconds: to wait at most; 0 for one try, None for no limit.
+            who: the calling thread, as people see it.
+            owner: the calling thread.
+
+        Returns:
+            The grant; None if the lock was not obtained.
+
+        Raises:
+            StoreError: the store can't be asked, or the connection was closed; nothing is left behind.
+        """
+        started = monotonic()
+        claim = Claim(fresh_id(), spec, who)
+        entering, id = self.entering, claim[0]
+        call = grant = result = None
+        # In this order: who closes says so first, and then looks who is entering.
+        entering[id] = claim, owner
+        if self.closed:
+            entering.pop(id, None)
+            self.ready()
+        try:
+            if self.enter_now is not None:
+                result = self.enter_now(claim, None, seconds != 0, False)
+            if result is not None and result.state == "using" and monotonic() < started + spec.ttl:
+                held: tuple[Claim, int, float] = claim, result.fence, started + spec.ttl
+            else:
+                deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
+                call = entering[id] = AcquireCall(claim, started, deadline, seconds != 0, result, owner)
+                waited = run(acquire(self.store, call))
+                if waited is None:
+                    entering.pop(id, None)
+                    return None
+                held = waited
+            grant = self._grant_type(held, options.renew, options.on_lost)
+            grant._session = self
+            grant._owner = owner
+            self.watchdog.add(grant)
+            if self.closed:
+                raise closed_meanwhile(spec)
+            try:
+                del entering[id]  # no call from here on: an interrupt could lose the grant
+            except KeyError:
+                raise closed_meanwhile(spec) from None
+            return cast(G, grant)
+        except BaseException:
+            # KeyboardInterrupt may come at any line: nothing may stay behind.
+            if grant is not None:
+                self.watchdog.remove(grant)
+                grant._state = RELEASED
+            try:
+                if call is None or call.entered:
+                    run(self.store.leave(call.claim if call is not None else claim))
+            except LockError as problem:
+                if id in entering:  # else whoever closed has done it
+                    log.warn("could not take a claim out of the line, its lease will end: %s", problem)
+            finally:
+                entering.pop(id, None)
+            raise
+
+
+def _tell_lost(grant: BaseGrant) -> None:
+    """Call `on_lost` in a thread of its own: nothing that it does holds back the renewals of others."""
+    if grant._on_lost is None:
+        return
+    try:
+        threading.Thread(target=_call_on_lost, args=(grant,), name="interlock-on-lost", daemon=True).start()
+    except RuntimeError as error:  # the interpreter is shutting down
+        log.warn("%r was lost, and no thread could be started to call its on_lost: %s", grant, error)
+
+
+def _call_on_lost(grant: BaseGrant) -> None:
+    try:
+        if grant._on_lost is not None:
+            grant._on_lost(grant)
+    except BaseException:
+        log.exception("on_lost of %r failed", grant)
+
+
+open_sessions: WeakRegistry[Session[Any]] = WeakRegistry()
+
+
+def _after_fork() -> None:
+    for session in open_sessions:
+        session.start_afresh()
+
+
+os.register_at_fork(after_in_child=_after_fork)
