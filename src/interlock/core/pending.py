@@ -21,6 +21,7 @@ from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, C
 from interlock.core.effects import Op
 from interlock.core.errors import UnknownOutcome
 from interlock.core.queue import GIVEN_UP, GONE, REFUSED, EnterResult, Renewed
+from interlock.core.store import BaseStore
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 
@@ -146,7 +147,7 @@ def judge(me: str, records: Sequence[Record]) -> Judgement:
     return Judgement(verdict, mine.state == PENDING, 0, junk)
 
 
-class Pending:
+class Pending(BaseStore):
     """A Queue made of a Register: the pending protocol, step by step in the client."""
 
     def __init__(self, register: Register) -> None:

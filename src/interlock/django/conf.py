@@ -21,9 +21,9 @@ from django.utils.module_loading import import_string
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.redaction import described, masked
+from interlock.core.store import Store
 from interlock.locks.connect import open_store
 from interlock.locks.sync.connection import Locks
-from interlock.stores.base import Store
 
 if TYPE_CHECKING:
     from interlock.locks.aio.connection import AsyncLocks

@@ -19,8 +19,8 @@ from interlock.core.claims import (
     said,
 )
 from interlock.core.errors import InvalidArgument
+from interlock.core.store import Store
 from interlock.locks.session import AcquireOptions, BaseSession, name_of
-from interlock.stores.base import Store
 
 
 class Unset:

@@ -9,8 +9,8 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from interlock.core.claims import DEFAULT_TTL, MAX_NAME, checked_text, checked_ttl
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import described, masked, why
+from interlock.core.store import BaseStore, Store
 from interlock.locks.sync.connection import Locks
-from interlock.stores.base import Store
 
 if TYPE_CHECKING:
     from interlock.locks.aio.connection import AsyncLocks
@@ -69,9 +69,12 @@ def open_store(url: Any, tasks: bool = False) -> Store:
     parts = _split(url)
     _check_query(parts)
     factory = _factory(parts.scheme)
-    # A store whose client library has two colours makes one for each.
-    for_tasks = getattr(factory, "from_url_for_tasks", None) if tasks else None
-    store: Store = (for_tasks or factory.from_url)(parts)
+    if not issubclass(factory, BaseStore):
+        raise InvalidArgument(
+            f"the store of {parts.scheme}:// was written for another version of interlock: its class is to inherit "
+            f"from interlock.stores.base.BaseStore"
+        )
+    store: Store = factory.from_url_for_tasks(parts) if tasks else factory.from_url(parts)
     return store
 
 

@@ -4,7 +4,7 @@ from interlock.core.acquire import AcquireCall, Held, acquire
 from interlock.core.claims import SEPARATOR, Check, Claim, LockSpec
 from interlock.core.effects import FRESH_ID, NOW, Op
 from interlock.core.errors import LockError
-from interlock.stores.base import Store
+from interlock.core.store import Store
 
 WITHDRAW_LIMIT = 5.0  # seconds for each acquire
 

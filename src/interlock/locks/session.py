@@ -7,8 +7,8 @@ from interlock.core.claims import MAX_NAME, SEPARATOR, ClaimView, LockSpec, chec
 from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.redaction import masked
+from interlock.core.store import Store
 from interlock.locks.busy import LastHolders
-from interlock.stores.base import Store
 
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
 

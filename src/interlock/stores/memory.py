@@ -12,6 +12,7 @@ from interlock.core.effects import Call, Op
 from interlock.core.errors import InvalidArgument
 from interlock.core.line import has_room, promotable
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Renewed
+from interlock.core.store import BaseStore
 from interlock.runtime.process import HOST, pid
 from interlock.runtime.sync import ThreadEvent
 
@@ -92,7 +93,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class MemoryStore:
+class MemoryStore(BaseStore):
     """A store in the memory of this process.
 
     Args:

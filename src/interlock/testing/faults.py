@@ -11,12 +11,12 @@ from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView
 from interlock.core.effects import Op, Sleep, TaskWakeup, ThreadWakeup
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import BUSY, EnterResult, Renewed
-from interlock.stores.base import Store, frees_at_death
+from interlock.core.store import BaseStore, Store
 
 T = TypeVar("T")
 
 
-class Around:
+class Around(BaseStore):
     """A store that hands everything on; `_through` is the place to interfere.
 
     Args:
@@ -25,6 +25,7 @@ class Around:
 
     def __init__(self, store: Store) -> None:
         self.inner = store
+        self.frees_at_death = store.frees_at_death
 
     def _through(self, step: str, op: Op[T]) -> Op[T]:
         """Perform `op`, the step of that name (enter, leave, renew, look or evict)."""
@@ -61,11 +62,6 @@ class Around:
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
         return self.inner.doctor()
-
-    @property
-    def frees_at_death(self) -> bool:
-        """As `stores.base.frees_at_death`."""
-        return frees_at_death(self.inner)
 
     def close(self) -> None:
         """As `Store.close`."""

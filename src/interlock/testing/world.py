@@ -8,10 +8,10 @@ from itertools import count
 from typing import Any, TypeVar
 
 from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec
+from interlock.core.store import Store
 from interlock.locks.aio.connection import AsyncLocks
 from interlock.locks.sync.connection import Locks
 from interlock.runtime.sync import fresh_id, run
-from interlock.stores.base import Store
 from interlock.testing.actors import Actor, Background, Gate, Keeper, TaskActor, TaskGate, ThreadActor, ThreadGate
 from interlock.testing.waiting import eventually
 

@@ -17,7 +17,6 @@ from interlock.locks.leases import Entry
 from interlock.locks.session import name_of
 from interlock.runtime import log
 from interlock.runtime.aio import arun, to_its_end
-from interlock.stores.base import frees_at_death
 
 WITHDRAW_LIMIT = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
 AT_EXIT_LIMIT = 1.0
@@ -67,7 +66,7 @@ async def _end(session: Session) -> None:
             watchdog.stop()
     session.watchdogs.clear()
     session.last_watchdog = None
-    await _close_store(session)
+    await session.store.aclose()
 
 
 async def loop_ends(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> None:
@@ -80,9 +79,7 @@ async def loop_ends(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> Non
                 await arun(session.store.leave(_claim_of(each)))  # its task was destroyed
                 session.entering.pop(id, None)
             failure = await _release(session, watchdog)
-            leave_loop = getattr(session.store, "leave_loop", None)
-            if leave_loop is not None:
-                await leave_loop()
+            await session.store.leave_loop()
     except (LockError, TimeoutError) as error:
         failure = error
     if failure is not None:
@@ -140,21 +137,13 @@ async def _leave(session: Session, entry: Entry[AsyncGrant]) -> None:
         grant._left(removed, again)
 
 
-async def _close_store(session: Session) -> None:
-    closing = getattr(session.store, "aclose", None)
-    if closing is not None:
-        await closing()
-    else:
-        session.store.close()
-
-
 def at_exit(session: Session) -> None:
     """End with the interpreter: leave no ghost, and let nobody in while a loop of this process still runs."""
     held = [(watchdog, entry) for watchdog in session.watchdogs.values() for entry in watchdog.entries]
     if not held and not session.entering:
         session.store.close()
         return
-    if frees_at_death(session.store):
+    if session.store.frees_at_death:
         return  # the kernel does it when nobody works any more
     waiting = _withdraw_in_other_threads(session)
     over = [(watchdog, entry) for watchdog, entry in held if not watchdog.runs]
@@ -204,7 +193,7 @@ def _release_after_the_end(
                 watchdog.forget(entry)
                 released += 1
             if close:
-                await _close_store(session)
+                await session.store.aclose()
 
     loop = None
     try:

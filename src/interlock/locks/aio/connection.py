@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from interlock.core.claims import DEFAULT_TTL, Check, ClaimView, LockSpec
+from interlock.core.store import Store
 from interlock.locks.aio import closing
 from interlock.locks.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock, guarded
 from interlock.locks.aio.session import Session
 from interlock.locks.base import BaseLocks, OnBusy, guard_timeout, in_global_order, options_of
 from interlock.locks.session import AcquireOptions
 from interlock.runtime.aio import arun, give_way
-from interlock.stores.base import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -139,9 +139,8 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         from interlock.locks.doctor import round_trip  # programs that lock start faster without it
 
         store = self._session.ready()
-        examine = getattr(store, "adoctor", None)
         # A doctor of files waits, and the loop must not.
-        found = await (examine() if examine is not None else asyncio.to_thread(store.doctor))
+        found = await (asyncio.to_thread(store.doctor) if store.adoctor is None else store.adoctor())
         return [*found, *await arun(round_trip(store, self._session.namespace))]
 
     async def close(self) -> None:

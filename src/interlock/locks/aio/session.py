@@ -10,6 +10,7 @@ from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockError
 from interlock.core.queue import EnterResult
+from interlock.core.store import Store
 from interlock.locks.aio.grants import AsyncGrant
 from interlock.locks.aio.watchdog import LoopWatchdog
 from interlock.locks.grants import RELEASED
@@ -19,7 +20,6 @@ from interlock.runtime import log
 from interlock.runtime.aio import afinish, arun, at_the_end, give_way, turns
 from interlock.runtime.process import WeakRegistry
 from interlock.runtime.sync import fresh_id
-from interlock.stores.base import Store, report_doubts, shortcuts
 
 Entering: TypeAlias = tuple[Claim, asyncio.AbstractEventLoop] | AcquireCall
 """A call of acquire that has not come to its end: its claim, and on which loop."""
@@ -51,10 +51,9 @@ class Session(BaseSession):
 
     def start_afresh(self) -> None:
         """Begin with nothing held; also in a forked child."""
-        self.enter_now, self.leave_now = shortcuts(self.store)
-        self.aenter_now = getattr(self.store, "aenter_now", None)
-        self.aleave_now = getattr(self.store, "aleave_now", None)
-        report_doubts(self.store, self._doubt)
+        self.enter_now, self.leave_now = self.store.enter_now, self.store.leave_now
+        self.aenter_now, self.aleave_now = self.store.aenter_now, self.store.aleave_now
+        self.store.doubt = self._doubt
         self.watchdogs: dict[asyncio.AbstractEventLoop, LoopWatchdog[AsyncGrant]] = {}
         self.last_watchdog: LoopWatchdog[AsyncGrant] | None = None
         self.entering: dict[str, Entering] = {}
@@ -109,9 +108,8 @@ class Session(BaseSession):
             if self.enter_now is not None:
                 result = self.enter_now(claim, None, seconds != 0, False)
             elif self.aenter_now is not None:
-                result = self.aenter_now(claim, seconds != 0)
-                if type(result) is not EnterResult:
-                    result = await result
+                entered = self.aenter_now(claim, seconds != 0)
+                result = entered if isinstance(entered, EnterResult) else await entered
             if result is not None and result.state == "using" and monotonic() < started + spec.ttl:
                 held: tuple[Claim, int, float] = claim, result.fence, started + spec.ttl
             else:

@@ -13,12 +13,12 @@ from typing import Any, Generic, TypeVar
 
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError
+from interlock.core.store import AsyncStore
 from interlock.locks.grants import GONE_THERE, BaseGrant
 from interlock.locks.leases import LONGEST_SLEEP, Entry, LeaseTable
 from interlock.locks.sync.renewers import by_node, portions
 from interlock.runtime import log
 from interlock.runtime.aio import arun
-from interlock.stores.base import Store, nodes_of
 
 G = TypeVar("G", bound=BaseGrant)
 AT_ONCE = 100  # leases whose request is made in one turn of the loop
@@ -38,13 +38,13 @@ class LoopWatchdog(Generic[G]):
 
     def __init__(
         self,
-        queue: Store,
+        queue: AsyncStore,
         tell_lost: Callable[[G], None],
         release: Callable[[G], Awaitable[object]],
         keeper: Any,
     ) -> None:
         self._queue = queue
-        self._node_of = nodes_of(queue)
+        self._node_of = queue.node_of
         self._release = release
         self._keeper = keeper
         self._table = LeaseTable(tell_lost)

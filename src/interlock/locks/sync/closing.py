@@ -14,7 +14,6 @@ from interlock.locks.sync.grants import Grant
 from interlock.locks.sync.session import Session, open_sessions
 from interlock.runtime import log
 from interlock.runtime.sync import run
-from interlock.stores.base import frees_at_death
 
 WITHDRAW_LIMIT = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
 HANDLER_LIMIT = 10.0  # seconds that a signal handler may take after its close()
@@ -82,7 +81,7 @@ def at_exit(session: Session[Any]) -> None:
     withdraw(session, threading.current_thread())
     watchdog = session.watchdog
     held = watchdog.entries
-    if held and not frees_at_death(session.store):
+    if held and not session.store.frees_at_death:
         failure = _release(session, [entry for entry in held if not _may_work(entry)], give_up_at_once=True)
         if failure is not None:
             log.warn("could not release at exit, the leases will end: %s", failure)

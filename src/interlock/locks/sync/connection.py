@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from interlock.core.claims import DEFAULT_TTL, Check, ClaimView, LockSpec
+from interlock.core.store import Store
 from interlock.locks.base import BaseLocks, OnBusy, guard_timeout, in_global_order, options_of
 from interlock.locks.session import AcquireOptions
 from interlock.locks.sync import closing
@@ -11,7 +12,6 @@ from interlock.locks.sync.grants import Grant
 from interlock.locks.sync.locks import AllLock, Lock, RLock, guarded
 from interlock.locks.sync.session import Session
 from interlock.runtime.sync import run
-from interlock.stores.base import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -22,7 +22,7 @@ def by_node(node_of: Callable[[Claim], object] | None, grants: Sequence[G]) -> d
     """Return which grants are renewed at which node.
 
     Args:
-        node_of: as `stores.base.nodes_of` returns it.
+        node_of: as in `stores.base.BaseStore`.
         grants: which.
     """
     if node_of is None:
@@ -46,7 +46,7 @@ class Renewers(Generic[G]):
     A node that is dead or slow keeps at most `MOST_THERE` of them, and none that others need.
 
     Args:
-        node_of: as `stores.base.nodes_of` returns it.
+        node_of: as in `stores.base.BaseStore`.
         renew: asks the store; never fails.
         done: called after each request.
         wanted: False when no thread is to stay any more.

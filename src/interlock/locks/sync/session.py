@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockError
+from interlock.core.store import Store
 from interlock.locks.grants import RELEASED, BaseGrant
 from interlock.locks.owners import Holds
 from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, closed_meanwhile
@@ -16,7 +17,6 @@ from interlock.locks.sync.watchdog import Watchdog
 from interlock.runtime import log
 from interlock.runtime.process import WeakRegistry
 from interlock.runtime.sync import fresh_id, run
-from interlock.stores.base import Store, report_doubts, shortcuts
 
 G = TypeVar("G", bound=BaseGrant)
 Entering: TypeAlias = tuple[Claim, Thread | None] | AcquireCall
@@ -45,9 +45,9 @@ class Session(BaseSession, Generic[G]):
 
     def start_afresh(self) -> None:
         """Begin with nothing held; also in a forked child."""
-        self.enter_now, self.leave_now = shortcuts(self.store)
+        self.enter_now, self.leave_now = self.store.enter_now, self.store.leave_now
         self.watchdog: Watchdog[G] = Watchdog(self.store, _tell_lost, self._grant_type.release, self)
-        report_doubts(self.store, self.watchdog.doubt)
+        self.store.doubt = self.watchdog.doubt
         self.entering: dict[str, Entering] = {}
         self.closing = threading.Lock()
         if self.closed:

@@ -13,12 +13,12 @@ from typing import Generic, TypeVar
 
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError
+from interlock.core.store import SyncStore
 from interlock.locks.grants import GONE_THERE, BaseGrant
 from interlock.locks.leases import LONGEST_SLEEP, SHORTEST_RETRY, Entry, LeaseTable
 from interlock.locks.sync.renewers import HANGS, Renewers, started
 from interlock.runtime import log
 from interlock.runtime.sync import run
-from interlock.stores.base import Store, nodes_of, rester
 
 G = TypeVar("G", bound=BaseGrant)
 IDLE = 10.0  # seconds without anything to watch, after which the threads end
@@ -35,10 +35,10 @@ class Watchdog(Generic[G]):
     """
 
     def __init__(
-        self, queue: Store, tell_lost: Callable[[G], None], release: Callable[[G], object], keeper: object
+        self, queue: SyncStore, tell_lost: Callable[[G], None], release: Callable[[G], object], keeper: object
     ) -> None:
         self._queue = queue
-        self._rests = rester(queue)
+        self._rests = queue.rest
         self._release = release
         self._keeper = keeper
         self._table = LeaseTable(tell_lost)
@@ -54,9 +54,7 @@ class Watchdog(Generic[G]):
         self._interval = math.inf
         self._active = False
         self._stopped = False
-        self._renewers: Renewers[G] = Renewers(
-            nodes_of(queue), lambda grants: self._renew_due(grants), self._ring, self._is_kept
-        )
+        self._renewers: Renewers[G] = Renewers(queue.node_of, self._renew_due, self._ring, self._is_kept)
 
     @property
     def grants(self) -> list[G]:

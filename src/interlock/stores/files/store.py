@@ -19,6 +19,7 @@ from interlock.core.effects import NOW, Call, Op, Sleep
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.queue import BUSY, GONE, OCCUPIED, EnterResult, Renewed
 from interlock.core.redaction import masked
+from interlock.core.store import BaseStore
 from interlock.runtime.process import WeakRegistry
 from interlock.stores.files.failures import failed, failing
 from interlock.stores.files.fastpath import Wakeups, jitter
@@ -41,7 +42,7 @@ TURN = 16  # renewals in a row before others get a turn on an event loop
 SWEEP = 50
 
 
-class FileStore:
+class FileStore(BaseStore):
     """A store in a folder of a local file system.
 
     Args:

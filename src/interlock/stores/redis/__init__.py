@@ -7,12 +7,12 @@ from urllib.parse import SplitResult
 from interlock._redis.clients import checked_client, client_of, factory_of, is_cluster
 from interlock._redis.clusterurl import hosts_of
 from interlock._redis.slots import Address
-from interlock.stores.base import Store
+from interlock.core.store import BaseStore, Store
 
 __all__ = ["RedisStores", "from_client"]
 
 
-class RedisStores:
+class RedisStores(BaseStore):
     """What makes stores of URLs."""
 
     @classmethod

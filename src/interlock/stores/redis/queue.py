@@ -18,6 +18,7 @@ from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec
 from interlock.core.effects import Ask, Op
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import GONE, INDETERMINATE, OCCUPIED, REFUSED, EnterResult, Outage, Renewed
+from interlock.core.store import BaseStore
 from interlock.runtime.log import warn
 from interlock.runtime.process import HOST, WeakRegistry, pid
 from interlock.stores.redis.views import lines_in, views_of
@@ -58,16 +59,13 @@ class RequestState:
         self.refused = False
 
 
-class RedisQueue:
+class RedisQueue(BaseStore):
     """The part of the store that both colours share; the pool and the subscription give it its colour.
 
     Args:
         pool: what sends a message and returns its reply.
         subscription: (channel, registry) -> what hears who was promoted, and subscribes when it is asked.
         release: closes the client that was made for the store; None if the client is the program's own.
-
-    Attributes:
-        doubt: called with the id of a claim that may hold the lock no more: whoever holds it is to ask at once.
     """
 
     def __init__(
@@ -78,7 +76,6 @@ class RedisQueue:
         self._channel = fresh_channel()
         self._subscription = subscription(self._channel, self._registry)
         pool.moved = self._subscription.distrust
-        self.doubt: Callable[[str], object] = _nobody_asks
         self._release = release
         self._unheard = False
         self._answered = False  # whether the server ever did what it was asked
@@ -394,7 +391,7 @@ class RedisQueue:
         return Message(call(RENEW, tuple(keys), *words), keys[0], io_timeout=io_timeout)
 
     def node_of(self, claim: Claim) -> object:
-        """As `stores.base.nodes_of`."""
+        """As `stores.base.BaseStore.node_of`."""
         try:
             node: object = self._pool.node_of(line_of(claim.spec.key))
         except StoreError:  # whoever asks is told
@@ -440,10 +437,6 @@ def _code(reply: Any) -> int:
 def _slot_moves() -> EnterResult:
     """Return the answer to who waits for a lock whose slot is being moved."""
     return EnterResult("busy", 0, random.uniform(0.02, 0.06), asked=False)
-
-
-def _nobody_asks(id: str) -> None:
-    """Take a doubt where nobody renews."""
 
 
 _open: WeakRegistry[RedisQueue] = WeakRegistry()
