@@ -18,9 +18,7 @@ from bench import cli, figures, report, runner
 from bench.model import Beside, Facts, Metric, Outcome, Result, Target, Unavailable
 from bench.scenarios import SCENARIOS, by_key, handover, processes
 
-ALONE = [
-    scenario for scenario in SCENARIOS if "django" not in scenario.groups
-]  # they have a test of their own
+ALONE = [scenario for scenario in SCENARIOS if "django" not in scenario.groups]  # they have a test of their own
 
 
 @pytest.mark.parametrize("key", [scenario.key for scenario in ALONE])
