@@ -14,6 +14,7 @@ from interlock.testing.checker.files.report import markdown
 from interlock.testing.checker.files.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores" / "files.md"
+pytestmark = pytest.mark.xdist_group("files_proof")  # whose verdicts are computed once
 SMALL = [each for each in CONFIGURATIONS if not each.large]
 
 

@@ -14,6 +14,7 @@ from interlock.testing.checker.heirs.report import markdown
 from interlock.testing.checker.heirs.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "heirs.md"
+pytestmark = pytest.mark.xdist_group("heirs_proof")  # whose verdicts are computed once
 SMALL = [each for each in CONFIGURATIONS if not each.large]
 WORLDS = list(dict.fromkeys(mutant.configuration for mutant in MUTANTS))
 
