@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from tests.support.bench_command import bench
+from bench.scenarios import by_key
+from tests.support.bench_command import bench, check_report
 
 
 def test_the_group_runs_everybody_and_judges_all_of_its_targets(tmp_path: Path) -> None:
@@ -13,6 +14,7 @@ def test_the_group_runs_everybody_and_judges_all_of_its_targets(tmp_path: Path) 
     assert ran.stderr == ""
     occupy, save = json.loads(file.read_text())["scenarios"]
     for scenario in (occupy, save):
+        check_report(scenario, by_key(scenario["key"]), ran.stdout)
         assert {one["status"] for one in scenario["contestants"]} == {"ok"}
         assert {target["verdict"] for target in scenario["targets"]} <= {"reached", "not reached"}
     assert {one["figures"]["queries"]["value"] for one in save["contestants"]} == {1.0}

@@ -280,9 +280,9 @@ def test_the_time_out_ends_the_tries(colour: Any, client: Any, other: Any) -> No
         other.incr("copies")
 
     with pytest.raises(Conflict) as caught:
-        colour.transact(client, function, "copies", retries=None, timeout=0.3)
-    assert 0.3 <= caught.value.seconds < 5
-    assert caught.value.tries > 3
+        colour.transact(client, function, "copies", retries=None, timeout=1.0)
+    assert 1.0 <= caught.value.seconds < 6
+    assert caught.value.tries > 1
 
 
 def test_a_command_that_the_server_refuses_at_once_takes_all_others_with_it(

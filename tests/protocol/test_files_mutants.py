@@ -13,6 +13,7 @@ from proof.files.production import changed
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores" / "files.md"
 
+pytestmark = pytest.mark.xdist_group("files_mutants")  # whose verdicts are computed once
 # Worlds of four callers belong to the large configurations.
 WORLDS = list(dict.fromkeys(mutant.configuration for mutant in MUTANTS if len(mutant.configuration.roles) < 4))
 

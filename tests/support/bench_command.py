@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,3 +21,28 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=280,
         check=False,
     )
+
+
+def check_report(scenario: dict[str, Any], plan: Any, printed: str) -> None:
+    """See that the report of a scenario tells every contestant and every target, and that ours lost no update.
+
+    Args:
+        scenario: as the command has written it to its file.
+        plan: the same, as the benchmark has it.
+        printed: what the command has printed.
+    """
+    assert scenario["key"] == plan.key
+    found = {one["name"]: one for one in scenario["contestants"]}
+    assert list(found) == [one.name for one in plan.contestants]
+    for contestant in plan.contestants:
+        one = found[contestant.name]
+        assert contestant.name in printed
+        assert one["status"] == "ok" or (contestant.role == "peer" and one["status"] == "not installed"), one
+        if one["status"] == "ok":
+            assert set(one["figures"]) == {metric.key for metric in plan.metrics}
+        if contestant.role == "ours" and "lost" in one["figures"]:
+            assert one["figures"]["lost"]["value"] == 0
+    assert len(scenario["targets"]) == len(plan.targets) > 0
+    for target in scenario["targets"]:
+        assert target["verdict"] in ("reached", "not reached")
+        assert target["says"] in printed

@@ -26,6 +26,7 @@ class Row:
         place: makes an empty place for locks, with an empty folder at its disposal.
         reaches_processes: True if other processes can see its locks.
         frees_at_death: True if the locks of a killed process are free at once, False if when their leases end.
+        twin: True if it is the code of the row before on the server of somebody else.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Row:
     place: Callable[[Path], Place]
     reaches_processes: bool = False
     frees_at_death: bool = False
+    twin: bool = False
 
 
 def _memory(folder: Path) -> Place:
@@ -98,5 +100,5 @@ ROWS = [
     Row("register", (), _register(folds=False)),
     Row("register that folds", (), _register(folds=True)),
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),
-    Row("redis", _REDIS, _redis("redis"), reaches_processes=True),
+    Row("redis", _REDIS, _redis("redis"), reaches_processes=True, twin=True),
 ]

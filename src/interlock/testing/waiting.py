@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -10,6 +10,7 @@ PATIENCE = 20.0
 """Seconds that a test waits for what must happen; only a failing test waits so long."""
 
 PAUSE = 0.005
+LATER = 0.01  # seconds by which a renewal moves the end of a lease, at least
 
 
 def eventually(condition: Callable[[], T], within: float = PATIENCE) -> T:
@@ -44,3 +45,15 @@ def throughout(seconds: float, condition: Callable[[], object]) -> None:
         passed = time.monotonic() - started
         assert answer, f"became {answer!r} after {passed:.2f} s of {seconds:g} s"
         time.sleep(PAUSE * 4)
+
+
+def until_renewed(grant: Any, times: int = 1) -> None:
+    """Wait until the lease of a grant has been renewed so many times from now, however long a renewal takes to come.
+
+    Raises:
+        AssertionError: the grant was lost or released, or not renewed in time.
+    """
+    for _ in range(times):
+        ends = time.monotonic() + grant.expires_in
+        eventually(lambda ends=ends: time.monotonic() + grant.expires_in > ends + LATER or not grant.held)  # type: ignore[misc]
+        assert grant.held, "was lost or released while the test waited for its renewal"

@@ -60,7 +60,7 @@ def test_work_that_outlives_its_lease_deletes_the_next_ones_lock_when_it_release
 
 
 def test_work_that_outlives_its_lease_does_not_delete_the_next_ones_lock(house: Any) -> None:
-    first, second, third = house.lock(ttl=1), house.lock(), house.lock()
+    first, second, third = house.lock(ttl=2), house.lock(), house.lock()
     assert house.do(first.acquire)
     assert house.do(second.acquire, timeout=20)  # when the first one's time is over
     assert house.do(first.release) is False

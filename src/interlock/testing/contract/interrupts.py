@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import eventually, until_renewed
 from interlock.testing.world import Kind, World
 
 LIBRARY = os.path.dirname(interlock.__file__) + os.sep
@@ -202,17 +202,17 @@ def test_who_is_in_the_body_is_not_taken_for_one_who_left(world_of_threads: Worl
     world = world_of_threads
     lock = kind.make(world.connect(), world.name, ttl=0.4)
     with lock as grant:
-        throughout(0.8, lambda: grant.held)
+        until_renewed(grant, 2)  # who left is found at the next renewal
     with ExitStack() as stack:
         grant = stack.enter_context(lock)
-        throughout(0.8, lambda: grant.held)
+        until_renewed(grant, 2)
     exit = lock.__exit__
     grant = lock.__enter__()
-    throughout(0.6, lambda: grant.held)
+    until_renewed(grant, 2)
     exit(None, None, None)
     assert world.nothing_left()
     grant = lock.__enter__()
-    throughout(0.6, lambda: grant.held)
+    until_renewed(grant, 2)
     lock.__exit__(None, None, None)
     assert world.nothing_left()
 

@@ -14,7 +14,7 @@ from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
 from interlock.testing.faults import Busy, Counting, Failing, Partial, Slow, Stuck
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import eventually, throughout, until_renewed
 from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
@@ -352,7 +352,8 @@ def test_an_on_lost_that_raises_anything_ends_no_renewal(world: World, kind_of_e
     others = [ann.do(locks.lock(world.fresh_name(), ttl=0.5).acquire) for _ in range(2)]
     world.eye.evict(world.name)
     eventually(lambda: calls)
-    throughout(1.0, lambda: not any(other.lost for other in others))
+    for other in others:
+        until_renewed(other, 2)
     assert calls == [kept]
 
 
@@ -361,10 +362,11 @@ def test_a_watchdog_that_is_ended_from_outside_is_started_again(world: World) ->
     ann = world.actor()
     first = ann.do(locks.lock(world.name, ttl=0.9).acquire)
     for _ in range(3):
-        throughout(0.4, lambda: not first.lost)  # it was renewed, and waits for the next time
+        until_renewed(first)  # the watchdog waits for the next time
         _end_watchdogs(world, locks)
     second = ann.do(locks.lock(world.fresh_name(), ttl=0.6).acquire)
-    throughout(1.5, lambda: not first.lost and not second.lost)
+    until_renewed(second, 2)
+    until_renewed(first, 2)
     assert slow.delay == 0.02
 
 

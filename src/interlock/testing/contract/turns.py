@@ -1,13 +1,16 @@
 """An event loop gets its turn, however quick the locks are."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from interlock.testing.world import World
 
-TURNS = 300_000  # more than any store does in the time
+TURNS = 300_000  # more than any store does meanwhile
+TICKS = 10
+MOST_BUSY = 0.2  # seconds of the loop's own CPU for all ticks, whatever else the machine does
 
 
 @pytest.mark.parametrize("what", ["acquire", "re-enter", "renew", "locked", "claims"])
@@ -28,17 +31,15 @@ def test_what_completes_at_once_lets_other_tasks_run(world_of_tasks: World, what
 
     async def story() -> None:
         grant = await locks.lock(world.fresh_name()).acquire()
-        ticks = 0
         task = asyncio.ensure_future(again_and_again(grant))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                while not task.done():
-                    await asyncio.sleep(0.001)
-                    ticks += 1
+        began = time.thread_time()
+        for _ in range(TICKS):
+            await asyncio.sleep(0.001)
+        busy = time.thread_time() - began
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
-        assert ticks >= 5
+        assert busy < MOST_BUSY
         if what == "re-enter":
             await locks.evict(world.name)  # its task is gone
         await grant.release()
