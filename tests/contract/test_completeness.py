@@ -12,7 +12,7 @@ from interlock.aio.connection import AsyncLocks
 from interlock.aio.grants import AsyncGrant, AsyncGrants
 from interlock.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock
 from interlock.facade import ReadWrite
-from interlock.testing.world import KINDS
+from interlock.testing.world import KINDS, Place
 from interlock.threads.connection import Locks
 from interlock.threads.grants import Grant, Grants
 from interlock.threads.locks import AllLock, Lock, RLock
@@ -93,3 +93,10 @@ def test_the_package_says_what_is_public() -> None:
     assert issubclass(interlock.LockTimeout, TimeoutError)
     assert issubclass(interlock.NotHeld, RuntimeError)
     assert issubclass(interlock.InvalidArgument, ValueError)
+
+
+def test_every_store_of_ours_tells_since_when_a_claim_holds(place: Place) -> None:
+    with Locks(place.open()) as locks, locks.lock("book"):
+        (view,) = locks.claims("book")
+        assert view.held_since is not None
+        assert abs(view.held_since - view.since) < 1
