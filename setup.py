@@ -1,4 +1,9 @@
-"""The compiled parts of interlock; everything else about the package stands in pyproject.toml."""
+"""The compiled parts of interlock; everything else about the package stands in pyproject.toml.
+
+With INTERLOCK_PURE=1 they are left out, and the wheel is one for all platforms.
+"""
+
+import os
 
 from setuptools import Extension, setup
 
@@ -15,7 +20,10 @@ def compiled(name: str) -> Extension:
     )
 
 
-setup(
-    ext_modules=[compiled("interlock.stores.files._quick")],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
-)
+if os.environ.get("INTERLOCK_PURE") == "1":
+    setup()
+else:
+    setup(
+        ext_modules=[compiled("interlock.stores.files._quick")],
+        options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    )

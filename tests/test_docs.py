@@ -2,13 +2,17 @@
 
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import interlock
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
-    [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md"), *ROOT.glob("examples/**/*.md")]
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md"), *ROOT.glob("examples/**/*.md")]
 )
 
 
@@ -38,3 +42,23 @@ def test_every_test_that_the_page_of_faults_names_is_there() -> None:
     assert named - names == set()
     files = {source.name for source in sources}
     assert set(re.findall(r"(test_\w+\.py)\b", page)) - files == set()
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        str(ROOT / "docs"),
+        str(tmp_path),
+    ]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert (built.returncode, built.stderr) == (0, "")
+    api = (tmp_path / "reference/api.html").read_text()
+    for name in interlock.__all__:
+        assert f'id="interlock.{name}"' in api

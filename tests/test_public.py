@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import interlock
+from tests.support.surface import surface
 
 
 def test_all_public_names_are_there_and_nothing_else_is_listed() -> None:
@@ -31,3 +33,11 @@ def test_a_lock_shows_what_it_is_and_where_without_passwords() -> None:
     assert repr(locks.semaphore("a", 3, units=2)) == "<Lock 'a' (semaphore 2/3) on memory://shelf>"
     assert repr(locks.all("a", "b")) == "<AllLock 'a, b' on memory://shelf>"
     assert "secret" not in repr(interlock.connect("redis://user:secret@127.0.0.1:1").lock("a"))
+
+
+def test_the_public_surface_is_the_one_that_was_published() -> None:
+    """Before the list is changed: "What may change, and when" in CONTRIBUTING.md."""
+    published = (Path(__file__).parent / "public_names.txt").read_text().splitlines()
+    now = surface()
+    assert [line for line in published if line not in now] == []
+    assert [line for line in now if line not in published] == []

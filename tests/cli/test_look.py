@@ -16,7 +16,8 @@ from tests.support.house import House, eventually
 from tests.support.terminal import terminal
 
 CLAIM_KEYS = [
-    "id", "state", "kind", "units", "capacity", "fence", "host", "pid", "thread", "label", "since", "expires_in",
+    "id", "state", "kind", "units", "capacity", "fence", "host", "pid", "thread", "label", "since",
+    "waiting_since", "held_since", "expires_in",
 ]  # fmt: skip
 
 

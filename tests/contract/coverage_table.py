@@ -339,6 +339,7 @@ CONTRACT = {
     ],
     "seen from outside: claims": [
         "test_a_claim_tells_who_it_is",
+        "test_a_claim_tells_since_when_it_waits_and_since_when_it_holds",
         "test_claims_tell_the_thread_or_task",
         "test_a_claim_tells_its_kind",
         "test_holders_come_first_then_waiters_in_line",

@@ -16,7 +16,7 @@ from interlock.locks.connect import BUILT_IN
 from interlock.locks.sync.connection import Locks
 from interlock.locks.sync.grants import Grant, Grants
 from interlock.locks.sync.locks import AllLock, Lock, RLock
-from interlock.testing.world import KINDS
+from interlock.testing.world import KINDS, Place
 from tests.support.stores import ROWS
 
 NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store"}
@@ -93,3 +93,10 @@ def test_the_package_says_what_is_public() -> None:
     assert issubclass(interlock.LockTimeout, TimeoutError)
     assert issubclass(interlock.NotHeld, RuntimeError)
     assert issubclass(interlock.InvalidArgument, ValueError)
+
+
+def test_every_store_of_ours_tells_since_when_a_claim_holds(place: Place) -> None:
+    with Locks(place.open()) as locks, locks.lock("book"):
+        (view,) = locks.claims("book")
+        assert view.held_since is not None
+        assert abs(view.held_since - view.since) < 1

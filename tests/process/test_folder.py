@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -307,3 +309,38 @@ def test_holders_and_waiters_can_be_seen_with_ls_and_cat(folder: Path, remote: R
             assert str(waiter.process.pid) in (folder / "pending" / NAME).read_text()
         finally:
             waiter.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "readable"),
+    [
+        ("图书:一号", "图书-一号"),
+        ("Ünï/Kód", "ünï-kód"),
+        ("книга №1", "книга-1"),
+        ("../..", ""),
+        ("本" * 200, "本" * 30),
+    ],
+)
+def test_a_name_in_any_script_keeps_a_readable_part_in_its_file(folder: Path, name: str, readable: str) -> None:
+    with interlock.connect(folder.as_uri()) as locks, locks.lock(name):
+        (file,) = [each.name for each in (folder / "using").iterdir()]
+        assert file.rpartition("~")[0] == readable
+        assert [view.name for view in locks.claims()] == [name]
+
+
+def test_processes_of_all_locales_lock_the_same_file(folder: Path) -> None:
+    program = f"""
+import interlock, sys
+lock = interlock.connect({folder.as_uri()!r}).lock("\\u56fe\\u4e66")
+print(lock.acquire(blocking=False) is not None)
+"""
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    with interlock.connect(folder.as_uri()) as locks:
+        for held, answer in ((True, "False\n"), (False, "True\n")):
+            grant = locks.lock("图书").acquire() if held else None
+            command = [sys.executable, "-W", "ignore", "-c", program]
+            environment = {**os.environ, **plain}
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+            assert ran.stdout == answer
+            if grant is not None:
+                grant.release()

@@ -88,6 +88,8 @@ def claim_json(view: ClaimView) -> dict[str, Any]:
         "thread": view.thread,
         "label": view.label,
         "since": iso(view.since),
+        "waiting_since": iso(view.waiting_since),
+        "held_since": None if view.held_since is None else iso(view.held_since),
         "expires_in": round(view.expires_in, 3),
     }
 

@@ -68,6 +68,7 @@ class ClaimView(NamedTuple):
         host, pid, thread, label: who it is.
         since: when it was made, seconds since the epoch, by the clock of its host or of the store.
         expires_in: seconds until the lease ends unless it is renewed.
+        held_since: since when it holds the lock, as `since`; None for a waiter, and where the store does not know.
     """
 
     name: str
@@ -82,6 +83,12 @@ class ClaimView(NamedTuple):
     label: str
     since: float
     expires_in: float
+    held_since: float | None = None
+
+    @property
+    def waiting_since(self) -> float:
+        """Since when it stands in line, also if it holds the lock by now: the same as `since`."""
+        return self.since
 
     @property
     def kind(self) -> str:
@@ -108,6 +115,14 @@ def kind_of(units: int, capacity: int) -> str:
     if capacity == WRITER_UNITS:
         return "writer" if units == capacity else "reader"
     return "exclusive" if capacity == 1 else f"semaphore {units}/{capacity}"
+
+
+def moment_of(fence: int) -> float:
+    """Return when a fence was issued, in seconds since the epoch, by a store that takes them from its clock.
+
+    Where that clock was set back, fences count on from the highest one, and the moment is too late.
+    """
+    return fence / 1_000_000
 
 
 def fits(units: int, capacity: int, others: Sequence[tuple[int, int]]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from interlock.core.claims import USING, ClaimView
+from interlock.core.claims import USING, ClaimView, moment_of
 from interlock.core.pending import Record
 from interlock.django.statements import MICROSECONDS
 
@@ -49,4 +49,5 @@ def view_of(row: Any) -> ClaimView:
         label=label or "",
         since=since / MICROSECONDS,
         expires_in=left / MICROSECONDS,
+        held_since=moment_of(fence) if state == USING else None,
     )

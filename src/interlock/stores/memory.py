@@ -25,7 +25,7 @@ LOOK_AGAIN = 1.0  # seconds; only a safety net, every hand-over is told
 class _Line:
     """A live claim's place in the line of its name."""
 
-    __slots__ = ("capacity", "claim", "fence", "since", "state", "units", "until", "wakeup")
+    __slots__ = ("capacity", "claim", "fence", "held_since", "since", "state", "units", "until", "wakeup")
 
     def __init__(self, claim: Claim, state: State, fence: int, until: float, wakeup: Any) -> None:
         self.claim = claim
@@ -35,7 +35,7 @@ class _Line:
         self.fence = fence
         self.until = until
         self.wakeup = wakeup
-        self.since = time.time()
+        self.since = self.held_since = time.time()
 
 
 class Space:
@@ -71,6 +71,7 @@ class Space:
         for place in list(promotable(places)):
             place.state = USING
             place.fence = self.next_fence()
+            place.held_since = time.time()
             if place.wakeup is not None:
                 place.wakeup.tell(Granted(place.claim.id, place.fence))
         if not places:
@@ -251,4 +252,5 @@ def _view(place: _Line, now: float) -> ClaimView:
         label=spec.label,
         since=place.since,
         expires_in=place.until - now,
+        held_since=place.held_since if place.state == USING else None,
     )

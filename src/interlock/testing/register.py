@@ -29,6 +29,7 @@ class _Row:
     state: State = PENDING
     fence: int = 0
     since: float = field(default_factory=time.time)
+    held_since: float | None = None
 
 
 class MemoryRegister:
@@ -121,7 +122,7 @@ class MemoryRegister:
             if row is None or row.state != PENDING or (only_if_free and not self._is_free(row)):
                 return None
             self._fence += 1
-            row.state, row.fence = USING, self._fence
+            row.state, row.fence, row.held_since = USING, self._fence, time.time()
             self._wake(claim.spec.key)  # the next may fit beside it
             return self._fence
 
@@ -244,4 +245,5 @@ def _view(row: _Row, now: float) -> ClaimView:
         label=spec.label,
         since=row.since,
         expires_in=row.until - now,
+        held_since=row.held_since,
     )

@@ -9,6 +9,7 @@ from django.db import connections
 from django.test import override_settings
 
 from interlock.django.conf import forget_connections
+from interlock.runtime import log
 
 collect_ignore = ["test_connections.py"] if settings.DATABASE == "sqlite" else []  # it has no server
 
@@ -25,6 +26,7 @@ def settings_for_sqlite(databases: None) -> Iterator[None]:
 def clean(databases: None) -> Iterator[None]:
     """Leave the tables empty, and no connection of the locks open."""
     yield
+    log.divert(None)  # `interlock run` takes the log of its process, which is that of the tests here
     forget_connections(setting="INTERLOCK")
     for alias in ("default", "other"):
         for label in ("interlock", "shelf", "admin"):

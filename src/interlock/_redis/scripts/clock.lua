@@ -13,6 +13,11 @@ local function keep(stop)
   return kept
 end
 
+-- What stands behind the fence in the record of a waiter that holds the lock from now on.
+local function from_now(rest)
+  return (string.gsub(rest, '^%d+', '%0:' .. string.format('%.0f', now), 1))
+end
+
 -- The next fence after `last`, as text.
 local function next_fence(last)
   if last and tonumber(last) >= micros then return string.format('%.0f', tonumber(last) + 1) end

@@ -125,7 +125,7 @@ local function hand_over()
     call('ZREM', order, head)
     call('HDEL', waiters, head)
     if alive then
-      told[#told + 1] = {head, promote(head, stop, u, c, rest, f), string.match(rest, '^%d+ (%S*) ')}
+      told[#told + 1] = {head, promote(head, stop, u, c, from_now(rest), f), string.match(rest, '^%d+ (%S*) ')}
     end
     if #writes > 2000 then  -- `unpack` has a limit
       call('HSET', line, unpack(writes))

@@ -7,7 +7,8 @@
 --            clock's milliseconds when the line was last written, unless the fence says the same
 --   order    sorted set: the waiters' ids by arrival
 --   waiters  hash: each waiter's record by its id
--- A record is "ends units capacity fence since channel who"; times are milliseconds of the server's clock.
+-- A record is "ends units capacity fence since channel who"; times are milliseconds of the server's clock. Of a holder
+-- that has waited, since is "since:held".
 -- A waiter has no fence, 0, unless it is an heir: one that wants the whole for itself, right behind a holder that has it
 -- so, or behind another heir. The one before it may let it in as soon as it is out itself; here that one stays the holder
 -- until its `leave` comes.

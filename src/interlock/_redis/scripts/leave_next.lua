@@ -53,7 +53,7 @@ while mine_alone and ends > now do
   if alive then
     local fence = f
     if f == '0' then fence = next_fence(found[3]) end
-    local sole = head .. ' ' .. stop .. ' ' .. u .. ' ' .. c .. ' ' .. fence .. ' ' .. rest
+    local sole = head .. ' ' .. stop .. ' ' .. u .. ' ' .. c .. ' ' .. fence .. ' ' .. from_now(rest)
     if f == '0' then
       call('HSET', line, 'sole', sole, 'fence', fence, 'mark', now)
       make_heirs(nil, fence)

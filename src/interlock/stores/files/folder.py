@@ -36,6 +36,7 @@ from interlock.stores.files.opening import (
 from interlock.stores.files.record import MOST_NUMBER
 
 MOST_FENCES = 32  # bytes
+MOST_READABLE = 90  # bytes of a file name, which with the hash and what clean-ups add must not exceed 255
 SPINS = 200
 TRIES = 10
 _DEFAULTS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
@@ -52,8 +53,10 @@ def file_name(key: str) -> str:
     with failing("a file name can't be made"):
         from hashlib import blake2b  # costs a program with plain names nothing
 
-    readable = re.sub(r"[^a-z0-9._-]+", "-", f"{namespace}.{name}".strip(".").lower())[:60].strip("-.")
-    return f"{readable}~{blake2b(key.encode(), digest_size=20).hexdigest()}"
+    words = re.sub(r"[^\w.-]+", "-", f"{namespace}.{name}".strip(".").lower())
+    readable = words.encode()[:MOST_READABLE].decode(errors="ignore").strip("-.")
+    # The same bytes whatever the locale says, or processes of two locales would lock two files.
+    return os.fsdecode(f"{readable}~{blake2b(key.encode(), digest_size=20).hexdigest()}".encode())
 
 
 class Folder:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from interlock.core.claims import SEPARATOR, ClaimView
+from interlock.core.claims import SEPARATOR, ClaimView, moment_of
 from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, file_name, names_in
 from interlock.stores.files.linefile import header, key_of
@@ -72,6 +72,7 @@ def view(slot: Slot, key: str) -> ClaimView:
         label=granted.label,
         since=_seconds(granted.since),
         expires_in=slot.until - time.monotonic(),
+        held_since=moment_of(slot.number) if using else None,
     )
 
 

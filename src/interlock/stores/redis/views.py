@@ -61,6 +61,7 @@ def _view(name: str, id: str, record: bytes, now: int, holds: bool) -> ClaimView
     ends, units, capacity, fence, since, _, rest = record.decode(errors="replace").split(" ", 6)
     left = int(ends) - now
     host, pid, who, label = rest.split("\n", 3)
+    waiting_since, _, held_since = since.partition(":")
     return ClaimView(
         name=name,
         id=id,
@@ -72,6 +73,7 @@ def _view(name: str, id: str, record: bytes, now: int, holds: bool) -> ClaimView
         pid=int(pid),
         thread=who,
         label=label,
-        since=int(since) / 1000,
+        since=int(waiting_since) / 1000,
         expires_in=min(left, max(1, left - 1)) / 1000,  # the server rounds up
+        held_since=int(held_since or waiting_since) / 1000 if holds else None,
     )

@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import partial
 
 import pytest
 
@@ -25,6 +26,32 @@ def test_a_claim_tells_who_it_is(world: World) -> None:
     assert view.thread
     assert before - 1 <= view.since <= after + 1
     assert 0 < view.expires_in <= 12
+
+
+def held_by(world: World, id: str) -> list[ClaimView]:
+    """Return the claim `id` if it holds the lock."""
+    return [view for view in world.holders() if view.id == id]
+
+
+def test_a_claim_tells_since_when_it_waits_and_since_when_it_holds(world: World) -> None:
+    lock = world.connect().lock(world.name)
+    ann, bob, eve = world.actors(3)
+    grant = ann.do(lock.acquire)
+    waiting = []
+    for actor in (bob, eve):
+        waiting.append(actor.start(lock.acquire))
+        world.until_waiting(len(waiting))
+    until = time.monotonic() + 0.4
+    eventually(lambda: time.monotonic() > until)
+    assert [(view.held_since, view.waiting_since - view.since) for view in world.waiters()] == [(None, 0)] * 2
+    for actor, successor in zip((ann, bob), waiting, strict=True):
+        before = time.time()
+        actor.do(grant.release)
+        grant = successor.result(20)
+        (view,) = eventually(partial(held_by, world, grant.id))
+        if view.held_since is not None:  # a store need not know
+            assert before - 0.1 <= view.held_since <= time.time() + 0.1
+            assert view.held_since - view.waiting_since >= 0.3
 
 
 def test_claims_tell_the_thread_or_task(world: World) -> None:

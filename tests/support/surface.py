@@ -1,0 +1,50 @@
+"""The public surface, one line a name, as it is now: `python -m tests.support.surface > tests/public_names.txt`."""
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from types import FunctionType
+
+MODULES = ("interlock", "interlock.keylock", "interlock.optimistic")
+
+
+def parameters(function: object) -> str:
+    """Return the names of the parameters of a function, in the form of its signature."""
+    found = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+    plain = [each.replace(annotation=inspect.Parameter.empty) for each in found]
+    shown = [
+        each if each.default is inspect.Parameter.empty or isinstance(each.default, (str, int, float, type(None)))
+        else each.replace(default=Ellipsis)
+        for each in plain
+    ]  # fmt: skip
+    return str(inspect.Signature(shown))
+
+
+def members(owner: type) -> Iterator[str]:
+    """Yield the public members of a class, inherited ones too."""
+    for name in sorted(dir(owner)):
+        if name.startswith("_") or getattr(BaseException, name, None) is getattr(owner, name):
+            continue
+        found = inspect.getattr_static(owner, name)
+        if isinstance(found, (staticmethod, classmethod)):
+            found = found.__func__
+        yield f"{name}{parameters(found)}" if isinstance(found, FunctionType) else name
+
+
+def surface() -> list[str]:
+    """Return the names that programs may rely on, with the parameters of functions and methods."""
+    lines = []
+    for where in MODULES:
+        module = import_module(where)
+        for name in sorted(module.__all__):
+            found = getattr(module, name)
+            if inspect.isclass(found):
+                lines.append(f"{where}.{name}")
+                lines += [f"{where}.{name}.{member}" for member in members(found)]
+            else:
+                lines.append(f"{where}.{name}{parameters(found)}")
+    return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(surface()))

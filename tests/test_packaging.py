@@ -1,0 +1,59 @@
+"""What is published: a source distribution that has everything, and a wheel that runs everywhere."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def built(kind: str, source: Path, folder: Path, **environment: str) -> Path:
+    """Build a distribution with the tools that are installed here; return its path."""
+    command = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(folder), str(source)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=250, check=False, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = folder.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked source distribution."""
+    folder = tmp_path_factory.mktemp("sources")
+    with tarfile.open(built("sdist", ROOT, tmp_path_factory.mktemp("sdist"))) as archive:
+        archive.extractall(folder, filter="data")
+    (tree,) = folder.iterdir()
+    return tree
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only git knows what belongs to the project")
+def test_the_source_distribution_has_every_file_of_the_project(sources: Path) -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    tracked = {name for name in listed.split("\0") if name and (ROOT / name).exists()}
+    assert len(tracked) > 500
+    assert {name for name in tracked if not (sources / name).exists()} == set()
+
+
+def test_a_wheel_for_all_platforms_is_made_of_it(sources: Path, tmp_path: Path) -> None:
+    wheel = built("wheel", sources, tmp_path, INTERLOCK_PURE="1")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert not [name for name in names if name.endswith((".so", ".pyd"))]
+    assert {"interlock/py.typed", "interlock/stores/redis/scripts/enter.lua"} <= set(names)
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"interlock"}
+    program = (
+        "import interlock; interlock.connect('memory://').lock('a').acquire().release(); print(interlock.__file__)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(wheel)!r}); {program}"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert ran.stdout.startswith(str(wheel))
