@@ -12,11 +12,12 @@ from typing import Any
 
 from bench.contestants.compiled_parts import ALL, NONE, contestants
 from bench.contestants.locks import Lock
-from bench.model import Beside, Contestant, Metric, Place, Raw, Scenario, Seat
+from bench.model import Beside, Contestant, Metric, Place, Raw, Scenario, Seat, Target
 from bench.scenarios import handover, pairs, processes, threads
 
 GROUPS = frozenset({"compiled"})
 BESIDE = (Beside(ALL), Beside(NONE))
+WORTH = 1.25  # times; what brings less is not worth its C
 
 
 def as_it_is(make: Callable[[Place], Lock]) -> Callable[[Place], Lock]:
@@ -34,6 +35,11 @@ def opener(make: Callable[[Place], Lock]) -> Callable[[Place], threads.Opener]:
     return build
 
 
+def worth(metric: str) -> Target:
+    """What all of it must bring, or it goes."""
+    return Target("at least a quarter better than Python only", ALL, metric, WORTH, least=True, beside=BESIDE[1])
+
+
 def slices(contestant: Contestant[pairs.Batch], seat: Seat) -> Raw:
     """Time slices as `pairs.work` does; also the best slice, which other work on the machine disturbs least."""
     batch = contestant.make(seat.place)
@@ -49,7 +55,9 @@ def best(raws: Any) -> Raw:
     return dict(raw)
 
 
-def in_parts(scenario: Scenario[Any], build: Callable[[Callable[[Place], Any]], Any]) -> Scenario[Any]:
+def in_parts(
+    scenario: Scenario[Any], build: Callable[[Callable[[Place], Any]], Any], target: Target
+) -> Scenario[Any]:
     """The scenario with and without each entry point."""
     return replace(
         scenario,
@@ -58,7 +66,7 @@ def in_parts(scenario: Scenario[Any], build: Callable[[Callable[[Place], Any]], 
         groups=GROUPS,
         contestants=contestants(build),
         beside=BESIDE,
-        targets=(),
+        targets=(target,),
     )
 
 
@@ -71,10 +79,11 @@ UNCONTENDED: Scenario[pairs.Batch] = Scenario(
     work=slices,
     fold=best,
     beside=BESIDE,
+    targets=(worth("best"),),
 )
 SCENARIOS: tuple[Scenario[Any], ...] = (
     UNCONTENDED,
-    in_parts(processes.SCENARIO, as_it_is),
-    in_parts(handover.SCENARIO, handover.blocking),
-    in_parts(threads.SCENARIO, opener),
+    in_parts(processes.SCENARIO, as_it_is, worth("rate")),
+    in_parts(handover.SCENARIO, handover.blocking, worth("us")),
+    in_parts(threads.SCENARIO, opener, Target("no lost update", ALL, "lost", 0.0)),
 )
