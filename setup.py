@@ -1,6 +1,11 @@
 """The compiled parts of interlock; everything else about the package stands in pyproject.toml."""
 
+import sysconfig
+
 from setuptools import Extension, setup
+
+# One build for all Pythons; a free-threaded one has no stable ABI before 3.15, and gets a build of its own.
+STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
 def compiled(name: str) -> Extension:
@@ -10,12 +15,12 @@ def compiled(name: str) -> Extension:
         [f"src/{name.replace('.', '/')}.c"],
         define_macros=[("_GNU_SOURCE", "1")],
         extra_compile_args=["-O2"],
-        py_limited_api=True,
+        py_limited_api=STABLE,
         optional=True,
     )
 
 
 setup(
     ext_modules=[compiled("interlock.stores.files._quick")],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
 )
