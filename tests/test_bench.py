@@ -113,10 +113,11 @@ def test_a_contestant_that_failed_fails_the_run(capsys: pytest.CaptureFixture[st
 
 
 def test_lost_updates_are_what_the_counter_lacks() -> None:
-    side = {"sections": 5.0, "total": 1.0, "longest": 0.6, "began": 10.0, "ended": 12.0, "counter": 7.0}
+    side = {"sections": 5.0, "total": 1.0, "longest": 0.6, "began": 10.0, "ended": 12.0, "counter": 7.0, "busy": 0.5}
     folded = processes.fold([side, {**side, "longest": 0.2}])
     assert folded["lost"] == 3
     assert folded["rate"] == 5
+    assert folded["cpu"] == 100_000
     assert folded["longest"] == pytest.approx(3.0)
 
 

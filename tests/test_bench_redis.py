@@ -112,7 +112,16 @@ def test_a_holder_that_is_killed_keeps_the_lock_until_its_lease_ends(place: Plac
 
 def side(**figures: float) -> dict[str, float]:
     """What one process measured."""
-    return {"sections": 1.0, "total": 1.0, "longest": 1.0, "began": 0.0, "ended": 1.0, "counter": 2.0, **figures}
+    return {
+        "sections": 1.0,
+        "total": 1.0,
+        "longest": 1.0,
+        "began": 0.0,
+        "ended": 1.0,
+        "busy": 1.0,
+        "counter": 2.0,
+        **figures,
+    }
 
 
 def test_processes_that_are_served_before_an_earlier_one_are_out_of_turn() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from bench.model import Scenario
 from bench.scenarios import (
     command,
+    compiled,
     django_occupy,
     django_save,
     handover,
@@ -29,6 +30,7 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     threads.SCENARIO,
     memory.SCENARIO,
     processes.SCENARIO,
+    *compiled.SCENARIOS,
     redis_uncontended.SCENARIO,
     redis_handover.SCENARIO,
     redis_processes.SCENARIO,

@@ -59,7 +59,7 @@ def work(contestant: Contestant[Lock], seat: Seat) -> Raw:
     sections = 0
     total = longest = 0.0
     seat.together.wait()
-    began = time.monotonic()
+    began, busy = time.monotonic(), time.process_time()
     until = began + seat.seconds
     while time.monotonic() < until:
         asked = time.monotonic()
@@ -70,7 +70,7 @@ def work(contestant: Contestant[Lock], seat: Seat) -> Raw:
         sections += 1
         total += waited
         longest = max(longest, waited)
-    ended = time.monotonic()
+    ended, busy = time.monotonic(), time.process_time() - busy
     seat.together.wait()
     return {
         "sections": float(sections),
@@ -78,6 +78,7 @@ def work(contestant: Contestant[Lock], seat: Seat) -> Raw:
         "longest": longest,
         "began": began,
         "ended": ended,
+        "busy": busy,
         "counter": float(counter.read()),
     }
 
@@ -88,6 +89,7 @@ def fold(raws: Sequence[Raw]) -> Raw:
     took = max(raw["ended"] for raw in raws) - min(raw["began"] for raw in raws)
     return {
         "rate": sections / took,
+        "cpu": sum(raw["busy"] for raw in raws) / sections * 1e6 if sections else 0.0,
         "lost": sections - raws[0]["counter"],
         **waits(sum(raw["total"] for raw in raws), max(raw["longest"] for raw in raws), sections),
         "least": 100.0 * PROCESSES * min(raw["sections"] for raw in raws) / sections if sections else 0.0,
@@ -109,6 +111,7 @@ SCENARIO: Scenario[Any] = Scenario(
     ),
     metrics=(
         Metric("rate", "sections/s", "high"),
+        Metric("cpu", "CPU µs per section"),
         Metric("lost", "lost updates", "low", "sum"),
         Metric("mean_wait", "mean wait µs"),
         Metric("longest", "longest / mean wait"),

@@ -96,6 +96,7 @@ SCENARIO: Scenario[Lock] = Scenario(
     ),
     metrics=(
         Metric("rate", "sections/s", "high"),
+        Metric("cpu", "CPU µs per section"),
         Metric("lost", "lost updates", "low", "sum"),
         Metric("mean_wait", "mean wait µs"),
         Metric("longest", "longest / mean wait"),

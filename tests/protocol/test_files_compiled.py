@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import inspect
 import os
+import random
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +27,7 @@ from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.queue import OCCUPIED, REFUSED, Granted
 from interlock.stores.files import FileStore, linefile, record
 from interlock.stores.files import fastpath as fastpath
+from interlock.stores.files.compiled import CompiledPath
 from interlock.stores.files.linefile import WAITING_AT, header
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.opened import native
@@ -48,6 +53,7 @@ def test_they_know_the_layout_of_the_files() -> None:
     assert native is not None
     assert native.LAYOUT == (
         record.SLOT,
+        WAITING_AT,
         fastpath.NUMBER_AT,
         fastpath.NUMBER_END,
         record.UNTIL_AT,
@@ -67,23 +73,40 @@ def test_the_stub_says_what_the_module_has() -> None:
     constants = {each.target.id for each in stub.body if isinstance(each, ast.AnnAssign)}  # type: ignore[union-attr]
     assert {*functions, *constants} == {name for name in vars(native) if not name.startswith("__")}
     for name, function in functions.items():
-        number = len(function.args.posonlyargs)
+        parameters = function.args.posonlyargs
+        names = ", ".join(each.arg for each in parameters)
+        assert str(inspect.signature(getattr(native, name))) == f"({names}, /)"
         assert ast.unparse(function.args).endswith(", /")
-        with pytest.raises(TypeError, match=rf"exactly {number} arguments"):
+        with pytest.raises(TypeError, match=rf"exactly {len(parameters)} arguments"):
             getattr(native, name)()
 
 
+def test_the_module_can_be_made_again_and_forgotten() -> None:
+    """It has no static state: a second one works beside the first, and goes without it."""
+    assert native is not None
+    specification = importlib.util.spec_from_file_location(native.__name__, native.__file__)
+    assert specification is not None
+    assert specification.loader is not None
+    for _ in range(100):
+        second = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(second)
+        assert second is not native
+        assert second.LAYOUT == native.LAYOUT
+        with pytest.raises(AttributeError):
+            second.enter(None, ME, 1, 5.0, b"x" * (SLOT - record.TAIL_AT), "token", {})
+
+
 def test_the_module_takes_what_the_stub_says(bench: Bench) -> None:
-    """As `CompiledWays` calls it: with the types of the stub, in its order, and with what it answers."""
+    """As `CompiledPath` calls it: with the types of the stub, in its order, and with what it answers."""
     assert native is not None
     end = tail(Claim(ME, LockSpec(KEY), ""), bench.here.token)
     common = (bench.here.token, bench.here.others)
     bench.put([FREE], [], False, None)
-    assert type(native.enter(bench.line, ME, 1, 5.0, end, WAITING_AT, *common)) is int
-    assert type(native.leave(bench.line, ME, 1, WAITING_AT, *common, bench.here.wakeups)) is int
-    assert native.join(bench.line, ME, 5.0, end, WAITING_AT, 1, *common) is None  # nobody holds it
+    assert type(native.enter(bench.line, ME, 1, 5.0, end, *common)) is int
+    assert type(native.leave(bench.line, ME, 1, *common, bench.here.wakeups)) is int
+    assert native.join(bench.line, ME, 5.0, end, 1, *common) is None  # nobody holds it
     bench.put([HELD], [], False, None)
-    before, seconds = native.join(bench.line, ME, 5.0, end, WAITING_AT, 1, *common)
+    before, seconds = native.join(bench.line, ME, 5.0, end, 1, *common)
     assert (before, type(seconds)) == (bench.there.token, float)
 
 
@@ -258,6 +281,34 @@ def test_leaving(bench: Bench, using: list[Row], pending: list[Row], flag: bool,
     bench.both(lambda: bench.put(using, lawful(flag, pending), flag, mine), lambda: bench.store.leave_now(claim))
 
 
+def damaged(data: bytes, start: int, seed: int) -> bytes:
+    """Change some bytes behind `start` into others that such files have, and some into any."""
+    chance = random.Random(seed)
+    changed = bytearray(data)
+    for _ in range(chance.randint(1, 12) if len(data) > start else 0):
+        at = chance.randrange(start, len(data))
+        changed[at] = chance.choice([*b"0000019./ =-ux\n", chance.randrange(256)])
+    return bytes(changed)
+
+
+@many
+@given(holders, waiters, st.integers(0, 2**32))
+def test_damage_leads_nobody_out_of_the_files(bench: Bench, using: list[Row], pending: list[Row], seed: int) -> None:
+    """Whatever the files say, they keep their form, and no answer is one that the callers do not know."""
+    assert bench.compiled is not None
+    claim = Claim(ME, LockSpec(KEY), "")
+    bench.put(using, pending, bool(pending), 0)
+    for fd, start in ((bench.line.fd, bench.line.head), (bench.line.pending_fd, 0)):
+        os.pwrite(fd, damaged(os.pread(fd, 1 << 20, 0), start, seed), 0)
+    rows = [len(data) for data in bench.files()]
+    turns = [bench.compiled.enter(bench.line, claim, wakeup, True) for wakeup in (Ear(), None)]
+    bench.compiled.leave(bench.line, claim)
+    assert {turn.state for turn in turns if turn is not None} <= {"using", "pending", "occupied"}
+    after = bench.files()
+    assert [len(data) - was for data, was in zip(after, rows, strict=True)] in ([0, 0], [0, SLOT], [SLOT, 0])
+    assert after[0].startswith(bench.line.heads)
+
+
 HELD = Row("using", 4, "living")
 MINE = Row("using", 4, "mine")
 FREE = Row("done", 4, "living")
@@ -369,6 +420,39 @@ def test_wrong_arguments_are_an_error_and_no_crash(bench: Bench, arguments: tupl
     for function in (native.enter, native.join, native.leave):
         with pytest.raises((TypeError, AttributeError)):
             function(*arguments)
+
+
+def test_without_the_interpreters_lock_they_touch_nothing_that_other_threads_close(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a free-threaded Python: what needs the pipes of others is done in Python, with the same end."""
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    opened = bench.store._opened
+    free = CompiledPath(native, opened.fastpath, opened.liveness)
+    claim = Claim(ME, LockSpec(KEY), "")
+    bench.put([HELD], [], False, None)
+    assert free.enter(bench.line, claim, None, True) is None
+    assert free.enter(bench.line, claim, Ear(), True) is None
+    bench.put([MINE], [LAST], True, 0)
+    assert free.leave(bench.line, claim) is False
+    bench.put([FREE], [], False, None)
+    taken = free.enter(bench.line, claim, None, True)
+    assert taken is not None
+    assert taken.state == "using"
+    assert free.leave(bench.line, claim) is True
+    bench.store._compiled = free
+    bench.put([MINE], [LAST], True, 0)
+    assert bench.store.leave_now(claim) is True
+    assert bench.heard()[1] == Granted("waiter1", bench.image_top())
+
+
+@pytest.mark.parametrize("ttl", [float("nan"), float("inf"), -1e9, 1e11])
+def test_a_lease_that_does_not_fit_is_left_to_others(bench: Bench, ttl: float) -> None:
+    assert bench.compiled is not None
+    bench.put([FREE], [], False, None)
+    before = bench.files()
+    assert bench.compiled.enter(bench.line, Claim(ME, LockSpec(KEY, ttl=ttl), ""), None, True) is None
+    assert bench.files() == before
 
 
 def test_a_claim_whose_id_does_not_fit_is_left_to_others(bench: Bench) -> None:

@@ -1,14 +1,20 @@
-/* The quick ways of quick.py, compiled: one step of a line without an interpreter between its system calls.
+/* The fast paths of fastpath.py, compiled: one step of a line without an interpreter between its system calls.
  *
  * Each writes the slots that the functions of the same names in quick.py write (times and fences are those of the
  * moment), or nothing at all: then it says so, and those take the step from its beginning.  Property tests hold both
  * to the plan.  Nothing here waits, but for the guard.  A step is done while the interpreter's own lock is held: it
  * lasts some microseconds, and giving that lock away at each system call would cost threads that contend more than the
  * step.  It is given away while another process has the guard.
+ *
+ * On a free-threaded Python nothing here needs that lock: there is no static state, `line` is read under the mutex that
+ * its caller has, and the dictionaries, whose descriptors other threads close, are empty ones then (compiled.py).
  */
 
 #define PY_SSIZE_T_CLEAN
+#include <pyconfig.h>
+#ifndef Py_GIL_DISABLED /* a free-threaded Python has no stable ABI before 3.15 */
 #define Py_LIMITED_API 0x030B0000
+#endif
 #include <Python.h>
 
 #include <errno.h>
@@ -23,11 +29,13 @@
 
 /* As in record.py, quick.py and linefile.py; LAYOUT lets a test compare them. */
 #define SLOT 512
+#define WAITING_AT 36
 #define NUMBER_AT 15
 #define NUMBER_WIDTH 16
 #define NUMBER_END (NUMBER_AT + NUMBER_WIDTH)
 #define UNTIL_AT 38
 #define UNTIL_WIDTH 17
+#define MOST_UNTIL 1e10
 #define ID_AT 90
 #define ID_WIDTH 36
 #define BELL_AT (ID_AT + ID_WIDTH + 6)
@@ -60,10 +68,13 @@ typedef struct {
     long long number;
     double until;
     char token[MOST_TOKEN];
-    long bell;
+    long pipe;
 } Slot;
 
-static PyObject *s_fd, *s_pending_fd, *s_heads, *s_trusted, *s_retired, *s_places;
+/* Names of attributes: the module's state. */
+typedef struct {
+    PyObject *fd, *pending_fd, *heads, *trusted, *retired, *places;
+} Names;
 
 static double
 monotonic_now(void)
@@ -101,8 +112,8 @@ read_slot(const char *text, Slot *slot)
 {
     slot->number = digits(text + NUMBER_AT, NUMBER_WIDTH);
     long long whole = digits(text + UNTIL_AT, 10), part = digits(text + UNTIL_AT + 11, 6);
-    slot->bell = (long)digits(text + BELL_AT, BELL_WIDTH);
-    if (slot->number < 0 || slot->number > MOST_NUMBER || whole < 0 || part < 0 || slot->bell < 0)
+    slot->pipe = (long)digits(text + BELL_AT, BELL_WIDTH);
+    if (slot->number < 0 || slot->number > MOST_NUMBER || whole < 0 || part < 0 || slot->pipe < 0)
         return 0;
     slot->until = (double)whole + (double)part * 1e-6;
     static const char units[] = "units=1/1 alive=";
@@ -152,12 +163,15 @@ since_now(char *text)
 
 /* Write the text of a slot; 0 if something does not fit. */
 static int
-write_slot(char *slot, const char *state, long long number, double until, const char *id, long bell, const char *tail)
+write_slot(char *slot, const char *state, long long number, double until, const char *id, long pipe, const char *tail)
 {
     char since[32], text[SLOT];
+    if (!(until >= 0 && until < MOST_UNTIL))
+        return 0;
     since_now(since);
-    int size = snprintf(text, sizeof text, "%-8snumber=%016lld until=%017.6f since=%s id=%.*s bell=%06ld ", state,
-                        number, until, since, ID_WIDTH, id, bell);
+    long long micros = (long long)(until * 1e6 + 0.5); /* %f would write the comma of a German locale */
+    int size = snprintf(text, sizeof text, "%-8snumber=%016lld until=%010lld.%06lld since=%s id=%.*s bell=%06ld ",
+                        state, number, micros / 1000000, micros % 1000000, since, ID_WIDTH, id, pipe);
     if (size != TAIL_AT || number > MOST_NUMBER)
         return 0;
     memcpy(slot, text, TAIL_AT);
@@ -216,9 +230,9 @@ take_guard(int fd)
 
 /* As `_read_carefully`, of a file that is sound: tell whether all is where it was when it was opened. */
 static int
-still_there(PyObject *object)
+still_there(const Names *names, PyObject *object)
 {
-    PyObject *places = PyObject_GetAttr(object, s_places);
+    PyObject *places = PyObject_GetAttr(object, names->places);
     int there = places != NULL && PyTuple_Check(places);
     Py_ssize_t count = there ? PyTuple_Size(places) : 0;
     for (Py_ssize_t row = 0; there && row < count; row++) {
@@ -233,7 +247,7 @@ still_there(PyObject *object)
     PyObject *moment = there ? PyFloat_FromDouble(monotonic_now() + TRUST) : NULL;
     if (moment == NULL)
         return 0;
-    int done = PyObject_SetAttr(object, s_trusted, moment) == 0;
+    int done = PyObject_SetAttr(object, names->trusted, moment) == 0;
     Py_DECREF(moment);
     return done;
 }
@@ -255,18 +269,18 @@ is_sound(PyObject *heads, Line *line)
 
 /* Take the guard and read using/NAME; 0 without the guard if a quick way can't be taken. */
 static int
-guard(PyObject *object, Line *line)
+guard(const Names *names, PyObject *object, Line *line)
 {
-    line->fd = int_attribute(object, s_fd);
-    line->pending_fd = int_attribute(object, s_pending_fd);
-    PyObject *retired = PyObject_GetAttr(object, s_retired);
-    PyObject *trusted = PyObject_GetAttr(object, s_trusted);
-    PyObject *heads = PyObject_GetAttr(object, s_heads);
+    line->fd = int_attribute(object, names->fd);
+    line->pending_fd = int_attribute(object, names->pending_fd);
+    PyObject *retired = PyObject_GetAttr(object, names->retired);
+    PyObject *trusted = PyObject_GetAttr(object, names->trusted);
+    PyObject *heads = PyObject_GetAttr(object, names->heads);
     int taken = 0;
     if (line->fd >= 0 && retired == Py_False && trusted != NULL && heads != NULL && take_guard(line->fd)) {
         line->size = pread(line->fd, line->data, MOST_USING, 0);
         taken = is_sound(heads, line) &&
-                (monotonic_now() < PyFloat_AsDouble(trusted) || still_there(object));
+                (monotonic_now() < PyFloat_AsDouble(trusted) || still_there(names, object));
         if (!taken)
             unguard(line);
     }
@@ -337,19 +351,19 @@ enter(PyObject *module, PyObject *args)
 {
     PyObject *object, *id, *others;
     const char *tail, *token;
-    Py_ssize_t tail_size, waiting_at;
+    Py_ssize_t tail_size;
     double ttl;
     int capacity;
     char padded[ID_WIDTH], slot[SLOT];
     Line line;
     Slot holder;
-    if (!PyArg_ParseTuple(args, "OOidy#nsO!", &object, &id, &capacity, &ttl, &tail, &tail_size, &waiting_at, &token,
-                          &PyDict_Type, &others))
+    if (!PyArg_ParseTuple(args, "OOidy#sO!", &object, &id, &capacity, &ttl, &tail, &tail_size, &token, &PyDict_Type,
+                          &others))
         return NULL;
     long long answer = 0;
-    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(object, &line)) {
+    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(PyModule_GetState(module), object, &line)) {
         long long top = top_of(&line);
-        if (line.data[waiting_at] != '0') {
+        if (line.data[WAITING_AT] != '0') {
             answer = OTHERS_WAIT;
         } else if (top < 0) {
             answer = capacity == 1 && is_taken(&line, padded, token, others, &holder) ? TAKEN : 0;
@@ -434,23 +448,23 @@ join(PyObject *module, PyObject *args)
 {
     PyObject *object, *id, *others;
     const char *tail, *token;
-    Py_ssize_t tail_size, waiting_at, free;
+    Py_ssize_t tail_size, free;
     double ttl;
-    long bell;
+    long pipe;
     char padded[ID_WIDTH], slot[SLOT];
     Line line;
     Slot holder, before;
-    if (!PyArg_ParseTuple(args, "OOdy#nlsO!", &object, &id, &ttl, &tail, &tail_size, &waiting_at, &bell, &token,
-                          &PyDict_Type, &others))
+    if (!PyArg_ParseTuple(args, "OOdy#lsO!", &object, &id, &ttl, &tail, &tail_size, &pipe, &token, &PyDict_Type,
+                          &others))
         return NULL;
     int joined = 0;
     double now = monotonic_now();
-    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(object, &line)) {
+    if (tail_size == SLOT - TAIL_AT && pad(id, padded) && guard(PyModule_GetState(module), object, &line)) {
         if (read_pending(&line) && find_place(&line, padded, token, others, &holder, &before, &free) &&
-            write_slot(slot, "pending", before.number + 1, now + ttl, padded, bell, tail)) {
+            write_slot(slot, "pending", before.number + 1, now + ttl, padded, pipe, tail)) {
             joined = pwrite(line.pending_fd, slot, SLOT, free) == SLOT;
-            if (joined && line.data[waiting_at] == '0')
-                joined = pwrite(line.fd, "1", 1, waiting_at) == 1;
+            if (joined && line.data[WAITING_AT] == '0')
+                joined = pwrite(line.fd, "1", 1, WAITING_AT) == 1;
         }
         unguard(&line);
     }
@@ -459,22 +473,22 @@ join(PyObject *module, PyObject *args)
     return joined ? Py_BuildValue("sd", before.token, holder.until - now) : Py_NewRef(Py_None);
 }
 
-/* Return the pipe of a bell of this process, or of another; -1 if it is not open, or its name is gone. */
+/* Return the pipe of a pipe of this process, or of another; -1 if it is not open, or its name is gone. */
 static int
-bell_of(const Slot *slot, int mine, PyObject *others, PyObject *bells)
+pipe_of(const Names *names, const Slot *slot, int mine, PyObject *others, PyObject *wakeups)
 {
     if (!mine) {
         char name[MOST_TOKEN + 32];
         struct stat status;
-        snprintf(name, sizeof name, "%s.%ld", slot->token, slot->bell);
+        snprintf(name, sizeof name, "%s.%ld", slot->token, slot->pipe);
         PyObject *open = PyDict_GetItemString(others, name);
         int fd = open == NULL ? -1 : (int)PyLong_AsLong(open);
         return fd < 0 || fstat(fd, &status) < 0 || status.st_nlink == 0 ? -1 : fd;
     }
-    PyObject *number = PyLong_FromLong(slot->bell);
-    PyObject *bell = number == NULL ? NULL : PyDict_GetItem(bells, number);
+    PyObject *number = PyLong_FromLong(slot->pipe);
+    PyObject *pipe = number == NULL ? NULL : PyDict_GetItem(wakeups, number);
     Py_XDECREF(number);
-    return bell == NULL ? -1 : int_attribute(bell, s_fd);
+    return pipe == NULL ? -1 : int_attribute(pipe, names->fd);
 }
 
 static void
@@ -493,21 +507,24 @@ ring(int fd, const char *id, long long fence)
 
 /* Hand over to the first in line; 0 if that is less simple, 2 if it is in another process, else 1. */
 static int
-hand_over(Line *line, const char *id, const char *token, Py_ssize_t waiting_at, PyObject *others, PyObject *bells)
+hand_over(const Names *names, Line *line, const char *id, const char *token, PyObject *others, PyObject *wakeups)
 {
     Slot slot, head;
     if (line->size != line->head + SLOT || !read_pending(line))
         return 0;
-    Py_ssize_t first = find_first(line, -1), second = find_first(line, first);
-    char *waits = line->pending + first;
-    if (first < 0 || memcmp(waits + ID_AT, id, ID_WIDTH) == 0 || !waits_alive(line, first, &slot, token, others))
+    Py_ssize_t first = find_first(line, -1);
+    if (first < 0)
+        return 0;
+    Py_ssize_t second = find_first(line, first);
+    const char *waits = line->pending + first;
+    if (memcmp(waits + ID_AT, id, ID_WIDTH) == 0 || !waits_alive(line, first, &slot, token, others))
         return 0;
     /* The plan clears a dead one away that comes to the head of the line. */
     if (second >= 0 && !waits_alive(line, second, &head, token, others))
         return 0;
     int mine = strcmp(slot.token, token) == 0;
-    int bell = bell_of(&slot, mine, others, bells);
-    if (bell < 0)
+    int pipe = pipe_of(names, &slot, mine, others, wakeups);
+    if (pipe < 0)
         return 0;
     long long fence = new_fence(number_at(line->data + line->head));
     if (fence > MOST_NUMBER)
@@ -518,38 +535,38 @@ hand_over(Line *line, const char *id, const char *token, Py_ssize_t waiting_at, 
     if (pwrite(line->fd, text, SLOT, line->head) != SLOT)
         return 0;
     if (!mine)
-        ring(bell, waits + ID_AT, fence);
+        ring(pipe, waits + ID_AT, fence);
     /* If one of these fails, whoever comes next finds a place that is taken twice by one claim, and puts it right. */
     int tidied = pwrite(line->pending_fd, "done    ", 8, first) == 8;
     if (second < 0)
-        tidied = pwrite(line->fd, "0", 1, waiting_at) == 1 && tidied;
+        tidied = pwrite(line->fd, "0", 1, WAITING_AT) == 1 && tidied;
     unguard(line);
     if (mine)
-        ring(bell, waits + ID_AT, fence);
+        ring(pipe, waits + ID_AT, fence);
     return mine ? 1 : 2;
 }
 
 static PyObject *
 leave(PyObject *module, PyObject *args)
 {
-    PyObject *object, *id, *others, *bells;
+    PyObject *object, *id, *others, *wakeups;
     const char *token;
-    Py_ssize_t waiting_at;
     int capacity;
     char padded[ID_WIDTH];
     Line line;
-    if (!PyArg_ParseTuple(args, "OOinsO!O!", &object, &id, &capacity, &waiting_at, &token, &PyDict_Type, &others,
-                          &PyDict_Type, &bells))
+    if (!PyArg_ParseTuple(args, "OOisO!O!", &object, &id, &capacity, &token, &PyDict_Type, &others, &PyDict_Type,
+                          &wakeups))
         return NULL;
     int done = 0;
-    if (pad(id, padded) && guard(object, &line)) {
+    const Names *names = PyModule_GetState(module);
+    if (pad(id, padded) && guard(names, object, &line)) {
         const char *held = line.data + line.head;
         if (line.size >= line.head + SLOT && memcmp(held, "using ", 6) == 0 &&
             memcmp(held + ID_AT, padded, ID_WIDTH) == 0) {
-            if (line.data[waiting_at] == '0' && line.size <= line.head + MOST_IDLE * SLOT)
+            if (line.data[WAITING_AT] == '0' && line.size <= line.head + MOST_IDLE * SLOT)
                 done = pwrite(line.fd, "done    ", 8, line.head) == 8;
-            else if (line.data[waiting_at] != '0' && capacity == 1)
-                done = hand_over(&line, padded, token, waiting_at, others, bells);
+            else if (line.data[WAITING_AT] != '0' && capacity == 1)
+                done = hand_over(names, &line, padded, token, others, wakeups);
         }
         unguard(&line);
     }
@@ -557,35 +574,66 @@ leave(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"enter", enter, METH_VARARGS, "Take a lock that nobody holds or waits for; return its fence, 0 (not done), -1 (taken), -2 (others wait)."},
-    {"join", join, METH_VARARGS, "Stand in line; return whose death matters and how long to wait, or None."},
-    {"leave", leave, METH_VARARGS, "Leave a line; return 0 (not done), 1, or 2 (told another process)."},
+    {"enter", enter, METH_VARARGS,
+     "enter($module, line, id, capacity, ttl, tail, token, others, /)\n--\n\n"
+     "Take a lock that nobody holds or waits for; return its fence, 0 (not done), -1 (taken), -2 (others wait)."},
+    {"join", join, METH_VARARGS,
+     "join($module, line, id, ttl, tail, pipe, token, others, /)\n--\n\n"
+     "Stand in line; return whose death matters and how long to wait, or None."},
+    {"leave", leave, METH_VARARGS,
+     "leave($module, line, id, capacity, token, others, wakeups, /)\n--\n\n"
+     "Leave a line; return 0 (not done), 1, or 2 (told another process)."},
     {NULL, NULL, 0, NULL},
 };
 
+static int
+start(PyObject *module)
+{
+    Names *names = PyModule_GetState(module);
+    names->fd = PyUnicode_InternFromString("fd");
+    names->pending_fd = PyUnicode_InternFromString("pending_fd");
+    names->heads = PyUnicode_InternFromString("heads");
+    names->trusted = PyUnicode_InternFromString("trusted");
+    names->retired = PyUnicode_InternFromString("retired");
+    names->places = PyUnicode_InternFromString("places");
+    if (!names->fd || !names->pending_fd || !names->heads || !names->trusted || !names->retired || !names->places)
+        return -1;
+    PyObject *layout = Py_BuildValue("iiiiiiiiiii", SLOT, WAITING_AT, NUMBER_AT, NUMBER_END, UNTIL_AT, UNTIL_WIDTH,
+                                     ID_AT, ID_WIDTH, TAIL_AT, SPINS, MOST_IDLE);
+    int added = layout == NULL ? -1 : PyModule_AddObjectRef(module, "LAYOUT", layout);
+    Py_XDECREF(layout);
+    return added;
+}
+
+static void
+end(void *module)
+{
+    Names *names = PyModule_GetState(module);
+    if (names == NULL)
+        return;
+    Py_XDECREF(names->fd);
+    Py_XDECREF(names->pending_fd);
+    Py_XDECREF(names->heads);
+    Py_XDECREF(names->trusted);
+    Py_XDECREF(names->retired);
+    Py_XDECREF(names->places);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, start},
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_quick", "The quick ways of quick.py, compiled.", -1, methods, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_quick", "The fast paths of fastpath.py, compiled.", sizeof(Names), methods, slots, NULL, NULL,
+    end,
 };
 
 PyMODINIT_FUNC
 PyInit__quick(void)
 {
-    s_fd = PyUnicode_InternFromString("fd");
-    s_pending_fd = PyUnicode_InternFromString("pending_fd");
-    s_heads = PyUnicode_InternFromString("heads");
-    s_trusted = PyUnicode_InternFromString("trusted");
-    s_retired = PyUnicode_InternFromString("retired");
-    s_places = PyUnicode_InternFromString("places");
-    PyObject *module = PyModule_Create(&definition);
-    if (module == NULL)
-        return NULL;
-    PyObject *layout = Py_BuildValue("iiiiiiiiii", SLOT, NUMBER_AT, NUMBER_END, UNTIL_AT, UNTIL_WIDTH, ID_AT, ID_WIDTH,
-                                     TAIL_AT, SPINS, MOST_IDLE);
-    if (layout == NULL || PyModule_AddObjectRef(module, "LAYOUT", layout) < 0) {
-        Py_XDECREF(layout);
-        Py_DECREF(module);
-        return NULL;
-    }
-    Py_DECREF(layout);
-    return module;
+    return PyModuleDef_Init(&definition);
 }

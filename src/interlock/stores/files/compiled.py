@@ -2,17 +2,22 @@
 
 A process that has slept runs Python code five times slower than one that is busy, and most locks are given back by
 the first and taken by the second.  What `_quick.c` can't do at once it leaves alone, and says so; the step then goes
-the way of `quick` and `plan`.
+the way of `fastpath` and `plan`.
+
+The descriptors in `Liveness.others` and `Liveness.wakeups` are closed by other threads.  The interpreter's lock
+keeps them from that while compiled code uses one; without it (a free-threaded Python) compiled code is told of none, and
+leaves to Python what needs them: taking over from, waiting for and handing over to somebody else.
 """
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from interlock.core.claims import Claim
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
 from interlock.stores.files.fastpath import FastPath, jitter
-from interlock.stores.files.linefile import WAITING_AT, LineFile
+from interlock.stores.files.linefile import LineFile
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.plan import LOOK_AGAIN
 
@@ -20,7 +25,13 @@ NOT_DONE, DONE, DONE_THERE = 0, 1, 2
 OTHERS_WAIT = -2
 
 
-class CompiledWays:
+def has_gil() -> bool:
+    """Tell whether one thread at a time runs Python code, as everywhere but in a free-threaded Python."""
+    is_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    return is_enabled()
+
+
+class CompiledPath:
     """The compiled ways of one store.
 
     Args:
@@ -35,6 +46,7 @@ class CompiledWays:
         self._leave = native.leave
         self._tail = fastpath.tail
         self._liveness = liveness
+        self._has_gil = has_gil()
 
     def enter(self, line: LineFile, claim: Claim, wakeup: Any, wait: bool) -> EnterResult | None:
         """Take a free lock, stand in line for one that is held, or find that it can't be had now.
@@ -52,7 +64,8 @@ class CompiledWays:
         end = self._tail(line, claim, token)
         if wakeup is not None:
             return self._stand(line, claim, wakeup, end, token) if spec.capacity == 1 else None
-        fence = self._enter(line, id, spec.capacity, spec.ttl, end, WAITING_AT, token, liveness.others)
+        others = liveness.others if self._has_gil else {}
+        fence = self._enter(line, id, spec.capacity, spec.ttl, end, token, others)
         if fence > 0:
             return EnterResult("using", fence)
         if fence == NOT_DONE or (fence == OTHERS_WAIT and not wait):
@@ -60,8 +73,8 @@ class CompiledWays:
         return OCCUPIED if wait else REFUSED
 
     def _stand(self, line: LineFile, claim: Claim, wakeup: Any, end: bytes, token: str) -> EnterResult | None:
-        others = self._liveness().others
-        joined = self._join(line, claim.id, claim.spec.ttl, end, WAITING_AT, wakeup.pipe.number, token, others)
+        others = self._liveness().others if self._has_gil else {}
+        joined = self._join(line, claim.id, claim.spec.ttl, end, wakeup.pipe.number, token, others)
         if joined is None:
             return None
         before, seconds = joined
@@ -81,9 +94,8 @@ class CompiledWays:
         """
         liveness = self._liveness()
         spec = claim.spec
-        done = self._leave(
-            line, claim.id, spec.capacity, WAITING_AT, liveness.token, liveness.others, liveness.wakeups
-        )
+        others, wakeups = (liveness.others, liveness.wakeups) if self._has_gil else ({}, {})
+        done = self._leave(line, claim.id, spec.capacity, liveness.token, others, wakeups)
         if done == DONE_THERE:
             os.sched_yield()  # as in `FileStore._ring_freely`
         return bool(done != NOT_DONE)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from interlock.core.errors import StoreError
 from interlock.runtime.compiled import compiled
 from interlock.runtime.process import WeakRegistry
-from interlock.stores.files.compiled import CompiledWays
+from interlock.stores.files.compiled import CompiledPath
 from interlock.stores.files.fastpath import FastPath
 from interlock.stores.files.folder import Folder, file_name
 from interlock.stores.files.linefile import LineFile, key_of
@@ -63,7 +63,7 @@ class OpenFolder:
         self._liveness: Liveness | None = None
         self._waits: set[Wait] = set()
         self.fastpath = FastPath(self.folder, self.liveness)
-        self.compiled = None if native is None else CompiledWays(native, self.fastpath, self.liveness)
+        self.compiled = None if native is None else CompiledPath(native, self.fastpath, self.liveness)
 
     def liveness(self) -> Liveness:
         """Return this process's liveness in the folder, made with the first claim.
