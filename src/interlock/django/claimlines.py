@@ -161,9 +161,16 @@ def extend() -> Any:
     return update(mine(*WAITING, USING).filter(until__gt=now()), until=now() + number("ttl"))
 
 
-def leases(ids: Sequence[str]) -> Any:
-    """Read how long several records still live."""
+def leases(ids: Sequence[str], unlocked: bool = False) -> Any:
+    """Read how long several records still live.
+
+    Args:
+        ids: of the claims.
+        unlocked: only those that no other transaction has locked, and lock them.
+    """
     rows = Claim.objects.filter(claim__in=ids).exclude(state=DONE)
+    if unlocked:
+        rows = rows.select_for_update(skip_locked=True)
     return select(rows, ("claim", "until", now()))
 
 

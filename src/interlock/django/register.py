@@ -4,7 +4,8 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
@@ -24,9 +25,12 @@ from interlock.effects import Ask, Call
 from interlock.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.process import HOST, pid
 from interlock.protocols.pending import Record, Verdict, judge
+from interlock.protocols.queue import Renewed
 
 PATIENCE = 2.0  # seconds that a statement is tried again which the database does not do because of others
 ENTERING = 0.25  # seconds that who acquires waits for a connection, before its own time-out is looked at
+COMMITTING = 0.2  # seconds that renewals of many leases wait for a row that another transaction has locked
+LOCKED = "a transaction that is being committed keeps the claim locked"
 SWEEP_EVERY = 64  # releases of a store, from its first: programs that release once clear up too
 SWEEP_MOST = 1000  # records that one release clears away
 SWEEP_AGE = 60.0  # seconds that a lease has been over before a release of another name ends its claim
@@ -186,24 +190,16 @@ class Lines:
 
     def _promote_under_lock(self, connection: Any, claim: Claim) -> int | None:
         """Promote where an UPDATE can't read its own table: the line stands still meanwhile."""
-        connection.set_autocommit(False)
-        try:
+        with _transaction(connection):
             found = self._statement(connection, claimlines.locked_line).rows(connection, key=hashed(claim.terms.key))
             records = [record_of(row) for row in found]
-            fences = [record.fence for record in records]
             line = [record for record in records if record.state != DONE]
-            fence = None
-            if judge(claim.id, line).verdict is Verdict.ENTER:
-                given = {"id": claim.id, "fence": 1 + max(fences, default=0)}
-                if self._statement(connection, claimlines.promote_with).count(connection, **given) == 1:
-                    fence = self._statement(connection, claimlines.fence_of).rows(connection, id=claim.id)[0][0]
-            connection.commit()
-            return fence
-        except DatabaseError:
-            connection.rollback()
-            raise
-        finally:
-            connection.set_autocommit(True)
+            if judge(claim.id, line).verdict is not Verdict.ENTER:
+                return None
+            given = {"id": claim.id, "fence": 1 + max((record.fence for record in records), default=0)}
+            if self._statement(connection, claimlines.promote_with).count(connection, **given) != 1:
+                return None
+            return int(self._statement(connection, claimlines.fence_of).rows(connection, id=claim.id)[0][0])
 
     def _delete(self, claim: Claim) -> bool:
         self.bells.forget(claim)
@@ -237,12 +233,21 @@ class Lines:
     def _remove(self, id: str, alive: bool | None) -> bool:
         return bool(self._do(lambda connection: self._end(connection, id, alive), repeats=True))
 
+    def _remove_lapsed(self, id: str) -> bool:
+        """End a claim whose lease is over, unless its holder is about to commit, which nobody waits for here."""
+
+        def step(connection: Any) -> bool:
+            with self._unlocked(connection, [id]) as free:
+                return bool(free) and self._end(connection, id, False)
+
+        return bool(self._do(step, repeats=True))
+
     def _end(self, connection: Any, id: str, alive: bool | None) -> bool:
         statements = (self._statement(connection, make, alive) for make in (claimlines.end, claimlines.drop))
         return any(statement.count(connection, id=id) == 1 for statement in statements)
 
     def _reap(self, key: str, id: str) -> bool:
-        reaped = self._remove(id, False)
+        reaped = self._remove_lapsed(id)
         if reaped:
             self.bells.ring(key)
         return reaped
@@ -255,29 +260,60 @@ class Lines:
             self.bells.note(claim, wakeup, sent)
         return [alive]
 
-    def _renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
+    def _renew(self, claims: Sequence[Claim]) -> Sequence[Renewed]:
+        """Extend leases; what another transaction keeps locked holds nobody else back, and is tried again."""
+        answers: dict[str, Renewed] = {}
+        for ttl in {claim.terms.ttl for claim in claims}:
+            ids = [claim.id for claim in claims if claim.terms.ttl == ttl]
+            left = time.monotonic() + (min(PATIENCE, ttl / 3) if len(claims) == 1 else min(COMMITTING, ttl / 10))
+            while ids:
+                locked: list[str] = []
+                for some in chunks(ids):
+                    step = partial(self._renew_some, some, ttl)
+                    answers |= self._do(step, patience=min(FREE_CONNECTION, ttl / 3), repeats=True)
+                    locked += [id for id in some if id not in answers]
+                if locked and time.monotonic() >= left:
+                    answers |= dict.fromkeys(locked, StoreError(LOCKED))
+                    break
+                ids = locked
+                if ids:
+                    time.sleep(random.uniform(0.005, 0.02))
+        return [answers[claim.id] for claim in claims]
+
+    def _renew_some(self, ids: Sequence[str], ttl: float, connection: Any) -> dict[str, bool]:
         """Extend leases, and look at the clock afterwards.
 
         A statement of another, begun when a lease had just ended, may not have seen an extension that was on its way
         at that moment.  So an extension counts only if it was there before the old lease ended.
-        """
-        alive: set[str] = set()
-        for ttl in {claim.terms.ttl for claim in claims}:
-            for some in chunks([claim.id for claim in claims if claim.terms.ttl == ttl]):
-                step = partial(self._renew_some, some, ttl)
-                alive |= self._do(step, patience=min(FREE_CONNECTION, ttl / 3), repeats=True)
-        return [claim.id in alive for claim in claims]
 
-    def _renew_some(self, ids: Sequence[str], ttl: float, connection: Any) -> set[str]:
-        leases = compiled(claimlines.leases(ids), connection)
-        before = {id: until for id, until, _ in leases.rows(connection)}
-        compiled(claimlines.extend_all(ids), connection).count(connection, ttl=int(ttl * MICROSECONDS))
-        after = leases.rows(connection)
-        alive = {id for id, _, now in after if id in before and now < before[id]}
-        for id, *_ in after:
-            if id not in alive:
-                self._statement(connection, claimlines.end, None).count(connection, id=id)
-        return alive
+        Returns:
+            For each id whether it lives; nothing of those that another transaction has locked.
+        """
+        with self._unlocked(connection, ids) as before:
+            if before:
+                extend = compiled(claimlines.extend_all(list(before)), connection)
+                extend.count(connection, ttl=int(ttl * MICROSECONDS))
+        after = {id: (until, now) for id, until, now in compiled(claimlines.leases(ids), connection).rows(connection)}
+        alive = {id for id, (_, now) in after.items() if id in before and now < before[id]}
+        late = [id for id in before if id in after and id not in alive]
+        if late:
+            with self._unlocked(connection, late) as free:
+                for id in free:
+                    self._statement(connection, claimlines.end, None).count(connection, id=id)
+        locked = {id for id, (until, now) in after.items() if id not in before and now < until}
+        return {id: id in alive for id in ids if id not in locked}
+
+    @contextmanager
+    def _unlocked(self, connection: Any, ids: Sequence[str]) -> Iterator[dict[str, int]]:
+        """Have the records to oneself that no other transaction has locked; yield when their leases end.
+
+        A claim is locked from the check before a commit to the end of that commit, however long it takes.  Where a
+        database can't skip such rows, all are yielded, and a statement on them waits.
+        """
+        skips = connection.features.has_select_for_update_skip_locked
+        with _transaction(connection) if skips else nullcontext():
+            query = compiled(claimlines.leases(ids, skips), connection)
+            yield {id: until for id, until, _ in query.rows(connection)}
 
     def _look(self, key: str) -> Sequence[ClaimView]:
         everything = key.endswith(SEPARATOR)
@@ -319,7 +355,7 @@ class Lines:
     def _reap_all(self, most: int, age: float) -> int:
         """End claims whose leases ran out, also of names that nobody asks for any more; return how many waited."""
         rows = self._rows(claimlines.run_out, most, age=int(age * MICROSECONDS))
-        return sum(self._remove(id, False) and state != USING for id, state in rows)
+        return sum(self._remove_lapsed(id) and state != USING for id, state in rows)
 
     def _sweep_some(self, connection: Any) -> tuple[int, int]:
         rows = self._statement(connection, claimlines.oldest_done, SWEEP_MOST).rows(connection)
@@ -388,6 +424,20 @@ class Lines:
             return self._statement(connection, make, *args).rows(connection, **given)
 
         return self._do(step, patience=patience, repeats=True)
+
+
+@contextmanager
+def _transaction(connection: Any) -> Iterator[None]:
+    """A transaction on a connection of the store's own, which is in autocommit before and after."""
+    connection.set_autocommit(False)
+    try:
+        yield
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+    finally:
+        connection.set_autocommit(True)
 
 
 def _yes() -> Sequence[bool]:
