@@ -193,6 +193,12 @@ def ids_of_line() -> Any:
     return select(Claim.objects.filter(key=text("key")).exclude(state=DONE), ("claim",))
 
 
+def first_waiter() -> Any:
+    """Read the id of who waits first in a line."""
+    rows = Claim.objects.filter(key=text("key"), state__in=WAITING, until__gt=now()).order_by("number")
+    return select(rows[:1], ("claim",))
+
+
 def run_out(most: int) -> Any:
     """Read the oldest claims whose leases ran out some time ago."""
     rows = Claim.objects.filter(state__in=(*WAITING, USING), until__lte=began() - number("age")).order_by("number")

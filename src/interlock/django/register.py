@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 from django.db import DatabaseError, IntegrityError
 
 from interlock import log
-from interlock.claims import DONE, QUEUED, SEPARATOR, USING, Claim, ClaimView, State
+from interlock.claims import DONE, PENDING, QUEUED, SEPARATOR, USING, Claim, ClaimView, State
 from interlock.django import claimlines
-from interlock.django.bells import Bells
+from interlock.django.bells import BEHIND, LONGEST, Bells
 from interlock.django.failures import NoConnection, NotReached, is_to_be_repeated
+from interlock.django.listener import TELL, Listener
 from interlock.django.pool import PATIENCE as FREE_CONNECTION
 from interlock.django.pool import Pool
 from interlock.django.records import chunks, fitting, hashed, record_of, view_of
-from interlock.django.statements import MICROSECONDS, Statement, compiled
+from interlock.django.statements import MICROSECONDS, NOW, Statement, compiled
+from interlock.django.wrappers import make_wrapper
 from interlock.effects import Ask, Call
 from interlock.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.process import HOST, pid
@@ -35,6 +37,13 @@ SWEEP_EVERY = 64  # releases of a store, from its first: programs that release o
 SWEEP_MOST = 1000  # records that one release clears away
 SWEEP_AGE = 60.0  # seconds that a lease has been over before a release of another name ends its claim
 CHARACTERS = 64  # of an id
+
+
+SUCCESSOR = (
+    "(SELECT w.id FROM interlock_claim w WHERE w.key = interlock_claim.key AND w.id <> interlock_claim.id AND "
+    f"w.state IN ('{PENDING}', '{QUEUED}') AND w.until > {NOW['postgresql']} ORDER BY w.number LIMIT 1)"
+)
+"""Who waits first in a line, of those that the statement sees: who comes later looks by itself at once."""
 
 
 class NotCreated(NoConnection):
@@ -58,20 +67,35 @@ class Lines:
     Args:
         alias: of the database.
         server: what performs an `Ask` whose message is a `Step`.
-        poll: seconds after which a waiter looks again if nobody told it.
         most: connections of this process to the database.
     """
 
     folds = True
+    poll = LONGEST
 
-    def __init__(self, alias: str, server: Any, poll: float, most: int) -> None:
-        self.poll = poll
+    def __init__(self, alias: str, server: Any, most: int) -> None:
         self.pool = Pool(alias, most)
         self.bells = Bells.of(alias)
+        self.listener = Listener.of(alias) if make_wrapper(alias).vendor == "postgresql" else None
+        if self.listener is not None:
+            self.listener.join(self)
         self._server = server
         self._statements: dict[Any, Statement] = {}
         self._releases = count()
         self._sweeping = threading.Lock()
+
+    def close(self) -> None:
+        """Close the connections; safe to repeat."""
+        if self.listener is not None:
+            self.listener.leave(self)
+        self.pool.close()
+
+    def pause(self, claim: Claim) -> float:
+        """Return the seconds until a waiter's next look, and see that it is told before if that can be."""
+        if self.listener is None:
+            return self.bells.pause(claim)
+        self.listener.need()
+        return self.bells.pause(claim, BEHIND if self.listener.hears else LONGEST)
 
     # -- requests, as `protocols.pending.Register` has them ---------------------------------------------
 
@@ -161,34 +185,31 @@ class Lines:
         return done
 
     def _promote(self, claim: Claim) -> int | None:
-        def step(connection: Any) -> int | None:
+        def step(connection: Any) -> tuple[int, str | None] | None:
             if connection.features.update_can_self_select:
                 return self._promote_at_once(connection, claim)
             return self._promote_under_lock(connection, claim)
 
-        fence: int | None = self._do(step, patience=ENTERING)
+        fence, successor = self._do(step, patience=ENTERING) or (None, None)
         if fence is not None:
             self.bells.forget(claim)
             if claim.terms.capacity > 1:
-                self.bells.ring(claim.terms.key)  # the next may fit beside it
+                self._tell(claim.terms.key, successor)  # it may fit beside this one
         return fence
 
-    def _promote_at_once(self, connection: Any, claim: Claim) -> int | None:
+    def _promote_at_once(self, connection: Any, claim: Claim) -> tuple[int, str | None] | None:
         terms = claim.terms
-        returns = connection.vendor == "postgresql"
         statement = self._statement(connection, claimlines.promote, claimlines.kind_of_line(terms.capacity))
-        if returns:
-            statement = statement._replace(words=f"{statement.words} RETURNING fence")
         given = {"id": claim.id, "key": hashed(terms.key), "units": terms.units, "capacity": terms.capacity}
-        if returns:
-            found = statement.rows(connection, **given)
-            return int(found[0][0]) if found else None
+        if self.listener is not None:
+            found = _returning(statement, "fence", successor=terms.capacity > 1).rows(connection, **given)
+            return found[0] if found else None
         if statement.count(connection, **given) != 1:
             return None
         rows = self._statement(connection, claimlines.fence_of).rows(connection, id=claim.id)
-        return int(rows[0][0]) if rows else None
+        return (rows[0][0], None) if rows else None
 
-    def _promote_under_lock(self, connection: Any, claim: Claim) -> int | None:
+    def _promote_under_lock(self, connection: Any, claim: Claim) -> tuple[int, None] | None:
         """Promote where an UPDATE can't read its own table: the line stands still meanwhile."""
         with _transaction(connection):
             found = self._statement(connection, claimlines.locked_line).rows(connection, key=hashed(claim.terms.key))
@@ -199,13 +220,14 @@ class Lines:
             given = {"id": claim.id, "fence": 1 + max((record.fence for record in records), default=0)}
             if self._statement(connection, claimlines.promote_with).count(connection, **given) != 1:
                 return None
-            return int(self._statement(connection, claimlines.fence_of).rows(connection, id=claim.id)[0][0])
+            rows = self._statement(connection, claimlines.fence_of).rows(connection, id=claim.id)
+            return rows[0][0], None
 
     def _delete(self, claim: Claim) -> bool:
         self.bells.forget(claim)
         key, id = claim.terms.key, claim.id
-        removed = self._release(id)
-        self.bells.ring(key)
+        removed, successor = self._release(key, id)
+        self._tell(key, successor)
         if removed and next(self._releases) % SWEEP_EVERY == 0:
             try:
                 self.sweep(SWEEP_MOST, SWEEP_AGE)
@@ -213,44 +235,71 @@ class Lines:
                 log.warn("could not sweep old records, later perhaps: %s", error)
         return removed
 
-    def _release(self, id: str) -> bool:
+    def _tell(self, key: str, successor: str | None) -> None:
+        """Tell the next in line that it may be its turn: here, or by the database if it waits in another process."""
+        self.bells.ring(key)
+        if successor is not None:
+            self._wake(successor)
+
+    def _wake(self, id: str) -> None:
+        if self.bells.wake(id) or self.listener is None:
+            return
+        try:
+            self._do(lambda connection: Statement(TELL, (id,)).rows(connection))
+        except StoreError as error:
+            log.warn("could not tell somebody in the line, who will look by itself: %s", error)
+
+    def _release(self, key: str, id: str) -> tuple[bool, str | None]:
         """End the caller's own claim; where a connection broke, the record tells whether that was done."""
         tries = count()
 
-        def step(connection: Any) -> bool:
+        def step(connection: Any) -> tuple[bool, str | None]:
             again = next(tries) > 0
-            if self._end(connection, id, True):
-                return True
+            ended = self._end(connection, id, True)
+            if ended is not None:
+                return True, ended[0]
             if again:
                 rows = self._statement(connection, claimlines.released).rows(connection, id=id)
                 if rows:
-                    return bool(rows[0][0])
-            self._end(connection, id, None)
-            return False
+                    return bool(rows[0][0]), self._first_waiter(connection, key)
+            ended = self._end(connection, id, None)
+            return False, ended and ended[0]
 
-        return bool(self._do(step, repeats=True))
+        found: tuple[bool, str | None] = self._do(step, repeats=True)
+        return found
 
-    def _remove(self, id: str, alive: bool | None) -> bool:
-        return bool(self._do(lambda connection: self._end(connection, id, alive), repeats=True))
+    def _first_waiter(self, connection: Any, key: str) -> str | None:
+        if self.listener is None:
+            return None
+        rows = self._statement(connection, claimlines.first_waiter).rows(connection, key=hashed(key))
+        return rows[0][0] if rows else None
 
-    def _remove_lapsed(self, id: str) -> bool:
+    def _remove_lapsed(self, id: str) -> tuple[str | None] | None:
         """End a claim whose lease is over, unless its holder is about to commit, which nobody waits for here."""
 
-        def step(connection: Any) -> bool:
+        def step(connection: Any) -> tuple[str | None] | None:
             with self._unlocked(connection, [id]) as free:
-                return bool(free) and self._end(connection, id, False)
+                return self._end(connection, id, False) if free else None
 
-        return bool(self._do(step, repeats=True))
+        found: tuple[str | None] | None = self._do(step, repeats=True)
+        return found
 
-    def _end(self, connection: Any, id: str, alive: bool | None) -> bool:
-        statements = (self._statement(connection, make, alive) for make in (claimlines.end, claimlines.drop))
-        return any(statement.count(connection, id=id) == 1 for statement in statements)
+    def _end(self, connection: Any, id: str, alive: bool | None) -> tuple[str | None] | None:
+        """End a claim; return who is next in line, where that can be told, or None if there was no such claim."""
+        for make in (claimlines.end, claimlines.drop):
+            statement = self._statement(connection, make, alive)
+            if self.listener is not None:
+                for (successor,) in _returning(statement, successor=True).rows(connection, id=id):
+                    return (successor,)
+            elif statement.count(connection, id=id) == 1:
+                return (None,)
+        return None
 
     def _reap(self, key: str, id: str) -> bool:
         reaped = self._remove_lapsed(id)
         if reaped:
-            self.bells.ring(key)
-        return reaped
+            self._tell(key, reaped[0])
+        return reaped is not None
 
     def _extend(self, claim: Claim, wakeup: Any) -> Sequence[bool]:
         sent = time.monotonic()
@@ -325,9 +374,16 @@ class Lines:
 
     def _evict(self, key: str, id: str | None) -> int:
         there = [row[0] for row in self._rows(claimlines.ids_of_line, key=hashed(key))]
-        gone = [each for each in there if id in (None, each) and self._remove(each, None)]
-        self.bells.ring_these(key, gone)
-        self.bells.ring(key)
+        gone: list[str] = []
+        successor = None
+        for each in there:
+            ended = self._do(partial(self._end, id=each, alive=None), repeats=True) if id in (None, each) else None
+            if ended is not None:
+                gone.append(each)
+                (successor,) = ended
+        for each in gone:
+            self._wake(each)
+        self._tell(key, successor)
         return len(gone)
 
     def sweep(self, most: int = sys.maxsize, age: float = 0.0) -> int:
@@ -355,7 +411,7 @@ class Lines:
     def _reap_all(self, most: int, age: float) -> int:
         """End claims whose leases ran out, also of names that nobody asks for any more; return how many waited."""
         rows = self._rows(claimlines.run_out, most, age=int(age * MICROSECONDS))
-        return sum(self._remove_lapsed(id) and state != USING for id, state in rows)
+        return sum(self._remove_lapsed(id) is not None and state != USING for id, state in rows)
 
     def _sweep_some(self, connection: Any) -> tuple[int, int]:
         rows = self._statement(connection, claimlines.oldest_done, SWEEP_MOST).rows(connection)
@@ -438,6 +494,12 @@ def _transaction(connection: Any) -> Iterator[None]:
         raise
     finally:
         connection.set_autocommit(True)
+
+
+def _returning(statement: Statement, *columns: str, successor: bool) -> Statement:
+    """Return a statement of PostgreSQL's that tells what it wrote, and who is next in line."""
+    wanted = ", ".join((*columns, SUCCESSOR if successor else "NULL"))
+    return statement._replace(words=f"{statement.words} RETURNING {wanted}")
 
 
 def _yes() -> Sequence[bool]:

@@ -44,17 +44,23 @@ def claims_apart(settings_for_sqlite: None) -> None:
     """SQLite lets one write at a time: where transactions write, the claims are in a file of their own."""
 
 
-def start(work: str, rounds: int) -> "subprocess.Popen[str]":
-    """Start a process on the databases of this one."""
+def surroundings() -> dict[str, str]:
+    """Return the environment of a process on the databases of this one."""
     fields = ("ENGINE", "NAME", "HOST", "PORT", "USER", "PASSWORD", "OPTIONS")
     databases = {
         alias: {field: connections[alias].settings_dict[field] for field in fields} for alias in ("default", "other")
     }
     told = {"INTERLOCK_TEST_DATABASES": json.dumps(databases, default=str),
             "INTERLOCK_TEST_PLACES": json.dumps(settings.INTERLOCK)}  # fmt: skip
+    return {**os.environ, **told}
+
+
+def start(work: str, rounds: int, stdin: int | None = None) -> "subprocess.Popen[str]":
+    """Start a process on the databases of this one."""
     return subprocess.Popen(
         [sys.executable, str(PROGRAM), work, str(rounds)],
-        env={**os.environ, **told},
+        env=surroundings(),
+        stdin=stdin,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -278,7 +284,7 @@ def test_fences_go_on_after_old_records_are_swept_and_the_clock_is_set_back(line
     first = claim_of("a")
     fence = take(lines, first)
     assert fence is not None
-    assert lines._remove(first.id, True)
+    assert lines._release(first.terms.key, first.id)[0]
     ahead = fence + 10**15  # as if it was issued before the clock went back
     Claim.objects.filter(fence=fence).update(fence=ahead)
     assert take(lines, claim_of("a")) == ahead + 1
