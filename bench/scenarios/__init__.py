@@ -7,7 +7,9 @@ from typing import Any
 from bench.model import Scenario
 from bench.scenarios import (
     command,
+    django_handover,
     django_occupy,
+    django_reading,
     django_save,
     handover,
     memory,
@@ -37,7 +39,9 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     redis_leases.SCENARIO,
     redis_outage.SCENARIO,
     django_occupy.SCENARIO,
+    django_handover.SCENARIO,
     django_save.SCENARIO,
+    django_reading.SCENARIO,
     command.SCENARIO,
 )
 
