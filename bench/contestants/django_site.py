@@ -12,6 +12,7 @@ from bench.model import Facts, Place, Unavailable
 
 NAME = "shop.plain:1"
 Batch = Callable[[int], object]
+ROWS = 1000
 PGLOCK = ("pgactivity", "pglock")
 
 
@@ -107,7 +108,7 @@ def plain_row() -> Any:
     """Return the row of the model that is not guarded."""
     from bench.contestants.shop.models import Plain
 
-    return Plain.objects.get()
+    return Plain.objects.get(pk=1)
 
 
 def occupied(alias: str) -> Callable[[], Callable[[], object]]:
@@ -184,6 +185,98 @@ def peer(lock: Callable[[], AbstractContextManager[object]], reads: bool) -> Cal
     return make
 
 
+class Entered:
+    """What is entered and left by `with`, as a lock that is acquired and released."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[object]]) -> None:
+        self._make = make
+        self._entered: AbstractContextManager[object] | None = None
+
+    def acquire(self) -> object:
+        """Enter a new one."""
+        entered = self._make()
+        answer = entered.__enter__()
+        self._entered = entered
+        return answer
+
+    def release(self) -> object:
+        """Leave it."""
+        entered, self._entered = self._entered, None
+        assert entered is not None
+        return entered.__exit__(None, None, None)
+
+
+def entered(make: Callable[[], Callable[[], AbstractContextManager[object]]]) -> Callable[[Place], Entered]:
+    """Return what makes a lock on the site.
+
+    Args:
+        make: imports what it needs, when Django is ready, and returns what makes one to be entered.
+    """
+
+    def build(place: Place) -> Entered:
+        configure(place.facts)
+        from django.db import connections
+
+        place.closing.callback(connections.close_all)
+        return Entered(make())
+
+    return build
+
+
+def our_lock() -> Callable[[], AbstractContextManager[object]]:
+    """The lock alone."""
+    from interlock.django import locks
+
+    return lambda: locks.lock(NAME)
+
+
+def our_row() -> Callable[[], AbstractContextManager[object]]:
+    """The lock, and the row read afresh."""
+    from interlock.django import occupy
+
+    row = plain_row()
+    return lambda: occupy(row)
+
+
+def pg_lock() -> Callable[[], AbstractContextManager[object]]:
+    """django-pglock's advisory lock alone."""
+    import pglock
+
+    return lambda: pglock.advisory(NAME)
+
+
+def pg_row() -> Callable[[], AbstractContextManager[object]]:
+    """django-pglock's advisory lock, and the row read afresh."""
+    import pglock
+
+    row = plain_row()
+
+    @contextmanager
+    def occupied() -> Iterator[object]:
+        with pglock.advisory(NAME):
+            row.refresh_from_db()
+            yield row
+
+    return occupied
+
+
+def reading(model: str) -> Callable[[], Callable[[], object]]:
+    """Read a thousand rows."""
+
+    def make() -> Callable[[], object]:
+        from bench.contestants.shop import models
+
+        rows = getattr(models, model).objects
+        rows.bulk_create([rows.model() for _ in range(ROWS - rows.count())])
+
+        def turn() -> None:
+            assert len(rows.order_by("pk")[:ROWS]) == ROWS
+
+        return turn
+
+    return make
+
+
 def read_only() -> Callable[[], object]:
     """No lock: what Django takes to read the row."""
     row = plain_row()
@@ -196,7 +289,7 @@ def saved(model: str, fields: tuple[str, ...]) -> Callable[[], Callable[[], obje
     def make() -> Callable[[], object]:
         from bench.contestants.shop import models
 
-        row = getattr(models, model).objects.get()
+        row = getattr(models, model).objects.get(pk=1)
         count = iter(range(10**9))
 
         def turn() -> None:

@@ -8,7 +8,9 @@ from bench.model import Scenario
 from bench.scenarios import (
     command,
     compiled,
+    django_handover,
     django_occupy,
+    django_reading,
     django_save,
     handover,
     memory,
@@ -39,7 +41,9 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     redis_leases.SCENARIO,
     redis_outage.SCENARIO,
     django_occupy.SCENARIO,
+    django_handover.SCENARIO,
     django_save.SCENARIO,
+    django_reading.SCENARIO,
     command.SCENARIO,
 )
 

@@ -52,6 +52,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
+    "debug_toolbar",
     "interlock.django",
     "guarded.library",
     "store.shelf",
@@ -83,6 +84,7 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
+SILENCED_SYSTEM_CHECKS = ["debug_toolbar.W001"]  # its middleware is there in its own tests only
 SECRET_KEY = "only for tests"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -161,9 +161,16 @@ def extend() -> Any:
     return update(mine(*WAITING, USING).filter(until__gt=now()), until=now() + number("ttl"))
 
 
-def leases(ids: Sequence[str]) -> Any:
-    """Read how long several records still live."""
+def leases(ids: Sequence[str], unlocked: bool = False) -> Any:
+    """Read how long several records still live.
+
+    Args:
+        ids: of the claims.
+        unlocked: only those that no other transaction has locked, and lock them.
+    """
     rows = Claim.objects.filter(claim__in=ids).exclude(state=DONE)
+    if unlocked:
+        rows = rows.select_for_update(skip_locked=True)
     return select(rows, ("claim", "until", now()))
 
 
@@ -184,6 +191,12 @@ def living(whole_table: bool) -> Any:
 def ids_of_line() -> Any:
     """Read the ids of all records of a name."""
     return select(Claim.objects.filter(key=text("key")).exclude(state=DONE), ("claim",))
+
+
+def first_waiter() -> Any:
+    """Read the id of who waits first in a line."""
+    rows = Claim.objects.filter(key=text("key"), state__in=WAITING, until__gt=now()).order_by("number")
+    return select(rows[:1], ("claim",))
 
 
 def run_out(most: int) -> Any:

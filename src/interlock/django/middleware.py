@@ -1,53 +1,12 @@
 """Answers for what interlock raises in plain views: 423, 409 and 503 instead of 500."""
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import select_template
-from django.utils.translation import gettext as _
 
-from interlock.core.errors import LockLost, LockTimeout, StoreError
-from interlock.django.guarded.errors import StaleObject
-
-RETRY_AFTER = 1.0
-"""Seconds after which a client shall try again."""
-
-
-class Answer(NamedTuple):
-    """What a client is told.
-
-    Attributes:
-        status: of HTTP.
-        kind: names the template and the type of the problem document.
-        title, detail: for people.
-        retry: whether it makes sense to try again by itself.
-    """
-
-    status: int
-    kind: str
-    title: str
-    detail: str
-    retry: bool
-
-
-def answer_of(error: BaseException) -> Answer | None:
-    """Return what a client is told of an error; None if it isn't one of interlock's."""
-    if isinstance(error, StaleObject) and error.deleted:
-        return Answer(409, "stale-object", _("Conflict"), _("Somebody else has deleted this meanwhile."), False)
-    if isinstance(error, StaleObject):
-        detail = _("Somebody else has changed this meanwhile. Nothing was saved; open the page anew.")
-        return Answer(409, "stale-object", _("Conflict"), detail, False)
-    if isinstance(error, LockLost):
-        detail = _("The lock was lost while this was done; somebody else has it now. Nothing was saved.")
-        return Answer(409, "lock-lost", _("Conflict"), detail, False)
-    if isinstance(error, LockTimeout):
-        detail = _("Somebody else is working on this. Try again in a moment.")
-        return Answer(423, "locked", _("Locked"), detail, True)
-    if isinstance(error, StoreError):
-        return Answer(503, "store-error", _("Service Unavailable"), _("The locks can't be reached now."), True)
-    return None
+from interlock.django.answers import RETRY_AFTER, Answer, answer_of
 
 
 class LockErrorMiddleware:
@@ -75,12 +34,12 @@ class LockErrorMiddleware:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer an exception of a view; its transaction was rolled back before."""
-        answer = answer_of(exception)
+        answer = answer_of(exception, self.retry_after)
         if answer is None:
             return None
         response = self._as_json(answer) if wants_json(request) else self._as_page(request, answer)
-        if answer.retry:
-            response["Retry-After"] = str(math.ceil(self.retry_after))
+        if answer.retry_after is not None:
+            response["Retry-After"] = str(answer.retry_after)
         response["Cache-Control"] = "no-store"
         return response
 

@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 from asgiref.sync import sync_to_async
 from django.db import models, router
 from django.utils.functional import cached_property
 
+from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, LockLost
 from interlock.django.committing import Relied, no_longer, rely_on, wait_for_late_commits, watch_commits
 from interlock.django.conf import DEFAULT, alocks, locks
@@ -272,6 +274,24 @@ def occupy(
         found = [_row_of(each) for each in rows]
     answer = cast(Callable[[list[Any]], Any], _only if len(found) == 1 else tuple)
     return Occupation((), found, answer, timeout, locks, [row.using for row in found], ttl=ttl, label=label)
+
+
+class OccupiesObject:
+    """What mixins for views share that change an object only while they occupy it.
+
+    Attributes:
+        occupy_timeout: seconds to wait for the lock; 0: not at all.
+        occupy_ttl: the lease in seconds; None: the default of the locks.
+    """
+
+    occupy_timeout: ClassVar[float | None] = 3.0
+    occupy_ttl: ClassVar[float | None] = None
+    request: Any
+
+    def occupy(self, instance: Any) -> AbstractContextManager[Any]:
+        """Return what occupies an object while it is entered; override it to occupy something else, or more."""
+        label = shown_text(f"{self.request.method} {self.request.path}")
+        return occupy(instance, timeout=self.occupy_timeout, ttl=self.occupy_ttl, label=label)
 
 
 def _key_of(field: Any, value: Any) -> tuple[Any, bool]:

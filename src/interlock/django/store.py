@@ -20,7 +20,7 @@ from interlock.django.failures import NoConnection
 from interlock.django.models import Claim as ClaimModel
 from interlock.django.pool import MOST
 from interlock.django.register import Lines, NotCreated, Step
-from interlock.django.waiters import LONGEST, SHORTEST
+from interlock.django.waiters import SHORTEST
 from interlock.django.wrappers import make_wrapper
 from interlock.runtime.aio import TaskEvent
 from interlock.runtime.sync import ThreadEvent
@@ -47,7 +47,7 @@ class OrmStore(Pending):
             raise InvalidArgument(f"DATABASES has no {self.alias!r}; it has: {', '.join(sorted(settings.DATABASES))}")
         checked_most(max_connections)
         self._server = Server()
-        super().__init__(Lines(self.alias, self._server, LONGEST, max_connections))
+        super().__init__(Lines(self.alias, self._server, max_connections))
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`; a waiter that nobody tells looks again after a jittered, growing pause."""
@@ -60,8 +60,15 @@ class OrmStore(Pending):
         except NoConnection:
             return EnterResult("pending", 0, SHORTEST, asked=False)  # it stands in line as it stood
         if turn.state == "pending" and turn.look_again == self.register.poll:
-            turn = turn._replace(look_again=waiters.pause(claim))
+            turn = turn._replace(look_again=self.register.pause(claim))
         return turn._replace(asked=False) if unwritten else turn
+
+    def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
+        if again and self.register.waiters.was_told(claim):
+            fence = yield self.register.promote_if_free(claim)  # most likely it is its turn
+            if fence is not None:
+                return EnterResult("using", fence)
+        return (yield from super()._enter(claim, wakeup, wait, again))
 
     def thread_wakeup(self) -> ThreadEvent:
         """Return a wake-up for the calling thread."""
@@ -94,7 +101,7 @@ class OrmStore(Pending):
     def close(self) -> None:
         """Close the connections and end the worker threads; safe to repeat."""
         self._server.close()
-        self.register.pool.close()
+        self.register.close()
 
     async def aclose(self) -> None:
         """As `close`, without blocking the loop."""

@@ -3,17 +3,16 @@
 class BookUpdate(OccupiedUpdateView, GuardedUpdateView, UpdateView): ...
 """
 
-from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.forms import modelform_factory
 from django.http import Http404, HttpRequest, HttpResponse
 
-from interlock.core.claims import shown_text
 from interlock.django.forms import GuardedModelForm
 from interlock.django.guarded import Guarded, StaleObject
-from interlock.django.occupation import occupy
+from interlock.django.occupation import OccupiesObject
 
 if TYPE_CHECKING:
     from django.views.generic import UpdateView
@@ -61,21 +60,13 @@ class GuardedUpdateView(Base):
         return super().form_valid(form)
 
 
-class OccupiedUpdateView(Base):
+class OccupiedUpdateView(OccupiesObject, Base):
     """A mixin for views of one object: a request that changes it has the object for itself from before it is read.
 
     Attributes:
         occupy_timeout: seconds to wait for it; then `LockTimeout` is raised, which `LockErrorMiddleware` answers.
         occupy_ttl: the lease in seconds; None: the default of the locks.
     """
-
-    occupy_timeout: ClassVar[float | None] = 3.0
-    occupy_ttl: ClassVar[float | None] = None
-
-    def occupy(self, instance: Any) -> AbstractContextManager[Any]:
-        """Return what occupies an object while it is entered; override it to occupy something else, or more."""
-        label = shown_text(f"{self.request.method} {self.request.path}")
-        return occupy(instance, timeout=self.occupy_timeout, ttl=self.occupy_ttl, label=label)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Occupy the object, and do what the view does; the view reads it afresh."""

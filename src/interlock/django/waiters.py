@@ -4,25 +4,32 @@ import math
 import os
 import random
 import threading
+import time
 from collections.abc import Iterable
 from typing import Any
 
 from interlock.core.claims import Claim
 
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two looks of a waiter whom nobody tells
-BEHIND = 1.0  # the same for one behind another of this process, who will tell it
+BEHIND = 1.0  # the same for one behind another of this process, or where other processes tell it
 GROWTH = 1.5
 YOUNG = 0.25  # of its ttl: so long a waiter looks without writing
 
 
 class _Waiter:
-    __slots__ = ("looks", "place", "sent", "wakeup")
+    __slots__ = ("looks", "place", "sent", "told", "wakeup")
 
     def __init__(self, wakeup: Any, sent: float) -> None:
         self.wakeup = wakeup
         self.sent = sent
         self.looks = 0
+        self.told = False
         self.place = math.inf  # in the line, once it was seen there
+
+    def tell(self) -> None:
+        self.looks = 0
+        self.told = True
+        self.wakeup.tell()
 
 
 class LineWaiters:
@@ -66,8 +73,21 @@ class LineWaiters:
         waiter = self._lines.get(claim.spec.key, {}).get(claim.id)
         return waiter is not None and now - waiter.sent < claim.spec.ttl * YOUNG
 
-    def pause(self, claim: Claim) -> float:
-        """Return the seconds until a waiter's next look: longer each time, and no two alike."""
+    def was_told(self, claim: Claim) -> bool:
+        """True if a waiter was told since it was asked here, and its lease needs no extension yet."""
+        waiter = self._lines.get(claim.spec.key, {}).get(claim.id)
+        if waiter is None or not waiter.told:
+            return False
+        waiter.told = False
+        return self.is_young(claim, time.monotonic())
+
+    def pause(self, claim: Claim, longest: float = LONGEST) -> float:
+        """Return the seconds until a waiter's next look: longer each time, and no two alike.
+
+        Args:
+            claim: of the waiter.
+            longest: seconds, for the first of a line here.
+        """
         looks, first = 0, True
         with self._mutex:
             waiters = self._lines.get(claim.spec.key, {})
@@ -75,8 +95,8 @@ class LineWaiters:
             if waiter is not None:
                 looks, waiter.looks = waiter.looks, min(waiter.looks + 1, 20)
                 first = waiter is _first(waiters)
-        longest = min(LONGEST, SHORTEST * GROWTH**looks) if first else BEHIND
-        return longest * random.uniform(0.7, 1.0)
+        pause = min(longest, SHORTEST * GROWTH**looks) if first else BEHIND
+        return pause * random.uniform(0.7, 1.0)
 
     def seen(self, key: str, places: Iterable[tuple[str, int]]) -> None:
         """Note the places of a line's records, by their ids."""
@@ -94,8 +114,20 @@ class LineWaiters:
             waiters = self._lines.get(key, {})
             first = _first({id: waiter for id, waiter in waiters.items() if id != but})
         if first is not None:
-            first.looks = 0
-            first.wakeup.tell()
+            first.tell()
+
+    def wake(self, id: str) -> bool:
+        """Tell one waiter to look again; False if it does not wait here."""
+        with self._mutex:
+            waiter = next((waiters[id] for waiters in self._lines.values() if id in waiters), None)
+        if waiter is not None:
+            waiter.tell()
+        return waiter is not None
+
+    def wake_all(self) -> None:
+        """Tell the first waiter of each line to look again."""
+        for key in list(self._lines):
+            self.wake_first(key)
 
     def wake_these(self, key: str, ids: Iterable[str]) -> None:
         """Tell some waiters of a line to look again."""

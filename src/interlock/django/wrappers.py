@@ -20,8 +20,13 @@ def database_name(alias: str) -> str:
     return str(connections.settings[alias]["NAME"])
 
 
-def make_wrapper(alias: str) -> Any:
-    """Return a connection wrapper for `alias` that Django itself does not know of; not connected yet."""
+def make_wrapper(alias: str, more: dict[str, Any] | None = None) -> Any:
+    """Return a connection wrapper for `alias` that Django itself does not know of; not connected yet.
+
+    Args:
+        alias: in DATABASES.
+        more: options of the driver, unless the settings have them.
+    """
     wrapper: Any = connections.create_connection(alias)
     settings = copy.deepcopy(wrapper.settings_dict)
     options = settings.setdefault("OPTIONS", {})
@@ -31,19 +36,21 @@ def make_wrapper(alias: str) -> Any:
         options["isolation_level"] = "read committed"
     if wrapper.vendor == "postgresql" and _is_psycopg3():
         options.update(server_side_binding=True, prepare_threshold=None)
+    for option, value in (more or {}).items():
+        options.setdefault(option, value)
     settings.update(AUTOCOMMIT=True, ATOMIC_REQUESTS=False)
     wrapper.settings_dict = settings
     wrapper.inc_thread_sharing()
     return wrapper
 
 
-def open_wrapper(alias: str) -> Any:
-    """Return a connected wrapper, in autocommit.
+def open_wrapper(alias: str, more: dict[str, Any] | None = None) -> Any:
+    """Return a connected wrapper, in autocommit; arguments as for `make_wrapper`.
 
     Raises:
         NotReached: the database can't be reached now; `NoConnection` if it has too many connections.
     """
-    wrapper = make_wrapper(alias)
+    wrapper = make_wrapper(alias, more)
     try:
         _connect(wrapper)
         if not wrapper.get_autocommit():
@@ -86,12 +93,17 @@ def _is_psycopg3() -> bool:
 
 
 def _may_prepare(wrapper: Any) -> bool:
-    """Tell whether statements may be prepared by name, which saves two fifths of their time.
+    """Tell whether statements may be prepared by name, which saves two fifths of their time."""
+    return _is_psycopg3() and is_direct(wrapper)
 
-    A pooler like PgBouncer gives each transaction another session, in which the name means nothing, or another
+
+def is_direct(wrapper: Any) -> bool:
+    """Tell whether a connection to PostgreSQL has a session of its own.
+
+    A pooler like PgBouncer gives each transaction another session, in which a prepared name means nothing, or another
     statement.  It tells its clients a process id of its own making, which is not that of the session.
     """
-    if not _is_psycopg3() or wrapper.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
+    if wrapper.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
         return False
     with wrapper.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")

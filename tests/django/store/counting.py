@@ -43,6 +43,34 @@ def hold(rounds: int) -> None:
         time.sleep(rounds)
 
 
+def wait_deaf_to_time(rounds: int) -> None:
+    """Wait for a lock without ever looking by oneself, once the process is told by others."""
+    from interlock.django.waiters import LineWaiters
+
+    pause = LineWaiters.pause
+    LineWaiters.pause = lambda self, claim, longest=0.25: 600.0 if longest > 0.25 else pause(self, claim, longest)  # type: ignore[method-assign]
+    wait(rounds)
+
+
+def wait(rounds: int) -> None:
+    """Wait for a lock, as a reader if `rounds` is more than 1; say when its release would be heard of."""
+    import threading
+
+    from interlock.django import locks
+    from interlock.django.listener import Listener
+    from interlock.testing.waiting import eventually
+
+    def tell() -> None:
+        eventually(lambda: Listener.of("default").hears, 60)
+        print("hears", flush=True)
+
+    threading.Thread(target=tell, daemon=True).start()
+    lock = locks.rwlock("held").read() if rounds > 1 else locks.lock("held", ttl=3000)
+    with lock:
+        print("had", flush=True)
+        sys.stdin.readline()
+
+
 if __name__ == "__main__":
     connect()
-    {"add": add, "hold": hold}[sys.argv[1]](int(sys.argv[2]))
+    {"add": add, "hold": hold, "wait": wait, "wait_deaf_to_time": wait_deaf_to_time}[sys.argv[1]](int(sys.argv[2]))

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,10 +16,13 @@ from store.shelf.models import Item
 from store.test_occupy import elsewhere, is_free
 
 from interlock import LockLost, StoreError
+from interlock.core.claims import SEPARATOR
 from interlock.django import alocks, committing, locks, occupies, occupy
 from interlock.django.claimlines import began
 from interlock.django.conf import place
 from interlock.django.models import Claim
+from interlock.django.register import Lines
+from interlock.django.store import OrmStore
 from interlock.django.testing import override_locks
 from interlock.testing.waiting import eventually
 
@@ -152,17 +156,12 @@ def test_a_store_that_can_not_be_asked_takes_no_lease_away(item: Item, monkeypat
 
 if settings.DATABASE != "sqlite":  # which has no rows to lock
 
-    def test_who_comes_after_a_lease_that_ended_in_the_commit_waits_for_the_commit(item: Item) -> None:
+    @contextmanager
+    def stopped_in_its_commit(item: Item, ttl: float) -> Iterator[None]:
+        """Another thread occupies a row, has locked its claim, and does not come to the end of its commit."""
         in_commit, go_on = threading.Event(), threading.Event()
 
-        def add() -> int:
-            with transaction.atomic():
-                with occupy(Item, pk=item.pk, timeout=60) as mine:
-                    mine.count += 1
-                    mine.save()
-            return int(mine.count)
-
-        def stopped_in_its_commit() -> None:
+        def work() -> None:
             mine = connections["default"]
             mine.ensure_connection()
             commit = mine._commit
@@ -173,23 +172,82 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
                 commit()
 
             with transaction.atomic():
-                with occupy(Item, pk=item.pk, ttl=0.5) as row:
+                with occupy(Item, pk=item.pk, ttl=ttl) as row:
                     row.count += 1
                     row.save()
                 mine._commit = stop
 
-        late = elsewhere(stopped_in_its_commit)
+        late = elsewhere(work)
         assert in_commit.wait(60)
-        eventually(lambda: Claim.objects.filter(until__lte=began()).exists(), 60)
-        next_one = elsewhere(add)
-        if settings.DATABASE == "postgresql":  # on MariaDB it can't even become the holder
-            eventually(lambda: Claim.objects.filter(state="using").count() == 2, 60)
-        with pytest.raises(TimeoutError):
-            next_one.result(0.3)
-        go_on.set()
-        late.result(60)
+        try:
+            yield
+        finally:
+            go_on.set()
+            late.result(60)
+
+    def test_who_comes_after_a_lease_that_ended_in_the_commit_waits_for_the_commit(item: Item) -> None:
+        def add() -> int:
+            with transaction.atomic():
+                with occupy(Item, pk=item.pk, timeout=60) as mine:
+                    mine.count += 1
+                    mine.save()
+            return int(mine.count)
+
+        with stopped_in_its_commit(item, 2):
+            eventually(lambda: Claim.objects.filter(until__lte=began()).exists(), 60)
+            next_one = elsewhere(add)
+            if settings.DATABASE == "postgresql":  # on MariaDB it can't even become the holder
+                eventually(lambda: Claim.objects.filter(state="using").count() == 2, 60)
+            with pytest.raises(TimeoutError):
+                next_one.result(0.3)
         assert next_one.result(60) == 2
         assert Item.objects.get().count == 2
+
+    def lines() -> Lines:
+        store = locks["default"].store
+        assert isinstance(store, OrmStore)
+        return store.register
+
+    def test_a_commit_that_takes_long_holds_back_no_other_renewal(item: Item) -> None:
+        with locks.lock("other", ttl=60) as other, stopped_in_its_commit(item, 60):
+            (slow,) = [view for view in locks.claims() if view.name != "other"]
+            claim = other._claim
+            committing_one = claim._replace(id=slow.id, spec=claim.spec._replace(key=f"{SEPARATOR}{slow.name}"))
+            answers = elsewhere(lambda: lines()._renew([committing_one, claim])).result(5)
+            assert isinstance(answers[0], StoreError)
+            assert answers[1] is True
+        assert Item.objects.get().count == 1
+        assert is_free(item)
+
+    def test_the_lease_of_others_outlives_a_commit_that_takes_longer_than_it(item: Item) -> None:
+        lost: list[Any] = []
+        with locks.lock("other", ttl=3, on_lost=lost.append) as other:
+            first = other.expires_in
+            with stopped_in_its_commit(item, 4):
+                # The watchdog asks for both in one request, again and again.
+                eventually(lambda: Claim.objects.filter(until__lte=began(), state="using").exists(), 60)
+                assert other.renew()
+            assert other.held
+            assert first <= 3
+        assert lost == []
+
+    def test_a_renewal_waits_for_its_own_commit_and_succeeds(item: Item) -> None:
+        with stopped_in_its_commit(item, 60):
+            (view,) = locks.claims()
+            grant_claim = next(iter(locks["default"]._watchdog.grants))._claim
+            assert grant_claim.id == view.id
+            renewal = elsewhere(lambda: lines()._renew([grant_claim]))
+            with pytest.raises(TimeoutError):
+                renewal.result(0.3)
+        assert renewal.result(20) in ([True], [False])  # False: it was released before the renewal came again
+
+    def test_nobody_waits_for_a_commit_in_order_to_clear_up(item: Item) -> None:
+        with stopped_in_its_commit(item, 2):
+            eventually(lambda: Claim.objects.filter(until__lte=began()).exists(), 60)
+            (claim,) = Claim.objects.all()
+            assert elsewhere(lambda: lines()._reap(f"{SEPARATOR}{claim.name}", claim.claim)).result(5) is False
+            assert elsewhere(lambda: lines().sweep()).result(5) == 0
+        assert Item.objects.get().count == 1
 
     def test_nobody_evicts_between_the_check_and_the_commit(item: Item) -> None:
         found = []

@@ -15,6 +15,7 @@ from django.test import override_settings
 
 from interlock.django import alocks, locks, pool
 from interlock.django.conf import forget_connections
+from interlock.django.listener import Listener
 from interlock.django.models import Claim
 from interlock.django.store import OrmStore
 from interlock.testing.waiting import eventually
@@ -41,6 +42,7 @@ def site(databases: None) -> Iterator[Site]:
         override.disable()
     connections.settings.pop("claims", None)
     pool._known.pop("claims", None)
+    Listener._known.pop("claims", None)
 
 
 def ask(words: str) -> Any:

@@ -136,7 +136,8 @@ def test_a_number_of_connections_that_makes_no_sense_is_refused(most: Any) -> No
 
 def test_the_site_of_the_tests_has_no_problems() -> None:
     expected = ["interlock.W004"] if connections["default"].vendor == "sqlite" else []
-    assert ids(checks.run_checks(databases=list(settings.DATABASES))) == expected
+    found = checks.run_checks(databases=list(settings.DATABASES))
+    assert ids([each for each in found if not each.is_silenced()]) == expected
 
 
 @pytest.mark.parametrize(

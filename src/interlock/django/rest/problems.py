@@ -1,7 +1,6 @@
 """Errors as problem documents: `application/problem+json`, RFC 9457."""
 
 import copy
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,13 +13,11 @@ from rest_framework.exceptions import APIException
 from rest_framework.generics import GenericAPIView
 from rest_framework.response import Response
 
-from interlock.core.errors import LockLost, LockTimeout, StoreError
+from interlock.django.answers import RETRY_AFTER, answer_of
 from interlock.django.guarded.errors import Conflict, StaleObject
 
 MEDIA_TYPE: Final = "application/problem+json"
 _TYPE = "urn:problem-type:interlock:"
-RETRY_AFTER: Final = 1.0
-"""Seconds after which a client shall try again, unless the view says otherwise."""
 
 
 class PreconditionFailed(APIException):
@@ -75,15 +72,13 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
 def problem_of(exc: Exception, context: dict[str, Any]) -> Response | None:
     """Return the problem document of an exception; None if it isn't one of interlock's."""
     view = context.get("view")
-    if isinstance(exc, StaleObject):
-        return _problem(context, status.HTTP_409_CONFLICT, "stale-object", _("Conflict"), *_stale(exc, view))
-    if isinstance(exc, LockLost):
-        detail = _("The lock was lost while this was done; somebody else has it now.")
-        return _problem(context, status.HTTP_409_CONFLICT, "lock-lost", _("Conflict"), detail)
-    if isinstance(exc, LockTimeout):
-        return _locked(context, math.ceil(getattr(view, "retry_after", RETRY_AFTER)))
-    if isinstance(exc, StoreError):
-        return _unavailable(context, math.ceil(getattr(view, "retry_after", RETRY_AFTER)))
+    answer = answer_of(exc, getattr(view, "retry_after", RETRY_AFTER))
+    if answer is not None:
+        detail, members = _stale(exc, view) if isinstance(exc, StaleObject) else (answer.detail, None)
+        response = _problem(context, answer.status, answer.kind, answer.title, detail, members)
+        if answer.retry_after is not None:
+            response["Retry-After"] = str(answer.retry_after)
+        return response
     if isinstance(exc, PreconditionFailed | PreconditionRequired):
         title = _("Precondition Failed") if isinstance(exc, PreconditionFailed) else _("Precondition Required")
         return _problem(context, exc.status_code, exc.default_code, title, str(exc.detail))
@@ -100,21 +95,6 @@ def _problem(
     if renderer is None or renderer.format == "json":
         # The browsable API, or XML, keep their own type.
         response.content_type = MEDIA_TYPE
-    return response
-
-
-def _locked(context: dict[str, Any], seconds: int) -> Response:
-    detail = _("Somebody else is working on this object. Try again in %(seconds)d s.") % {"seconds": seconds}
-    response = _problem(context, status.HTTP_423_LOCKED, "locked", _("Locked"), detail)
-    response["Retry-After"] = str(seconds)
-    return response
-
-
-def _unavailable(context: dict[str, Any], seconds: int) -> Response:
-    detail = _("The locks can't be reached now. Try again in %(seconds)d s.") % {"seconds": seconds}
-    code = status.HTTP_503_SERVICE_UNAVAILABLE
-    response = _problem(context, code, "store-error", _("Service Unavailable"), detail)
-    response["Retry-After"] = str(seconds)
     return response
 
 

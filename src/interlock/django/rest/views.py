@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -15,10 +15,10 @@ from rest_framework.serializers import Serializer
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.viewsets import ModelViewSet
 
-from interlock.core.claims import shown_text
+from interlock.django.answers import RETRY_AFTER
 from interlock.django.guarded import Guarded, StaleObject, state_tag, verify
-from interlock.django.occupation import occupy
-from interlock.django.rest.problems import RETRY_AFTER, PreconditionFailed, PreconditionRequired, problem_of
+from interlock.django.occupation import OccupiesObject
+from interlock.django.rest.problems import PreconditionFailed, PreconditionRequired, problem_of
 
 if TYPE_CHECKING:
     Base = ModelViewSet[Any]
@@ -118,7 +118,7 @@ class GuardedViewSetMixin(_ProblemMixin):
         return salted_hmac("interlock.shown", text, algorithm="sha256").hexdigest()[:32]
 
 
-class OccupiedViewSetMixin(_ProblemMixin):
+class OccupiedViewSetMixin(OccupiesObject, _ProblemMixin):
     """A mixin for view sets and generic views that change an object only while they occupy it.
 
     `update`, `partial_update` and `destroy` take the lock of the object by `interlock.django.occupy`, and read it
@@ -130,15 +130,8 @@ class OccupiedViewSetMixin(_ProblemMixin):
         retry_after: seconds after which the client shall try again.
     """
 
-    occupy_timeout: ClassVar[float | None] = 3.0
-    occupy_ttl: ClassVar[float | None] = None
     retry_after: ClassVar[float] = RETRY_AFTER
     _occupies = False
-
-    def occupy(self, instance: Any) -> AbstractContextManager[Any]:
-        """Return what occupies an object while it is entered; override it to occupy something else, or more."""
-        label = shown_text(f"{self.request.method} {self.request.path}")
-        return occupy(instance, timeout=self.occupy_timeout, ttl=self.occupy_ttl, label=label)
 
     @contextmanager
     def occupied(self) -> Iterator[None]:

@@ -5,8 +5,8 @@ the first and taken by the second.  What `_quick.c` can't do at once it leaves a
 the way of `fastpath` and `plan`.
 
 The descriptors in `Liveness.others` and `Liveness.wakeups` are closed by other threads.  The interpreter's lock
-keeps them from that while compiled code uses one; without it (a free-threaded Python) compiled code is told of none, and
-leaves to Python what needs them: taking over from, waiting for and handing over to somebody else.
+keeps them from that while compiled code uses one; without it (a free-threaded Python) compiled code is told of none,
+and leaves to Python what needs them: taking over from, waiting for and handing over to somebody else.
 """
 
 import os

@@ -1,0 +1,55 @@
+"""What a client is told of the errors of interlock: one table for pages and for REST framework."""
+
+import math
+from typing import NamedTuple
+
+from django.utils.translation import gettext as _
+
+from interlock.core.errors import LockLost, LockTimeout, StoreError
+from interlock.django.guarded.errors import StaleObject
+
+RETRY_AFTER = 1.0
+"""Seconds after which a client shall try again, unless a middleware or a view says otherwise."""
+
+
+class Answer(NamedTuple):
+    """What a client is told.
+
+    Attributes:
+        status: of HTTP.
+        kind: names the type of the problem document.
+        title, detail: for people.
+        retry_after: whole seconds after which it makes sense to try again by itself; None: never.
+    """
+
+    status: int
+    kind: str
+    title: str
+    detail: str
+    retry_after: int | None = None
+
+
+def answer_of(error: BaseException, retry_after: float = RETRY_AFTER) -> Answer | None:
+    """Return what a client is told of an error; None if it isn't one of interlock's.
+
+    Args:
+        error: what a view raised.
+        retry_after: seconds.
+    """
+    seconds = math.ceil(retry_after)
+    again = _("Try again in %(seconds)d s.") % {"seconds": seconds}
+    if isinstance(error, StaleObject):
+        detail = _("Somebody else has changed this meanwhile. Nothing was saved; open the page anew.")
+        if error.deleted:
+            detail = _("Somebody else has deleted this meanwhile.")
+        return Answer(409, "stale-object", _("Conflict"), detail)
+    if isinstance(error, LockLost):
+        detail = _("The lock was lost while this was done; somebody else has it now. Nothing was saved.")
+        return Answer(409, "lock-lost", _("Conflict"), detail)
+    if isinstance(error, LockTimeout):
+        detail = _("Somebody else is working on this object.") + " " + again
+        return Answer(423, "locked", _("Locked"), detail, seconds)
+    if isinstance(error, StoreError):
+        detail = _("The locks can't be reached now.") + " " + again
+        return Answer(503, "store-error", _("Service Unavailable"), detail, seconds)
+    return None

@@ -1,0 +1,102 @@
+"""Sites as they are served: async views under uvicorn and Daphne, tasks of Celery by prefork, a pool of psycopg's."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import django
+import pytest
+from django.conf import settings
+from store.shelf.models import Item
+from store.test_processes import PROGRAM, surroundings
+
+from interlock.django import locks
+from interlock.testing.waiting import eventually
+
+HERE = Path(__file__).parent
+AT_ONCE, ROUNDS = 6, 4
+POOLED = settings.DATABASE == "postgresql" and django.VERSION >= (5, 1) and find_spec("psycopg") is not None
+
+
+@pytest.fixture(autouse=True)
+def claims_apart(settings_for_sqlite: None) -> None:
+    """SQLite lets one write at a time: where transactions write, the claims are in a file of their own."""
+    Item.objects.create(pk=1, name="Emma")
+
+
+@contextmanager
+def running(*words: str, **environment: str) -> Iterator[None]:
+    """A program that is there until the block is left, and ends well when it is asked to."""
+    path = os.pathsep.join((str(HERE), os.environ.get("PYTHONPATH", "")))
+    program = subprocess.Popen(
+        [sys.executable, "-m", *words], env={**surroundings(), "PYTHONPATH": path, **environment}, cwd=HERE
+    )
+    try:
+        yield
+        program.terminate()
+        program.wait(60)
+    finally:
+        if program.poll() is None:
+            program.kill()
+            program.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    try:
+        urlopen(f"http://127.0.0.1:{port}/add", timeout=60).close()
+    except URLError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("server", ["uvicorn", "daphne"])
+def test_async_views_lose_no_update(server: str) -> None:
+    port = free_port()
+    options = {
+        "uvicorn": ("uvicorn", "--log-level", "warning", "--port", str(port), "served:application"),
+        "daphne": ("daphne", "-v", "0", "-b", "127.0.0.1", "-p", str(port), "served:application"),
+    }
+    with running(*options[server]):
+        eventually(lambda: answers(port), 60)  # it has added one
+        with ThreadPoolExecutor(AT_ONCE) as clients:
+            assert all(clients.map(answers, [port] * AT_ONCE * ROUNDS))
+        assert Item.objects.get().count == AT_ONCE * ROUNDS + 1
+    assert [view.name for view in locks.claims()] == []
+
+
+def test_tasks_in_forked_workers_of_celery_lose_no_update(tmp_path: Path) -> None:
+    send = "import served; [served.add_one.delay() for _ in range(20)]"
+    environment = {"INTERLOCK_TEST_FOLDER": str(tmp_path)}
+    words = ("celery", "-A", "served:worker", "worker", "--pool", "prefork", "--concurrency", "3", "-l", "ERROR")
+    with running(*words, "--without-gossip", "--without-mingle", "--without-heartbeat", **environment):
+        subprocess.run([sys.executable, "-c", send], env={**surroundings(), **environment}, cwd=HERE, check=True)
+        eventually(lambda: Item.objects.get().count == 20, 90)
+    assert [view.name for view in locks.claims()] == []
+
+
+if POOLED:
+
+    def test_processes_with_a_pool_of_connections_lose_no_update() -> None:
+        environment = surroundings()
+        databases = json.loads(environment["INTERLOCK_TEST_DATABASES"])
+        databases["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": 2}
+        environment["INTERLOCK_TEST_DATABASES"] = json.dumps(databases)
+        words = [sys.executable, str(PROGRAM), "add", "10"]
+        programs = [subprocess.Popen(words, env=environment) for _ in range(2)]
+        assert [program.wait(120) for program in programs] == [0, 0]
+        assert Item.objects.get().count == 20
