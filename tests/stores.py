@@ -10,7 +10,7 @@ from uuid import uuid4
 from interlock.stores.base import Store
 from interlock.stores.files import opened
 from interlock.testing.register import MemoryRegister, RegisterStore
-from interlock.testing.servers import RedisCluster, RedisServer, need
+from interlock.testing.servers import PostgresServer, RedisCluster, RedisServer, need
 from interlock.testing.world import Place
 from interlock.urls import open_store
 
@@ -89,6 +89,24 @@ def _redis(kind: str) -> Callable[[Path], Place]:
     return place
 
 
+@cache
+def _postgres() -> PostgresServer:
+    """Return the private server of this process; it ends with it."""
+    need("postgres")
+    server = PostgresServer()
+    atexit.register(server.close)
+    return server
+
+
+def _postgresql(folder: Path) -> Place:
+    url = f"{_postgres().url}?create=true&table=t{uuid4().hex}"
+    return Place(
+        open=lambda: open_store(url),
+        url=url,
+        open_for_tasks=lambda: open_store(url, tasks=True),
+    )
+
+
 _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster")
 _REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix")
 ROWS = [
@@ -99,4 +117,5 @@ ROWS = [
     Row("register that folds", (), _register(folds=True)),
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),
     Row("redis", _REDIS, _redis("redis"), reaches_processes=True),
+    Row("postgresql", ("postgresql", "postgresql+psycopg"), _postgresql, reaches_processes=True),
 ]

@@ -18,8 +18,8 @@ _ADVICE = {
     "28P01": "user name or password is wrong",
     "28000": "the server does not let this user in: look at its pg_hba.conf",
     "3D000": "there is no such database",
-    "53300": "the server has as many connections as it may have: raise its max_connections, or let the processes have "
-    "fewer (?max_connections=)",
+    "53300": "the server has as many connections as it may have: raise its max_connections, or let the processes "
+    "have fewer (?max_connections=)",
     "53100": "the disk of the server is full",
     "57P03": "the server is starting or stopping: try again in a moment",
     "57014": "the server cancelled the step: is the role's statement_timeout shorter than a commit takes?",
