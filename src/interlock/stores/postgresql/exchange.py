@@ -69,7 +69,10 @@ def rows_of(results: Sequence[Any], pgconn: Any, where: str) -> list[Row]:
     if failure is None and ended(pgconn):
         failure = broken(where, "closed by the server")
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        finally:
+            failure = None  # else it and this frame, and so all that called, hold each other
     return rows
 
 

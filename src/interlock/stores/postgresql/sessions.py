@@ -7,7 +7,7 @@ from psycopg.pq import TransactionStatus
 
 from interlock.errors import StoreError
 from interlock.stores.sql.ddl import ddl
-from interlock.stores.sql.problems import FUNCTION, ISOLATION, READ_ONLY, SCHEMA, TABLE, Refused, advice
+from interlock.stores.sql.problems import FUNCTION, ISOLATION, READ_ONLY, SCHEMA, TABLE, Refused, refusal
 from interlock.stores.sql.statements import Statement
 
 BEGIN = Statement("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE")
@@ -60,7 +60,7 @@ class Manners:
             yield BEGIN
         except Refused as error:
             if error.code in _RECOVERY:
-                raise _named(error, READ_ONLY) from error
+                raise refusal(READ_ONLY, str(error), self._where) from error
             raise
         return (yield from _to_the_end(statement))
 
@@ -80,12 +80,6 @@ def _to_the_end(statement: Statement) -> Talk:
         raise
     yield COMMIT
     return rows
-
-
-def _named(error: Refused, code: str) -> Refused:
-    better = Refused(f"{error}; {advice(code)}")
-    better.code = code
-    return better
 
 
 def checked(pgconn: Any, where: str) -> None:

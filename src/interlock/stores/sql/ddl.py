@@ -10,7 +10,7 @@ from interlock.errors import InvalidArgument
 
 TABLE = "interlock_line"
 LONGEST = 48  # characters: the names of functions begin with that of the table, and PostgreSQL cuts after 63
-FUNCTIONS = ("durable", "walk", "enter", "leave", "renew", "sweep")
+FUNCTIONS = ("begin", "durable", "walk", "enter", "leave", "renew", "sweep")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 

@@ -39,11 +39,21 @@ BEGIN
   END IF;
 END $$;
 
--- Lock a name and bring its line up to date: remove who leaves and whose lease has ended, promote whose turn has come.
+-- Lock a name until the transaction ends, and return the time after that.
+CREATE OR REPLACE FUNCTION {begin}(_key bytea, OUT moment bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'IL001', MESSAGE = 'a step of a lock must run at the isolation level read committed';
+  END IF;
+  PERFORM pg_advisory_xact_lock(('x' || encode(substr(_key, 1, 8), 'hex'))::bit(64)::bigint);
+  moment := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+END $$;
+
+-- Bring the line of a locked name up to date: remove who leaves and whose lease has ended, promote whose turn has come.
 -- `_leaves` is the claim that leaves, '' for nobody, '*' for all.
 CREATE OR REPLACE FUNCTION {walk}(
-  _key bytea, _id text, _leaves text,
-  OUT moment bigint, OUT taken bigint, OUT most bigint, OUT last bigint, OUT highest bigint,
+  _key bytea, _id text, _leaves text, moment bigint,
+  OUT taken bigint, OUT most bigint, OUT last bigint, OUT highest bigint,
   OUT place bigint, OUT mine bigint, OUT soonest bigint, OUT removed bigint, OUT told text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
@@ -52,11 +62,6 @@ DECLARE
   promoted boolean := false;
   leaves boolean;
 BEGIN
-  IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION USING ERRCODE = 'IL001', MESSAGE = 'a step of a lock must run at the isolation level read committed';
-  END IF;
-  PERFORM pg_advisory_xact_lock(('x' || encode(substr(_key, 1, 8), 'hex'))::bit(64)::bigint);
-  moment := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
   taken := 0;
   last := -1;
   highest := 0;
@@ -121,25 +126,40 @@ CREATE OR REPLACE FUNCTION {enter}(
   OUT state text, OUT fence bigint, OUT patience bigint, OUT told text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
+  moment bigint := {begin}(_key);
   line record;
   spot bigint;
 BEGIN
-  line := {walk}(_key, _id, '');
+  -- Nobody holds it, nobody waits: most of the time.
+  UPDATE {table} AS l
+  SET id = _id, units = _units, capacity = _capacity, fence = greatest(l.top + 1, moment),
+    top = greatest(l.top + 1, moment), until = moment + _ttl, since = moment, channel = _channel, host = _host,
+    pid = _pid, thread = _thread, label = _label
+  WHERE l.key = _key AND l.number = 0 AND l.id = '' AND l.name = _name AND _mode <> 'again'
+    AND NOT EXISTS (SELECT FROM {table} o WHERE o.key = _key AND o.number > 0)
+  RETURNING l.fence INTO fence;
+  IF FOUND THEN
+    state := 'using';
+    told := '';
+    PERFORM {durable}(true);
+    RETURN;
+  END IF;
+  line := {walk}(_key, _id, '', moment);
   told := line.told;
   fence := 0;
-  patience := line.soonest - line.moment;
+  patience := line.soonest - moment;
   IF line.place IS NOT NULL THEN
     fence := line.mine;
     state := CASE WHEN fence > 0 THEN 'using' ELSE 'pending' END;
     UPDATE {table} l
-    SET until = greatest(l.until, line.moment + _ttl), channel = CASE WHEN _channel = '' THEN l.channel ELSE _channel END
+    SET until = greatest(l.until, moment + _ttl), channel = CASE WHEN _channel = '' THEN l.channel ELSE _channel END
     WHERE l.key = _key AND l.number = line.place;
   ELSIF _mode = 'again' THEN
     state := 'gone';
   ELSE
     IF line.taken + _units <= least(line.most, _capacity) THEN
       state := 'using';
-      fence := greatest(line.highest + 1, line.moment);
+      fence := greatest(line.highest + 1, moment);
     ELSIF _mode = 'try' THEN
       state := 'refused';
     ELSE
@@ -150,7 +170,7 @@ BEGIN
       INSERT INTO {table} AS l (
         key, number, id, units, capacity, fence, top, until, since, channel, namespace, name, host, pid, thread, label
       ) VALUES (
-        _key, spot, _id, _units, _capacity, fence, fence, line.moment + _ttl, line.moment, _channel, _namespace, _name,
+        _key, spot, _id, _units, _capacity, fence, fence, moment + _ttl, moment, _channel, _namespace, _name,
         _host, _pid, _thread, _label
       ) ON CONFLICT ON CONSTRAINT {primary} DO UPDATE SET
         id = excluded.id, units = excluded.units, capacity = excluded.capacity, fence = excluded.fence,
@@ -169,11 +189,22 @@ END $$;
 -- Take a claim out of the line and promote whose turn comes by that; `_evict` if it is not the caller's own, with
 -- '*' for all of the name.
 CREATE OR REPLACE FUNCTION {leave}(_key bytea, _id text, _evict boolean, OUT removed bigint, OUT told text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
+  moment bigint := {begin}(_key);
   line record;
 BEGIN
-  line := {walk}(_key, CASE WHEN _evict THEN '' ELSE _id END, _id);
+  -- The only holder leaves, nobody waits: most of the time.
+  UPDATE {table} AS l SET id = '', until = 0, fence = 0
+  WHERE l.key = _key AND l.number = 0 AND l.id = _id AND l.until > moment AND l.fence > 0 AND NOT _evict
+    AND NOT EXISTS (SELECT FROM {table} o WHERE o.key = _key AND o.number > 0);
+  IF FOUND THEN
+    removed := 1;
+    told := '';
+    PERFORM {durable}(false);
+    RETURN;
+  END IF;
+  line := {walk}(_key, CASE WHEN _evict THEN '' ELSE _id END, _id, moment);
   removed := line.removed;
   told := line.told;
   PERFORM {durable}(_evict OR told <> '');
