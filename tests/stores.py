@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from interlock.stores.base import Store
 from interlock.stores.files import opened
+from interlock.stores.sql.ddl import ddl
 from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.servers import PostgresServer, RedisCluster, RedisServer, need
 from interlock.testing.world import Place
@@ -99,7 +100,12 @@ def _postgres() -> PostgresServer:
 
 
 def _postgresql(folder: Path) -> Place:
-    url = f"{_postgres().url}?create=true&table=t{uuid4().hex}"
+    from psycopg import connect
+
+    table = f"t{uuid4().hex}"
+    with connect(_postgres().url, autocommit=True) as connection:
+        connection.execute(ddl(table).encode())  # beforehand: it takes as long as a short lease on a busy machine
+    url = f"{_postgres().url}?table={table}"
     return Place(
         open=lambda: open_store(url),
         url=url,
