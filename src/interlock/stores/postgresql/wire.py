@@ -1,7 +1,9 @@
 """Statements on a database, for threads: a bounded number of connections, each used by one thread at a time."""
 
+import os
 import select
 import threading
+import weakref
 from collections import deque
 from time import monotonic
 from typing import Any
@@ -15,6 +17,7 @@ from interlock.stores.sql.problems import Passing, Refused
 from interlock.stores.sql.statements import Statement
 
 LATEST = 1.0  # seconds that an interrupt waits for its step to come to its end
+LOST = 0.5  # seconds until it is looked whether an interrupt took a connection from its thread
 GROW = 0.02  # seconds to wait for a connection that is in use, before another one is made
 
 
@@ -27,9 +30,10 @@ class Link:
     """
 
     def __init__(self, connection: Any, where: str) -> None:
+        self.pgconn = connection.pgconn
+        self._pid = os.getpid()  # from here on it is closed when nobody has it any more
         self.connection = connection
         self.where = where
-        self.pgconn = connection.pgconn
         checked(self.pgconn, where)
         self.pgconn.nonblocking = 1
         self.poll = select.poll()
@@ -97,11 +101,33 @@ class Link:
             raise no_answer(self.where, patience)
 
     def close(self) -> None:
-        """Close it; in a forked child, leave the parent's alone."""
-        try:
-            self.pgconn.finish()
-        except Exception:
-            pass  # it is gone, which is what was wanted
+        """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
+        if getattr(self, "_pid", None) == os.getpid():
+            try:
+                self.pgconn.finish()
+            except Exception:
+                pass  # it is gone, which is what was wanted
+
+    def __del__(self) -> None:
+        """Close what an interrupt took from its thread."""
+        self.close()
+
+
+class _Place:
+    """A connection in use; it is counted as long as somebody has it.
+
+    Attributes:
+        link: the connection; None while it is to be made.
+        age: of the connections when it was lent.
+        sound: True if the connection may be used again.
+    """
+
+    __slots__ = ("__weakref__", "age", "link", "sound")
+
+    def __init__(self) -> None:
+        self.link: Link | None = None
+        self.age = 0
+        self.sound = False
 
 
 class Wire:
@@ -123,8 +149,7 @@ class Wire:
         self._mutex = threading.RLock()
         self._free = threading.Condition(self._mutex)
         self._idle: deque[Link] = deque()
-        self._lent: set[int] = set()
-        self._number = 0
+        self._lent: dict[int, weakref.ref[_Place]] = {}
         self._age = 0
         self._closed = False
 
@@ -136,56 +161,63 @@ class Wire:
         """
         patience = min(self.dialer.patience, statement.patience or self.dialer.patience)
         deadline = monotonic() + patience
-        number, age, link = self._take(deadline, patience)
-        sound = False
+        place = _Place()
         try:
-            if link is None:
-                link = Link(self.dialer.dial(), self.dialer.where)
-            rows = _talk(link, self._manners.perform(statement), deadline, patience)
-            sound = True
+            self._take(place, deadline, patience)
+            if place.link is None:
+                place.link = Link(self.dialer.dial(), self.dialer.where)
+            rows = _talk(place.link, self._manners.perform(statement), deadline, patience)
+            place.sound = True
         except Refused:
-            sound = link is not None
+            place.sound = place.link is not None
             raise
         except UnknownOutcome:
             self.drop()  # what broke one has broken the others
             raise
         finally:
-            self._give_back(number, age, link, sound)
+            self._give_back(place)
         return rows
 
-    def _take(self, deadline: float, patience: float) -> tuple[int, int, Link | None]:
-        """Return a place among the lent connections, and one that was idle; None if one is to be made."""
+    def _take(self, place: "_Place", deadline: float, patience: float) -> None:
+        """Fill a place with a connection that was idle, or let the caller make one."""
         with self._mutex:
             asked = monotonic()
             while True:
                 if self._closed:
                     raise StoreError("this connection was closed: connect again")
+                place.age = self._age
+                used = self._used()
                 while self._idle:
-                    link = self._idle.pop()
-                    if link.is_open():
-                        return self._lend(link)
-                    link.close()
+                    place.link = self._idle.pop()
+                    if place.link.is_open():
+                        self._lent[id(place)] = weakref.ref(place)
+                        return
+                    place.link.close()
+                    place.link = None
                 now = monotonic()
-                waited = now - asked
-                if not self._lent or (len(self._lent) < self._most and waited >= GROW):
-                    return self._lend(None)
+                if not used or (used < self._most and now - asked >= GROW):
+                    self._lent[id(place)] = weakref.ref(place)
+                    return
                 if now >= deadline:
                     raise Passing(
                         f"all {self._most} connections of this process to {self.dialer.where} were in use for "
                         f"{patience:g} s: is it overloaded? Else let it have more (?max_connections=)"
                     )
-                until = deadline if len(self._lent) >= self._most else min(deadline, asked + GROW)
-                self._free.wait(max(0.0005, until - now))
+                until = deadline if used >= self._most else min(deadline, asked + GROW)
+                self._free.wait(max(0.0005, min(until - now, LOST)))
 
-    def _lend(self, link: Link | None) -> tuple[int, int, Link | None]:
-        self._number += 1
-        self._lent.add(self._number)
-        return self._number, self._age, link
+    def _used(self) -> int:
+        """Return how many are lent, not counting what an interrupt took from its thread."""
+        for key, ref in list(self._lent.items()):
+            if ref() is None:
+                self._lent.pop(key, None)
+        return len(self._lent)
 
-    def _give_back(self, number: int, age: int, link: Link | None, sound: bool) -> None:
+    def _give_back(self, place: "_Place") -> None:
         with self._mutex:
-            self._lent.discard(number)
-            keep = sound and not self._closed and age == self._age
+            self._lent.pop(id(place), None)
+            link, place.link = place.link, None
+            keep = place.sound and not self._closed and place.age == self._age
             if keep and link is not None:
                 self._idle.append(link)
             self._free.notify()
