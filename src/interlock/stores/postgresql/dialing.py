@@ -1,10 +1,13 @@
 """How to connect: by a URL, or as an SQLAlchemy engine does that the program has already."""
 
 import math
+import select
+from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlencode
 
 import psycopg
+from psycopg.pq import ConnStatus, PGconn, PollingStatus
 
 from interlock.claims import said
 from interlock.errors import InvalidArgument, StoreError
@@ -14,6 +17,7 @@ from interlock.stores.sql.problems import Refused, Unreachable, advice, refusal
 
 PATIENCE = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process for its steps, besides the one that listens
+_OF_PSYCOPG = ("autocommit", "prepare_threshold")
 _OURS = ("table", "schema", "create", "max_connections", "timeout")
 _LASTING = {"28P01": "password authentication failed", "28000": "pg_hba.conf", "3D000": "does not exist"}
 
@@ -95,7 +99,8 @@ class Dialer:
         self.options = options
         self.patience = options.patience
         try:
-            psycopg.conninfo.conninfo_to_dict(url)
+            # libpq tries several hosts one after the other, each without a limit of time; psycopg has one for each.
+            self._many = "," in str(psycopg.conninfo.conninfo_to_dict(url).get("host", ""))
         except psycopg.ProgrammingError as error:
             failed = str(error).strip() if masked(url) == url else "libpq can't read it"
         else:
@@ -118,7 +123,12 @@ class Dialer:
             Refused: the database does not let us in.
         """
         try:
-            return psycopg.connect(self._url, **self._how)
+            if self._many:
+                return psycopg.connect(self._url, **self._how)
+            how = {
+                name: value for name, value in self._how.items() if name not in ("autocommit", "prepare_threshold")
+            }
+            return _Connection(psycopg.conninfo.make_conninfo(self._url, **how), self.patience)
         except psycopg.Error as error:
             raise not_connected(error, self.where) from error
 
@@ -128,6 +138,29 @@ class Dialer:
             return await psycopg.AsyncConnection.connect(self._url, **self._how)
         except psycopg.Error as error:
             raise not_connected(error, self.where) from error
+
+
+class _Connection:
+    """A connection of libpq alone: one of psycopg that an interrupt takes from its thread warns when it is collected.
+
+    Args:
+        conninfo: as libpq reads it.
+        patience: seconds until it must be there.
+    """
+
+    def __init__(self, conninfo: str, patience: float) -> None:
+        deadline = monotonic() + patience
+        self.pgconn = PGconn.connect_start(conninfo.encode())
+        wanted: int = PollingStatus.WRITING
+        while wanted != PollingStatus.OK:
+            if wanted == PollingStatus.FAILED or self.pgconn.status == ConnStatus.BAD:
+                raise psycopg.OperationalError(self.pgconn.error_message.decode(errors="replace"))
+            poll = select.poll()
+            poll.register(self.pgconn.socket, select.POLLIN if wanted == PollingStatus.READING else select.POLLOUT)
+            left = deadline - monotonic()
+            if left <= 0 or not poll.poll(left * 1000 + 0.5):
+                raise psycopg.OperationalError(f"no answer within {patience:g} s")
+            wanted = self.pgconn.connect_poll()
 
 
 def not_connected(error: BaseException, where: str) -> StoreError:
