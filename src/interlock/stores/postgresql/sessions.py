@@ -42,12 +42,13 @@ class Manners:
         """
         made = False
         while True:
+            explicit = self._explicit  # another thread may learn it meanwhile
             try:
-                if self._explicit:
+                if explicit:
                     return (yield from self._explicitly(statement))
                 return (yield statement)
             except Refused as error:
-                if error.code in (ISOLATION, READ_ONLY) and not self._explicit:
+                if error.code in (ISOLATION, READ_ONLY) and not explicit:
                     self._explicit = True
                 elif error.code in (TABLE, FUNCTION, SCHEMA) and self._options.create and not made:
                     made = True

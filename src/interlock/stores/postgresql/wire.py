@@ -18,7 +18,7 @@ from interlock.stores.sql.statements import Statement
 
 LATEST = 1.0  # seconds that an interrupt waits for its step to come to its end
 LOST = 0.5  # seconds until it is looked whether an interrupt took a connection from its thread
-GROW = 0.02  # seconds to wait for a connection that is in use, before another one is made
+GROW = 0.1  # seconds to wait for a connection that is in use, before another one is made
 
 
 class Link:
