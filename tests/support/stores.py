@@ -10,9 +10,10 @@ from uuid import uuid4
 from interlock.locks.connect import open_store
 from interlock.stores.base import Store
 from interlock.stores.files import opened
+from interlock.stores.sql.ddl import ddl
 from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.world import Place
-from tests.servers import RedisServer, need
+from tests.servers import PostgresServer, RedisServer, need
 from tests.servers.redis_server import Kind
 
 
@@ -91,6 +92,29 @@ def _redis(kind: Kind) -> Callable[[Path], Place]:
     return place
 
 
+@cache
+def _postgres() -> PostgresServer:
+    """Return the private server of this process; it ends with it."""
+    need("postgres")
+    server = PostgresServer()
+    atexit.register(server.close)
+    return server
+
+
+def _postgresql(folder: Path) -> Place:
+    from psycopg import connect
+
+    table = f"t{uuid4().hex}"
+    with connect(_postgres().url, autocommit=True) as connection:
+        connection.execute(ddl(table).encode())  # beforehand: it takes as long as a short lease on a busy machine
+    url = f"{_postgres().url}?table={table}"
+    return Place(
+        open=lambda: open_store(url),
+        url=url,
+        open_for_tasks=lambda: open_store(url, tasks=True),
+    )
+
+
 _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster")
 _REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix")
 ROWS = [
@@ -101,4 +125,5 @@ ROWS = [
     Row("register that folds", (), _register(folds=True)),
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),
     Row("redis", _REDIS, _redis("redis"), reaches_processes=True, twin=True),
+    Row("postgresql", ("postgresql", "postgresql+psycopg"), _postgresql, reaches_processes=True),
 ]

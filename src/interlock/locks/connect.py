@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from interlock.locks.aio.connection import AsyncLocks
 
 _REDIS = "interlock.stores.redis:RedisStores"
+_POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
     "file": "interlock.stores.files:FileStore",
@@ -32,8 +33,14 @@ BUILT_IN = {
     "valkeys+sentinel": _REDIS,
     "valkey+cluster": _REDIS,
     "valkeys+cluster": _REDIS,
+    "postgresql": _POSTGRESQL,
+    "postgresql+psycopg": _POSTGRESQL,
 }
-CLIENTS = {"redis": "interlock.stores.redis:from_client", "valkey": "interlock.stores.redis:from_client"}
+CLIENTS = {
+    "redis": "interlock.stores.redis:from_client",
+    "valkey": "interlock.stores.redis:from_client",
+    "sqlalchemy": "interlock.stores.postgresql:from_client",
+}
 """The top-level module of a client's class, and what makes a store of it."""
 
 

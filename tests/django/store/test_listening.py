@@ -16,7 +16,7 @@ from interlock.django import locks
 from interlock.django.listener import Listener
 from interlock.django.models import Claim
 from interlock.testing.waiting import eventually
-from servers import PgBouncer, Proxy, need
+from tests.servers import PgBouncer, Proxy, need
 
 LISTENS = """
     FROM pg_stat_activity WHERE query LIKE 'LISTEN interlock_claim%'

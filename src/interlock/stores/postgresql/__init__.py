@@ -1,0 +1,84 @@
+"""postgresql:// or an SQLAlchemy engine: locks in a PostgreSQL database, folded into one statement a step."""
+
+from typing import Any
+from urllib.parse import SplitResult
+
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.redaction import described
+from interlock.stores.base import BaseStore, Store
+
+INSTALL = "locks in PostgreSQL need psycopg 3: pip install 'interlock[sql]'"
+
+__all__ = ["PostgresStores", "from_client"]
+
+
+class PostgresStores(BaseStore):
+    """What makes stores of URLs."""
+
+    @classmethod
+    def from_url(cls, url: SplitResult) -> Store:
+        """Connect threads to a database."""
+        _installed()
+        from interlock.stores.postgresql.factory import UrlFactory, options_of
+        from interlock.stores.postgresql.stores import PostgresStore
+
+        options, left = options_of(url)
+        return PostgresStore(UrlFactory(left, options))
+
+    @classmethod
+    def from_url_for_tasks(cls, url: SplitResult) -> Store:
+        """Connect asyncio tasks to a database."""
+        _installed()
+        from interlock.stores.postgresql.factory import UrlFactory, options_of
+
+        options, left = options_of(url)
+        return _for_tasks(UrlFactory(left, options))
+
+
+def _installed() -> None:
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise StoreError(f"{INSTALL} ({error})") from error
+
+
+def _for_tasks(factory: Any) -> Store:
+    from interlock.stores.postgresql.alistener import TaskListener
+    from interlock.stores.postgresql.apool import AsyncPool
+    from interlock.stores.postgresql.stores import AsyncPostgresStore
+    from interlock.stores.sql.statements import Texts
+
+    texts = Texts(factory.options.table, factory.options.schema)
+    return AsyncPostgresStore(AsyncPool(factory), TaskListener(factory), texts)
+
+
+def from_client(client: Any, tasks: bool) -> Store:
+    """Return the store in the database of an SQLAlchemy engine that the program has already.
+
+    Args:
+        client: an `Engine`, or for tasks an `AsyncEngine`, of psycopg 3; it stays the program's, and open.
+        tasks: True if asyncio tasks will use the store.
+    """
+    from sqlalchemy.engine import Engine
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+    wanted = AsyncEngine if tasks else Engine
+    if not isinstance(client, wanted):
+        raise InvalidArgument(
+            f"{described(client)} is no {wanted.__name__}: {'aconnect' if tasks else 'connect'}() takes the engine, "
+            f"as locks are taken on connections of their own: a claim inside a transaction is seen by nobody"
+        )
+    engine = client.sync_engine if isinstance(client, AsyncEngine) else client
+    if (engine.dialect.name, engine.dialect.driver) not in (
+        ("postgresql", "psycopg"),
+        ("postgresql", "psycopg_async"),
+    ):
+        raise InvalidArgument(
+            f"locks need an engine of postgresql+psycopg://, not of {engine.dialect.name}+{engine.dialect.driver}://"
+        )
+    _installed()
+    from interlock.stores.postgresql.factory import EngineFactory, Options
+    from interlock.stores.postgresql.stores import PostgresStore
+
+    factory = EngineFactory(client, Options())
+    return _for_tasks(factory) if tasks else PostgresStore(factory)

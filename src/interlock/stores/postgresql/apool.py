@@ -1,0 +1,305 @@
+"""Statements on a database, for asyncio tasks: a bounded number of connections for each event loop."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from psycopg import OperationalError
+
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.stores.postgresql.exchange import Row, broken, encoded, ended, no_answer, parameters, rows_of
+from interlock.stores.postgresql.pool import GROW
+from interlock.stores.postgresql.sessions import Manners, Talk, checked
+from interlock.stores.sql.problems import Passing, Refused
+from interlock.stores.sql.statements import Statement
+
+
+class AsyncConnection:
+    """One connection of the running loop.
+
+    Args:
+        connection: of psycopg.
+        where: to what database, without a password.
+    """
+
+    def __init__(self, connection: Any, where: str) -> None:
+        self.connection = connection
+        self.where = where
+        self.pgconn = connection.pgconn
+        checked(self.pgconn, where)
+        self.pgconn.nonblocking = 1
+        self.loop = asyncio.get_running_loop()
+        self.ended = False
+        self.heard: Callable[[], object] | None = None  # what listens to this connection
+        self._waiting: asyncio.Future[None] | None = None
+        self._fd = self.pgconn.socket
+        self.loop.add_reader(self._fd, self._readable)
+
+    def _readable(self) -> None:
+        try:
+            self.pgconn.consume_input()
+        except OperationalError:
+            self.ended = True
+        if self.ended or ended(self.pgconn):
+            self.ended = True
+            self.loop.remove_reader(self._fd)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+        elif self.heard is not None:
+            self.heard()
+
+    async def exchange(
+        self, statement: Statement, deadline: float, io_timeout: float
+    ) -> tuple[list[Row], asyncio.CancelledError | None]:
+        """Perform a statement to its end, also if the task is cancelled: what undoes it must come after it.
+
+        Returns:
+            Its rows, and the cancellation.
+
+        Raises:
+            Refused: the database did nothing.
+            UnknownOutcome: the connection ended, or there was no answer in time.
+        """
+        pgconn = self.pgconn
+        cancelled = None
+        try:
+            if statement.values:
+                pgconn.send_query_params(encoded(statement.words), parameters(statement.values))
+            else:
+                pgconn.send_query(encoded(statement.words))
+            while pgconn.flush():
+                await asyncio.sleep(0.001)  # more than a socket takes at once: a statement of many claims
+                pgconn.consume_input()
+            results: list[Any] = []
+            while True:
+                while not self.ended and pgconn.is_busy():
+                    cancelled = await self._next(deadline, io_timeout) or cancelled
+                result = pgconn.get_result()
+                if result is None:
+                    return rows_of(results, pgconn, self.where), cancelled
+                results.append(result)
+        except OperationalError as error:
+            raise broken(self.where, error) from error
+
+    async def _next(self, deadline: float, io_timeout: float) -> asyncio.CancelledError | None:
+        """Wait until something has come; return the cancellation of the task, if there was one."""
+        left = deadline - monotonic()
+        if left <= 0:
+            raise no_answer(self.where, io_timeout)
+        waiting = self._waiting = self.loop.create_future()
+        timer = self.loop.call_later(left, _set, waiting)
+        try:
+            await waiting
+        except asyncio.CancelledError as error:
+            return error
+        finally:
+            timer.cancel()
+            self._waiting = None
+        return None
+
+    def close(self) -> None:
+        """Close it."""
+        self.ended = True
+        self.heard = None
+        if self._waiting is not None:
+            _set(self._waiting)
+        if not self.loop.is_closed():
+            self.loop.remove_reader(self._fd)
+        try:
+            self.pgconn.finish()
+        except Exception:
+            pass  # it is gone, which is what was wanted
+
+
+def _set(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class _Here:
+    """The connections of one loop."""
+
+    def __init__(self) -> None:
+        self.idle: list[AsyncConnection] = []
+        self.all: set[AsyncConnection] = set()
+        self.used = 0  # lent, or being made
+        self.age = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    def wake_one(self) -> None:
+        while self.waiting:
+            future = self.waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+
+
+class AsyncPool:
+    """The connections of one store, as an `effects.Server`.
+
+    Args:
+        factory: what makes them.
+    """
+
+    def __init__(self, factory: Any) -> None:
+        self.factory = factory
+        self._most = factory.options.most
+        self._manners = Manners(factory.options, factory.where)
+        self._loops: dict[asyncio.AbstractEventLoop, _Here] = {}
+        self._inherited: list[Any] = []
+        self._closed = False
+
+    def _here(self) -> _Here:
+        loop = asyncio.get_running_loop()
+        here = self._loops.get(loop)
+        if here is None:
+            for old in [old for old in self._loops if old.is_closed()]:
+                for connection in self._loops.pop(old).all:
+                    connection.close()
+            here = self._loops[loop] = _Here()
+        return here
+
+    async def aask(self, statement: Statement) -> list[Row]:
+        """Perform a statement as a transaction of its own, and return its rows.
+
+        Raises:
+            StoreError: as `SqlQueue` says.
+        """
+        io_timeout = min(self.factory.io_timeout, statement.io_timeout or self.factory.io_timeout)
+        deadline = monotonic() + io_timeout
+        here = self._here()
+        connection = await self._take(here, deadline, io_timeout)
+        age, sound = here.age, False
+        try:
+            rows, cancelled = await _talk(connection, self._manners.perform(statement), deadline, io_timeout)
+            sound = True
+        except Refused:
+            sound = True
+            raise
+        except UnknownOutcome:
+            self._drop(here)  # what broke one has broken the others
+            raise
+        finally:
+            here.used -= 1
+            if sound and age == here.age and not connection.ended and not self._closed:
+                here.idle.append(connection)
+            else:
+                here.all.discard(connection)
+                connection.close()
+            here.wake_one()
+        if cancelled is not None:
+            raise cancelled
+        return rows
+
+    async def _take(self, here: _Here, deadline: float, io_timeout: float) -> AsyncConnection:
+        asked = monotonic()
+        while True:
+            if self._closed:
+                raise StoreError("this connection was closed: connect again")
+            while here.idle:
+                connection = here.idle.pop()
+                if not connection.ended:
+                    here.used += 1
+                    return connection
+                here.all.discard(connection)
+                connection.close()
+            now = monotonic()
+            if not here.used or (here.used < self._most and now - asked >= GROW):
+                here.used += 1
+                task = asyncio.get_running_loop().create_task(self._open(here), name="interlock-connects")
+                await asyncio.shield(task)  # who is cancelled leaves the connection to others
+                continue
+            if now >= deadline:
+                raise Passing(
+                    f"all {self._most} connections of this loop to {self.factory.where} were in use for "
+                    f"{io_timeout:g} s: is it overloaded? Else let it have more (?max_connections=)"
+                )
+            until = deadline if here.used >= self._most else min(deadline, asked + GROW)
+            await _first_of(here, max(0.0005, until - now))
+
+    async def _open(self, here: _Here) -> None:
+        try:
+            connection = AsyncConnection(await self.factory.adial(), self.factory.where)
+            here.all.add(connection)
+            if self._closed:
+                connection.close()
+            else:
+                here.idle.append(connection)
+        finally:
+            here.used -= 1
+            here.wake_one()
+
+    def _drop(self, here: _Here) -> None:
+        here.age += 1
+        idle, here.idle = here.idle, []
+        for connection in idle:
+            here.all.discard(connection)
+            connection.close()
+
+    def rest(self) -> None:
+        """Nothing: connections of tasks are few, and end with their loop."""
+
+    def close(self) -> None:
+        """Close all; what is in use is closed when it comes back."""
+        self._closed = True
+        for loop, here in list(self._loops.items()):
+            if loop.is_closed() or loop is _running():
+                self._drop(here)
+            else:
+                try:
+                    loop.call_soon_threadsafe(self._drop, here)
+                except RuntimeError:
+                    pass  # it has just ended
+
+    def leave_loop(self) -> None:
+        """Close the connections of the running loop, which ends."""
+        here = self._loops.pop(asyncio.get_running_loop(), None)
+        for connection in list(here.all) if here is not None else ():
+            connection.close()
+
+    def reset(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+        self._inherited.append(self._loops)
+        self._loops = {}
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _first_of(here: _Here, seconds: float) -> None:
+    """Wait until a connection is given back, or the time is over."""
+    future = asyncio.get_running_loop().create_future()
+    here.waiting.append(future)
+    try:
+        async with asyncio.timeout(seconds):
+            await future
+    except TimeoutError:
+        pass
+    except asyncio.CancelledError:
+        if future.done() and not future.cancelled():
+            here.wake_one()  # it was meant for somebody
+        raise
+
+
+async def _talk(
+    connection: AsyncConnection, talk: Talk, deadline: float, io_timeout: float
+) -> tuple[list[Any], asyncio.CancelledError | None]:
+    cancelled = None
+    try:
+        statement = next(talk)
+        while True:
+            try:
+                rows, broke_off = await connection.exchange(statement, deadline, io_timeout)
+                cancelled = broke_off or cancelled
+            except Refused as error:
+                statement = talk.throw(error)
+            else:
+                statement = talk.send(rows)
+    except StopIteration as stop:
+        return stop.value, cancelled

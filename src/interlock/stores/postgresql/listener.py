@@ -1,0 +1,195 @@
+"""How waiting threads hear that they were promoted: one connection listens, and one thread reads it."""
+
+import os
+import select
+import threading
+from time import monotonic
+from typing import Any
+
+from psycopg import OperationalError
+
+from interlock.core.errors import StoreError
+from interlock.stores.postgresql.exchange import encoded, ended, parameters
+from interlock.stores.postgresql.pool import Connection
+from interlock.stores.postgresql.sessions import WHOSE
+from interlock.stores.sql.statements import Statement, Texts
+from interlock.stores.sql.waiters import Waiters
+
+PING = "ping"
+SILENCE = 10.0  # seconds without a message; then the listener tells itself something
+RETRY = 1.0  # seconds between two attempts to listen
+POOLED = 60.0  # the same where a pooler lies between, which takes messages to others
+IDLE = 60.0  # seconds without a waiter, after which the connection is closed
+GOODBYE = 1.0
+
+
+class ThreadListener:
+    """The listener of one store, for threads; nobody is refused anything if it is deaf: then waiters look often.
+
+    Args:
+        factory: what makes the connection.
+    """
+
+    def __init__(self, factory: Any) -> None:
+        self._factory = factory
+        self._inherited: list[Any] = []
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self.live = False
+        self._opening = threading.RLock()
+        self._connection: Connection | None = None
+        self._thread: threading.Thread | None = None
+        self._retry_at = 0.0
+        self._closed = False
+        self._subscribed = False
+        self._doubts = False
+        self._poke: tuple[int, int] | None = None
+        self._poking = threading.RLock()  # a file that is poked is not closed meanwhile
+
+    def start(self, channel: str, waiters: Waiters) -> None:
+        """As `Listener.start`."""
+        self._channel = channel
+        self._waiters = waiters
+
+    def ask(self, _: Any) -> None:
+        """Listen, unless that is done already or was tried a moment ago."""
+        if self.live or monotonic() < self._retry_at:
+            return
+        if not self._opening.acquire(timeout=self._factory.io_timeout):
+            return
+        try:
+            if self.live or self._closed or monotonic() < self._retry_at:
+                return
+            self._retry_at = monotonic() + RETRY
+            self._listen()
+        except StoreError:
+            pass  # whoever waits asks the store soon, and is told there
+        finally:
+            self._opening.release()
+
+    def _listen(self) -> None:
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(GOODBYE)  # it is about to end
+        connection = Connection(self._factory.dial(), self._factory.where)
+        try:
+            io_timeout = self._factory.io_timeout
+            until = monotonic() + io_timeout
+            if is_pooled(connection.pgconn, connection.exchange(WHOSE, until, io_timeout)):
+                self._retry_at = monotonic() + POOLED
+                connection.close()
+                return
+            connection.exchange(listen(self._channel), until, io_timeout)
+            poke = os.pipe()
+        except BaseException:
+            connection.close()
+            raise
+        os.set_blocking(poke[1], False)
+        self._connection, self._poke, self.live = connection, poke, True
+        self._thread = threading.Thread(
+            target=self._read, args=(connection, poke), name="interlock-listens", daemon=True
+        )
+        self._thread.start()
+        if self._subscribed:
+            self._waiters.let_all_look()  # what was said meanwhile was not heard
+        self._subscribed = True
+
+    def _read(self, connection: Connection, poke: tuple[int, int]) -> None:
+        """Read until the connection ends, is not needed for a while, or does not hear any more."""
+        try:
+            self._read_on(connection, poke[0])
+        except (OperationalError, OSError):
+            pass
+        finally:
+            self.live = False
+            self._connection = None
+            connection.close()
+            with self._poking:
+                self._poke = None
+                for fd in poke:
+                    os.close(fd)
+            self._waiters.let_all_look()
+
+    def _read_on(self, connection: Connection, poke: int) -> None:
+        poll = select.poll()
+        poll.register(poke, select.POLLIN)
+        poll.register(connection.pgconn.socket, select.POLLIN)
+        heard_at = needed_at = monotonic()
+        asked_at = 0.0
+        while not self._closed:
+            if hear(connection.pgconn, self._waiters):
+                heard_at, asked_at = monotonic(), 0.0
+            now = monotonic()
+            if self._waiters:
+                needed_at = now
+            elif now - needed_at >= IDLE:
+                return
+            if asked_at and now - asked_at >= self._factory.io_timeout:
+                return  # deaf
+            if not asked_at and (self._doubts or (self._waiters and now - heard_at >= SILENCE)):
+                asked_at, self._doubts = now, False
+                ask_itself(connection.pgconn, self._channel)
+            next_at = asked_at + self._factory.io_timeout if asked_at else now + SILENCE / 2
+            if (poke, select.POLLIN) in poll.poll(max(1.0, (next_at - now) * 1000)):
+                os.read(poke, 512)
+            connection.pgconn.consume_input()
+            if ended(connection.pgconn):
+                return
+
+    def _wake(self) -> None:
+        with self._poking:
+            if self._poke is not None:
+                try:
+                    os.write(self._poke[1], b"!")
+                except OSError:
+                    pass  # poked often enough
+
+    def suspect(self) -> None:
+        """As `Listener.suspect`."""
+        self._doubts = True
+        self._wake()
+
+    def close(self) -> None:
+        """As `Listener.close`."""
+        self._closed = True
+        self.live = False
+        self._wake()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(GOODBYE)
+
+    def reset(self) -> None:
+        """In a forked child: leave the parent's connection alone."""
+        self._inherited.append(self._connection)
+        for fd in self._poke or ():
+            os.close(fd)
+        self._start_afresh()
+
+
+def listen(channel: str) -> Statement:
+    """Return the statement that listens."""
+    return Statement(f'LISTEN "{channel}"')
+
+
+def is_pooled(pgconn: Any, rows: Any) -> bool:
+    """Tell whether a pooler lies between: it tells of another process of the server than the server itself."""
+    return int(rows[0][0]) != int(pgconn.backend_pid)
+
+
+def hear(pgconn: Any, waiters: Waiters) -> bool:
+    """Take what has come on a listening connection; tell whether anything was said."""
+    heard = False
+    while not pgconn.is_busy() and pgconn.get_result() is not None:
+        pass  # the answer to what it told itself
+    while (note := pgconn.notifies()) is not None:
+        heard = True
+        waiters.tell_message(note.extra.decode(errors="replace"))
+    return heard
+
+
+def ask_itself(pgconn: Any, channel: str) -> None:
+    """Let a listening connection tell itself something, to find out whether it hears."""
+    statement = Texts.notify([channel], [PING])
+    pgconn.send_query_params(encoded(statement.words), parameters(statement.values))
+    pgconn.flush()

@@ -1,0 +1,95 @@
+"""What both colours do with a connection around a statement: isolation, the table, and what a pooler hides."""
+
+from collections.abc import Generator
+from typing import Any
+
+from psycopg.pq import TransactionStatus
+
+from interlock.core.errors import StoreError
+from interlock.stores.sql.ddl import ddl
+from interlock.stores.sql.problems import FUNCTION, ISOLATION, READ_ONLY, SCHEMA, TABLE, Refused, refusal
+from interlock.stores.sql.statements import Statement
+
+BEGIN = Statement("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE")
+COMMIT = Statement("COMMIT")
+ROLLBACK = Statement("ROLLBACK")
+WHOSE = Statement("SELECT pg_backend_pid()")
+MAKE_LOCK = Statement("SELECT pg_advisory_xact_lock(7308896216438961)")  # one process makes the table at a time
+_RECOVERY = ("0A000", READ_ONLY)
+
+Talk = Generator[Statement, list[Any], list[Any]]
+"""Statements to perform one after the other on one connection; what it returns is the answer."""
+
+
+class Manners:
+    """How the statements of one store are performed; what was learnt of its database.
+
+    Args:
+        options: of the store.
+        where: which database, without a password.
+    """
+
+    def __init__(self, options: Any, where: str) -> None:
+        self._options = options
+        self._where = where
+        self._explicit = False
+
+    def perform(self, statement: Statement) -> Talk:
+        """Perform one statement as a transaction of its own.
+
+        A database, role or session may have another default isolation, or read only: then the transaction says
+        what it is, in three statements.
+        """
+        made = False
+        while True:
+            explicit = self._explicit  # another thread may learn it meanwhile
+            try:
+                if explicit:
+                    return (yield from self._explicitly(statement))
+                return (yield statement)
+            except Refused as error:
+                if error.code in (ISOLATION, READ_ONLY) and not explicit:
+                    self._explicit = True
+                elif error.code in (TABLE, FUNCTION, SCHEMA) and self._options.create and not made:
+                    made = True
+                    yield from self._make()
+                else:
+                    raise
+
+    def _explicitly(self, statement: Statement) -> Talk:
+        try:
+            yield BEGIN
+        except Refused as error:
+            if error.code in _RECOVERY:
+                raise refusal(READ_ONLY, str(error), self._where) from error
+            raise
+        return (yield from _to_the_end(statement))
+
+    def _make(self) -> Talk:
+        """Make the table and the functions."""
+        yield BEGIN
+        yield MAKE_LOCK
+        return (yield from _to_the_end(Statement(ddl(self._options.table, self._options.schema))))
+
+
+def _to_the_end(statement: Statement) -> Talk:
+    """Perform a statement in a transaction that has begun, and commit."""
+    try:
+        rows = yield statement
+    except Refused:
+        yield ROLLBACK
+        raise
+    yield COMMIT
+    return rows
+
+
+def checked(pgconn: Any, where: str) -> None:
+    """See that a new connection is in no transaction, which would hide our claims from the others.
+
+    Raises:
+        StoreError: it is.
+    """
+    if pgconn.transaction_status != TransactionStatus.IDLE:
+        raise StoreError(
+            f"a new connection to {where} is in a transaction already: does a hook of the engine begin one?"
+        )

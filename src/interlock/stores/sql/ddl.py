@@ -1,0 +1,68 @@
+"""What makes the table and the functions of a store, as SQL for the database's owner to run."""
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from interlock.core.claims import said
+from interlock.core.errors import InvalidArgument
+
+TABLE = "interlock_line"
+LONGEST = 48  # characters: the names of functions begin with that of the table, and PostgreSQL cuts after 63
+FUNCTIONS = ("begin", "durable", "walk", "enter", "leave", "renew", "sweep")
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+class Names(NamedTuple):
+    """What the table and its functions are called, as SQL writes it.
+
+    Attributes:
+        table: the table.
+        primary: its primary key.
+        prefix: with what the functions begin.
+    """
+
+    table: str
+    primary: str
+    prefix: str
+
+    def function(self, name: str) -> str:
+        """Return a function as SQL writes it."""
+        return f'{self.prefix}_{name}"'
+
+
+def names_of(table: str = TABLE, schema: str = "") -> Names:
+    """Return how SQL writes the names of a table and its functions.
+
+    Args:
+        table: lowercase letters, digits and underscores.
+        schema: the same; empty for the first of the search path.
+
+    Raises:
+        InvalidArgument: such a name is not possible.
+    """
+    for what, name in (("table", table), ("schema", schema)):
+        if (name or what == "table") and not (_NAME.fullmatch(name) and len(name) <= LONGEST):
+            raise InvalidArgument(
+                f"a {what} has lowercase letters, digits and underscores, {LONGEST} at most, unlike {said(name)}"
+            )
+    where = f'"{schema}".' if schema else ""
+    return Names(f'{where}"{table}"', f'"{table}_pkey"', f'{where}"{table}')
+
+
+@cache
+def ddl(table: str = TABLE, schema: str = "") -> str:
+    """Return the SQL that makes the table and the functions in PostgreSQL; it may be run again.
+
+    Args:
+        table: the table's name; its functions begin with it.
+        schema: where they are; it must be there already. Empty for the first of the search path.
+
+    Raises:
+        InvalidArgument: such a name is not possible.
+    """
+    names = names_of(table, schema)
+    functions = {name: names.function(name) for name in FUNCTIONS}
+    text = files(__package__).joinpath("postgresql.sql").read_text()
+    return text.format(table=names.table, primary=names.primary, **functions)

@@ -1,0 +1,69 @@
+"""What may go wrong on a database, and what is to be done about it."""
+
+from interlock.core.errors import StoreError
+
+ISOLATION = "IL001"  # raised by our own functions
+READ_ONLY = "25006"
+TABLE = "42P01"
+FUNCTION = "42883"
+SCHEMA = "3F000"
+IN_TRANSACTION = ("25001", "25P02")
+
+_ADVICE = {
+    ISOLATION: "its steps need the isolation level read committed, which could not be had",
+    READ_ONLY: "this server or role may only read: connect to the primary, with a role that may write",
+    TABLE: "the table of locks is not there: connect once with ?create=true as a role that may make it, or run what "
+    "`python -m interlock.stores.sql` prints; if it has another place, say so by ?schema= and ?table=",
+    "42501": "this role may not do that: GRANT it SELECT, INSERT, UPDATE, DELETE on the table of locks",
+    "28P01": "user name or password is wrong",
+    "28000": "the server does not let this user in: look at its pg_hba.conf",
+    "3D000": "there is no such database",
+    "53300": "the server has as many connections as it may have: raise its max_connections, or let the processes "
+    "have fewer (?max_connections=)",
+    "53100": "the disk of the server is full",
+    "57P03": "the server is starting or stopping: try again in a moment",
+    "57014": "the server cancelled the step: is the role's statement_timeout shorter than a commit takes?",
+    "55P03": "another step of the same name took longer than the role's lock_timeout",
+}
+_ADVICE[FUNCTION] = _ADVICE[SCHEMA] = _ADVICE[TABLE]
+_PASSING = ("40001", "40P01", "55P03", "57014", "57P03")
+_PASSING_CLASSES = ("53", "58")  # resources, and the system below
+AT_ONCE = ("40001", "40P01", "55P03")
+"""Others were in the way: the step can be asked for again at once."""
+
+
+class Refused(StoreError):
+    """The database answered, and did nothing.
+
+    Attributes:
+        code: its SQLSTATE.
+    """
+
+    code = ""
+
+
+class Passing(Refused):
+    """The database refuses now, but may not do so soon."""
+
+
+class Unreachable(Passing):
+    """No connection could be made: nothing was sent."""
+
+
+def advice(code: str) -> str:
+    """Return what to do about an SQLSTATE."""
+    return _ADVICE.get(code, "look at the server's log")
+
+
+def refusal(code: str, text: str, where: str) -> Refused:
+    """Return what an error of the database means.
+
+    Args:
+        code: its SQLSTATE.
+        text: what the database said.
+        where: which database, without a password.
+    """
+    passes = code in _PASSING or code[:2] in _PASSING_CLASSES
+    error = (Passing if passes else Refused)(f"{where} refused: {text} ({code}); {advice(code)}")
+    error.code = code
+    return error

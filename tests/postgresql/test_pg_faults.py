@@ -1,0 +1,226 @@
+"""What may go wrong between a lock and PostgreSQL: each is done to a real server."""
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.core.errors import LockLost, StoreError
+from interlock.testing.waiting import eventually
+from tests.servers import PostgresServer
+
+Ask = Callable[..., list[Any]]
+OTHERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name = %s"
+)
+
+
+def end_backends(ask: Ask) -> int:
+    """Terminate all connections of locks; return how many there were."""
+    return len(ask(OTHERS, "interlock"))
+
+
+def test_terminated_backends_are_replaced(locks: Any, ask: Ask) -> None:
+    grant = locks.lock("a").acquire()
+    for _ in range(3):
+        assert end_backends(ask) >= 1
+        grant.renew()
+        assert not grant.lost
+    end_backends(ask)
+    assert grant.release() is True
+    assert locks.claims("a") == []
+
+
+def test_a_backend_terminated_in_the_middle_of_a_step_leaves_nothing(locks: Any, ask: Ask, url: str) -> None:
+    """The step waits for the name when its backend ends: it is asked again, and one claim comes of it."""
+    lock = locks.lock("a")
+    lock.acquire().release()
+    with ThreadPoolExecutor() as pool, interlock.connect(url) as others:
+        import hashlib
+
+        import psycopg
+
+        place = int.from_bytes(hashlib.sha256(b"\0a").digest()[:8], "big", signed=True)
+        with psycopg.connect(url.partition("?")[0]) as blocker:
+            blocker.execute("SELECT pg_advisory_xact_lock(%s)", (place,))
+            acquiring = pool.submit(lock.acquire)
+            waits = (
+                "SELECT pid FROM pg_stat_activity WHERE wait_event = 'advisory' AND application_name = 'interlock'"
+            )
+            eventually(lambda: ask(waits))
+            ask("SELECT pg_terminate_backend(%s)", ask(waits)[0][0])
+        grant = acquiring.result(20)
+        assert [view.id for view in others.claims("a")] == [grant.id]
+        assert grant.release() is True
+        assert others.claims("a") == []
+
+
+def test_a_waiter_whose_listener_was_terminated_is_woken_all_the_same(url: str, ask: Ask) -> None:
+    with interlock.connect(url) as locks, interlock.connect(url) as others, ThreadPoolExecutor() as pool:
+        for _ in range(3):
+            grant = locks.lock("a").acquire()
+            waiting = pool.submit(others.lock("a").acquire)
+            eventually(lambda: len(locks.claims("a")) == 2)
+            end_backends(ask)
+            grant.release()
+            assert waiting.result(10).release() is True
+
+
+def test_a_waiting_task_whose_listener_was_terminated_is_woken_all_the_same(url: str, ask: Ask) -> None:
+    async def play() -> None:
+        async with interlock.aconnect(url) as locks, interlock.aconnect(url) as others:
+            for _ in range(3):
+                grant = await locks.lock("a").acquire()
+                waiting = asyncio.ensure_future(others.lock("a").acquire())
+                while len(await locks.claims("a")) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                await asyncio.to_thread(end_backends, ask)
+                await grant.release()
+                assert await (await asyncio.wait_for(waiting, 10)).release() is True
+
+    asyncio.run(play())
+
+
+def test_a_listener_that_is_silently_unsubscribed_is_noticed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a pooler does, or a proxy that swaps sessions: the connection lives, and hears nothing."""
+    from interlock.stores.postgresql import listener
+    from interlock.stores.sql.statements import Statement
+
+    monkeypatch.setattr(listener, "SILENCE", 0.2)
+    monkeypatch.setattr(listener, "listen", lambda channel: Statement('LISTEN "another"'))
+    with (
+        interlock.connect(f"{url}&timeout=0.5") as locks,
+        interlock.connect(url) as others,
+        ThreadPoolExecutor() as pool,
+    ):
+        grant = others.lock("a").acquire()
+        waiting = pool.submit(locks.lock("a").acquire)
+        ears = locks.store._listener
+        eventually(lambda: ears.live)
+        eventually(lambda: not ears.live)
+        grant.release()
+        waiting.result(10).release()
+
+
+def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: PostgresServer, url: str) -> None:
+    with interlock.connect(f"{url}&timeout=0.5") as locks:
+        lock = locks.lock("a")
+        lock.acquire().release()
+        pids = children(server)
+        signal_all(pids, "STOP")
+        try:
+            began = time.monotonic()
+            with pytest.raises(StoreError):
+                lock.acquire(timeout=1)
+            assert time.monotonic() - began < 6
+        finally:
+            signal_all(pids, "CONT")
+        eventually(lambda: locks.claims("a") == [], 40)  # what was underway may hold it until its lease ends
+        lock.acquire().release()
+
+
+def test_a_holder_whose_server_is_paused_past_its_lease_knows_the_loss(server: PostgresServer, url: str) -> None:
+    with interlock.connect(f"{url}&timeout=0.3") as locks:
+        grant = locks.lock("a", ttl=1).acquire()
+        pids = children(server)
+        signal_all(pids, "STOP")
+        try:
+            eventually(lambda: grant.lost)
+            with pytest.raises(LockLost):
+                grant.check()
+        finally:
+            signal_all(pids, "CONT")
+
+
+def test_a_server_that_restarts_is_waited_for(server: PostgresServer, url: str) -> None:
+    with interlock.connect(url) as locks, ThreadPoolExecutor() as pool:
+        grant = locks.lock("a").acquire()
+        waiting = pool.submit(locks.lock("a").acquire)
+        eventually(lambda: len(locks.claims("a")) == 2)
+        server.kill()
+        time.sleep(0.5)
+        server.start()
+        grant.renew()
+        assert not grant.lost
+        grant.release()
+        waiting.result(20).release()
+
+
+def test_a_server_that_is_not_there_is_an_error_that_says_so(server: PostgresServer, url: str) -> None:
+    server.stop()
+    try:
+        with interlock.connect(url) as locks, pytest.raises(StoreError, match="can't be reached"):
+            locks.lock("a").acquire(timeout=0.5)
+    finally:
+        server.start()
+
+
+def test_killed_under_load_it_never_has_two_holders_nor_one_fence_twice(server: PostgresServer, url: str) -> None:
+    """kill -9 of the server again and again: each holder notes when it had the lock, by its own clock."""
+    ended = threading.Event()
+    held: list[tuple[float, float, int]] = []
+
+    def work(locks: Any) -> None:
+        lock = locks.lock("a", ttl=3)
+        while not ended.is_set():
+            try:
+                grant = lock.acquire(timeout=2)
+                if grant is None:
+                    continue
+                began = time.monotonic()
+                time.sleep(0.001)
+                if not grant.lost:
+                    held.append((began, time.monotonic(), grant.fence))
+                grant.release()
+            except interlock.LockError:
+                pass
+
+    with interlock.connect(url) as one, interlock.connect(url) as two, ThreadPoolExecutor() as pool:
+        workers = [pool.submit(work, locks) for locks in (one, one, two, two)]
+        rounds = 0
+        for _ in range(8):
+            known = len(held)
+            eventually(lambda known=known: len(held) > known + 20, 60)
+            kill_nine(server)
+            server.start()
+            rounds += 1
+        ended.set()
+        for worker in workers:
+            worker.result(60)
+    assert rounds == 8
+    by_time = sorted(held)
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(by_time))
+    fences = [fence for _, _, fence in by_time]
+    assert fences == sorted(set(fences))
+
+
+def children(server: PostgresServer) -> list[int]:
+    """Return the server and all its backends."""
+    from pathlib import Path
+
+    tasks = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return [server.pid, *(int(each) for each in tasks)]
+
+
+def signal_all(pids: list[int], name: str) -> None:
+    """Send a signal to the processes of a server that are still there."""
+    import os
+    import signal
+
+    for pid in pids:
+        try:
+            os.kill(pid, getattr(signal, f"SIG{name}"))
+        except ProcessLookupError:
+            pass
+
+
+def kill_nine(server: PostgresServer) -> None:
+    """End the server and all its backends at once, and forget it."""
+    signal_all(children(server), "KILL")
+    server.kill()
