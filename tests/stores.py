@@ -10,7 +10,7 @@ from uuid import uuid4
 from interlock.stores.base import Store
 from interlock.stores.files import opened
 from interlock.testing.register import MemoryRegister, RegisterStore
-from interlock.testing.servers import RedisCluster, RedisServer, need
+from interlock.testing.servers import PostgresServer, RedisCluster, RedisServer, need
 from interlock.testing.world import Place
 from interlock.urls import open_store
 
@@ -91,6 +91,29 @@ def _redis(kind: str) -> Callable[[Path], Place]:
 
 _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster")
 _REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix")
+KINDS_OF_ADVISORY = ("exclusive", "re-entrant", "reader", "writer")
+
+
+@cache
+def _postgres() -> PostgresServer:
+    need("postgres")
+    server = PostgresServer()
+    server.start()
+    atexit.register(server.close)
+    return server
+
+
+def _advisory(folder: Path) -> Place:
+    server = _postgres()
+    url = server.url.replace("postgresql:", "postgresql+advisory:")
+    return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
+
+
+PARTIAL_ROWS = [
+    Row("postgresql+advisory", ("postgresql+advisory",), _advisory, reaches_processes=True, frees_at_death=True),
+]
+"""Stores that have not every kind of lock; tests/advisory plays what of the contract applies to them."""
+
 ROWS = [
     Row("memory", ("memory",), _memory),
     Row("file", ("file",), _file, reaches_processes=True, frees_at_death=True),

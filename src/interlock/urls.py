@@ -32,6 +32,7 @@ BUILT_IN = {
     "valkeys+sentinel": _REDIS,
     "valkey+cluster": _REDIS,
     "valkeys+cluster": _REDIS,
+    "postgresql+advisory": "interlock.stores.advisory:AdvisoryStores",
 }
 CLIENTS = {"redis": "interlock.stores.redis:from_client", "valkey": "interlock.stores.redis:from_client"}
 """The top-level module of a client's class, and what makes a store of it."""
