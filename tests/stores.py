@@ -10,7 +10,7 @@ from uuid import uuid4
 from interlock.stores.base import Store
 from interlock.stores.files import opened
 from interlock.testing.register import MemoryRegister, RegisterStore
-from interlock.testing.servers import PostgresServer, RedisCluster, RedisServer, need
+from interlock.testing.servers import MariaServer, PostgresServer, RedisCluster, RedisServer, need
 from interlock.testing.world import Place
 from interlock.urls import open_store
 
@@ -109,8 +109,29 @@ def _advisory(folder: Path) -> Place:
     return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
 
 
+@cache
+def _mariadb() -> MariaServer:
+    need("mariadb")
+    server = MariaServer()
+    server.start()
+    atexit.register(server.close)
+    return server
+
+
+def _get_lock(folder: Path) -> Place:
+    url = _mariadb().url.replace("mysql:", "mysql+advisory:")
+    return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
+
+
 PARTIAL_ROWS = [
     Row("postgresql+advisory", ("postgresql+advisory",), _advisory, reaches_processes=True, frees_at_death=True),
+    Row(
+        "mysql+advisory",
+        ("mysql+advisory", "mariadb+advisory"),
+        _get_lock,
+        reaches_processes=True,
+        frees_at_death=True,
+    ),
 ]
 """Stores that have not every kind of lock; tests/advisory plays what of the contract applies to them."""
 

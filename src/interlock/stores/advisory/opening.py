@@ -5,7 +5,8 @@ from time import time
 
 from interlock.errors import StoreError, UnknownOutcome
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.session import Refusal, Session
+from interlock.stores.advisory.postgres import PostgresSession as Session
+from interlock.stores.advisory.session import Refusal
 
 LEAP = 1 << 20
 OPENING = 0x696E7465726C6B00  # the key that orders those who open

@@ -28,12 +28,14 @@ class Options(NamedTuple):
         max_locks: how many locks of the server's table this process may use.
         max_waiting: how many sessions may wait at a time, beside the one that carries the locks.
         sequence: what fences are taken from.
+        mysql: True for MariaDB, False for PostgreSQL.
     """
 
     conninfo: str
     max_locks: int
     max_waiting: int
     sequence: str
+    mysql: bool = False
 
 
 def options_of(url: SplitResult) -> Options:
@@ -48,6 +50,10 @@ def options_of(url: SplitResult) -> Options:
     sequence = query.pop("sequence", SEQUENCE)
     if not IDENTIFIER.fullmatch(sequence):
         raise InvalidArgument("sequence is a name, or schema.name, of letters, digits and _")
+    if not url.scheme.startswith("postgresql"):
+        if query:
+            raise InvalidArgument(f"a URL of MariaDB has no option {', '.join(query)}")
+        return Options(url._replace(query="", fragment="").geturl(), max_locks, max_waiting, sequence, mysql=True)
     query = DEFAULTS | {"application_name": f"interlock {HOST}:{pid()}"[:63]} | query
     conninfo = url._replace(scheme="postgresql", query=urlencode(query, quote_via=quote), fragment="").geturl()
     return Options(conninfo, max_locks, max_waiting, sequence)

@@ -19,7 +19,6 @@ from interlock.claims import WRITER_UNITS, Claim, Terms, kind_of
 from interlock.errors import InvalidArgument, StoreError
 from interlock.process import Living
 from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Renewed, Told, Turn
-from interlock.stores.advisory.opening import open_session
 from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.session import Refusal, Session, refused
 from interlock.stores.advisory.watching import Watcher
@@ -42,12 +41,12 @@ class Place:
 
     __slots__ = ("claim", "doubt", "fence", "key", "session", "shared", "since", "state", "until", "wakeup")
 
-    def __init__(self, claim: Claim, wakeup: Any, doubt: Callable[[str], object]) -> None:
+    def __init__(self, claim: Claim, shared: bool, wakeup: Any, doubt: Callable[[str], object]) -> None:
         self.claim = claim
         self.wakeup = wakeup
         self.doubt = doubt
         self.key = number_of(claim.terms.key)
-        self.shared = is_shared(claim.terms)
+        self.shared = shared
         self.state: Literal["trying", "pending", "using"] = "trying"
         self.session: Session | None = None
         self.fence = 0
@@ -60,18 +59,36 @@ def number_of(key: str) -> int:
     return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"interlock").digest(), "big", signed=True)
 
 
-def is_shared(terms: Terms) -> bool:
+def opened(options: Options) -> Session:
+    """Open a session.
+
+    Raises:
+        StoreError: it can't be.
+    """
+    try:
+        if options.mysql:
+            from interlock.stores.advisory.mysql import open_mysql  # one needs PyMySQL, the other psycopg
+
+            return open_mysql(options)
+        from interlock.stores.advisory.opening import open_session
+
+        return open_session(options)
+    except ImportError as error:
+        raise StoreError(f"the client library of the database is missing, install it: {error}") from error
+
+
+def is_shared(terms: Terms, mysql: bool) -> bool:
     """Tell whether it is a reader's.
 
     Raises:
         InvalidArgument: advisory locks have no such kind.
     """
-    if terms.capacity == WRITER_UNITS and terms.units in (1, WRITER_UNITS):
+    if terms.capacity == WRITER_UNITS and not mysql and terms.units in (1, WRITER_UNITS):
         return terms.units == 1
     if terms.capacity != 1:
         raise InvalidArgument(
-            f"advisory locks are exclusive or reader/writer, there is no {kind_of(terms.units, terms.capacity)}: use "
-            f"another store, such as postgresql://, for semaphores"
+            f"these locks are exclusive{'' if mysql else ' or reader/writer'}, there is no "
+            f"{kind_of(terms.units, terms.capacity)}: use a store that has it, such as postgresql:// or redis://"
         )
     return False
 
@@ -112,7 +129,7 @@ class Room:
                 if again:
                     return GONE
                 self._check_number()
-                place = Place(claim, wakeup, doubt)
+                place = Place(claim, is_shared(claim.terms, self.options.mysql), wakeup, doubt)
                 line = self.lines.setdefault(place.key, [])
                 free = all(each.shared and place.shared and each.state != "pending" for each in line)
                 line.append(place)
@@ -222,7 +239,7 @@ class Room:
                 self._waiting += 1
         if session is None:
             try:
-                session = open_session(self.options)
+                session = opened(self.options)
             except BaseException:
                 self._waiting -= 1
                 raise
@@ -422,7 +439,7 @@ class Room:
             with self._opening:
                 session = self.main
                 if session is None or not session.alive:
-                    session = open_session(self.options)
+                    session = opened(self.options)
                     with self.mutex:
                         self.main = session
                         self.sessions.append(session)

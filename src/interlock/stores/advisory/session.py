@@ -1,33 +1,15 @@
-"""One session with PostgreSQL, which carries advisory locks or waits for one.
+"""One session with a database, which carries locks or waits for one.
 
-libpq is used directly: a reply can then be awaited with a deadline, by whoever has time for it, and the socket
-watched in between. A session takes each lock at most once: what it has it would get again at once, past everybody who
-waits, and would have to give back as often.
+A session takes each lock at most once: what it has it would get again at once, past everybody who waits, and would
+have to give back as often.
 """
 
 import os
-import select
 import threading
-from collections.abc import Callable
-from time import monotonic
-from typing import Any
 
-import psycopg
-from psycopg import pq
-
-from interlock.errors import StoreError, UnknownOutcome
+from interlock.errors import StoreError
 
 IO_TIMEOUT = 5.0  # seconds that the server may take for an answer
-ALREADY_PREPARED = "42P05"
-
-TRY = "SELECT CASE WHEN pg_try_advisory_lock{shared}($1::bigint) THEN nextval('{sequence}') END"
-JOIN = (
-    "SELECT CASE WHEN NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objsubid = 1 "
-    "AND (classid::bigint << 32 | objid::bigint) = $1::bigint AND mode = 'ExclusiveLock' AND database = "
-    "(SELECT oid FROM pg_database WHERE datname = current_database())) THEN nextval('{sequence}') END"
-)
-WAIT = "WITH got AS MATERIALIZED (SELECT pg_advisory_lock{shared}($1::bigint)) SELECT nextval('{sequence}') FROM got"
-UNLOCK = "SELECT pg_advisory_unlock{shared}($1::bigint)"
 
 
 class Refusal(Exception):
@@ -43,40 +25,28 @@ class Refusal(Exception):
 
 
 class Session:
-    """A session.
-
-    Args:
-        conninfo: how libpq connects.
-        sequence: what fences are taken from.
+    """A session; what is particular to a database is in its subclasses.
 
     Attributes:
-        pid: of the server's process.
+        pid: what the server calls it.
+        told_pid: what it is called by whatever the connection leads to.
+        socket: its file descriptor.
         mutex: held by whoever talks.
         waits_for: the key that it waits for; None if it waits for none.
         alive: False once the connection has failed: its locks are free.
         counts: how many here have each lock, by key and shared; the server is asked for the first one only.
-
-    Raises:
-        StoreError: the server can't be reached, or refuses.
     """
 
-    def __init__(self, conninfo: str, sequence: str) -> None:
-        try:
-            self._connection = psycopg.Connection.connect(conninfo, autocommit=True)
-        except psycopg.Error as error:
-            raise StoreError(f"PostgreSQL can't be reached: {error}") from error
-        self._plain: Any = self._connection.pgconn
-        self._sequence = sequence
-        self._prepared: set[str] = set()
-        self.counts: dict[tuple[int, bool], int] = {}
-        self._suspect: tuple[int, bool] | None = None
-        self._owed = False
+    pid: int
+    told_pid: int
+    socket: int
+
+    def __init__(self) -> None:
         self.mutex = threading.RLock()
         self.waits_for: tuple[int, bool] | None = None
         self.alive = True
-        self.told_pid = self._plain.backend_pid
-        self.pid = self.told_pid
-        self.socket = self._plain.socket
+        self.counts: dict[tuple[int, bool], int] = {}
+        self._suspect: tuple[int, bool] | None = None
 
     # -- locks ------------------------------------------------------------------------------------------
 
@@ -92,10 +62,10 @@ class Session:
                 return None
             try:
                 if self.counts.get((key, True)):
-                    (got,) = self._ask(JOIN, True, key)
+                    got = self._join(key)
                 else:
                     self._suspect = key, shared
-                    (got,) = self._ask(TRY, shared, key)
+                    got = self._try(key, shared)
                     self._suspect = None if got is None else self._suspect
             except Refusal as error:
                 self.settle()  # it may have been granted before the error
@@ -134,7 +104,7 @@ class Session:
         """
         with self.mutex:
             if not self.alive:
-                raise StoreError("the session with PostgreSQL has ended")
+                raise StoreError("the session with the database has ended")
             if self.waits_for is not None:
                 return
             self._drain()
@@ -143,7 +113,7 @@ class Session:
             key, shared = self._suspect
             if not self.counts.get((key, shared)):
                 try:
-                    self._ask(UNLOCK, shared, key)
+                    self._unlock(key, shared)
                 except Refusal as error:
                     self.fail()
                     raise refused(error) from error
@@ -152,7 +122,27 @@ class Session:
     @property
     def unsettled(self) -> bool:
         """True if an answer was not waited for, or an interrupt came."""
-        return self._owed or self._suspect is not None
+        return self._owes() or self._suspect is not None
+
+    def _try(self, key: int, shared: bool) -> str | None:
+        """Ask the server for the lock; return the fence if it was free."""
+        raise NotImplementedError
+
+    def _join(self, key: int) -> str | None:
+        """Return a fence for one more reader, unless a writer waits."""
+        raise NotImplementedError
+
+    def _unlock(self, key: int, shared: bool) -> None:
+        """Give the lock back to the server."""
+        raise NotImplementedError
+
+    def _drain(self) -> None:
+        """Take the answer that nobody waited for."""
+        raise NotImplementedError
+
+    def _owes(self) -> bool:
+        """Tell whether there is such an answer."""
+        raise NotImplementedError
 
     # -- waiting ----------------------------------------------------------------------------------------
 
@@ -162,10 +152,7 @@ class Session:
         Raises:
             StoreError: the connection failed.
         """
-        with self.mutex:
-            self._prepare(WAIT, shared, 1)
-            self._send(WAIT, shared, key)
-            self.waits_for = key, shared
+        raise NotImplementedError
 
     def collect(self, seconds: float = 0.0) -> int | None:
         """Return the fence if the lock has been granted, None if the answer is not there.
@@ -177,38 +164,21 @@ class Session:
             Refusal: the wait was broken off; nothing is held.
             StoreError: the connection failed.
         """
-        with self.mutex:
-            if self.waits_for is None or not self._arrives(monotonic() + seconds):
-                return None
-            key, shared = self.waits_for
-            try:
-                (fence,) = self._row()
-            except Refusal:
-                self.waits_for = None
-                # A time-out or a cancellation may come when the lock was granted already, and it is kept then: as a
-                # waiting session has no other lock, all are given back.
-                self._simple("SELECT pg_advisory_unlock_all()")
-                raise
-            self.counts[key, shared] = 1
-            self.waits_for = None
-            return int(str(fence))
+        raise NotImplementedError
 
     def cancel(self, waiting: "Session") -> None:
         """Break off what another session waits for."""
-        with self.mutex:
-            self._ask("SELECT pg_cancel_backend($1::int)", False, waiting.pid)
+        raise NotImplementedError
 
-    # -- talking ----------------------------------------------------------------------------------------
+    # -- the server -------------------------------------------------------------------------------------
 
     def ping(self) -> int:
-        """Return the process that serves this session.
+        """Return what the server calls this session.
 
         Raises:
             StoreError: the server can't be asked.
         """
-        with self.mutex:
-            (found,) = self._ask("SELECT pg_backend_pid()", False)
-            return int(str(found))
+        raise NotImplementedError
 
     def rows(self, sql: str, *values: object) -> list[list[str | None]]:
         """Perform a statement, and return its rows.
@@ -217,123 +187,21 @@ class Session:
             Refusal: the server refuses.
             StoreError: the connection failed.
         """
-        with self.mutex:
-            self.settle()
-            self._say(self._plain.send_query_params, sql.encode(), [_encoded(value) for value in values])
-            return self._result(IO_TIMEOUT)
+        raise NotImplementedError
 
-    def _simple(self, sql: str) -> None:
-        self._say(self._plain.send_query, sql.encode())
-        self._result(IO_TIMEOUT)
+    def look(self, key: int) -> list[list[str | None]]:
+        """Return who has a lock or waits for it: process, whether granted, mode, application, since when."""
+        raise NotImplementedError
 
-    def run(self, sql: str) -> None:
-        """Perform several statements as one transaction.
-
-        Raises:
-            Refusal: the server refuses.
-            StoreError: the connection failed.
-        """
-        with self.mutex:
-            self.settle()
-            self._simple(sql)
-
-    def _ask(self, sql: str, shared: bool, *values: object) -> list[str | None]:
-        self._drain()
-        self._prepare(sql, shared, len(values))
-        self._send(sql, shared, *values)
-        return self._result(IO_TIMEOUT)[0]
-
-    def _drain(self) -> None:
-        if self._owed and self.waits_for is None:
-            try:
-                self._result(IO_TIMEOUT)
-            except Refusal:
-                pass
-
-    def _text(self, sql: str, shared: bool) -> str:
-        return sql.replace("{shared}", "_shared" if shared else "").replace("{sequence}", self._sequence)
-
-    def _prepare(self, sql: str, shared: bool, values: int) -> None:
-        text = self._text(sql, shared)
-        if text not in self._prepared:
-            self._say(self._plain.send_prepare, _name(text), text.encode())
-            try:
-                self._result(IO_TIMEOUT)
-            except Refusal as error:
-                if error.state != ALREADY_PREPARED:  # by a call that was interrupted
-                    raise
-            self._prepared.add(text)
-
-    def _send(self, sql: str, shared: bool, *values: object) -> None:
-        name = _name(self._text(sql, shared))
-        self._say(self._plain.send_query_prepared, name, [_encoded(value) for value in values])
-
-    def _say(self, send: Callable[..., object], *what: object) -> None:
-        if not self.alive:
-            raise StoreError("the session with PostgreSQL has ended")
-        try:
-            self._owed = True  # before it is: an interrupt may come at any line
-            send(*what)
-            while self._plain.flush():
-                self._poll(select.POLLOUT | select.POLLIN, monotonic() + IO_TIMEOUT)
-        except psycopg.Error as error:
-            raise self._broken(error) from error
-
-    def _result(self, seconds: float) -> list[list[str | None]]:
-        if not self._arrives(monotonic() + seconds):
-            raise UnknownOutcome(f"PostgreSQL has not answered within {seconds:g} s")
-        return self._all_rows()
-
-    def _row(self) -> list[str | None]:
-        return self._all_rows()[0]
-
-    def _arrives(self, deadline: float) -> bool:
-        try:
-            while self._plain.flush():
-                self._poll(select.POLLOUT | select.POLLIN, deadline)
-            while self._plain.is_busy():
-                if not self._poll(select.POLLIN, deadline):
-                    return False
-                self._plain.consume_input()
-            return True
-        except psycopg.Error as error:
-            raise self._broken(error) from error
-
-    def _poll(self, events: int, deadline: float) -> bool:
-        poll = select.poll()
-        poll.register(self.socket, events)
-        return bool(poll.poll(max(0.0, deadline - monotonic()) * 1000))
-
-    def _all_rows(self) -> list[list[str | None]]:
-        rows: list[list[str | None]] = []
-        refusal = None
-        try:
-            while (result := self._plain.get_result()) is not None:
-                if result.status == pq.ExecStatus.FATAL_ERROR:
-                    state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-                    refusal = Refusal(state, result.error_message.decode(errors="replace").strip())
-                for number in range(result.ntuples):
-                    values = [result.get_value(number, column) for column in range(result.nfields)]
-                    rows.append([None if value is None else value.decode() for value in values])
-        except psycopg.Error as error:
-            raise self._broken(error) from error
-        if self._plain.status != pq.ConnStatus.OK:
-            raise self._broken(refusal)
-        self._owed = False
-        if refusal is not None:
-            raise refusal
-        return rows
+    def about(self) -> tuple[str, str]:
+        """Return the server's version, and how many locks it has room for."""
+        raise NotImplementedError
 
     # -- the end ----------------------------------------------------------------------------------------
 
-    def _broken(self, error: Exception | None) -> UnknownOutcome:
-        self.fail()
-        return UnknownOutcome(f"the session with PostgreSQL has ended, and all that it held is free: {error}")
-
     def fail(self) -> None:
         """End it: the server frees what it has."""
-        self.alive = False
-        self._connection.close()
+        raise NotImplementedError
 
     def abandon(self) -> None:
         """In a forked child: close the socket without a word, which would end the session of the parent."""
@@ -350,15 +218,7 @@ def refused(error: Refusal) -> StoreError:
     """Return what is raised for a refusal of the server."""
     if error.state == "53200":
         return StoreError(
-            f"the lock table of PostgreSQL is full ({error}): hold fewer locks (?max_locks=), or raise "
+            f"the lock table of the server is full ({error}): hold fewer locks (?max_locks=), or raise "
             f"max_locks_per_transaction"
         )
-    return StoreError(f"PostgreSQL refuses: {error}")
-
-
-def _encoded(value: object) -> bytes:
-    return str(value).encode()
-
-
-def _name(text: str) -> bytes:
-    return b"interlock_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF)
+    return StoreError(f"the database refuses: {error}")

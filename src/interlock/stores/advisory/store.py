@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.claims import PENDING, SEPARATOR, USING, Check, Claim, ClaimView, Terms
 from interlock.effects import Ask, Op
-from interlock.errors import StoreError
+from interlock.errors import InvalidArgument, StoreError
 from interlock.process import HOST, pid
 from interlock.protocols.queue import Renewed, Turn
 from interlock.stores.advisory.room import Place, Room, let_go, number_of
@@ -17,14 +17,6 @@ from interlock.threadbell import ThreadBell
 
 if TYPE_CHECKING:
     from interlock.taskbell import TaskBell
-
-LOOK = (
-    "SELECT l.pid, l.granted, l.mode, a.application_name, extract(epoch FROM coalesce(a.query_start, now())) "
-    "FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND l.objsubid = 1 "
-    "AND (l.classid::bigint << 32 | l.objid::bigint) = $1::bigint "
-    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-    "ORDER BY l.granted DESC, a.query_start"
-)
 
 
 class AdvisoryStore:
@@ -90,7 +82,10 @@ class AdvisoryStore:
             views = [_view(place) for place in own]
         if whole:
             return views
-        rows = self._rows(LOOK, number_of(key))
+        try:
+            rows = room.ready().look(number_of(key))
+        except Refusal as error:
+            raise refused(error) from error
         foreign = [_foreign(key, row) for row in rows if int(str(row[0])) not in pids]
         return sorted([*views, *foreign], key=lambda view: view.state != USING)
 
@@ -119,11 +114,12 @@ class AdvisoryStore:
 
     def _refuse_foreign(self, key: str, id: str | None) -> None:
         for view in self._look(key):
+            number = view.id.rpartition(" ")[2]
+            ending = f"KILL {number}" if self._room.options.mysql else f"SELECT pg_terminate_backend({number})"
             if (view.host != HOST or view.pid != pid()) and id in (None, view.id):
                 raise StoreError(
-                    f"{view.name!r} is locked by another process ({view.id}, {view.host}), and an advisory lock ends "
-                    f"only with its session: SELECT pg_terminate_backend({view.id.rpartition(' ')[2]}) ends that, "
-                    f"with all other locks that it has"
+                    f"{view.name!r} is locked by another process ({view.id}, {view.host}), and such a lock ends only "
+                    f"with its session: {ending} ends that, with all other locks that it has"
                 )
 
     def lock_in_transaction(self, terms: Terms, timeout: float | None, connection: Any) -> Any:
@@ -132,6 +128,11 @@ class AdvisoryStore:
         Raises:
             InvalidArgument: it is no such connection.
         """
+        if self._room.options.mysql:
+            raise InvalidArgument(
+                "GET_LOCK belongs to the session and survives the commit, so no transaction can hold such a lock: "
+                "lock a row of yours (SELECT … FOR UPDATE), or take the lock before the transaction, release it after"
+            )
         from interlock.stores.advisory.transaction import lock_of  # others need no SQLAlchemy
 
         return lock_of(self._room, terms, timeout, connection)
@@ -148,23 +149,17 @@ class AdvisoryStore:
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
-        (row,) = self._rows(
-            "SELECT current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int + "
-            "current_setting('max_prepared_transactions')::int), version()"
-        )
-        session = self._room.ready()
-        direct, options = session.pid == session.told_pid, self._room.options
-        return [
-            Check("server", "ok", str(row[1]).partition(",")[0]),
-            Check("session", "ok" if direct else "warn", "direct" if direct else "behind a pooler in session mode"),
-            Check("lock table", "ok", f"about {row[0]} locks of all, {options.max_locks} of ours"),
-        ]
-
-    def _rows(self, sql: str, *values: object) -> list[list[str | None]]:
+        session, options = self._room.ready(), self._room.options
+        direct = session.pid == session.told_pid
         try:
-            return self._room.ready().rows(sql, *values)
+            version, room = session.about()
         except Refusal as error:
             raise refused(error) from error
+        return [
+            Check("server", "ok", version),
+            Check("session", "ok" if direct else "warn", "direct" if direct else "behind a pooler in session mode"),
+            Check("lock table", "ok", f"{room}, {options.max_locks} of ours"),
+        ]
 
     def close(self) -> None:
         """Give the sessions back; the last connection of this process ends them."""
