@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock import InvalidArgument, StoreError
-from interlock.stores.advisory.room import number_of
+from interlock.stores.advisory.places import number_of
 from interlock.testing.servers import PgBouncer, PostgresServer, need
 from interlock.testing.waiting import eventually
 
@@ -138,6 +138,21 @@ def test_the_end_of_the_session_is_a_loss_and_told_at_once(server: PostgresServe
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
+
+
+def test_the_end_of_the_session_is_told_also_when_it_is_found_by_another_request(locks: Any, other: Any) -> None:
+    for _ in range(10):
+        told = threading.Event()
+        grant = locks.lock("book", ttl=600, on_lost=lambda _, told=told: told.set()).acquire(timeout=10)
+        for pid in sessions(other):
+            other.execute("SELECT pg_terminate_backend(%s)", [pid])
+        for _ in range(20):
+            try:
+                locks.lock("another").acquire().release()
+            except StoreError:
+                pass
+        assert told.wait(10)
+        assert grant.lost
 
 
 def test_who_waits_on_a_session_that_ends_waits_on_another(locks: Any, other: Any, server: PostgresServer) -> None:

@@ -13,7 +13,7 @@ import pytest
 import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.stores.advisory.mysql import _check
-from interlock.stores.advisory.room import number_of
+from interlock.stores.advisory.places import number_of
 from interlock.testing.servers import MariaServer, need
 from interlock.testing.waiting import eventually
 

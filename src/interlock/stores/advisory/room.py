@@ -10,53 +10,21 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import blake2b
-from time import monotonic, time
-from typing import Any, Literal
+from time import monotonic
+from typing import Any
 from weakref import WeakSet
 
-from interlock.claims import WRITER_UNITS, Claim, Terms, kind_of
-from interlock.errors import InvalidArgument, StoreError
+from interlock.claims import Claim
+from interlock.errors import StoreError
 from interlock.process import Living
 from interlock.protocols.queue import GONE, OCCUPIED, REFUSED, Renewed, Told, Turn
 from interlock.stores.advisory.options import Options
+from interlock.stores.advisory.places import Place, is_shared
 from interlock.stores.advisory.session import Refusal, Session, refused
 from interlock.stores.advisory.watching import Watcher
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
-
-
-class Place:
-    """A claim of this process.
-
-    Attributes:
-        claim, wakeup: as given.
-        key, shared: what the server is asked for.
-        state: "trying", "pending" or "using".
-        session: which has the lock or waits for it.
-        until: when its lease ends.
-        doubt: what is told when it is lost.
-    """
-
-    __slots__ = ("claim", "doubt", "fence", "key", "session", "shared", "since", "state", "until", "wakeup")
-
-    def __init__(self, claim: Claim, shared: bool, wakeup: Any, doubt: Callable[[str], object]) -> None:
-        self.claim = claim
-        self.wakeup = wakeup
-        self.doubt = doubt
-        self.key = number_of(claim.terms.key)
-        self.shared = shared
-        self.state: Literal["trying", "pending", "using"] = "trying"
-        self.session: Session | None = None
-        self.fence = 0
-        self.until = monotonic() + claim.terms.ttl
-        self.since = time()
-
-
-def number_of(key: str) -> int:
-    """Return the 64 bits that stand for a name, as the server takes them."""
-    return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"interlock").digest(), "big", signed=True)
 
 
 def opened(options: Options) -> Session:
@@ -75,22 +43,6 @@ def opened(options: Options) -> Session:
         return open_session(options)
     except ImportError as error:
         raise StoreError(f"the client library of the database is missing, install it: {error}") from error
-
-
-def is_shared(terms: Terms, mysql: bool) -> bool:
-    """Tell whether it is a reader's.
-
-    Raises:
-        InvalidArgument: advisory locks have no such kind.
-    """
-    if terms.capacity == WRITER_UNITS and not mysql and terms.units in (1, WRITER_UNITS):
-        return terms.units == 1
-    if terms.capacity != 1:
-        raise InvalidArgument(
-            f"these locks are exclusive{'' if mysql else ' or reader/writer'}, there is no "
-            f"{kind_of(terms.units, terms.capacity)}: use a store that has it, such as postgresql:// or redis://"
-        )
-    return False
 
 
 class Room:
@@ -113,6 +65,7 @@ class Room:
         self.sessions: list[Session] = []
         self._idle: list[Session] = []
         self._opening = threading.Lock()
+        self._apart: list[Session] = []  # those on which somebody waits or has waited
         self._waiting = 0
         self.main: Session | None = None
         self.watcher = Watcher(self)
@@ -243,6 +196,7 @@ class Room:
             except BaseException:
                 self._waiting -= 1
                 raise
+            self._apart.append(session)
             self.sessions.append(session)
         with self.mutex:
             if place.session is not None or self._head(place.key) is not place:
@@ -409,7 +363,9 @@ class Room:
             session.alive = False
             if session in self.sessions:
                 self.sessions.remove(session)
-                self._waiting -= session is not self.main
+            if session in self._apart:
+                self._apart.remove(session)
+                self._waiting -= 1
             if session in self._idle:
                 self._idle.remove(session)
             if session is self.main:

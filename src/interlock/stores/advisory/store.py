@@ -11,7 +11,8 @@ from interlock.effects import Ask, Op
 from interlock.errors import InvalidArgument, StoreError
 from interlock.process import HOST, pid
 from interlock.protocols.queue import Renewed, Turn
-from interlock.stores.advisory.room import Place, Room, let_go, number_of
+from interlock.stores.advisory.places import Place, number_of
+from interlock.stores.advisory.room import Room, let_go
 from interlock.stores.advisory.session import Refusal, refused
 from interlock.threadbell import ThreadBell
 

@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session, scoped_session
 
 from interlock.claims import SEPARATOR, Terms, checked_timeout
 from interlock.errors import InvalidArgument, LockTimeout, NotHeld, StoreError
-from interlock.stores.advisory.room import Room, number_of
+from interlock.stores.advisory.places import number_of
+from interlock.stores.advisory.room import Room
 
 # The number of the transaction is asked for so that its commit is written to the disk, and the fence with it.
 TRY = "SELECT CASE WHEN pg_try_advisory_xact_lock(:key) THEN nextval('{sequence}') + 0 * txid_current() END"

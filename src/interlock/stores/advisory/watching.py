@@ -80,6 +80,8 @@ class Watcher:
 
     def _look(self) -> None:
         room, reads = self._room, self._reads
+        for session in [each for each in list(room.sessions) if not each.alive]:
+            room.lost(session)  # whoever talked to it has found that it has ended
         with room.mutex:
             sessions = {each.socket: each for each in room.sessions if each.alive}
             ends = min((each.until for each in room.places.values()), default=monotonic() + LONGEST)
