@@ -26,7 +26,12 @@ NOT_APPLICABLE_WITH = {
 """Tests with one of their parameters."""
 
 
-WITH_READERS: set[str] = set()
+WITH_READERS = {
+    "test_a_try_does_not_barge_past_waiters",
+    "test_the_timeout_is_counted_over_all_wakeups",
+    "test_when_the_head_gives_up_those_behind_who_fit_get_in",
+    "test_when_the_head_is_evicted_those_behind_who_fit_get_in",
+}
 """Tests with readers, which GET_LOCK does not have."""
 
 

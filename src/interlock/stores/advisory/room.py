@@ -63,10 +63,9 @@ class Room:
         self.places: dict[str, Place] = {}
         self.lines: dict[int, list[Place]] = {}
         self.sessions: list[Session] = []
-        self._idle: list[Session] = []
         self._opening = threading.Lock()
         self._apart: list[Session] = []  # those on which somebody waits or has waited
-        self._waiting = 0
+        self._opens: set[str] = set()  # the claims for which a session is being opened
         self.main: Session | None = None
         self.watcher = Watcher(self)
         self.same_server: WeakSet[Any] = WeakSet()  # engines whose transactions can hold locks of ours
@@ -185,24 +184,27 @@ class Room:
         with self.mutex:
             if self._head(place.key) is not place or place.session is not None:
                 return
-            session = self._idle.pop() if self._idle else None
-            if session is None and self._waiting >= self.options.max_waiting:
+            session = self._free()
+            opening = [id for id in self._opens if id in self.places]
+            if session is not None:
+                place.session = session
+            elif len(self._apart) + len(opening) >= self.options.max_waiting:
                 return
-            if session is None:
-                self._waiting += 1
+            else:
+                self._opens.add(place.claim.id)
         if session is None:
             try:
                 session = opened(self.options)
             except BaseException:
-                self._waiting -= 1
+                self._opens.discard(place.claim.id)
                 raise
-            self._apart.append(session)
-            self.sessions.append(session)
-        with self.mutex:
-            if place.session is not None or self._head(place.key) is not place:
-                self._idle.append(session)
-                return
-            place.session = session
+            with self.mutex:
+                self._apart.append(session)
+                self.sessions.append(session)
+                self._opens.discard(place.claim.id)
+                if place.session is not None or self._head(place.key) is not place:
+                    return
+                place.session = session
         try:
             session.begin(place.key, place.shared)
         except (StoreError, Refusal) as error:
@@ -210,6 +212,22 @@ class Room:
             self.lost(session)
             raise error if isinstance(error, StoreError) else refused(error) from error
         self.watcher.poke()
+
+    def _free(self) -> Session | None:
+        """Return a session to wait on that nobody uses; looked for, not kept, as an interrupt could lose it."""
+        used = [place.session for place in self.places.values()]
+        return next(
+            (
+                each
+                for each in self._apart
+                if each.alive
+                and each.waits_for is None
+                and not each.counts
+                and not each.unsettled
+                and each not in used
+            ),
+            None,
+        )
 
     def _head(self, key: int) -> Place | None:
         """Return who is the next in here to stand in the line of the server."""
@@ -241,7 +259,7 @@ class Room:
                     place.wakeup.tell(Told(place.claim.id, fence))
             if place is None:
                 self._unlock(session, key, shared)
-                self._give_back(session)
+                self._give_back()
         finally:
             session.mutex.release()
         self._nudge(key)
@@ -251,7 +269,7 @@ class Room:
             for place in self.places.values():
                 if place.session is session:
                     place.session = None
-        self._give_back(session)
+        self._give_back()
 
     # -- the end of a claim -----------------------------------------------------------------------------
 
@@ -271,7 +289,7 @@ class Room:
                 self._break_off(session, place)
             else:
                 self._unlock(session, place.key, place.shared)
-                self._give_back(session)
+                self._give_back()
         except BaseException:
             if session is not None and not session.alive:
                 self.lost(session)
@@ -338,12 +356,9 @@ class Room:
             session.fail()
             self.lost(session)
             return
-        self._give_back(session)
+        self._give_back()
 
-    def _give_back(self, session: Session) -> None:
-        with self.mutex:
-            if session is not self.main and session.alive and session not in self._idle:
-                self._idle.append(session)
+    def _give_back(self) -> None:
         for place in [self._head(key) for key in list(self.lines)]:
             if place is not None and place.session is None:
                 self._nudge(place.key)
@@ -365,9 +380,6 @@ class Room:
                 self.sessions.remove(session)
             if session in self._apart:
                 self._apart.remove(session)
-                self._waiting -= 1
-            if session in self._idle:
-                self._idle.remove(session)
             if session is self.main:
                 self.main = None
             for place in list(self.places.values()):
