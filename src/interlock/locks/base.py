@@ -1,7 +1,7 @@
 """What both colours of `Locks` share: names, spec, and the arguments that people give."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 from interlock.core.claims import (
     MAX_LABEL,
@@ -137,6 +137,7 @@ class BaseLocks(Generic[L]):
     def _make(self, spec: LockSpec, options: AcquireOptions) -> L:
         raise TypeError("a colour makes its own locks")  # pragma: no cover
 
+    @overload
     def lock(
         self,
         name: str,
@@ -146,7 +147,21 @@ class BaseLocks(Generic[L]):
         renew: bool = True,
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
-    ) -> L:
+        connection: None = None,
+    ) -> L: ...
+    @overload
+    def lock(self, name: str, *, timeout: float | None = None, connection: object) -> Any: ...
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        connection: Any = None,
+    ) -> Any:
         """Return the exclusive lock called `name`; nothing is acquired yet.
 
         Args:
@@ -156,11 +171,28 @@ class BaseLocks(Generic[L]):
             renew: False to let the lease end after `ttl`.
             label: free text, shown to people who look at the line.
             on_lost: called with the grant if the lease is lost.
+            connection: a connection or session of SQLAlchemy: its transaction takes the lock, and its commit or
+                rollback releases it; on postgresql+advisory:// only, and with no other argument than `timeout`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
+        if connection is not None:
+            return self._in_transaction(name, options_of(timeout, renew, on_lost), ttl, label, connection)
         return self._make(self._spec(name, 1, 1, ttl, label), options_of(timeout, renew, on_lost))
+
+    def _in_transaction(
+        self, name: str, options: AcquireOptions, ttl: float | None, label: str | None, connection: object
+    ) -> Any:
+        make = getattr(self._ready(), "lock_in_transaction", None)
+        if make is None:
+            raise InvalidArgument(
+                f"{self._where} has no locks that a transaction of yours can hold: connect to "
+                f"postgresql+advisory://, or take the lock before the transaction and release it after"
+            )
+        if options != AcquireOptions(options.timeout) or ttl is not None or label is not None:
+            raise InvalidArgument("a lock that a transaction holds has no lease and no label: give only a timeout")
+        return make(self._spec(name, 1, 1, None, None), options.timeout, connection)
 
     def semaphore(
         self,

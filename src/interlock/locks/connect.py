@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from interlock.locks.aio.connection import AsyncLocks
 
 _REDIS = "interlock.stores.redis:RedisStores"
+_ADVISORY = "interlock.stores.advisory:AdvisoryStores"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
     "file": "interlock.stores.files:FileStore",
@@ -32,6 +33,9 @@ BUILT_IN = {
     "valkeys+sentinel": _REDIS,
     "valkey+cluster": _REDIS,
     "valkeys+cluster": _REDIS,
+    "postgresql+advisory": _ADVISORY,
+    "mysql+advisory": _ADVISORY,
+    "mariadb+advisory": _ADVISORY,
 }
 CLIENTS = {"redis": "interlock.stores.redis:from_client", "valkey": "interlock.stores.redis:from_client"}
 """The top-level module of a client's class, and what makes a store of it."""

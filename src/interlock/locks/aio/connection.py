@@ -221,7 +221,11 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         return watchdog
 
     def _doubt(self, id: str) -> None:
-        here = asyncio.get_running_loop()
+        here: asyncio.AbstractEventLoop | None
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None  # a thread of the store says so
         for loop, watchdog in list(self._watchdogs.items()):
             if loop is here:
                 watchdog.doubt(id)
