@@ -13,7 +13,7 @@ from interlock.stores.files import opened
 from interlock.stores.sql.ddl import ddl
 from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.world import Place
-from tests.servers import PostgresServer, RedisServer, need
+from tests.servers import MariaServer, PostgresServer, RedisServer, need
 from tests.servers.redis_server import Kind
 
 
@@ -117,6 +117,41 @@ def _postgresql(folder: Path) -> Place:
 
 _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster")
 _REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix")
+KINDS_OF_ADVISORY = ("exclusive", "re-entrant", "reader", "writer")
+
+
+def _advisory(folder: Path) -> Place:
+    server = _postgres()
+    url = server.url.replace("postgresql:", "postgresql+advisory:")
+    return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
+
+
+@cache
+def _mariadb() -> MariaServer:
+    need("mariadb")
+    server = MariaServer()
+    server.start()
+    atexit.register(server.close)
+    return server
+
+
+def _get_lock(folder: Path) -> Place:
+    url = _mariadb().url.replace("mysql:", "mysql+advisory:")
+    return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
+
+
+PARTIAL_ROWS = [
+    Row("postgresql+advisory", ("postgresql+advisory",), _advisory, reaches_processes=True, frees_at_death=True),
+    Row(
+        "mysql+advisory",
+        ("mysql+advisory", "mariadb+advisory"),
+        _get_lock,
+        reaches_processes=True,
+        frees_at_death=True,
+    ),
+]
+"""Stores that have not every kind of lock; tests/advisory plays what of the contract applies to them."""
+
 ROWS = [
     Row("memory", ("memory",), _memory),
     Row("file", ("file",), _file, reaches_processes=True, frees_at_death=True),

@@ -1,7 +1,7 @@
 """What both colours of `Locks` share: names, spec, and the arguments that people give."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from interlock.core.claims import (
     MAX_LABEL,
@@ -103,6 +103,7 @@ class BaseLocks(Generic[L]):
     def _make(self, spec: LockSpec, options: AcquireOptions) -> L:
         raise TypeError("a colour makes its own locks")  # pragma: no cover
 
+    @overload
     def lock(
         self,
         name: str,
@@ -113,7 +114,22 @@ class BaseLocks(Generic[L]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
-    ) -> L:
+        connection: None = None,
+    ) -> L: ...
+    @overload
+    def lock(self, name: str, *, timeout: float | None = None, connection: object) -> Any: ...
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+        connection: Any = None,
+    ) -> Any:
         """Return the exclusive lock called `name`; nothing is acquired yet.
 
         Args:
@@ -126,11 +142,29 @@ class BaseLocks(Generic[L]):
             at_least: seconds that it is kept at least: a release before that returns at once, and the lock gets free
                 when they are over.  For jobs that are shorter than the clocks of several machines differ.  A ttl that
                 is left out is at least as long, so that it holds also if the process ends.
+            connection: a connection or session of SQLAlchemy: its transaction takes the lock, and its commit or
+                rollback releases it; on postgresql+advisory:// only, and with no other argument than `timeout`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
+        if connection is not None:
+            options = options_of(timeout, renew, on_lost, at_least)
+            return self._in_transaction(name, options, ttl, label, connection)
         return self._make(self._spec(name, 1, 1, ttl, label, at_least), options_of(timeout, renew, on_lost, at_least))
+
+    def _in_transaction(
+        self, name: str, options: AcquireOptions, ttl: float | None, label: str | None, connection: object
+    ) -> Any:
+        make = self._session.ready().lock_in_transaction
+        if make is None:
+            raise InvalidArgument(
+                f"{self._session.where} has no locks that a transaction of yours can hold: connect to "
+                f"postgresql+advisory://, or take the lock before the transaction and release it after"
+            )
+        if options != AcquireOptions(options.timeout) or ttl is not None or label is not None:
+            raise InvalidArgument("a lock that a transaction holds has no lease and no label: give only a timeout")
+        return make(self._spec(name, 1, 1, None, None), options.timeout, connection)
 
     def semaphore(
         self,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from interlock.locks.aio.connection import AsyncLocks
 
 _REDIS = "interlock.stores.redis:RedisStores"
+_ADVISORY = "interlock.stores.advisory:AdvisoryStores"
 _POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
@@ -35,6 +36,9 @@ BUILT_IN = {
     "valkeys+cluster": _REDIS,
     "postgresql": _POSTGRESQL,
     "postgresql+psycopg": _POSTGRESQL,
+    "postgresql+advisory": _ADVISORY,
+    "mysql+advisory": _ADVISORY,
+    "mariadb+advisory": _ADVISORY,
 }
 CLIENTS = {
     "redis": "interlock.stores.redis:from_client",

@@ -13,7 +13,10 @@ from interlock.optimistic.tries import Tries
 
 
 class Attempt(Protocol):
-    """One try; a context manager, whose end forgets everything that was not committed."""
+    """One try; a context manager, whose end forgets everything that was not committed.
+
+    It swallows an exception that says that what was read has changed: then there is another try.
+    """
 
     @property
     def transaction(self) -> Any:
@@ -44,7 +47,7 @@ class Attempt(Protocol):
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> bool | None: ...
 
 
 class Backend(Protocol):
@@ -82,7 +85,7 @@ class AsyncAttempt(Protocol):
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> bool | None: ...
 
 
 class AsyncBackend(Protocol):

@@ -28,7 +28,8 @@ def transact(
     """Run `function(tx)`, and commit what it queued only if nothing that it read has changed; else run it again.
 
     Args:
-        where: a client of redis-py or valkey-py, or a `Backend`.
+        where: a client of redis-py or valkey-py, an Engine or a sessionmaker of SQLAlchemy (`tx` is then a session),
+            or a `Backend`.
         function: reads by `tx`, which watches what is read, and writes by `tx`, which queues; it may be run several
             times, so it should do nothing else that matters. An exception in it commits nothing and is passed on.
         keys: what to watch from the beginning, beside what the function reads.
@@ -82,7 +83,8 @@ async def atransact(
     then that is done as a whole or not at all.
 
     Args:
-        where: a client of redis.asyncio or valkey.asyncio, or an `AsyncBackend`.
+        where: a client of redis.asyncio or valkey.asyncio, an AsyncEngine or an async_sessionmaker, or an
+            `AsyncBackend`.
         function: a coroutine function, or a function that only queues.
         keys, retries, timeout, backoff: as for `transact`.
 
@@ -155,7 +157,16 @@ def _refuse_generators(function: object, kind: Kind) -> None:
         raise InvalidArgument(f"{shown(function)} is a {kind}: what it does when it is read is in no transaction")
 
 
+def _of_sqlalchemy(where: Any) -> bool:
+    # Asked first: engines have a `begin` too.
+    return any(base.__module__.partition(".")[0] == "sqlalchemy" for base in type(where).__mro__)
+
+
 def _backend(where: Any) -> Backend:
+    if _of_sqlalchemy(where):
+        from interlock.optimistic.sqlalchemy import SessionBackend
+
+        return SessionBackend(where)
     if hasattr(where, "begin"):
         return cast(Backend, where)
     # Loaded here, so that other backends need no client library.
@@ -165,6 +176,10 @@ def _backend(where: Any) -> Backend:
 
 
 def _async_backend(where: Any) -> AsyncBackend:
+    if _of_sqlalchemy(where):
+        from interlock.optimistic.sqlalchemy import AsyncSessionBackend
+
+        return AsyncSessionBackend(where)
     if hasattr(where, "begin"):
         return cast(AsyncBackend, where)
     from interlock.optimistic.redis.tasks import AsyncRedisBackend

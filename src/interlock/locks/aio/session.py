@@ -80,7 +80,11 @@ class Session(BaseSession):
         return watchdog
 
     def _doubt(self, id: str) -> None:
-        here = asyncio.get_running_loop()
+        here: asyncio.AbstractEventLoop | None
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None  # a thread of the store says so
         for loop, watchdog in list(self.watchdogs.items()):
             if loop is here:
                 watchdog.doubt(id)

@@ -1,0 +1,163 @@
+"""Fences in SQL, for SQLAlchemy Core and ORM: a write is refused when a later holder of the lock has written the row.
+
+A holder can be stopped (a suspended machine, a long pause) until its lock is lost, and then come back and write. Each
+grant has a fence, a number that is higher with each holder. A row keeps the highest fence of those who have written
+it, and the condition is in the very statement that writes.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Delete,
+    Integer,
+    Update,
+    delete,
+    inspect,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.exc import NoInspectionAvailable
+
+from interlock.core.errors import InvalidArgument, LockLost
+from interlock.locks.grants import BaseGrant
+from interlock.optimistic.sqlalchemy.reads import begin_writing
+
+
+class StaleFence(LockLost):
+    """A later holder of the lock has written the row, so this one has lost it; nothing was written.
+
+    Attributes:
+        fence: the highest fence that was found.
+    """
+
+    def __init__(self, message: str, fence: int) -> None:
+        super().__init__(message)
+        self.fence = fence
+
+
+class Fenced:
+    """Writes to one table with the fence of a grant; made by `fenced`.
+
+    Attributes:
+        condition: for the WHERE: the row was written by no later holder.
+        values: for the SET: the column of the fence, and the fence.
+    """
+
+    def __init__(self, target: Any, column: Any, grant: BaseGrant) -> None:
+        self._target = target
+        self._column = column
+        self._grant = grant
+        self.condition: ColumnElement[bool] = or_(column.is_(None), column <= grant.fence)
+        self.values: dict[str, int] = {column.key: grant.fence}
+
+    def update(self, *where: ColumnElement[bool]) -> Update:
+        """Return an UPDATE that writes the fence too, and only over one that is not higher.
+
+        Args:
+            where: which rows; add the values by `.values(…)`.
+        """
+        return update(self._target).where(self.condition, *where).values(self.values)
+
+    def delete(self, *where: ColumnElement[bool]) -> Delete:
+        """Return a DELETE of rows that no later holder has written.
+
+        Args:
+            where: which rows.
+        """
+        return delete(self._target).where(self.condition, *where)
+
+    def write(self, connection: Any, *where: ColumnElement[bool], **values: Any) -> int:
+        """Write the rows, or none of them, and the grant's fence with them.
+
+        In a session, rows of ORM objects that will be flushed later are locked by this until the end of the
+        transaction, so `write(session, Book.id == 7)` without values guards the flush of that object.
+
+        Args:
+            connection: a Connection or a Session; its transaction stays the caller's to commit.
+            where: which rows.
+            values: what to write, by the names of columns.
+
+        Returns:
+            How many rows were written; 0 if there are none.
+
+        Raises:
+            LockLost: the lock was lost, as far as is known here; nothing was asked of the database.
+            StaleFence: a later holder has written one of the rows.
+            InvalidArgument: no condition was given, or the fence itself is among the values.
+        """
+        self._check(where, values)
+        # Else a savepoint of SQLite is a transaction of its own.
+        begin_writing(connection if isinstance(connection, Connection) else connection.connection())
+        with connection.begin_nested():  # what was written before a stale row was found is undone
+            count: int = connection.execute(self.update(*where).values(**values)).rowcount
+            stale = select(self._column).where(*where, self._column > self._grant.fence).limit(1)
+            # Locked, else MySQL shows what the row was when the transaction began.
+            later = connection.execute(stale.with_for_update()).scalar()
+            if later is not None:
+                raise self._refusal(later)
+        return count
+
+    async def awrite(self, connection: Any, *where: ColumnElement[bool], **values: Any) -> int:
+        """As `write`, on an AsyncConnection or an AsyncSession."""
+        count: int = await connection.run_sync(lambda plain: self.write(plain, *where, **values))
+        return count
+
+    def _check(self, where: Sequence[Any], values: dict[str, Any]) -> None:
+        self._grant.check()
+        if not where:
+            raise InvalidArgument("which rows are to be written? Give a condition, e.g. table.c.id == 7")
+        if self._column.key in values:
+            raise InvalidArgument(f"{self._column.key} is written by fenced() itself; don't give it")
+
+    def _refusal(self, later: int) -> StaleFence:
+        return StaleFence(
+            f"{self._column.table} was not written: a holder with fence {later} has written it, and this one, with "
+            f"fence {self._grant.fence}, has lost the lock {self._grant.name!r}; stop the work",
+            later,
+        )
+
+
+def fenced(table: Any, grant: Any, column: str = "fence") -> Fenced:
+    """Have rows written only if no later holder of a lock has written them.
+
+    `connection.execute(fenced(books, grant).update(books.c.id == 7).values(name="…"))` writes no row that a later
+    holder has written; `fenced(books, grant).write(connection, books.c.id == 7, name="…")` raises then.
+
+    Args:
+        table: a Table, or a mapped class.
+        grant: of the lock that protects the rows.
+        column: the attribute or column that keeps the fence, a BigInteger.
+
+    Raises:
+        InvalidArgument: there is no such column, or fences don't fit into it.
+    """
+    if not isinstance(getattr(grant, "fence", None), int) or not hasattr(grant, "check"):
+        raise InvalidArgument(f"fenced() takes the grant of one lock, not {type(grant).__name__}")
+    found = getattr(getattr(table, "c", table), column, None)
+    _check_column(table, found, column)
+    return Fenced(table, found, grant)
+
+
+def fence_column(name: str = "fence") -> Column[int]:
+    """Return a column that keeps fences, for a Table or a mapped class."""
+    return Column(name, BigInteger, nullable=False, default=0, server_default="0")
+
+
+def _check_column(table: Any, found: Any, name: str) -> None:
+    try:
+        inspect(table)
+    except NoInspectionAvailable:
+        raise InvalidArgument(f"fenced() takes a Table or a mapped class, not {type(table).__name__}") from None
+    kind = getattr(found, "type", None)
+    if not isinstance(kind, Integer):
+        raise InvalidArgument(f"{table} has no column {name!r} for the fence; add one: interlock.sql.fence_column()")
+    if not isinstance(kind, BigInteger):
+        raise InvalidArgument(
+            f"{name!r} of {table} is too narrow for a fence, which has 64 bits: make it a BigInteger"
+        )

@@ -1,0 +1,19 @@
+"""postgresql+advisory://: advisory locks of a PostgreSQL server, which end with the session that has them."""
+
+from urllib.parse import SplitResult
+
+from interlock.core.store import BaseStore
+from interlock.stores.advisory.options import options_of
+from interlock.stores.advisory.room import room_of
+from interlock.stores.advisory.store import AdvisoryStore
+
+__all__ = ["AdvisoryStores"]
+
+
+class AdvisoryStores(BaseStore):
+    """What makes stores of URLs."""
+
+    @classmethod
+    def from_url(cls, url: SplitResult) -> AdvisoryStore:
+        """Use the sessions that this process has with the server; they are opened when they are needed."""
+        return AdvisoryStore(room_of(options_of(url)))

@@ -1,0 +1,226 @@
+"""One session with MariaDB, which carries locks of GET_LOCK or waits for one."""
+
+import select
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import time
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pymysql  # type: ignore[import-untyped]
+
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.stores.advisory.options import Options
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session
+
+COM_QUERY = 3
+FOREVER = 2_000_000  # seconds; MariaDB answers NULL to -1
+TRY = "SELECT IF(GET_LOCK('{key}', 0) = 1, NEXTVAL({sequence}), NULL)"
+UNLOCK = "SELECT RELEASE_LOCK('{key}')"
+WAIT = "SELECT IF(GET_LOCK('{key}', {forever}) = 1, NEXTVAL({sequence}), NULL)"
+SETTINGS = (
+    "SET SESSION wait_timeout = 31536000, interactive_timeout = 31536000, max_statement_time = 0, autocommit = 1"
+)
+LOOK = "SELECT IS_USED_LOCK('{key}')"
+TABLE_STRATEGY = "use the locks of a table instead: mysql:// or mariadb://"
+
+
+class MysqlSession(Session):
+    """A session; see `Session`.
+
+    What is said is said by a thread of its own: an interrupt of the caller then breaks no packet in two.
+
+    Args:
+        options: what the URL says.
+
+    Raises:
+        StoreError: the server can't be reached, or keeps no such locks.
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        url = urlsplit(options.conninfo)
+        try:
+            self._client: Any = pymysql.connect(
+                host=url.hostname or "localhost",
+                port=url.port or 3306,
+                user=unquote(url.username or ""),
+                password=unquote(url.password or ""),
+                database=url.path.lstrip("/"),
+                connect_timeout=IO_TIMEOUT,
+                read_timeout=IO_TIMEOUT,
+                write_timeout=IO_TIMEOUT,
+                autocommit=True,
+            )
+        except pymysql.Error as error:
+            raise StoreError(f"MariaDB can't be reached: {error}") from error
+        self._sequence = options.sequence
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="interlock-mysql")
+        self._said: Future[Any] | None = None
+        self.told_pid = self.pid = self._client.thread_id()
+        self.socket = self._client._sock.fileno()
+
+    def _sql(self, sql: str, key: object) -> str:
+        # Lowercase, as names are compared without regard to case.
+        return sql.format(
+            key=f"interlock_{int(str(key)) & (1 << 64) - 1:016x}", sequence=self._sequence, forever=FOREVER
+        )
+
+    def _do(self, work: Callable[[], Any]) -> Any:
+        if not self.alive:
+            raise StoreError("the session with MariaDB has ended")
+        self._said = said = self._thread.submit(work)
+        try:
+            found = said.result()
+        except (pymysql.err.InterfaceError, OSError) as error:
+            raise self._broken(error) from error
+        except pymysql.MySQLError as error:
+            self._said = None
+            number = error.args[0] if error.args else 0
+            if isinstance(number, int) and (2000 <= number < 3000 or not self._client.open):
+                raise self._broken(error) from error
+            raise Refusal(str(number), str(error)) from error
+        self._said = None
+        return found
+
+    def _query(self, sql: str) -> list[list[str | None]]:
+        self._client._execute_command(COM_QUERY, sql)
+        return self._read()
+
+    def _read(self) -> list[list[str | None]]:
+        self._client._read_query_result()
+        rows = self._client._result.rows or ()
+        return [[None if value is None else str(value) for value in row] for row in rows]
+
+    def _try(self, key: int, shared: bool) -> str | None:
+        return self._ask(TRY, key)
+
+    def _unlock(self, key: int, shared: bool) -> None:
+        self._ask(UNLOCK, key)
+
+    def _ask(self, sql: str, key: int) -> str | None:
+        self._drain()
+        text = self._sql(sql, key)
+        ((found,),) = self._do(lambda: self._query(text))
+        return None if found is None else str(found)
+
+    def _drain(self) -> None:
+        said = self._said
+        if said is not None and self.waits_for is None:
+            said.exception()
+            self._said = None
+
+    def _owes(self) -> bool:
+        return self._said is not None
+
+    def begin(self, key: int, shared: bool) -> None:
+        """As `Session.begin`."""
+        with self.mutex:
+            self._drain()
+            text = self._sql(WAIT, key)
+            self._do(lambda: self._client._execute_command(COM_QUERY, text))
+            self.waits_for = key, shared
+
+    def collect(self, seconds: float = 0.0) -> int | None:
+        """As `Session.collect`."""
+        with self.mutex:
+            if self.waits_for is None:
+                return None
+            poll = select.poll()
+            poll.register(self.socket, select.POLLIN)
+            if not poll.poll(seconds * 1000):
+                return None
+            key, shared = self.waits_for
+            try:
+                (row,) = self._do(self._read)
+                if row[0] is None:
+                    raise Refusal("0", "the wait was broken off by KILL QUERY, a time limit, or a deadlock")
+            except Refusal:
+                self.waits_for = None
+                # As on PostgreSQL: it may have been granted.
+                self._unlock(key, shared)
+                raise
+            self.counts[key, shared] = 1
+            self.waits_for = None
+            return int(row[0])
+
+    def cancel(self, waiting: Session) -> None:
+        """As `Session.cancel`."""
+        with self.mutex:
+            self.run(f"KILL QUERY {waiting.pid}")
+
+    def ping(self) -> int:
+        """As `Session.ping`."""
+        with self.mutex:
+            return int(str(self._ask("SELECT CONNECTION_ID()", 0)))
+
+    def rows(self, sql: str, *values: object) -> list[list[str | None]]:
+        """As `Session.rows`; there are no values."""
+        with self.mutex:
+            self.settle()
+            found: list[list[str | None]] = self._do(lambda: self._query(sql))
+            return found
+
+    def run(self, sql: str) -> None:
+        """As `Session.run`, for one statement."""
+        self.rows(sql)
+
+    def look(self, key: int) -> list[list[str | None]]:
+        """As `Session.look`; who waits is not shown."""
+        (found,) = self.rows(self._sql(LOOK, key))
+        return [] if found[0] is None else [[found[0], "t", "ExclusiveLock", None, None]]
+
+    def about(self) -> tuple[str, str]:
+        """As `Session.about`."""
+        return str(self.rows("SELECT VERSION()")[0][0]), "no limit of its own"
+
+    def _broken(self, error: Exception | None) -> UnknownOutcome:
+        self.fail()
+        return UnknownOutcome(f"the session with MariaDB has ended, and all that it held is free: {error}")
+
+    def fail(self) -> None:
+        """As `Session.fail`."""
+        self.alive = False
+        self._thread.shutdown(wait=False)
+        self._client._force_close()
+
+
+def open_mysql(options: Options) -> MysqlSession:
+    """Open a session that keeps its locks.
+
+    Raises:
+        StoreError: the server can't be reached, or its locks are not for all.
+    """
+    session = MysqlSession(options)
+    try:
+        _check(session)
+        session.run(SETTINGS)
+        make = f"CREATE SEQUENCE IF NOT EXISTS {options.sequence} START WITH {int(time() * 1_000_000)}"
+        try:
+            session.rows(f"SELECT LASTVAL({options.sequence})")
+        except Refusal:
+            try:
+                session.run(make)
+            except Refusal as error:
+                raise StoreError(
+                    f"there is no sequence for the fences, and it can't be made ({error}); let an administrator do "
+                    f"it: {make}; GRANT SELECT, INSERT ON {options.sequence} TO your_user"
+                ) from error
+    except BaseException as error:
+        session.fail()
+        if isinstance(error, Refusal):
+            raise StoreError(f"MariaDB refuses to be used for locks: {error}") from error
+        raise
+    return session
+
+
+def _check(session: MysqlSession) -> None:
+    (version,) = session.rows("SELECT VERSION()")[0]
+    if "vitess" in str(version).lower():
+        raise StoreError(f"Vitess spreads sessions over servers, and GET_LOCK with them: {TABLE_STRATEGY}")
+    if "mariadb" not in str(version).lower():
+        raise StoreError(f"{version} is not MariaDB, and these locks are not tested with it: {TABLE_STRATEGY}")
+    if session.rows("SHOW VARIABLES LIKE 'wsrep_on'") in ([["wsrep_on", "ON"]], [["wsrep_on", "1"]]):
+        raise StoreError(f"in a Galera cluster GET_LOCK is known to one node only: {TABLE_STRATEGY}")
+    if session.rows("SELECT @@global.read_only") not in ([["0"]], [["OFF"]]):
+        raise StoreError("this server is read-only, as replicas are, and others lock elsewhere: use the primary")

@@ -1,0 +1,104 @@
+"""How a session is opened: its time-outs, the sequence of fences, and who is in between."""
+
+from contextlib import suppress
+from time import time
+
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.stores.advisory.options import Options
+from interlock.stores.advisory.postgres import PostgresSession as Session
+from interlock.stores.advisory.session import Refusal
+
+LEAP = 1 << 20
+OPENING = 0x696E7465726C6B00  # the key that orders those who open
+SETTINGS = {
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "transaction_timeout": "0",
+    "default_transaction_read_only": "off",
+    "synchronous_commit": "on",
+    "tcp_keepalives_idle": "15",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+SET = (
+    "SELECT set_config(s.name, v.value, false) FROM pg_settings s JOIN "
+    "unnest(string_to_array($1, ','), string_to_array($2, ',')) v(name, value) USING (name)"
+)  # of those that this version of the server knows
+BEHIND = 3  # transactions that are opened behind a pooler, to see whether one of them gets our server
+
+
+def open_session(options: Options) -> Session:
+    """Open a session that keeps its locks.
+
+    Raises:
+        StoreError: the server can't be reached, is a replica, or is behind a pooler that lends its sessions.
+    """
+    session = Session(options.conninfo, options.sequence)
+    try:
+        found = session.ping()
+        if found != session.told_pid:
+            session.pid = found
+            _refuse_lent(session, options)
+        if session.rows("SELECT pg_is_in_recovery()") == [["t"]]:
+            raise StoreError("this PostgreSQL is a replica, whose locks nobody else sees: connect to the primary")
+        session.rows(SET, ",".join(SETTINGS), ",".join(SETTINGS.values()))
+        with suppress(Refusal):  # not on every system
+            session.rows(SET, "client_connection_check_interval", "1000")
+        _leap(session, options.sequence)
+    except BaseException as error:
+        session.fail()
+        if isinstance(error, Refusal):
+            raise StoreError(f"PostgreSQL refuses to be used for locks: {error}") from error
+        raise
+    return session
+
+
+def _leap(session: Session, sequence: str) -> None:
+    """Make the sequence, and let it leap over what it gave out before a crash of the server and may have forgotten.
+
+    The server writes down 32 numbers at a time, and may give one out before that is on the disk. No session outlives
+    a crash, so whoever takes a number after it has leapt. The lock is for those who leap: only one may set it.
+    """
+    if session.rows("SELECT to_regclass($1)", sequence) == [[None]]:
+        make = f"CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH {int(time() * 1_000_000)}"
+        try:
+            session.run(f"SELECT pg_advisory_xact_lock({OPENING}); {make}")
+        except Refusal as error:
+            raise StoreError(
+                f"there is no sequence for the fences, and it can't be made ({error}); let an owner of the schema do "
+                f"it: {make}; GRANT USAGE, UPDATE ON SEQUENCE {sequence} TO your_role"
+            ) from error
+    session.run(
+        f"SELECT pg_advisory_xact_lock({OPENING}); SELECT setval('{sequence}', nextval('{sequence}') + {LEAP})"
+    )
+
+
+def _refuse_lent(session: Session, options: Options) -> None:
+    """Refuse a pooler that gives our session of the server to others between our statements.
+
+    Its protocol tells another process than the server does. So transactions are opened beside ours: a pooler in
+    session mode leaves our session to us.
+    """
+    others: list[Session] = []
+    try:
+        for _ in range(BEHIND):
+            others.append(Session(options.conninfo, options.sequence))
+            others[-1].run("BEGIN")
+            others[-1].rows("SELECT 1")
+            if session.ping() != session.pid or others[-1].ping() == session.pid:
+                raise StoreError(LENT)
+    except (Refusal, UnknownOutcome) as error:  # in statement mode there are no transactions
+        raise StoreError(f"{LENT} ({error})") from error
+    finally:
+        for other in others:
+            other.fail()
+
+
+LENT = (
+    "between here and PostgreSQL is a pooler in transaction mode, like PgBouncer's: it lends one session to many, so "
+    "an advisory lock would stay with a stranger; connect past it or in session mode, or use postgresql://, whose "
+    "locks are rows of a table"
+)

@@ -1,0 +1,274 @@
+"""One session with PostgreSQL.
+
+libpq is used directly: a reply can then be awaited with a deadline, by whoever has time for it, and the socket
+watched in between.
+"""
+
+import select
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session
+
+ALREADY_PREPARED = "42P05"
+
+TRY = "SELECT CASE WHEN pg_try_advisory_lock{shared}($1::bigint) THEN nextval('{sequence}') END"
+JOIN = (
+    "SELECT CASE WHEN NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objsubid = 1 "
+    "AND (classid::bigint << 32 | objid::bigint) = $1::bigint AND mode = 'ExclusiveLock' AND database = "
+    "(SELECT oid FROM pg_database WHERE datname = current_database())) THEN nextval('{sequence}') END"
+)
+WAIT = "WITH got AS MATERIALIZED (SELECT pg_advisory_lock{shared}($1::bigint)) SELECT nextval('{sequence}') FROM got"
+LOOK = (
+    "SELECT l.pid, l.granted, l.mode, a.application_name, extract(epoch FROM coalesce(a.query_start, now())) "
+    "FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND l.objsubid = 1 "
+    "AND (l.classid::bigint << 32 | l.objid::bigint) = $1::bigint "
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "ORDER BY l.granted DESC, a.query_start"
+)
+ROOM = (
+    "SELECT current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int + "
+    "current_setting('max_prepared_transactions')::int), version()"
+)
+UNLOCK = "SELECT pg_advisory_unlock{shared}($1::bigint)"
+
+
+class PostgresSession(Session):
+    """A session with PostgreSQL; see `Session`.
+
+    Args:
+        conninfo: how libpq connects.
+        sequence: what fences are taken from.
+
+    Raises:
+        StoreError: the server can't be reached, or refuses.
+    """
+
+    def __init__(self, conninfo: str, sequence: str) -> None:
+        super().__init__()
+        try:
+            self._connection = psycopg.Connection.connect(conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise StoreError(f"PostgreSQL can't be reached: {error}") from error
+        self._plain: Any = self._connection.pgconn
+        self._sequence = sequence
+        self._prepared: set[str] = set()
+        self._owed = False
+        self.told_pid = self._plain.backend_pid
+        self.pid = self.told_pid
+        self.socket = self._plain.socket
+
+    def _try(self, key: int, shared: bool) -> str | None:
+        return self._ask(TRY, shared, key)[0]
+
+    def _join(self, key: int) -> str | None:
+        return self._ask(JOIN, True, key)[0]
+
+    def _unlock(self, key: int, shared: bool) -> None:
+        self._ask(UNLOCK, shared, key)
+
+    def _owes(self) -> bool:
+        return self._owed
+
+    # -- waiting ----------------------------------------------------------------------------------------
+
+    def begin(self, key: int, shared: bool) -> None:
+        """Ask for the lock, and do not wait for the answer: `collect` it when the socket can be read.
+
+        Raises:
+            StoreError: the connection failed.
+        """
+        with self.mutex:
+            self._prepare(WAIT, shared, 1)
+            self._send(WAIT, shared, key)
+            self.waits_for = key, shared
+
+    def collect(self, seconds: float = 0.0) -> int | None:
+        """Return the fence if the lock has been granted, None if the answer is not there.
+
+        Args:
+            seconds: to wait for it.
+
+        Raises:
+            Refusal: the wait was broken off; nothing is held.
+            StoreError: the connection failed.
+        """
+        with self.mutex:
+            if self.waits_for is None or not self._arrives(monotonic() + seconds):
+                return None
+            key, shared = self.waits_for
+            try:
+                (fence,) = self._row()
+            except Refusal:
+                self.waits_for = None
+                # A time-out or a cancellation may come when the lock was granted already, and it is kept then: as a
+                # waiting session has no other lock, all are given back.
+                self._simple("SELECT pg_advisory_unlock_all()")
+                raise
+            self.counts[key, shared] = 1
+            self.waits_for = None
+            return int(str(fence))
+
+    def cancel(self, waiting: Session) -> None:
+        """Break off what another session waits for."""
+        with self.mutex:
+            self._ask("SELECT pg_cancel_backend($1::int)", False, waiting.pid)
+
+    # -- talking ----------------------------------------------------------------------------------------
+
+    def ping(self) -> int:
+        """Return the process that serves this session.
+
+        Raises:
+            StoreError: the server can't be asked.
+        """
+        with self.mutex:
+            (found,) = self._ask("SELECT pg_backend_pid()", False)
+            return int(str(found))
+
+    def rows(self, sql: str, *values: object) -> list[list[str | None]]:
+        """Perform a statement, and return its rows.
+
+        Raises:
+            Refusal: the server refuses.
+            StoreError: the connection failed.
+        """
+        with self.mutex:
+            self.settle()
+            self._say(self._plain.send_query_params, sql.encode(), [_encoded(value) for value in values])
+            return self._result(IO_TIMEOUT)
+
+    def look(self, key: int) -> list[list[str | None]]:
+        """Return who has a lock or waits for it: process, whether granted, mode, application, since when."""
+        return self.rows(LOOK, key)
+
+    def about(self) -> tuple[str, str]:
+        """Return the server's version, and how many locks it has room for."""
+        (row,) = self.rows(ROOM)
+        return str(row[1]).partition(",")[0], f"about {row[0]} locks of all"
+
+    def _simple(self, sql: str) -> None:
+        self._say(self._plain.send_query, sql.encode())
+        self._result(IO_TIMEOUT)
+
+    def run(self, sql: str) -> None:
+        """Perform several statements as one transaction.
+
+        Raises:
+            Refusal: the server refuses.
+            StoreError: the connection failed.
+        """
+        with self.mutex:
+            self.settle()
+            self._simple(sql)
+
+    def _ask(self, sql: str, shared: bool, *values: object) -> list[str | None]:
+        self._drain()
+        self._prepare(sql, shared, len(values))
+        self._send(sql, shared, *values)
+        return self._result(IO_TIMEOUT)[0]
+
+    def _drain(self) -> None:
+        if self._owed and self.waits_for is None:
+            try:
+                self._result(IO_TIMEOUT)
+            except Refusal:
+                pass
+
+    def _text(self, sql: str, shared: bool) -> str:
+        return sql.replace("{shared}", "_shared" if shared else "").replace("{sequence}", self._sequence)
+
+    def _prepare(self, sql: str, shared: bool, values: int) -> None:
+        text = self._text(sql, shared)
+        if text not in self._prepared:
+            self._say(self._plain.send_prepare, _name(text), text.encode())
+            try:
+                self._result(IO_TIMEOUT)
+            except Refusal as error:
+                if error.state != ALREADY_PREPARED:  # by a call that was interrupted
+                    raise
+            self._prepared.add(text)
+
+    def _send(self, sql: str, shared: bool, *values: object) -> None:
+        name = _name(self._text(sql, shared))
+        self._say(self._plain.send_query_prepared, name, [_encoded(value) for value in values])
+
+    def _say(self, send: Callable[..., object], *what: object) -> None:
+        if not self.alive:
+            raise StoreError("the session with PostgreSQL has ended")
+        try:
+            self._owed = True  # before it is: an interrupt may come at any line
+            send(*what)
+            while self._plain.flush():
+                self._poll(select.POLLOUT | select.POLLIN, monotonic() + IO_TIMEOUT)
+        except psycopg.Error as error:
+            raise self._broken(error) from error
+
+    def _result(self, seconds: float) -> list[list[str | None]]:
+        if not self._arrives(monotonic() + seconds):
+            raise UnknownOutcome(f"PostgreSQL has not answered within {seconds:g} s")
+        return self._all_rows()
+
+    def _row(self) -> list[str | None]:
+        return self._all_rows()[0]
+
+    def _arrives(self, deadline: float) -> bool:
+        try:
+            while self._plain.flush():
+                self._poll(select.POLLOUT | select.POLLIN, deadline)
+            while self._plain.is_busy():
+                if not self._poll(select.POLLIN, deadline):
+                    return False
+                self._plain.consume_input()
+            return True
+        except psycopg.Error as error:
+            raise self._broken(error) from error
+
+    def _poll(self, events: int, deadline: float) -> bool:
+        poll = select.poll()
+        poll.register(self.socket, events)
+        return bool(poll.poll(max(0.0, deadline - monotonic()) * 1000))
+
+    def _all_rows(self) -> list[list[str | None]]:
+        rows: list[list[str | None]] = []
+        refusal = None
+        try:
+            while (result := self._plain.get_result()) is not None:
+                if result.status == pq.ExecStatus.FATAL_ERROR:
+                    state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+                    refusal = Refusal(state, result.error_message.decode(errors="replace").strip())
+                for number in range(result.ntuples):
+                    values = [result.get_value(number, column) for column in range(result.nfields)]
+                    rows.append([None if value is None else value.decode() for value in values])
+        except psycopg.Error as error:
+            raise self._broken(error) from error
+        if self._plain.status != pq.ConnStatus.OK:
+            raise self._broken(refusal)
+        self._owed = False
+        if refusal is not None:
+            raise refusal
+        return rows
+
+    # -- the end ----------------------------------------------------------------------------------------
+
+    def _broken(self, error: Exception | None) -> UnknownOutcome:
+        self.fail()
+        return UnknownOutcome(f"the session with PostgreSQL has ended, and all that it held is free: {error}")
+
+    def fail(self) -> None:
+        """End it: the server frees what it has."""
+        self.alive = False
+        self._connection.close()
+
+
+def _encoded(value: object) -> bytes:
+    return str(value).encode()
+
+
+def _name(text: str) -> bytes:
+    return b"interlock_%x" % (hash(text) & 0xFFFFFFFFFFFFFFFF)

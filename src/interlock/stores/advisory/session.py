@@ -1,0 +1,224 @@
+"""One session with a database, which carries locks or waits for one.
+
+A session takes each lock at most once: what it has it would get again at once, past everybody who waits, and would
+have to give back as often.
+"""
+
+import os
+import threading
+
+from interlock.core.errors import StoreError
+
+IO_TIMEOUT = 5.0  # seconds that the server may take for an answer
+
+
+class Refusal(Exception):
+    """The server refused a statement.
+
+    Attributes:
+        state: its SQLSTATE.
+    """
+
+    def __init__(self, state: str, message: str) -> None:
+        super().__init__(message)
+        self.state = state
+
+
+class Session:
+    """A session; what is particular to a database is in its subclasses.
+
+    Attributes:
+        pid: what the server calls it.
+        told_pid: what it is called by whatever the connection leads to.
+        socket: its file descriptor.
+        mutex: held by whoever talks.
+        waits_for: the key that it waits for; None if it waits for none.
+        alive: False once the connection has failed: its locks are free.
+        counts: how many here have each lock, by key and shared; the server is asked for the first one only.
+    """
+
+    pid: int
+    told_pid: int
+    socket: int
+
+    def __init__(self) -> None:
+        self.mutex = threading.RLock()
+        self.waits_for: tuple[int, bool] | None = None
+        self.alive = True
+        self.counts: dict[tuple[int, bool], int] = {}
+        self._suspect: tuple[int, bool] | None = None
+
+    # -- locks ------------------------------------------------------------------------------------------
+
+    def attempt(self, key: int, shared: bool) -> int | None:
+        """Take the lock if it is free; return the fence, or None.
+
+        Raises:
+            StoreError: the server can't be asked, or refuses; nothing is held.
+        """
+        with self.mutex:
+            self.settle()
+            if self.counts.get((key, False)) or (not shared and self.counts.get((key, True))):
+                return None
+            try:
+                if self.counts.get((key, True)):
+                    got = self._join(key)
+                else:
+                    self._suspect = key, shared
+                    got = self._try(key, shared)
+                    self._suspect = None if got is None else self._suspect
+            except Refusal as error:
+                self.settle()  # it may have been granted before the error
+                raise refused(error) from error
+            if got is None:
+                return None
+            self.counts[key, shared] = self.counts.get((key, shared), 0) + 1
+            self._suspect = None
+            return int(got)
+
+    def give_back(self, key: int, shared: bool, left: int) -> None:
+        """Give the lock back, unless some in this process still have it.
+
+        Args:
+            left: how many have it.
+
+        Raises:
+            StoreError: the server can't be asked.
+        """
+        with self.mutex:
+            if not self.counts.get((key, shared)):
+                return
+            if left:
+                self.counts[key, shared] = left
+                return
+            self.settle()
+            self._suspect = key, shared
+            self.counts.pop((key, shared), None)
+            self.settle()
+
+    def settle(self) -> None:
+        """Take the answer that came too late for whoever asked, and give back what nobody knows to have.
+
+        Raises:
+            StoreError: the server can't be asked.
+        """
+        with self.mutex:
+            if not self.alive:
+                raise StoreError("the session with the database has ended")
+            if self.waits_for is not None:
+                return
+            self._drain()
+            if self._suspect is None:
+                return
+            key, shared = self._suspect
+            if not self.counts.get((key, shared)):
+                try:
+                    self._unlock(key, shared)
+                except Refusal as error:
+                    self.fail()
+                    raise refused(error) from error
+            self._suspect = None
+
+    @property
+    def unsettled(self) -> bool:
+        """True if an answer was not waited for, or an interrupt came."""
+        return self._owes() or self._suspect is not None
+
+    def _try(self, key: int, shared: bool) -> str | None:
+        """Ask the server for the lock; return the fence if it was free."""
+        raise NotImplementedError
+
+    def _join(self, key: int) -> str | None:
+        """Return a fence for one more reader, unless a writer waits."""
+        raise NotImplementedError
+
+    def _unlock(self, key: int, shared: bool) -> None:
+        """Give the lock back to the server."""
+        raise NotImplementedError
+
+    def _drain(self) -> None:
+        """Take the answer that nobody waited for."""
+        raise NotImplementedError
+
+    def _owes(self) -> bool:
+        """Tell whether there is such an answer."""
+        raise NotImplementedError
+
+    # -- waiting ----------------------------------------------------------------------------------------
+
+    def begin(self, key: int, shared: bool) -> None:
+        """Ask for the lock, and do not wait for the answer: `collect` it when the socket can be read.
+
+        Raises:
+            StoreError: the connection failed.
+        """
+        raise NotImplementedError
+
+    def collect(self, seconds: float = 0.0) -> int | None:
+        """Return the fence if the lock has been granted, None if the answer is not there.
+
+        Args:
+            seconds: to wait for it.
+
+        Raises:
+            Refusal: the wait was broken off; nothing is held.
+            StoreError: the connection failed.
+        """
+        raise NotImplementedError
+
+    def cancel(self, waiting: "Session") -> None:
+        """Break off what another session waits for."""
+        raise NotImplementedError
+
+    # -- the server -------------------------------------------------------------------------------------
+
+    def ping(self) -> int:
+        """Return what the server calls this session.
+
+        Raises:
+            StoreError: the server can't be asked.
+        """
+        raise NotImplementedError
+
+    def rows(self, sql: str, *values: object) -> list[list[str | None]]:
+        """Perform a statement, and return its rows.
+
+        Raises:
+            Refusal: the server refuses.
+            StoreError: the connection failed.
+        """
+        raise NotImplementedError
+
+    def look(self, key: int) -> list[list[str | None]]:
+        """Return who has a lock or waits for it: process, whether granted, mode, application, since when."""
+        raise NotImplementedError
+
+    def about(self) -> tuple[str, str]:
+        """Return the server's version, and how many locks it has room for."""
+        raise NotImplementedError
+
+    # -- the end ----------------------------------------------------------------------------------------
+
+    def fail(self) -> None:
+        """End it: the server frees what it has."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """In a forked child: close the socket without a word, which would end the session of the parent."""
+        self.alive = False
+        try:
+            null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(null, self.socket, inheritable=False)
+            os.close(null)
+        except OSError:
+            pass
+
+
+def refused(error: Refusal) -> StoreError:
+    """Return what is raised for a refusal of the server."""
+    if error.state == "53200":
+        return StoreError(
+            f"the lock table of the server is full ({error}): hold fewer locks (?max_locks=), or raise "
+            f"max_locks_per_transaction"
+        )
+    return StoreError(f"the database refuses: {error}")

@@ -1,0 +1,115 @@
+"""The thread that watches sessions: an answer for which one waits, the end of a session, the end of a lease."""
+
+import os
+import select
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from interlock.core.errors import LockError
+from interlock.runtime import log
+
+if TYPE_CHECKING:
+    from interlock.stores.advisory.room import Room
+    from interlock.stores.advisory.session import Session
+
+LONGEST = 1.0  # seconds
+GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+
+class Watcher:
+    """The thread; it starts with the first session.
+
+    Args:
+        room: whose sessions are watched.
+    """
+
+    def __init__(self, room: "Room") -> None:
+        self._room = room
+        self._thread: threading.Thread | None = None
+        self._reads, self._writes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakes = 0.0
+        self._stopped = False
+        self._mutex = threading.Lock()
+
+    def mind(self, moment: float) -> None:
+        """See that it looks at leases at a moment, at the latest."""
+        if moment < self._wakes or self._thread is None:
+            self.poke()
+
+    def poke(self) -> None:
+        """Let it look at everything again."""
+        with self._mutex:
+            if self._stopped:
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="interlock-advisory", daemon=True)
+                self._thread.start()
+            try:
+                os.write(self._writes, b"\0")
+            except BlockingIOError:
+                pass  # it will look anyway
+
+    def stop(self) -> None:
+        """End the thread."""
+        self.poke()
+        self._stopped = True
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(LONGEST * 2)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close what is open; in a forked child there is no thread."""
+        with self._mutex:
+            self._stopped = True
+            for each in (self._reads, self._writes):
+                if each >= 0:
+                    os.close(each)
+            self._reads = self._writes = -1
+
+    def _watch(self) -> None:
+        while not self._stopped:
+            try:
+                self._look()
+            except LockError as error:
+                log.warn("a lock could not be given back: %s", error)
+            except Exception:
+                if not self._stopped:
+                    log.exception("the watcher of advisory locks failed, and goes on")
+
+    def _look(self) -> None:
+        room, reads = self._room, self._reads
+        for session in [each for each in list(room.sessions) if not each.alive]:
+            room.lost(session)  # whoever talked to it has found that it has ended
+        with room.mutex:
+            sessions = {each.socket: each for each in room.sessions if each.alive}
+            ends = min((each.until for each in room.places.values()), default=monotonic() + LONGEST)
+        poll = select.poll()
+        poll.register(reads, select.POLLIN)
+        for socket, session in sessions.items():
+            poll.register(socket, GONE | (select.POLLIN if session.waits_for is not None else 0))
+        self._wakes = min(monotonic() + LONGEST, ends)
+        ready = poll.poll(max(0.0, self._wakes - monotonic()) * 1000 + 1)
+        for socket, events in ready:
+            if socket == reads:
+                os.read(reads, 4096)
+            else:
+                self._heard(sessions[socket], events)
+        self._end_leases()
+        for session in sessions.values():
+            if session.waits_for is None and (session.unsettled or session.counts):
+                room.reconcile(session)
+
+    def _heard(self, session: "Session", events: int) -> None:
+        if events & select.POLLIN and session.waits_for is not None:
+            self._room.arrived(session)
+        elif events & GONE:
+            self._room.lost(session)
+
+    def _end_leases(self) -> None:
+        now = monotonic()
+        for place in [each for each in list(self._room.places.values()) if each.until <= now]:
+            if place.state != "trying":
+                self._room.end(place)
+                place.doubt(place.claim.id)
