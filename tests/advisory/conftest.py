@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from not_applicable import applies
+from tests.advisory.not_applicable import applies
 
 from interlock.testing.world import KINDS, Kind, Place
 from tests.servers import PostgresServer, need

@@ -2,7 +2,7 @@
 
 import inspect
 
-from not_applicable import NOT_APPLICABLE, NOT_APPLICABLE_WITH
+from tests.advisory.not_applicable import NOT_APPLICABLE, NOT_APPLICABLE_WITH
 
 from interlock import testing
 from interlock.testing.contract import *  # noqa: F403

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec
+from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, moment_of
 from interlock.runtime.process import HOST, pid
 from interlock.stores.sql.ddl import TABLE, names_of
 
@@ -143,6 +143,7 @@ def _view(
         label=label,
         since=int(since) / MICROS,
         expires_in=int(left) / MICROS,
+        held_since=moment_of(issued) if issued else None,
     )
 
 
