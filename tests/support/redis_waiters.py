@@ -1,4 +1,4 @@
-"""Somebody who waits on the bells of a process, without a server."""
+"""Somebody who waits in the registry of a process, without a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from interlock.core.queue import Granted
 from interlock.stores.redis.waiters import WaiterRegistry
 
 
-class Bell:
+class Waiter:
     """Keeps what it was told; does something else then, if wanted."""
 
     def __init__(self, then: Any = lambda: None) -> None:
@@ -21,9 +21,9 @@ class Bell:
         self.then()
 
 
-def hung(bells: WaiterRegistry, id: str, then: Any = lambda: None) -> Bell:
+def hung(registry: WaiterRegistry, id: str, then: Any = lambda: None) -> Waiter:
     """Let a claim wait."""
-    bells.expect(id)
-    bell = Bell(then)
-    bells.register(id, bell)
-    return bell
+    registry.expect(id)
+    waiter = Waiter(then)
+    registry.register(id, waiter)
+    return waiter

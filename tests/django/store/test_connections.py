@@ -118,7 +118,7 @@ def test_a_process_has_few_connections_for_many_threads_and_tasks(narrow: str, s
 
 def test_who_finds_no_connection_waits_for_its_timeout_and_no_longer(site: Site) -> None:
     site({"MAX_CONNECTIONS": 1})
-    taken: pool.Wire = locks["default"].store.register.pool
+    taken: pool.Pool = locks["default"].store.register.pool
     with locks.lock("a"):  # its row is in line, when there is no connection to look again
         with ThreadPoolExecutor(2) as workers:
             waiter = workers.submit(locks.lock("a").acquire, timeout=2)
@@ -182,7 +182,7 @@ def test_pgbouncer_in_transaction_mode(site: Site) -> None:
     with PgBouncer((place["HOST"], int(place["PORT"]), place["USER"])) as bouncer:
         site({"MAX_CONNECTIONS": 8}, HOST=bouncer.host, PORT=str(bouncer.port))
         assert crowd(12, rounds=12) == []
-        prepared: pool.Wire = locks["default"].store.register.pool
+        prepared: pool.Pool = locks["default"].store.register.pool
         with prepared.connection() as connection:
             assert connection.connection.prepare_threshold is None
         forget_connections(setting="INTERLOCK")

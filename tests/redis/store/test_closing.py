@@ -12,7 +12,7 @@ import interlock
 from interlock._redis.apool import AsyncConnection, AsyncPool
 from interlock._redis.clients import factory_of
 from interlock._redis.message import Broken, Message
-from interlock._redis.pool import Connection, Wire
+from interlock._redis.pool import Connection, Pool
 from interlock._redis.resp import pack
 from interlock.core.errors import StoreError
 from interlock.testing.actors import ThreadActor
@@ -46,19 +46,19 @@ def test_whoever_waits_when_the_connection_is_closed_is_told(server: RedisServer
 
 def test_a_connection_that_is_ready_only_after_the_store_was_closed_is_closed_too(server: RedisServer) -> None:
     async def story() -> None:
-        wire = AsyncPool(factory_of(redis.asyncio.Redis.from_url(server.url), tasks=True))
+        pool = AsyncPool(factory_of(redis.asyncio.Redis.from_url(server.url), tasks=True))
         opened: list[AsyncConnection] = []
-        open_link = wire._connections._open
+        open_connection = pool._connections._open
 
         async def close_meanwhile() -> AsyncConnection:
-            link = await open_link()
-            asyncio.get_running_loop().call_soon(wire.close)  # after this task, before those who wait for it
-            opened.append(link)
-            return link
+            connection = await open_connection()
+            asyncio.get_running_loop().call_soon(pool.close)  # after this task, before those who wait for it
+            opened.append(connection)
+            return connection
 
-        wire._connections._open = close_meanwhile
+        pool._connections._open = close_meanwhile
         with suppress(StoreError):
-            await wire.aask(Message(b"PING\r\n", ""))
+            await pool.aask(Message(b"PING\r\n", ""))
         await asyncio.wait_for(opened[0].gone, 10)
 
     asyncio.run(story())
@@ -67,35 +67,35 @@ def test_a_connection_that_is_ready_only_after_the_store_was_closed_is_closed_to
 def test_a_late_reply_that_nobody_waits_for_any_more_leaves_no_connection_open(server: RedisServer) -> None:
     async def story() -> None:
         url = f"{server.url}?socket_timeout=0.2"
-        wire = AsyncPool(factory_of(redis.asyncio.Redis.from_url(url), tasks=True))
-        await wire.aask(Message(b"PING\r\n", ""))
-        (link,) = wire.connections()
+        pool = AsyncPool(factory_of(redis.asyncio.Redis.from_url(url), tasks=True))
+        await pool.aask(Message(b"PING\r\n", ""))
+        (connection,) = pool.connections()
         server.pause()
         try:
-            asking = asyncio.create_task(wire.aask(Message(b"PING\r\n", "")))
+            asking = asyncio.create_task(pool.aask(Message(b"PING\r\n", "")))
             await asyncio.sleep(0)
             asking.cancel()
             await asyncio.wait([asking])
-            await asyncio.wait_for(link.gone, 10)
+            await asyncio.wait_for(connection.gone, 10)
         finally:
             server.resume()
-        wire.close()
+        pool.close()
 
     asyncio.run(story())
 
 
 def test_after_a_cut_no_connection_from_before_it_is_used(server: RedisServer) -> None:
     with Proxy(server.host, server.port) as proxy:
-        wire = Wire(factory_of(redis.Redis(port=proxy.port), tasks=False))
+        pool = Pool(factory_of(redis.Redis(port=proxy.port), tasks=False))
         ping = Message(b"*1\r\n$4\r\nPING\r\n", "")
-        lent = wire._take(None)  # another thread has it when the cut comes
-        wire.ask(ping)
+        lent = pool._take(None)  # another thread has it when the cut comes
+        pool.ask(ping)
         proxy.cut()
         with pytest.raises(Broken):
-            wire.ask(ping)
-        wire._idle.append(lent)
-        assert wire.ask(ping) == b"PONG"
-        wire.close()
+            pool.ask(ping)
+        pool._idle.append(lent)
+        assert pool.ask(ping) == b"PONG"
+        pool.close()
 
 
 @pytest.mark.parametrize("owner", [None, "a claim"])
@@ -103,15 +103,15 @@ def test_after_a_cut_no_connection_from_before_it_is_used(server: RedisServer) -
 def test_after_an_interrupt_nobody_gets_the_reply_of_another(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, way: str, owner: str | None
 ) -> None:
-    wire = Wire(factory_of(redis.Redis.from_url(server.url), tasks=False))
+    pool = Pool(factory_of(redis.Redis.from_url(server.url), tasks=False))
 
     def echo(text: str, owner: str | None = None) -> object:
         command = pack("ECHO", text)
-        return wire.exchange(command, "", owner) if way == "exchange" else wire.ask(Message(command, "", owner))
+        return pool.exchange(command, "", owner) if way == "exchange" else pool.ask(Message(command, "", owner))
 
     assert echo("first") == b"first"
 
-    def interrupted(link: Connection, end: float) -> bytes:
+    def interrupted(connection: Connection, end: float) -> bytes:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Connection, "first", interrupted)
@@ -119,4 +119,4 @@ def test_after_an_interrupt_nobody_gets_the_reply_of_another(
         echo("lost", owner)
     monkeypatch.undo()
     assert [echo(text) for text in ("mine", "yours")] == [b"mine", b"yours"]
-    wire.close()
+    pool.close()

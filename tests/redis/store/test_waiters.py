@@ -8,7 +8,7 @@ import pytest
 
 from interlock.core.queue import Granted
 from interlock.stores.redis.waiters import WaiterRegistry
-from tests.support.redis_waiters import WakeupPipe, hung
+from tests.support.redis_waiters import Waiter, hung
 
 
 def is_empty(bells: WaiterRegistry) -> bool:
@@ -33,7 +33,7 @@ def test_who_is_told_before_it_has_a_bell_hears_it_with_the_bell() -> None:
     bells.expect("b")
     bells.follow("a", "b", 7)
     assert bells.pass_on("a") == ("b", 7)
-    assert bells.register("b", WakeupPipe()) == (0.0, Granted("b", 7))
+    assert bells.register("b", Waiter()) == (0.0, Granted("b", 7))
     assert bells.pass_on("b") is None
     assert is_empty(bells)
 
@@ -134,8 +134,8 @@ def test_who_has_no_bell_yet_when_all_should_look_asks_as_soon_as_it_has_one() -
     bells.expect("b")
     bells.wake_all()
     bells.wait_so_long("b", 5.0)
-    assert bells.register("b", WakeupPipe()) == (0.0, None)
+    assert bells.register("b", Waiter()) == (0.0, None)
     bells.wait_so_long("b", 5.0)
-    assert bells.register("b", WakeupPipe()) == (0.0, None)
+    assert bells.register("b", Waiter()) == (0.0, None)
     bells.withdraw("b")
     assert is_empty(bells)
