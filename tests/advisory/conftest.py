@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.advisory.not_applicable import applies
 
 from interlock.testing.world import KINDS, Kind, Place
+from tests.advisory.not_applicable import applies
 from tests.servers import PostgresServer, need
 from tests.support.stores import KINDS_OF_ADVISORY, PARTIAL_ROWS, Row
 

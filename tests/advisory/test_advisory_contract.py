@@ -2,10 +2,9 @@
 
 import inspect
 
-from tests.advisory.not_applicable import NOT_APPLICABLE, NOT_APPLICABLE_WITH
-
 from interlock import testing
 from interlock.testing.contract import *  # noqa: F403
+from tests.advisory.not_applicable import NOT_APPLICABLE, NOT_APPLICABLE_WITH
 
 del kind  # noqa: F821  (the one of conftest has their kinds only)
 

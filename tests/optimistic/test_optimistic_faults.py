@@ -402,7 +402,7 @@ def test_a_connection_behind_a_cache_is_used_itself(server: RedisServer, other: 
                 raise AssertionError("asked the cache")
             return getattr(self._conn, name)
 
-    class Wire(redis.ConnectionPool):
+    class Pool(redis.ConnectionPool):
         def get_connection(self, *args: Any, **kwargs: Any) -> Any:
             own = super().get_connection
             return Wrapped(own(*first_argument(own.__func__)))
@@ -410,7 +410,7 @@ def test_a_connection_behind_a_cache_is_used_itself(server: RedisServer, other: 
         def release(self, connection: Any) -> None:
             super().release(connection._conn)
 
-    with redis.Redis(connection_pool=Wire.from_url(server.url)) as client:
+    with redis.Redis(connection_pool=Pool.from_url(server.url)) as client:
         assert transact(client, lambda tx: tx.get("number")) is None
         client.connection_pool.disconnect()
 
