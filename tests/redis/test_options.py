@@ -10,8 +10,8 @@ import pytest
 
 import interlock
 from interlock._redis.clients import client_of, factory_of
-from interlock._redis.cluster import Map
 from interlock._redis.limit import MOST
+from interlock._redis.map import Map
 from interlock._redis.options import SENTINEL, TLS, is_secure
 from interlock.core.errors import InvalidArgument
 from interlock.testing.world import TASKS, THREADS, World

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from interlock._redis.apool import AsyncConnection, AsyncPool
-from interlock._redis.cluster import Map
+from interlock._redis.aconnection import AsyncConnection
+from interlock._redis.apool import AsyncPool
 from interlock._redis.errors import NoRoom, Passing
+from interlock._redis.map import Map
 from interlock._redis.message import Denied, Message, Unreachable
 from interlock._redis.routing import Directions, Nodes, Reading
 from interlock._redis.slots import Address

@@ -5,7 +5,8 @@ from collections.abc import Coroutine
 from time import monotonic
 from typing import Any
 
-from interlock._redis.apool import AsyncConnection, AsyncPool
+from interlock._redis.aconnection import AsyncConnection
+from interlock._redis.apool import AsyncPool
 from interlock._redis.clients import OneServer
 from interlock._redis.message import Message, outdated
 from interlock._redis.pipeline import Batch

@@ -29,3 +29,7 @@ class Identity:
             return False
         before, self._id = self._id, found[1]
         return before is not None and before != self._id
+
+
+def nobody_cares() -> None:
+    """Take the news of another primary where there is no subscription."""

@@ -13,7 +13,7 @@ from interlock.core.effects import NOW, Ask, Op, Sleep
 from interlock.core.errors import StoreError, UnknownOutcome
 
 if TYPE_CHECKING:
-    from interlock._redis.cluster import Map
+    from interlock._redis.map import Map
 
 PAUSE = 0.05  # seconds between two looks while the cluster changes
 MOMENT = 0.2  # seconds; whoever acquires waits longer by itself, as it knows until when

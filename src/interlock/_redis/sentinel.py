@@ -5,9 +5,10 @@ from time import monotonic
 from typing import Any
 
 from interlock._redis.clients import OneServer
+from interlock._redis.connection import Connection
 from interlock._redis.message import Message, outdated
 from interlock._redis.pipeline import Batch
-from interlock._redis.pool import Connection, Pool
+from interlock._redis.pool import Pool
 from interlock._redis.sentinels import ASK, CONFIRMED, IO_TIMEOUT, Sentinels
 from interlock.core.errors import StoreError
 

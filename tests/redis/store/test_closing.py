@@ -9,10 +9,12 @@ import redis
 import redis.asyncio
 
 import interlock
-from interlock._redis.apool import AsyncConnection, AsyncPool
+from interlock._redis.aconnection import AsyncConnection
+from interlock._redis.apool import AsyncPool
 from interlock._redis.clients import factory_of
+from interlock._redis.connection import Connection
 from interlock._redis.message import Broken, Message
-from interlock._redis.pool import Connection, Pool
+from interlock._redis.pool import Pool
 from interlock._redis.resp import pack
 from interlock.core.errors import StoreError
 from interlock.testing.actors import ThreadActor

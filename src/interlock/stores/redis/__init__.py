@@ -60,7 +60,8 @@ def _for_threads(client: Any, release: Any, starts: Sequence[Address] = ()) -> S
     from interlock.stores.redis.subscription import Subscription
 
     if is_cluster(client):
-        from interlock._redis.cluster import AnyNode, ClusterPool, Map
+        from interlock._redis.cluster import AnyNode, ClusterPool
+        from interlock._redis.map import Map
 
         map = Map(client, tasks=False, starts=starts)
         cluster = ClusterPool(map)
@@ -82,7 +83,8 @@ def _for_tasks(client: Any, release: Any, starts: Sequence[Address] = ()) -> Sto
 
     if is_cluster(client):
         from interlock._redis.acluster import AsyncClusterPool
-        from interlock._redis.cluster import AnyNode, Map
+        from interlock._redis.cluster import AnyNode
+        from interlock._redis.map import Map
 
         map = Map(client, tasks=True, starts=starts)
         cluster = AsyncClusterPool(map)

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from interlock._redis.apool import AsyncConnection, PerLoop
+from interlock._redis.aconnection import AsyncConnection
 from interlock._redis.clients import ConnectionFactory
 from interlock._redis.errors import refuse
+from interlock._redis.perloop import PerLoop
 from interlock._redis.resp import Garbage, ReplyError, pack
 from interlock._redis.routing import Reading
 from interlock.core.errors import StoreError

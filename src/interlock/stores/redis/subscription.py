@@ -12,9 +12,10 @@ from time import monotonic
 from typing import Any
 
 from interlock._redis.clients import ConnectionFactory
+from interlock._redis.connection import Connection
 from interlock._redis.errors import refuse
 from interlock._redis.message import broken, garbled, no_answer
-from interlock._redis.pool import MOST, Connection
+from interlock._redis.pool import MOST
 from interlock._redis.resp import Garbage, ReplyError, pack
 from interlock._redis.routing import Reading
 from interlock.core.errors import StoreError
