@@ -72,7 +72,7 @@ class LoopWatchdog(Generic[G]):
     @property
     def needed(self) -> bool:
         """True while the store may have claims that the exit could take out of their lines."""
-        return bool(self.entries or self._keeper._entering)
+        return bool(self.entries or self._keeper.entering)
 
     @property
     def runs(self) -> bool:
@@ -153,7 +153,7 @@ class LoopWatchdog(Generic[G]):
         upcoming = self._table.next_due()
         if upcoming < self._wakes_at:
             self._schedule(upcoming)
-        elif self._timer is None and not self._keeper._entering:
+        elif self._timer is None and not self._keeper.entering:
             _kept.discard(self)
 
     async def _renew(self, grants: list[G]) -> None:
