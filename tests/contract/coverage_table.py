@@ -360,6 +360,7 @@ CONTRACT = {
         "test_a_wait_that_is_too_long_and_a_try_in_vain_are_told",
         "test_an_eviction_is_told_by_who_evicts_and_the_loss_by_who_held",
         "test_all_that_are_evicted_together_are_told",
+        "test_an_eviction_is_told_though_the_line_can_not_be_looked_at",
         "test_a_loss_that_a_release_finds_is_told_once_and_is_in_the_log",
         "test_renewals_are_told_those_by_hand_too",
         "test_a_release_that_failed_is_told_when_its_lease_ends",

@@ -1,6 +1,6 @@
 """What happens to claims, told to whoever subscribes; nothing is called or made while nobody does."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from interlock.core.claims import said
@@ -37,7 +37,8 @@ class Event(NamedTuple):
 
 
 Listener: TypeAlias = Callable[[Event], object]
-EVERYWHERE: list[Listener] = []
+Listeners: TypeAlias = dict[Listener, None]
+EVERYWHERE: Listeners = {}
 """Who listens to all connections of the process."""
 
 
@@ -56,7 +57,7 @@ def subscribe(function: Listener) -> Callable[[], None]:
     return listen(EVERYWHERE, function)
 
 
-def listen(listeners: list[Listener], function: Listener) -> Callable[[], None]:
+def listen(listeners: Listeners, function: Listener) -> Callable[[], None]:
     """Add `function` to `listeners`; return what takes it out again."""
     if not callable(function):
         raise InvalidArgument(f"a listener is a function of one argument, the event, not {said(function)}")
@@ -65,16 +66,15 @@ def listen(listeners: list[Listener], function: Listener) -> Callable[[], None]:
         return function(event)
 
     def unsubscribe() -> None:
-        if listener in listeners:
-            listeners.remove(listener)
+        listeners.pop(listener, None)
 
-    listeners.append(listener)
+    listeners[listener] = None
     return unsubscribe
 
 
-def tell(listeners: Sequence[Listener], event: Event) -> None:
+def tell(listeners: Listeners, event: Event) -> None:
     """Call each listener, whatever the others raise."""
-    for listener in (*listeners, *EVERYWHERE):
+    for listener in list(listeners) + list(EVERYWHERE):
         try:
             listener(event)
         except Exception:

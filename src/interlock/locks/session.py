@@ -12,7 +12,7 @@ from interlock.core.redaction import masked
 from interlock.core.store import Store
 from interlock.locks import events
 from interlock.locks.busy import LastHolders
-from interlock.locks.events import EVERYWHERE, Event, Kind, Listener
+from interlock.locks.events import EVERYWHERE, Event, Kind, Listeners
 from interlock.runtime import log
 
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
@@ -69,7 +69,7 @@ class BaseSession:
         self.closed = False
         self.source: tuple[Callable[..., Any], str] | None = None
         self._last_holders = LastHolders()
-        self.listeners: list[Listener] = []
+        self.listeners: Listeners = {}
         self.look_at_log = 0.0
 
     @property
@@ -84,15 +84,14 @@ class BaseSession:
     def listen_for_log(self, now: float) -> None:
         """Let the log be a listener while its logger is enabled for details."""
         self.look_at_log = now + LOG_LOOK
-        if log.debugs() is not (events.write in self.listeners):
-            if events.write in self.listeners:
-                self.listeners.remove(events.write)
-            else:
-                self.listeners.append(events.write)
+        if log.debugs():
+            self.listeners[events.write] = None
+        else:
+            self.listeners.pop(events.write, None)
 
     @property
     def heard(self) -> bool:
-        """True if anybody listens; the paths that must be fast look at the two lists by themselves."""
+        """True if anybody listens; the paths that must be fast look at both by themselves."""
         return bool(self.listeners or EVERYWHERE)
 
     def tell(
@@ -135,9 +134,15 @@ class BaseSession:
         store = self.ready()
         seen: Sequence[ClaimView] = ()
         if self.heard:
-            seen = yield from store.look(key)
+            try:
+                seen = yield from store.look(key)
+            except LockError:
+                pass  # what it can't look at it may evict all the same
         removed = yield from store.evict(key, id)
-        for view in [view for view in seen if id is None or view.id == id][:removed]:
+        known = [view for view in seen if id is None or view.id == id][:removed]
+        if removed and not known and id is not None:
+            self.tell("evicted", Claim(id, LockSpec(key)))
+        for view in known:
             spec = LockSpec(key, view.units, view.capacity, label=view.label)
             self.tell("evicted", Claim(view.id, spec), fence=view.fence)
         return removed

@@ -116,6 +116,16 @@ def test_all_that_are_evicted_together_are_told(world: World) -> None:
     assert sorted(event.id for event in heard.events if event.kind == "evicted") == sorted(each.id for each in grants)
 
 
+def test_an_eviction_is_told_though_the_line_can_not_be_looked_at(world: World) -> None:
+    locks, failing = world.connect_with(Failing)
+    ann = world.actor()
+    grant = ann.do(world.connect().lock(world.name).acquire)
+    heard = Heard(locks.subscribe)
+    failing.broken.add("look")
+    assert ann.do(locks.evict, world.name, grant.id) == 1
+    assert [event[:4] for event in heard.events] == [("evicted", world.name, grant.id, None)]
+
+
 def test_a_loss_that_a_release_finds_is_told_once_and_is_in_the_log(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
