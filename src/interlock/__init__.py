@@ -12,6 +12,7 @@ from interlock.core.errors import (
     StoreError,
 )
 from interlock.locks.connect import aconnect, connect
+from interlock.locks.events import Event, subscribe
 from interlock.locks.sync.connection import Locks
 from interlock.locks.sync.grants import Grant, Grants
 from interlock.locks.sync.locks import Lock, RLock
@@ -31,6 +32,7 @@ __all__ = [
     "AsyncRLock",
     "Check",
     "ClaimView",
+    "Event",
     "Grant",
     "Grants",
     "InvalidArgument",
@@ -44,6 +46,7 @@ __all__ = [
     "StoreError",
     "aconnect",
     "connect",
+    "subscribe",
 ]
 
 _LATER = {

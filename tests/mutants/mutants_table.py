@@ -138,6 +138,20 @@ MUTANTS = [
         "            return error\n",
     ),
     _error(
+        "partial: a listener that fails keeps the others from being told",
+        _contract("test_a_listener_that_fails_is_logged_and_holds_back_nobody"),
+        "locks/events.py",
+        "        except Exception:\n",
+        "        except ZeroDivisionError:\n",
+    ),
+    _error(
+        "partial: a listener that hangs holds back the renewals of others",
+        _contract("test_a_listener_of_threads_that_hangs_at_a_renewal_holds_back_no_renewal"),
+        "locks/sync/session.py",
+        '_beside("interlock-events", _tell_each, grants, kind, reason)',
+        "_tell_each(grants, kind, reason)",
+    ),
+    _error(
         "partial: a close that can not release does not close the store, threads",
         _contract("test_a_close_that_can_not_release_says_so_and_closes_all_the_same"),
         "locks/sync/closing.py",
@@ -156,14 +170,14 @@ MUTANTS = [
         "tests/redis/store/test_closing.py",
         "_redis/pool.py",
         "        if owner is None:\n            connection.close()",
-        "        if owner is None:\n            self._idle.append(link)",
+        "        if owner is None:\n            self._idle.append(connection)",
     ),
     _error(
         "partial: a connection is used again after an interrupt, a claim's first request",
         "tests/redis/store/test_closing.py",
         "_redis/pool.py",
         "            late.append(connection)\n",
-        "            self._idle.append(link)\n",
+        "            self._idle.append(connection)\n",
     ),
     _error(
         "partial: a connection is used again after an interrupt, transactions of threads",

@@ -5,6 +5,7 @@ own monotonic clock; the store counts it from the arrival.  So a claim whose own
 expired in the store either, whatever the two clocks show.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from interlock.core.claims import SEPARATOR, Claim
@@ -35,10 +36,14 @@ class AcquireCall:
     """One call of acquire; `claim` is always the one to take out of the line if the call is broken off.
 
     `first` is the store's answer if the claim has entered already; `owner` says whose call it is.  `entered` is False
-    while nothing of it can be in the line, so that there is nothing to take out.
+    while nothing of it can be in the line, so that there is nothing to take out.  `on_queued` is called with it each
+    time that its claim begins to wait in line; `queued` is for whoever is called.
     """
 
-    __slots__ = ("claim", "closed", "deadline", "entered", "first", "owner", "started", "wait", "wakeup")
+    __slots__ = (
+        "claim", "closed", "deadline", "entered", "first", "on_queued", "owner", "queued", "started", "wait",
+        "wakeup",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -58,6 +63,8 @@ class AcquireCall:
         self.entered = first is not None and first.state not in NOT_IN_LINE
         self.closed = False
         self.wakeup: Any = None
+        self.on_queued: Callable[[AcquireCall], object] | None = None
+        self.queued = False
 
     def call_off(self) -> None:
         """Let the call end with StoreError soon, because its connection is closed; from any thread."""
@@ -141,6 +148,8 @@ def acquire(queue: Queue, call: AcquireCall) -> Op[Held | None]:
         elif answer.state == "occupied" and wakeup is None:
             wakeup = call.wakeup = yield Subscribe(queue)  # type: ignore[arg-type]
         else:
+            if answer.state == "pending" and not again and call.wait and call.on_queued is not None:
+                call.on_queued(call)
             again = again or answer.state == "pending"
             in_time = True
             if call.deadline is not None:

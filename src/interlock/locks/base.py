@@ -20,6 +20,7 @@ from interlock.core.claims import (
 )
 from interlock.core.errors import InvalidArgument
 from interlock.core.store import Store
+from interlock.locks import events
 from interlock.locks.session import AcquireOptions, BaseSession, name_of
 
 
@@ -80,6 +81,23 @@ class BaseLocks(Generic[L]):
     def store(self) -> Store:
         """The store, for those who extend this library."""
         return self._session.store
+
+    def subscribe(self, function: events.Listener) -> Callable[[], None]:
+        """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
+
+        That is in the thread or task that acquires or releases, and in threads of its own (of tasks: on the loop) for
+        what the renewal of leases finds.  What it raises is logged and holds back nobody.
+
+        Args:
+            function: takes an `Event`; it must be quick, and acquire or release nothing by this connection.
+
+        Returns:
+            What ends that; safe to repeat.
+
+        Raises:
+            InvalidArgument: it can't be called.
+        """
+        return events.listen(self._session.listeners, function)
 
     def _key(self, name: str) -> str:
         return self._session.namespace + SEPARATOR + checked_name(name)

@@ -8,7 +8,9 @@ from interlock.core.acquire import Held
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import InvalidArgument, LockLost, NotHeld
 from interlock.locks.blocks import Block
+from interlock.locks.events import Kind
 from interlock.locks.unreleased import kept
+from interlock.runtime import log
 from interlock.runtime.process import pid
 
 G = TypeVar("G", bound="BaseGrant")
@@ -26,11 +28,12 @@ class BaseGrant:
     """
 
     __slots__ = (
-        "__weakref__", "_block", "_claim", "_deadline", "_due", "_free_at", "_leaving",
-        "_lost_because", "_on_lost", "_owner", "_pid", "_renews", "_state", "fence", "id",
+        "__weakref__", "_acquired_at", "_block", "_claim", "_deadline", "_due", "_free_at", "_leaving",
+        "_lost_because", "_on_lost", "_owner", "_pid", "_renews", "_session", "_state", "fence", "id",
     )  # fmt: skip
     _owner: Any
-
+    _session: Any
+    _acquired_at: float | None
     _block: Block | None
 
     def __init__(
@@ -46,6 +49,7 @@ class BaseGrant:
         self._state = HELD
         self._leaving = False
         self._block = None
+        self._acquired_at = None
         self._pid = pid()
         self._due = deadline - claim[1].ttl * (2 / 3) if renews else deadline
 
@@ -142,6 +146,28 @@ class BaseGrant:
             self._lost_because = why
             # Who was asked to leave and has not answered may have done so: what is gone then is no loss.
             self._state = RELEASED if self._leaving else LOST
+
+    def _tell_acquired(self, started: float) -> None:
+        """Tell whoever listens that it is held now."""
+        self._acquired_at = time.monotonic()
+        self._session.tell("acquired", self._claim, fence=self.fence, started=started)
+
+    def _tell(self, kind: Kind, reason: str = "") -> None:
+        """Tell whoever listens what happened to it."""
+        since = self._acquired_at
+        held = None if since is None else time.monotonic() - since
+        self._session.tell(kind, self._claim, fence=self.fence, held=held, reason=reason)
+
+    def _tell_end(self) -> None:
+        """Tell that its release found it lost, or gone at the end of a lease that an earlier release had left."""
+        if self._state == LOST:
+            self._warn_of_loss()
+            self._tell("lost", self._lost_because)
+        else:
+            self._tell("released", self._lost_because)
+
+    def _warn_of_loss(self) -> None:
+        log.warn("the lock %r (fence %d) was lost: %s", self.name, self.fence, self._lost_because)
 
     def _give_up_renewing(self) -> None:
         """Note that leaving failed: the lock is free at the end of the lease at the latest, whatever comes."""

@@ -3,18 +3,20 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from weakref import ref
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
 from interlock.core.queue import Renewed
+from interlock.locks.events import Kind
 from interlock.locks.grants import GONE_THERE, LEASE_ENDED, BaseGrant
 from interlock.locks.unreleased import DEV, caller, warn
 from interlock.runtime import log
 from interlock.runtime.process import pid
 
 G = TypeVar("G", bound=BaseGrant)
+Tell: TypeAlias = Callable[[Sequence[G], Kind, str], None]
 LONGEST_SLEEP = 3600.0
 SHORTEST_RETRY = 0.02
 MOST_DOUBTED = 256
@@ -41,19 +43,21 @@ class LeaseTable(Generic[G]):
 
     Args:
         tell_lost: called once for each grant that is lost; never fails.
+        tell: called with grants, what happened to them, and why, if anybody listens; never fails.
 
     Attributes:
         watched: by id, the grants with what is to be known of them when they are collected.
         doubted: ids of claims that the store may not have any more.
     """
 
-    def __init__(self, tell_lost: Callable[[G], None]) -> None:
+    def __init__(self, tell_lost: Callable[[G], None], tell: Tell[G]) -> None:
         self.watched: dict[str, tuple[ref[G], Claim, Any, str]] = {}
         self._pid = pid()
         self._dropped: dict[str, tuple[Claim, Any, float]] = {}
         self.doubted: dict[str, None] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._tell_lost = tell_lost
+        self._tell = tell
 
     def add(self, grant: G) -> None:
         """Watch over `grant` from now on."""
@@ -168,6 +172,7 @@ class LeaseTable(Generic[G]):
     def answered(self, grants: Sequence[G], answers: Sequence[Renewed], sent: float) -> None:
         """Take the answer of each; those that could not be asked are asked again, and hold nobody back."""
         failed: list[G] = []
+        renewed: list[G] = []
         problem: BaseException | None = None
         for grant, answer in zip(grants, answers, strict=True):
             if isinstance(answer, StoreError):
@@ -177,6 +182,10 @@ class LeaseTable(Generic[G]):
                 self.lost(grant, GONE_THERE)
             elif grant.id in self.watched and grant._renews:
                 grant._renewed(sent)
+                if grant._session.heard:
+                    renewed.append(grant)
+        if renewed:
+            self._tell(renewed, "renewed", "")
         if problem is not None:
             self.failed(failed, problem, time.monotonic())
 
@@ -195,7 +204,10 @@ class LeaseTable(Generic[G]):
         if self.watched.pop(grant.id, None) is None:
             return  # it is being released: not lost
         grant._lose(why)
-        if grant.lost:  # else its release was on its way
+        lost = grant.lost  # else its release was on its way
+        if grant._session.heard:
+            self._tell([grant], "lost" if lost else "released", why)
+        if lost:
             self._tell_lost(grant)
             if grant._on_lost is None:  # else the program is told, and may have said so itself
-                log.warn("the lock %r (fence %d) was lost: %s", grant.name, grant.fence, why)
+                grant._warn_of_loss()

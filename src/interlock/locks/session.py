@@ -1,16 +1,22 @@
 """What the locks and grants of one connection share, in both colours."""
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, NamedTuple
 
-from interlock.core.claims import MAX_NAME, SEPARATOR, ClaimView, LockSpec, checked_text, checked_ttl
+from interlock.core.acquire import AcquireCall
+from interlock.core.claims import MAX_NAME, SEPARATOR, Claim, ClaimView, LockSpec, checked_text, checked_ttl
 from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.redaction import masked
 from interlock.core.store import Store
+from interlock.locks import events
 from interlock.locks.busy import LastHolders
+from interlock.locks.events import EVERYWHERE, Event, Kind, Listeners
+from interlock.runtime import log
 
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
+LOG_LOOK = 1.0  # seconds after which the level of the logger is looked at again
 
 
 class AcquireOptions(NamedTuple):
@@ -51,6 +57,8 @@ class BaseSession:
     Attributes:
         source: what connects to it, and by which URL; None if it was made from something else.
         closed: True from the beginning of `close()`.
+        listeners: who is told what happens on this connection.
+        look_at_log: when to find out again whether the log is a listener; monotonic.
     """
 
     def __init__(self, kind: str, store: Store, namespace: str, ttl: float) -> None:
@@ -61,6 +69,8 @@ class BaseSession:
         self.closed = False
         self.source: tuple[Callable[..., Any], str] | None = None
         self._last_holders = LastHolders()
+        self.listeners: Listeners = {}
+        self.look_at_log = 0.0
 
     @property
     def where(self) -> str:
@@ -70,6 +80,72 @@ class BaseSession:
     def __repr__(self) -> str:
         namespace = f", namespace={self.namespace!r}" if self.namespace else ""
         return f"<{self._kind} on {self.where}{namespace}>"
+
+    def listen_for_log(self, now: float) -> None:
+        """Let the log be a listener while its logger is enabled for details."""
+        self.look_at_log = now + LOG_LOOK
+        if log.debugs():
+            self.listeners[events.write] = None
+        else:
+            self.listeners.pop(events.write, None)
+
+    @property
+    def heard(self) -> bool:
+        """True if anybody listens; the paths that must be fast look at both by themselves."""
+        return bool(self.listeners or EVERYWHERE)
+
+    def tell(
+        self,
+        kind: Kind,
+        claim: Claim,
+        *,
+        fence: int | None = None,
+        started: float | None = None,
+        held: float | None = None,
+        reason: str = "",
+    ) -> None:
+        """Tell whoever listens.
+
+        Args:
+            kind, fence, held, reason: as the attributes of `Event`.
+            claim: whose event it is.
+            started: when its acquire was called.
+        """
+        if self.heard:
+            waited = None if started is None else monotonic() - started
+            spec = claim.spec
+            event = Event(kind, name_of(spec.key), claim.id, fence, spec.label, waited, held, reason)
+            events.tell(self.listeners, event)
+
+    def queued(self, call: AcquireCall) -> None:
+        """Tell that the claim of `call` waits in line."""
+        call.queued = True
+        self.tell("queued", call.claim, started=call.started)
+
+    def broken_off(self, call: AcquireCall | None, grant: Any, error: BaseException) -> None:
+        """Tell how a call of acquire ended that an error broke off, if anybody was told that it began."""
+        if grant is not None and grant._acquired_at is not None:
+            grant._tell("released", str(error))
+        elif call is not None and call.queued:
+            self.tell("withdrawn", call.claim, started=call.started, reason=f"{type(error).__name__}: {error}")
+
+    def evict(self, key: str, id: str | None) -> Op[int]:
+        """Remove a claim, or all, and tell it; who listens is told of what was there just before."""
+        store = self.ready()
+        seen: Sequence[ClaimView] = ()
+        if self.heard:
+            try:
+                seen = yield from store.look(key)
+            except LockError:
+                pass  # what it can't look at it may evict all the same
+        removed = yield from store.evict(key, id)
+        known = [view for view in seen if id is None or view.id == id][:removed]
+        if removed and not known and id is not None:
+            self.tell("evicted", Claim(id, LockSpec(key)))
+        for view in known:
+            spec = LockSpec(key, view.units, view.capacity, label=view.label)
+            self.tell("evicted", Claim(view.id, spec), fence=view.fence)
+        return removed
 
     def connect_again(self) -> tuple[Any, ...]:
         """Return what connects in another process, and with which arguments.

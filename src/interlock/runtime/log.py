@@ -26,6 +26,22 @@ def warn(message: str, *args: object) -> None:
         logger.warning(message, *args)
 
 
+def debugs() -> bool:
+    """Tell whether anybody wants the details; nobody does in a program that has not loaded `logging`."""
+    if "logging" not in sys.modules:
+        return False
+    import logging
+
+    return logging.getLogger("interlock").isEnabledFor(logging.DEBUG)
+
+
+def debug(message: str, *args: object) -> None:
+    """Log a detail under the name "interlock"; only where `debugs()` is true."""
+    import logging
+
+    logging.getLogger("interlock").debug(message, *args)
+
+
 def exception(message: str, *args: object) -> None:
     """Log an error under the name "interlock", with the exception that is being handled."""
     if _sink is not None:

@@ -128,7 +128,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             How many claims were removed.
         """
         await give_way()
-        return await arun(self._session.ready().evict(self._key(name), id))
+        return await arun(self._session.evict(self._key(name), id))
 
     async def doctor(self) -> list[Check]:
         """Find out whether the store keeps the promises that the protocol needs, with a round trip.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.core.errors import LockLost, StoreError
 from interlock.locks.blocks import enter, entering, one_for_each_block
+from interlock.locks.events import EVERYWHERE
 from interlock.locks.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants
 from interlock.locks.owners import Handles, handles_of
 from interlock.locks.unreleased import kept
@@ -72,7 +73,7 @@ async def end(grant: "AsyncGrant | AsyncGrants", kind: type[BaseException] | Non
 class AsyncGrant(BaseGrant):
     """A held lock; `release()`, from any task of its loop, or the end of `async with grant:` gives it back."""
 
-    __slots__ = ("_body", "_cancelling", "_session", "_struck", "_watchdog")
+    __slots__ = ("_body", "_cancelling", "_struck", "_watchdog")
 
     _session: Any
     _body: asyncio.Task[Any] | None
@@ -128,7 +129,7 @@ class AsyncGrant(BaseGrant):
             return True
         kept.pop(self.id, None)
         watchdog = self._watchdog
-        watchdog.remove(self)
+        watched = watchdog.remove(self)
         if time.monotonic() >= self._deadline:
             self._lose(LEASE_ENDED)
         again, self._leaving = self._leaving, True
@@ -149,11 +150,18 @@ class AsyncGrant(BaseGrant):
                 cancelled = cancelled or later
         except BaseException as error:
             if isinstance(error, StoreError) and self._state != HELD:
+                if watched:
+                    self._tell_end()
                 return False  # the store sees by itself that the lease ended
             self._give_up_renewing()
             watchdog.add(self)
             raise
         released = self._left(bool(removed), again)
+        if released:
+            if session.listeners or EVERYWHERE:
+                self._tell("released")
+        elif watched:
+            self._tell_end()
         if cancelled is not None:
             raise cancelled
         return released
@@ -167,6 +175,7 @@ class AsyncGrant(BaseGrant):
         self._watchdog.release_later(self)
         kept.pop(self.id, None)
         self._state = RELEASED
+        self._tell("released")
         return True
 
     async def renew(self) -> bool:
@@ -187,6 +196,7 @@ class AsyncGrant(BaseGrant):
             raise answer
         if answer:
             self._renewed(sent)
+            self._tell("renewed")
             return True
         self._watchdog.lost(self)
         return False

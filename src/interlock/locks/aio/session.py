@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from interlock.core.queue import EnterResult
 from interlock.core.store import Store
 from interlock.locks.aio.grants import AsyncGrant
 from interlock.locks.aio.watchdog import LoopWatchdog
+from interlock.locks.events import EVERYWHERE, Kind
 from interlock.locks.grants import RELEASED
 from interlock.locks.owners import Holds
 from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, closed_meanwhile
@@ -75,7 +76,7 @@ class Session(BaseSession):
         for old, watchdog in list(self.watchdogs.items()):
             if old.is_closed() and not watchdog.needed:
                 self.watchdogs.pop(old, None)
-        watchdog = self.watchdogs[loop] = LoopWatchdog(self.store, _tell_lost, AsyncGrant.release, self)
+        watchdog = self.watchdogs[loop] = LoopWatchdog(self.store, _tell_lost, _tell, AsyncGrant.release, self)
         watchdog.end = at_the_end(lambda: self._loop_ends(self, watchdog))
         return watchdog
 
@@ -99,6 +100,8 @@ class Session(BaseSession):
         if started >= turns.next and self.enter_now is not None:
             await give_way()
             started = monotonic()
+        if started > self.look_at_log:
+            self.listen_for_log(started)
         claim = Claim(fresh_id(), spec, who)
         entering, id = self.entering, claim[0]
         watchdog = self.watchdog()
@@ -119,9 +122,12 @@ class Session(BaseSession):
             else:
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = entering[id] = AcquireCall(claim, started, deadline, seconds != 0, result, watchdog.loop)
+                if self.listeners or EVERYWHERE:
+                    call.on_queued = self.queued
                 waited = await arun(acquire(self.store, call))
                 if waited is None:
                     entering.pop(id, None)
+                    self.tell("timed out", call.claim, started=started)
                     return None
                 held = waited
             grant = AsyncGrant(held, options.renew, options.on_lost)
@@ -133,12 +139,15 @@ class Session(BaseSession):
             watchdog.add(grant)
             if self.closed:
                 raise closed_meanwhile(spec)
+            if self.listeners or EVERYWHERE:
+                grant._tell_acquired(started)
             entering.pop(id, None)
             return grant
-        except GeneratorExit:
+        except GeneratorExit as error:
             self._destroyed(call.claim if call is not None else claim, id)
+            self.broken_off(call, grant, error)
             raise
-        except BaseException:
+        except BaseException as error:
             # A cancellation or KeyboardInterrupt may come at any line: nothing may stay behind.
             if grant is not None:
                 watchdog.remove(grant)
@@ -151,6 +160,7 @@ class Session(BaseSession):
                     log.warn("could not take a claim out of the line, its lease will end: %s", problem)
             finally:
                 entering.pop(id, None)
+                self.broken_off(call, grant, error)
             raise
 
     def _destroyed(self, claim: Claim, id: str) -> None:
@@ -169,6 +179,14 @@ def _tell_lost(grant: AsyncGrant) -> None:
             grant._on_lost(grant)
         except BaseException:  # even SystemExit: the renewals of others come after it
             log.exception("on_lost of %r failed", grant)
+
+
+def _tell(grants: Sequence[AsyncGrant], kind: Kind, reason: str) -> None:
+    for grant in grants:
+        try:
+            grant._tell(kind, reason)
+        except BaseException:  # as above
+            log.exception("a listener failed at the event that %r was %s", grant, kind)
 
 
 open_sessions: WeakRegistry[Session] = WeakRegistry()

@@ -15,7 +15,7 @@ from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError
 from interlock.core.store import AsyncStore
 from interlock.locks.grants import GONE_THERE, BaseGrant
-from interlock.locks.leases import LONGEST_SLEEP, Entry, LeaseTable
+from interlock.locks.leases import LONGEST_SLEEP, Entry, LeaseTable, Tell
 from interlock.locks.sync.renewers import by_node, portions
 from interlock.runtime import log
 from interlock.runtime.aio import arun
@@ -32,6 +32,7 @@ class LoopWatchdog(Generic[G]):
     Args:
         queue: the store.
         tell_lost: called once, on the loop, for each grant that is lost; never fails.
+        tell: called with grants, what happened to them, and why, if anybody listens; never fails.
         release: gives a grant back whose `async with` block was left without it.
         keeper: the connection, which is kept as long as there is something to watch, so that the exit finds it.
     """
@@ -40,6 +41,7 @@ class LoopWatchdog(Generic[G]):
         self,
         queue: AsyncStore,
         tell_lost: Callable[[G], None],
+        tell: Tell[G],
         release: Callable[[G], Awaitable[object]],
         keeper: Any,
     ) -> None:
@@ -47,7 +49,7 @@ class LoopWatchdog(Generic[G]):
         self._node_of = queue.node_of
         self._release = release
         self._keeper = keeper
-        self._table = LeaseTable(tell_lost)
+        self._table = LeaseTable(tell_lost, tell)
         self._watched = self._table.watched
         self.loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -72,7 +74,7 @@ class LoopWatchdog(Generic[G]):
     @property
     def needed(self) -> bool:
         """True while the store may have claims that the exit could take out of their lines."""
-        return bool(self.entries or self._keeper._entering)
+        return bool(self.entries or self._keeper.entering)
 
     @property
     def runs(self) -> bool:
@@ -89,9 +91,9 @@ class LoopWatchdog(Generic[G]):
         if grant._due < self._wakes_at:
             self._schedule(grant._due)
 
-    def remove(self, grant: G) -> None:
-        """Stop watching; safe to repeat."""
-        self._watched.pop(grant.id, None)
+    def remove(self, grant: G) -> bool:
+        """Stop watching; safe to repeat; True if it was under watch, so that whoever removes it tells its end."""
+        return self._watched.pop(grant.id, None) is not None
 
     def release_later(self, grant: G) -> None:
         """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
@@ -153,7 +155,7 @@ class LoopWatchdog(Generic[G]):
         upcoming = self._table.next_due()
         if upcoming < self._wakes_at:
             self._schedule(upcoming)
-        elif self._timer is None and not self._keeper._entering:
+        elif self._timer is None and not self._keeper.entering:
             _kept.discard(self)
 
     async def _renew(self, grants: list[G]) -> None:

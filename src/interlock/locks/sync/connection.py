@@ -126,7 +126,7 @@ class Locks(BaseLocks[Lock]):
         Returns:
             How many claims were removed.
         """
-        return run(self._session.ready().evict(self._key(name), id))
+        return run(self._session.evict(self._key(name), id))
 
     def doctor(self) -> list[Check]:
         """Find out whether the store keeps the promises that the protocol needs, with a round trip.

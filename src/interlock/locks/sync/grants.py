@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.core.errors import LockError, LockLost, StoreError
 from interlock.locks.blocks import enter, entering, one_for_each_block, somebody
+from interlock.locks.events import EVERYWHERE
 from interlock.locks.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants
 from interlock.locks.owners import Handles, handles_of
 from interlock.locks.unreleased import kept
@@ -70,7 +71,7 @@ def enter_alone(grant: G) -> G:
 class Grant(BaseGrant):
     """A held lock; `release()`, from any thread, or the end of `with grant:` gives it back."""
 
-    __slots__ = ("_session",)
+    __slots__ = ()
 
     _session: "Session[Any]"
 
@@ -97,7 +98,7 @@ class Grant(BaseGrant):
         session = self._session
         watchdog = session.watchdog
         kept.pop(self.id, None)
-        watchdog.remove(self)
+        watched = watchdog.remove(self)
         if monotonic() >= self._deadline:
             self._lose(LEASE_ENDED)
         again, self._leaving = self._leaving, True
@@ -109,11 +110,19 @@ class Grant(BaseGrant):
                 removed = run(session.store.leave(self._claim))
         except BaseException as error:
             if isinstance(error, StoreError) and self._state != HELD:
+                if watched:
+                    self._tell_end()
                 return False  # the store sees by itself that the lease ended
             self._give_up_renewing()
             watchdog.add(self)
             raise
-        return self._left(removed, again)
+        if self._left(removed, again):
+            if session.listeners or EVERYWHERE:
+                self._tell("released")
+            return True
+        if watched:
+            self._tell_end()
+        return False
 
     def _stays(self) -> bool:
         """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
@@ -124,6 +133,7 @@ class Grant(BaseGrant):
         self._session.watchdog.release_later(self)
         kept.pop(self.id, None)
         self._state = RELEASED
+        self._tell("released")
         return True
 
     def renew(self) -> bool:
@@ -143,6 +153,7 @@ class Grant(BaseGrant):
             raise answer
         if answer:
             self._renewed(sent)
+            self._tell("renewed")
             return True
         self._session.watchdog.lost(self)
         return False

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 from threading import Thread
 from time import monotonic
 from typing import Any, Generic, TypeAlias, TypeVar, cast
@@ -10,6 +11,7 @@ from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockError
 from interlock.core.store import Store
+from interlock.locks.events import EVERYWHERE, Kind
 from interlock.locks.grants import RELEASED, BaseGrant
 from interlock.locks.owners import Holds
 from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, closed_meanwhile
@@ -46,7 +48,7 @@ class Session(BaseSession, Generic[G]):
     def start_afresh(self) -> None:
         """Begin with nothing held; also in a forked child."""
         self.enter_now, self.leave_now = self.store.enter_now, self.store.leave_now
-        self.watchdog: Watchdog[G] = Watchdog(self.store, _tell_lost, self._grant_type.release, self)
+        self.watchdog: Watchdog[G] = Watchdog(self.store, _tell_lost, _tell, self._grant_type.release, self)
         self.store.doubt = self.watchdog.doubt
         self.entering: dict[str, Entering] = {}
         self.closing = threading.Lock()
@@ -73,6 +75,8 @@ class Session(BaseSession, Generic[G]):
             StoreError: the store can't be asked, or the connection was closed; nothing is left behind.
         """
         started = monotonic()
+        if started > self.look_at_log:
+            self.listen_for_log(started)
         claim = Claim(fresh_id(), spec, who)
         entering, id = self.entering, claim[0]
         call = grant = result = None
@@ -89,9 +93,12 @@ class Session(BaseSession, Generic[G]):
             else:
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = entering[id] = AcquireCall(claim, started, deadline, seconds != 0, result, owner)
+                if self.listeners or EVERYWHERE:
+                    call.on_queued = self.queued
                 waited = run(acquire(self.store, call))
                 if waited is None:
                     entering.pop(id, None)
+                    self.tell("timed out", call.claim, started=started)
                     return None
                 held = waited
             grant = self._grant_type(held, options.renew, options.on_lost)
@@ -100,12 +107,14 @@ class Session(BaseSession, Generic[G]):
             self.watchdog.add(grant)
             if self.closed:
                 raise closed_meanwhile(spec)
+            if self.listeners or EVERYWHERE:
+                grant._tell_acquired(started)
             try:
                 del entering[id]  # no call from here on: an interrupt could lose the grant
             except KeyError:
                 raise closed_meanwhile(spec) from None
             return cast(G, grant)
-        except BaseException:
+        except BaseException as error:
             # KeyboardInterrupt may come at any line: nothing may stay behind.
             if grant is not None:
                 self.watchdog.remove(grant)
@@ -118,17 +127,30 @@ class Session(BaseSession, Generic[G]):
                     log.warn("could not take a claim out of the line, its lease will end: %s", problem)
             finally:
                 entering.pop(id, None)
+                self.broken_off(call, grant, error)
             raise
 
 
 def _tell_lost(grant: BaseGrant) -> None:
-    """Call `on_lost` in a thread of its own: nothing that it does holds back the renewals of others."""
-    if grant._on_lost is None:
-        return
+    if grant._on_lost is not None:
+        _beside("interlock-on-lost", _call_on_lost, grant)
+
+
+def _tell(grants: Sequence[BaseGrant], kind: Kind, reason: str) -> None:
+    _beside("interlock-events", _tell_each, grants, kind, reason)
+
+
+def _tell_each(grants: Sequence[BaseGrant], kind: Kind, reason: str) -> None:
+    for grant in grants:
+        grant._tell(kind, reason)
+
+
+def _beside(name: str, function: Callable[..., object], *args: object) -> None:
+    """Call the program's function in a thread of its own: nothing that it does holds back the renewals of others."""
     try:
-        threading.Thread(target=_call_on_lost, args=(grant,), name="interlock-on-lost", daemon=True).start()
+        threading.Thread(target=function, args=args, name=name, daemon=True).start()
     except RuntimeError as error:  # the interpreter is shutting down
-        log.warn("%r was lost, and no thread could be started to call its on_lost: %s", grant, error)
+        log.warn("no thread could be started to call %s: %s", name.removeprefix("interlock-"), error)
 
 
 def _call_on_lost(grant: BaseGrant) -> None:

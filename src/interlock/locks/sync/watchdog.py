@@ -15,7 +15,7 @@ from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError
 from interlock.core.store import SyncStore
 from interlock.locks.grants import GONE_THERE, BaseGrant
-from interlock.locks.leases import LONGEST_SLEEP, SHORTEST_RETRY, Entry, LeaseTable
+from interlock.locks.leases import LONGEST_SLEEP, SHORTEST_RETRY, Entry, LeaseTable, Tell
 from interlock.locks.sync.renewers import HANGS, Renewers, started
 from interlock.runtime import log
 from interlock.runtime.sync import run
@@ -30,18 +30,24 @@ class Watchdog(Generic[G]):
     Args:
         queue: the store.
         tell_lost: called once for each grant that is lost; never fails.
+        tell: called with grants, what happened to them, and why, if anybody listens; never fails.
         release: gives a grant back whose `with` block was left without it.
         keeper: the connection, which is kept as long as there is something to watch, so that the exit finds it.
     """
 
     def __init__(
-        self, queue: SyncStore, tell_lost: Callable[[G], None], release: Callable[[G], object], keeper: object
+        self,
+        queue: SyncStore,
+        tell_lost: Callable[[G], None],
+        tell: Tell[G],
+        release: Callable[[G], object],
+        keeper: object,
     ) -> None:
         self._queue = queue
         self._rests = queue.rest
         self._release = release
         self._keeper = keeper
-        self._table = LeaseTable(tell_lost)
+        self._table = LeaseTable(tell_lost, tell)
         self._watched = self._table.watched
         # A plain lock, free when it is rung: an interrupt in the middle of the Python code of an Event or a Condition
         # would leave its lock taken for good, and the main thread comes here.
@@ -84,9 +90,9 @@ class Watchdog(Generic[G]):
         watched = self._watched.get(id)
         return None if watched is None else watched[2]
 
-    def remove(self, grant: G) -> None:
-        """Stop watching; safe to repeat."""
-        self._watched.pop(grant.id, None)
+    def remove(self, grant: G) -> bool:
+        """Stop watching; safe to repeat; True if it was under watch, so that whoever removes it tells its end."""
+        return self._watched.pop(grant.id, None) is not None
 
     def release_later(self, grant: G) -> None:
         """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""

@@ -41,6 +41,7 @@ CHAPTERS = (
     "cancellation",
     "interrupts",
     "outside",
+    "events",
     "lost_replies",
     "waiting",
     "closing",

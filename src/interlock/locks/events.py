@@ -1,0 +1,98 @@
+"""What happens to claims, told to whoever subscribes; nothing is called or made while nobody does."""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from interlock.core.claims import said
+from interlock.core.errors import InvalidArgument
+from interlock.runtime import log
+
+Kind: TypeAlias = Literal["queued", "acquired", "renewed", "lost", "released", "evicted", "timed out", "withdrawn"]
+
+
+class Event(NamedTuple):
+    """What happened to a claim.
+
+    Attributes:
+        kind: "queued" (it waits in line), "acquired", "renewed", "released"; "lost", told by its holder; "evicted",
+            told by whoever evicts; "timed out"; "withdrawn" (a waiter was cancelled or interrupted, or the store
+            failed).
+        name: of the lock, without its namespace.
+        id: of the claim.
+        fence: the fencing token of a holder; None for a waiter, or if it is not known.
+        label: of the lock.
+        waited: seconds since the call of acquire; None if the event is not of such a call.
+        held: seconds since the lock was acquired; None if it was not, or if nobody listened then.
+        reason: why, for a claim that was lost or withdrawn; else empty.
+    """
+
+    kind: Kind
+    name: str
+    id: str
+    fence: int | None
+    label: str
+    waited: float | None
+    held: float | None
+    reason: str = ""
+
+
+Listener: TypeAlias = Callable[[Event], object]
+Listeners: TypeAlias = dict[Listener, None]
+EVERYWHERE: Listeners = {}
+"""Who listens to all connections of the process."""
+
+
+def subscribe(function: Listener) -> Callable[[], None]:
+    """Let `function` be called with each event of every connection of this process.
+
+    Args:
+        function: takes an `Event`; see `Locks.subscribe`.
+
+    Returns:
+        What ends that; safe to repeat.
+
+    Raises:
+        InvalidArgument: it can't be called.
+    """
+    return listen(EVERYWHERE, function)
+
+
+def listen(listeners: Listeners, function: Listener) -> Callable[[], None]:
+    """Add `function` to `listeners`; return what takes it out again."""
+    if not callable(function):
+        raise InvalidArgument(f"a listener is a function of one argument, the event, not {said(function)}")
+
+    def listener(event: Event) -> object:  # one of its own for each subscription
+        return function(event)
+
+    def unsubscribe() -> None:
+        listeners.pop(listener, None)
+
+    listeners[listener] = None
+    return unsubscribe
+
+
+def tell(listeners: Listeners, event: Event) -> None:
+    """Call each listener, whatever the others raise."""
+    for listener in list(listeners) + list(EVERYWHERE):
+        try:
+            listener(event)
+        except Exception:
+            log.exception("a listener failed at %s", event)
+
+
+def write(event: Event) -> Any:
+    """Write an event to the log, except losses, which are warnings there."""
+    if event.kind == "lost":
+        return
+    details = "".join(
+        f", {key} {value}"
+        for key, value in (
+            ("fence", event.fence),
+            ("label", event.label and repr(event.label)),
+            ("waited", event.waited and f"{event.waited:.6f} s"),
+            ("held", event.held and f"{event.held:.6f} s"),
+        )
+        if value
+    )
+    log.debug("%s %r (id %s%s)%s", event.kind, event.name, event.id, details, event.reason and f": {event.reason}")

@@ -1,0 +1,355 @@
+"""Events: what happens to claims is told to whoever subscribes, to a connection or to all, and holds back nobody."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.locks.events import Event, subscribe
+from interlock.locks.sync.renewers import MOST_THERE
+from interlock.testing.faults import Failing
+from interlock.testing.waiting import eventually
+from interlock.testing.world import Kind, World
+
+SHORT = 0.6  # seconds of lease; renewed at a third of it
+
+
+class Heard:
+    """The events of a connection, in the order in which they came."""
+
+    def __init__(self, source: Callable[[Any], Callable[[], None]]) -> None:
+        self.events: list[Event] = []
+        self.stop = source(self.events.append)
+
+    def kinds(self) -> list[str]:
+        """Return what happened."""
+        return [event.kind for event in self.events]
+
+    def first(self, kind: str) -> Event:
+        """Wait for an event of that kind and return the first one."""
+        return eventually(lambda: [event for event in self.events if event.kind == kind])[0]
+
+
+def test_acquire_and_release_are_told_with_what_they_are_about(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    heard = Heard(locks.subscribe)
+    ann = world.actor()
+    grant = ann.do(kind.make(locks, world.name, label="a shelf").acquire)
+    ann.do(grant.release)
+    acquired, released = heard.events
+    assert acquired[:5] == ("acquired", world.name, grant.id, grant.fence, "a shelf")
+    assert released[:5] == ("released", world.name, grant.id, grant.fence, "a shelf")
+    assert acquired.waited is not None
+    assert acquired.waited > 0
+    assert acquired.held is None
+    assert released.held is not None
+    assert released.held > 0
+    assert released.waited is None
+    assert ann.do(grant.release) is False
+    assert len(heard.events) == 2
+
+
+def test_a_waiter_is_told_as_queued_and_then_as_acquired(world: World, kind: Kind) -> None:
+    rival = kind.rival(world.connect(), world.name)
+    locks = world.connect()
+    heard = Heard(locks.subscribe)
+    ann, bob = world.actors(2)
+    ann.do(rival.acquire)
+    waiting = bob.start(kind.make(locks, world.name).acquire)
+    world.until_waiting(1)
+    assert heard.first("queued")[:4] == ("queued", world.name, world.waiters()[0].id, None)
+    ann.do(rival.release)
+    grant = waiting.result(20)
+    assert heard.kinds() == ["queued", "acquired"]
+    assert heard.events[1].id == heard.events[0].id == grant.id
+    assert heard.events[1].waited >= heard.events[0].waited > 0  # type: ignore[operator]
+    bob.do(grant.release)
+
+
+def test_a_wait_that_is_too_long_and_a_try_in_vain_are_told(world: World, kind: Kind) -> None:
+    rival = kind.rival(world.connect(), world.name)
+    locks = world.connect()
+    heard = Heard(locks.subscribe)
+    ann, bob = world.actors(2)
+    ann.do(rival.acquire)
+    lock = kind.make(locks, world.name)
+    assert bob.do(lock.acquire, timeout=0.2) is None
+    assert heard.kinds() == ["queued", "timed out"]
+    assert heard.events[1].id == heard.events[0].id
+    assert heard.events[1].waited >= 0.2  # type: ignore[operator]
+    assert bob.do(lock.acquire, blocking=False) is None
+    assert heard.kinds() == ["queued", "timed out", "timed out"]
+    ann.do(rival.release)
+
+
+def test_an_eviction_is_told_by_who_evicts_and_the_loss_by_who_held(world: World, kind: Kind) -> None:
+    holders, evictors = world.connect(), world.connect()
+    heard, evictor_heard = Heard(holders.subscribe), Heard(evictors.subscribe)
+    ann, bob = world.actors(2)
+    grant = ann.do(kind.make(holders, world.name, ttl=SHORT, label="a shelf").acquire)
+    assert bob.do(evictors.evict, world.name, grant.id) == 1
+    (evicted,) = evictor_heard.events
+    assert evicted[:5] == ("evicted", world.name, grant.id, grant.fence, "a shelf")
+    lost = heard.first("lost")
+    assert lost[:5] == ("lost", world.name, grant.id, grant.fence, "a shelf")
+    assert "evicted" in lost.reason
+    assert lost.held is not None
+    assert lost.held > 0
+    assert ann.do(grant.release) is False
+    assert "evicted" not in heard.kinds()
+    assert heard.kinds().count("lost") == 1
+    assert "released" not in heard.kinds()
+    assert bob.do(evictors.evict, world.name) == 0
+    assert len(evictor_heard.events) == 1
+
+
+def test_all_that_are_evicted_together_are_told(world: World) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    grants = [ann.do(locks.semaphore(world.name, 3).acquire) for _ in range(3)]
+    heard = Heard(locks.subscribe)
+    assert bob.do(locks.evict, world.name) == 3
+    assert sorted(event.id for event in heard.events if event.kind == "evicted") == sorted(each.id for each in grants)
+
+
+def test_an_eviction_is_told_though_the_line_can_not_be_looked_at(world: World) -> None:
+    locks, failing = world.connect_with(Failing)
+    ann = world.actor()
+    grant = ann.do(world.connect().lock(world.name).acquire)
+    heard = Heard(locks.subscribe)
+    failing.broken.add("look")
+    assert ann.do(locks.evict, world.name, grant.id) == 1
+    assert [event[:4] for event in heard.events] == [("evicted", world.name, grant.id, None)]
+
+
+def test_a_loss_that_a_release_finds_is_told_once_and_is_in_the_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks = world.connect()
+    heard = Heard(locks.subscribe)
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name).acquire)
+    world.eye.evict(world.name)
+    with caplog.at_level(logging.WARNING, "interlock"):
+        assert ann.do(grant.release) is False
+        assert ann.do(grant.release) is False
+    assert heard.kinds() == ["acquired", "lost"]
+    assert heard.events[1].reason
+    assert [repr(world.name) in message for message in caplog.messages] == [True]
+
+
+def test_renewals_are_told_those_by_hand_too(world: World) -> None:
+    locks = world.connect()
+    heard = Heard(locks.subscribe)
+    ann = world.actor()
+    by_hand = ann.do(locks.lock(world.fresh_name(), ttl=30, renew=False).acquire)
+    assert ann.do(by_hand.renew) is True
+    assert [event.id for event in heard.events if event.kind == "renewed"] == [by_hand.id]
+    grant = ann.do(locks.lock(world.name, ttl=SHORT).acquire)
+    renewed = eventually(lambda: [event for event in heard.events if event[:3] == ("renewed", world.name, grant.id)])
+    assert renewed[0].fence == grant.fence
+    assert renewed[0].held is not None
+    assert renewed[0].held > 0
+
+
+def test_a_release_that_failed_is_told_when_its_lease_ends(world: World) -> None:
+    locks, failing = world.connect_with(Failing)
+    heard = Heard(locks.subscribe)
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name, ttl=SHORT).acquire)
+    failing.broken.add("leave")
+    with pytest.raises(StoreError):
+        ann.do(grant.release)
+    assert "released" not in heard.kinds()
+    assert heard.first("released").reason
+    assert "lost" not in heard.kinds()
+
+
+def test_reentry_is_one_hold_and_one_release(world: World) -> None:
+    locks = world.connect()
+    heard = Heard(locks.subscribe)
+    ann = world.actor()
+    lock = locks.rlock(world.name)
+    grants = [ann.do(lock.acquire), ann.do(lock.acquire)]
+    assert heard.kinds() == ["acquired"]
+    ann.do(grants[0].release)
+    assert heard.kinds() == ["acquired"]
+    ann.do(grants[1].release)
+    assert heard.kinds() == ["acquired", "released"]
+
+
+def test_a_waiter_whose_connection_is_closed_is_told_as_withdrawn(world: World) -> None:
+    ann, bob, eve = world.actors(3)
+    holder = world.connect().lock(world.name)
+    ann.do(holder.acquire)
+    locks = world.connect()
+    heard = Heard(locks.subscribe)
+    waiting = bob.start(locks.lock(world.name).acquire)
+    queued = heard.first("queued")
+    eve.do(locks.close)
+    with pytest.raises(StoreError):
+        waiting.result(20)
+    assert heard.kinds() == ["queued", "withdrawn"]
+    assert heard.events[1].id == queued.id
+    assert "closed" in heard.events[1].reason
+    ann.do(holder.release)
+
+
+def test_a_waiting_task_that_is_cancelled_is_told_as_withdrawn(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    ann = world.actor()
+    holder = world.connect().lock(world.name)
+    ann.do(holder.acquire)
+    locks = world.connect()
+    heard = Heard(locks.subscribe)
+
+    async def story() -> None:
+        waiting = asyncio.ensure_future(locks.lock(world.name).acquire())
+        while not heard.events:  # noqa: ASYNC110 - a list has no event to wait for
+            await asyncio.sleep(0.001)
+        waiting.cancel()
+        await waiting
+
+    with pytest.raises((asyncio.CancelledError, CancelledError)):
+        world.run(story())
+    assert heard.kinds() == ["queued", "withdrawn"]
+    ann.do(holder.release)
+
+
+def test_who_has_unsubscribed_hears_nothing_and_the_others_still_do(world: World) -> None:
+    locks = world.connect()
+    first, second = Heard(locks.subscribe), Heard(locks.subscribe)
+    ann = world.actor()
+    lock = locks.lock(world.name)
+    ann.do(ann.do(lock.acquire).release)
+    first.stop()
+    first.stop()
+    ann.do(ann.do(lock.acquire).release)
+    assert first.kinds() == ["acquired", "released"]
+    assert second.kinds() == ["acquired", "released"] * 2
+
+
+def test_a_function_that_subscribes_twice_is_called_twice_until_one_ends(world: World) -> None:
+    locks = world.connect()
+    events: list[Event] = []
+    stop = locks.subscribe(events.append)
+    locks.subscribe(events.append)
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name).acquire)
+    assert len(events) == 2
+    stop()
+    stop()
+    ann.do(grant.release)
+    assert len(events) == 3
+
+
+def test_one_connection_is_heard_and_all_are_heard(world: World) -> None:
+    mine, other = world.connect(), world.connect()
+    here = Heard(mine.subscribe)
+    everywhere = Heard(subscribe)
+    ann = world.actor()
+    try:
+        for locks in mine, other:
+            ann.do(ann.do(locks.lock(world.name).acquire).release)
+    finally:
+        everywhere.stop()
+    ann.do(ann.do(other.lock(world.name).acquire).release)
+    assert here.kinds() == ["acquired", "released"]
+    assert [event.kind for event in everywhere.events if event.name == world.name] == ["acquired", "released"] * 2
+
+
+def test_a_listener_that_fails_is_logged_and_holds_back_nobody(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks = world.connect()
+
+    def fails(event: Event) -> None:
+        raise KeyError(event.kind)
+
+    locks.subscribe(fails)
+    heard = Heard(locks.subscribe)
+    ann, bob = world.actors(2)
+    with caplog.at_level(logging.ERROR, "interlock"):
+        lock = locks.lock(world.name, ttl=SHORT)
+        grant = ann.do(lock.acquire)
+        waiting = bob.start(lock.acquire)
+        heard.first("queued")
+        renewals = eventually(lambda: heard.kinds().count("renewed") >= 3)
+        assert renewals
+        assert grant.held
+        assert ann.do(grant.release) is True
+        second = waiting.result(20)
+        world.eye.evict(world.name)
+        heard.first("lost")
+        assert second.lost
+    failed = {record.exc_info[1].args[0] for record in caplog.records if record.exc_info and record.exc_info[1]}
+    assert failed >= {"queued", "acquired", "renewed", "released", "lost"}
+    assert world.nothing_left()
+
+
+def test_a_listener_of_threads_that_hangs_at_a_renewal_holds_back_no_renewal(world_of_threads: World) -> None:
+    world = world_of_threads
+    locks = world.connect()
+    gate = world.gate()
+    hung: list[Event] = []
+
+    def hangs(event: Event) -> None:
+        if event.kind == "renewed":
+            hung.append(event)
+            gate.wait()
+
+    stop = locks.subscribe(hangs)
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name, ttl=SHORT).acquire)
+    try:
+        eventually(lambda: len(hung) > MOST_THERE)  # more than there are threads that renew
+        assert grant.held
+    finally:
+        stop()
+        gate.open()
+    assert ann.do(grant.release) is True
+
+
+def test_details_are_in_the_log_only_while_its_logger_wants_them(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lock = locks.lock(world.name, label="a shelf")
+    with caplog.at_level(logging.DEBUG, "interlock"):
+        grant = ann.do(lock.acquire)
+        waiting = bob.start(lock.acquire)
+        eventually(lambda: [message for message in caplog.messages if message.startswith("queued")])
+        ann.do(grant.release)
+        bob.do(waiting.result(20).release)
+    told = [message for message in caplog.messages if repr(world.name) in message]
+    assert sorted(message.split()[0] for message in told) == sorted(
+        ["acquired", "queued", "released", "acquired", "released"]
+    )
+    assert f"fence {grant.fence}" in told[0]
+    assert "'a shelf'" in told[0]
+    caplog.clear()
+    ann.do(ann.do(lock.acquire).release)
+    assert caplog.messages == []
+
+
+def test_a_logger_that_is_enabled_later_is_noticed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    lock = locks.lock(world.name)
+    with caplog.at_level(logging.INFO, "interlock"):
+        ann.do(ann.do(lock.acquire).release)
+    assert caplog.messages == []
+    with caplog.at_level(logging.DEBUG, "interlock"):
+        eventually(lambda: ann.do(ann.do(lock.acquire).release) and caplog.messages)
+
+
+def test_what_can_not_be_called_is_refused_as_a_listener(world: World) -> None:
+    with pytest.raises(InvalidArgument, match="listener"):
+        world.connect().subscribe("a function")
+    with pytest.raises(InvalidArgument, match="listener"):
+        subscribe(None)  # type: ignore[arg-type]
