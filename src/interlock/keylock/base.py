@@ -7,11 +7,12 @@ the server has answered. What is unsettled is dropped before anything else is as
 from time import monotonic
 from typing import Any
 
+from interlock.core.effects import Op, Sleep
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.keylock import commands
 from interlock.keylock.arguments import encoded, fresh_token, milliseconds
-from interlock.keylock.driving import Op, Pause
 from interlock.keylock.holdings import Holding, Holdings
+from interlock.keylock.server import KeyServer
 from interlock.keylock.tries import Tries
 from interlock.runtime.process import pid
 
@@ -51,11 +52,10 @@ class Steps:
     """
 
     def __init__(self, client: Any, key: str | bytes, shared: bool) -> None:
-        self._client = client
         self._key = key
         self._place = encoded(key, "key")
         self._shared = shared
-        self._server = commands.server_of(client)
+        self._server = KeyServer(client)
         self._holdings = Holdings()
         self._unsettled: dict[bytes, None] = {}
         self._bodies: dict[tuple[int, Any], list[Attempt]] = {}
@@ -93,7 +93,7 @@ class Steps:
             if left is not None and left <= 0:
                 return False
             pause = next(attempt.pauses)
-            yield Pause(pause if left is None else min(pause, left))
+            yield Sleep(pause if left is None else min(pause, left))
         return True
 
     def _trying(self, attempt: Attempt) -> Op[bool]:

@@ -5,6 +5,7 @@ from importlib import import_module
 from random import uniform
 from typing import Any, NoReturn
 
+from interlock.core.effects import Op
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.keylock.arguments import (
     SHORTEST_PAUSE,
@@ -15,7 +16,6 @@ from interlock.keylock.arguments import (
     encoded,
 )
 from interlock.keylock.base import Attempt, Steps
-from interlock.keylock.driving import Op
 from interlock.keylock.holdings import Holding
 from interlock.runtime.log import warn
 

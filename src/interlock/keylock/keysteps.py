@@ -3,6 +3,7 @@
 from typing import Any
 
 from interlock.core.claims import checked_timeout
+from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout
 from interlock.keylock.arguments import (
     UNSET,
@@ -17,7 +18,6 @@ from interlock.keylock.arguments import (
     pauses,
 )
 from interlock.keylock.base import Attempt, Steps
-from interlock.keylock.driving import Op
 from interlock.keylock.holdings import Holding
 
 

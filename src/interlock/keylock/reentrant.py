@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from interlock.core.effects import Op
 from interlock.keylock.akeylock import AsyncKeyLock
 from interlock.keylock.base import Attempt
-from interlock.keylock.driving import Op
 from interlock.keylock.holdings import Holding
 from interlock.keylock.keylock import KeyLock
 from interlock.keylock.keysteps import KeyLockSteps
@@ -17,7 +17,7 @@ class ReentrantSteps(KeyLockSteps):
         for word in how.keys() & {"shared", "token"}:
             raise TypeError(f"a re-entrant lock has no argument {word!r}: its count belongs to one thread or task")
         super().__init__(client, key, **how)
-        self._holdings = self._server.reentrant
+        self._holdings = self._server.known.reentrant
 
     def _inherits(self, owner: Any) -> bool:
         return False
