@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlunsplit
 
 from interlock._redis.clusterurl import client_of_cluster
+from interlock._redis.libraries import is_async, is_cluster, library_of
 from interlock._redis.limit import MOST
 from interlock._redis.message import unreachable
 from interlock._redis.options import SECONDS, SENTINEL, TLS, is_secure, options_of
@@ -159,23 +160,13 @@ def _where(settings: dict[str, Any]) -> str:
     return f"the Redis server at {settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
 
 
-def is_async(client: Any) -> bool:
-    """Tell whether a client is one of asyncio."""
-    return any(".asyncio" in base.__module__ for base in type(client).__mro__)
-
-
-def is_cluster(client: Any) -> bool:
-    """Tell whether a client speaks to a cluster."""
-    return hasattr(client, "nodes_manager")
-
-
 def checked_client(client: Any, tasks: bool) -> Any:
     """Return `client` if a store can be made of it, in the colour asked for.
 
     Raises:
         InvalidArgument: it is no client, or of the other colour.
     """
-    library = type(client).__module__.partition(".")[0]
+    library = library_of(client) or "redis"
     if not hasattr(client, "connection_pool") and not is_cluster(client):
         raise InvalidArgument(f"{described(client)} is no client of {library}: give one like {library}.Redis(...)")
     if is_async(client) and not tasks:

@@ -3,10 +3,10 @@
 import math
 import os
 from collections.abc import Iterator
-from inspect import iscoroutinefunction
 from random import uniform
 from typing import Any
 
+from interlock._redis.libraries import is_async
 from interlock.core.claims import MAX_TTL, checked_timeout, checked_ttl, said
 from interlock.core.errors import InvalidArgument
 
@@ -36,7 +36,7 @@ def checked_client(client: Any, tasks: bool) -> Any:
         raise InvalidArgument(f"give a client like redis.Redis() or valkey.Valkey(), not {type(client).__name__}")
     if hasattr(client, "command_stack"):
         raise InvalidArgument("a pipeline answers too late for a lock: give the client that it was made of")
-    if iscoroutinefunction(run) != tasks:
+    if is_async(client) != tasks:
         colours = "a blocking client", "one of redis.asyncio or valkey.asyncio"
         raise InvalidArgument(
             f"this lock needs {colours[tasks]}, not {colours[not tasks]}; or use the lock of the other colour "

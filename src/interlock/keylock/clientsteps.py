@@ -5,6 +5,7 @@ from importlib import import_module
 from random import uniform
 from typing import Any, NoReturn
 
+from interlock._redis.libraries import library_of
 from interlock.core.effects import Op
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.keylock.arguments import (
@@ -26,12 +27,10 @@ class Errors:
     def __init__(self, client: Any) -> None:
         self.plain: type[Exception] = NotHeld
         self.not_owned: type[Exception] = LockLost
-        for each in type(client).__mro__:
-            library = each.__module__.partition(".")[0]
-            if library in ("redis", "valkey"):
-                module = import_module(f"{library}.exceptions")
-                self.plain, self.not_owned = module.LockError, module.LockNotOwnedError
-                break
+        library = library_of(client)
+        if library is not None:
+            module = import_module(f"{library}.exceptions")
+            self.plain, self.not_owned = module.LockError, module.LockNotOwnedError
         self.both = (self.plain, self.not_owned)
 
 
