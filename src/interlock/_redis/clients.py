@@ -48,7 +48,7 @@ class ConnectionFactory(Protocol):
         """Return a connection that is not connected yet.
 
         Args:
-            patience: seconds for each answer while it logs in; None for the usual.
+            io_timeout: seconds for each answer while it logs in; None for the usual.
         """
 
 
@@ -58,7 +58,7 @@ class OneServer(NamedTuple):
     Attributes:
         make: the library's class of connections.
         settings: its arguments.
-        patience: seconds to wait for a reply.
+        io_timeout: seconds to wait for a reply.
         where: the address, for messages.
         client: the client that it was taken from; kept so that what the settings refer to stays.
         most: so many connections at once.
@@ -138,7 +138,7 @@ def beside(factory: Any, where: str, io_timeout: float) -> OneServer:
     Args:
         factory: how to connect to the one.
         where: the other's host and port.
-        patience: seconds to wait for it.
+        io_timeout: seconds to wait for it.
     """
     host, _, port = where.rpartition(":")
     limits = {"socket_timeout": io_timeout, "socket_connect_timeout": io_timeout}

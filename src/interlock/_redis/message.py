@@ -16,7 +16,7 @@ class Message(NamedTuple):
         line: the key that says which node of a cluster it goes to.
         owner: the claim that it may put into the line, else None: if no answer comes, the connection is kept until
             the claim leaves, so that its leaving can go the same way and is not overtaken.
-        patience: seconds to wait for the reply; None for the connection's own.
+        io_timeout: seconds to wait for the reply; None for the connection's own.
     """
 
     command: bytes

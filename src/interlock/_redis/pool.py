@@ -68,7 +68,7 @@ class Connection:
 
     Args:
         factory: how to connect.
-        patience: seconds to wait for each answer while connecting; None for the usual.
+        io_timeout: seconds to wait for each answer while connecting; None for the usual.
         generation: of the pool, when it was made.
         looking: whether to look before sleeping.
         permit: what it takes of the limit, until it is closed; None if it is not counted.
@@ -429,7 +429,7 @@ class Pool:
         """Return an idle connection that should still be open, or a new one.
 
         Args:
-            patience: seconds to wait for it; None for as long as for a reply.
+            io_timeout: seconds to wait for it; None for as long as for a reply.
             urgent: as for `ConnectionLimit.take`.
 
         Raises:

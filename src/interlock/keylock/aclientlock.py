@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 from interlock.core.effects import Op
 from interlock.core.errors import StoreError
 from interlock.keylock.akeylock import current_task
-from interlock.keylock.base import Attempt
+from interlock.keylock.base import KeyAttempt
 from interlock.keylock.clientsteps import ClientSteps, raise_as_the_client_does
 from interlock.keylock.holdings import Holding
 from interlock.keylock.server import arun_or_undo
@@ -55,7 +55,7 @@ class AsyncClientLock(ClientSteps):
         """Take the lock; as `ClientLock.acquire`."""
         return self._obtain(self._attempt_of(None, blocking, blocking_timeout, token))
 
-    async def _obtain(self, attempt: Attempt) -> bool:
+    async def _obtain(self, attempt: KeyAttempt) -> bool:
         try:
             return await arun_or_undo(self._acquiring(attempt), lambda: self._undoing(attempt))
         except StoreError as error:

@@ -5,8 +5,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
-from interlock.keylock.arguments import UNSET, Unset
-from interlock.keylock.base import Attempt
+from interlock.core.claims import UNSET, Unset
+from interlock.keylock.base import KeyAttempt
 from interlock.keylock.holdings import Holding
 from interlock.keylock.keysteps import KeyLockSteps
 from interlock.keylock.server import arun_or_undo
@@ -44,7 +44,7 @@ class AsyncKeyLock(KeyLockSteps):
         """Take the lock if it is free; as `KeyLock.acquire`."""
         return self._obtain(self._attempt_of(blocking, timeout, otherwise=0.0))
 
-    async def _obtain(self, attempt: Attempt) -> bool:
+    async def _obtain(self, attempt: KeyAttempt) -> bool:
         return await arun_or_undo(self._acquiring(attempt), lambda: self._undoing(attempt))
 
     def release(self) -> Coroutine[Any, Any, bool]:
@@ -79,7 +79,7 @@ class AsyncKeyLock(KeyLockSteps):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        body: list[Attempt | None] = []
+        body: list[KeyAttempt | None] = []
         holding = await arun_or_undo(self._exiting(body), lambda: self._exiting(body))
         if holding is not None and holding.lost:
             if error is None:

@@ -7,21 +7,11 @@ from random import uniform
 from typing import Any
 
 from interlock._redis.libraries import is_async
-from interlock.core.claims import MAX_TTL, checked_timeout, checked_ttl, said
+from interlock.core.claims import MAX_TTL, Unset, checked_timeout, checked_ttl, said
 from interlock.core.errors import InvalidArgument
 
 FIRST_PAUSES = 32  # the first pause of a waiter is so many times shorter than its longest
 SHORTEST_PAUSE = 0.001
-
-
-class Unset:
-    """The type of `UNSET`: the argument was left out."""
-
-    def __repr__(self) -> str:
-        return "<not given>"
-
-
-UNSET = Unset()
 
 
 def checked_client(client: Any, tasks: bool) -> Any:
@@ -93,7 +83,7 @@ def checked_flag(value: object, what: str) -> bool:
     return value
 
 
-def patience(
+def wait_limit(
     own: float | None | Unset, blocking: bool | Unset, timeout: float | None | Unset, otherwise: float | None
 ) -> float | None:
     """Return how many seconds an acquire may wait: 0 for one try, None for no limit.

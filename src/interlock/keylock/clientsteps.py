@@ -16,7 +16,7 @@ from interlock.keylock.arguments import (
     checked_seconds,
     encoded,
 )
-from interlock.keylock.base import Attempt, Steps
+from interlock.keylock.base import KeyAttempt, Steps
 from interlock.keylock.holdings import Holding
 from interlock.runtime.log import warn
 
@@ -55,7 +55,7 @@ class Local:
                 lock._holdings.remove(mine)
         else:
             owner = None if lock._shared else lock._owner()
-            lock._holdings.add(Holding(lock._place, encoded(token, "token"), None, owner))
+            lock._holdings.add(Holding(lock._encoded_key, encoded(token, "token"), None, owner))
 
 
 class ClientSteps(Steps):
@@ -90,7 +90,7 @@ class ClientSteps(Steps):
 
     def _attempt_of(
         self, sleep: float | None, blocking: bool | None, blocking_timeout: float | None, token: str | bytes | None
-    ) -> Attempt:
+    ) -> KeyAttempt:
         blocking = self.blocking if blocking is None else blocking
         seconds = self.blocking_timeout if blocking_timeout is None else _checked_wait(blocking_timeout)
         pause = self.sleep if sleep is None else _checked_sleep(sleep)

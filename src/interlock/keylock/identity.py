@@ -10,7 +10,7 @@ from interlock.core.errors import StoreError
 from interlock.keylock import commands
 from interlock.keylock.arguments import checked_client, checked_key, checked_limit, checked_text, milliseconds
 from interlock.keylock.faults import names_of, translated
-from interlock.keylock.server import LAST_WORD, KeyServer, end_of
+from interlock.keylock.server import CANCELLED_IO_TIMEOUT, KeyServer, end_of
 from interlock.runtime.aio import arun
 from interlock.runtime.sync import run
 
@@ -166,7 +166,7 @@ class AsyncIdentityLock(_IdentitySteps):
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await end_of(task, LAST_WORD)
+            await end_of(task, CANCELLED_IO_TIMEOUT)
             if not task.cancelled() and task.exception() is None and task.result():
                 text = checked_text(identity, "identity")
                 await arun(commands.drop(self._server, self._key, text))

@@ -4,8 +4,8 @@ import threading
 from types import TracebackType
 from typing import Any, TypeVar
 
-from interlock.keylock.arguments import UNSET, Unset
-from interlock.keylock.base import Attempt
+from interlock.core.claims import UNSET, Unset
+from interlock.keylock.base import KeyAttempt
 from interlock.keylock.keysteps import KeyLockSteps
 from interlock.keylock.server import run_or_undo
 from interlock.runtime.sync import run
@@ -52,7 +52,7 @@ class KeyLock(KeyLockSteps):
         """
         return self._obtain(self._attempt_of(blocking, timeout, otherwise=0.0))
 
-    def _obtain(self, attempt: Attempt) -> bool:
+    def _obtain(self, attempt: KeyAttempt) -> bool:
         return run_or_undo(self._acquiring(attempt), lambda: self._undoing(attempt))
 
     def release(self) -> bool:
@@ -110,7 +110,7 @@ class KeyLock(KeyLockSteps):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        body: list[Attempt | None] = []
+        body: list[KeyAttempt | None] = []
         try:
             holding = run(self._exiting(body))
         except Exception:

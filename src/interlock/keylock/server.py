@@ -18,7 +18,7 @@ from interlock.runtime.sync import run
 
 T = TypeVar("T")
 
-LAST_WORD = 5.0
+CANCELLED_IO_TIMEOUT = 5.0
 """Seconds that a cancelled task waits for the reply to the command that it has sent."""
 
 _RAW: dict[str, object] = {"NEVER_DECODE": True}  # bytes, whatever decode_responses says
@@ -102,7 +102,7 @@ class KeyServer:
                 return await asyncio.shield(task)
             await end_of(task, io_timeout)
         except asyncio.CancelledError:
-            await end_of(task, LAST_WORD)
+            await end_of(task, CANCELLED_IO_TIMEOUT)
             if not task.cancelled():
                 task.exception()  # seen: nobody else asks for it
             raise
@@ -129,7 +129,7 @@ async def arun_or_undo(op: Op[T], undo: Callable[[], Op[object]]) -> T:
     except (Exception, GeneratorExit):
         raise
     except BaseException:
-        usual = _io_timeout.set(LAST_WORD)
+        usual = _io_timeout.set(CANCELLED_IO_TIMEOUT)
         try:
             await arun(undo())
         finally:

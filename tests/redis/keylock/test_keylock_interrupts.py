@@ -56,7 +56,7 @@ def test_an_acquire_that_is_cancelled_again_and_again_leaves_nothing(house: Any)
 
 @pytest.mark.parametrize("colour", ["tasks"], indirect=True)
 def test_a_cancelled_acquire_gives_up_waiting_for_a_black_hole(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "LAST_WORD", 0.05)
+    monkeypatch.setattr(server_module, "CANCELLED_IO_TIMEOUT", 0.05)
     proxy = house.proxy()
     lock = house.lock(client=house.client_through(proxy, socket_timeout=None))
 
