@@ -425,7 +425,7 @@ me(signal.SIGTERM)
 
 def test_another_signal_ends_a_wait_that_a_dead_store_keeps(house: House) -> None:
     script = """
-module.PATIENCE = 0.0
+module.INSIST_AFTER = 0.0
 me(signal.SIGTERM)
 broken(60)
 me(signal.SIGINT)

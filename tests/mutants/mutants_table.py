@@ -183,7 +183,7 @@ MUTANTS = [
         "partial: a connection is used again after an interrupt, transactions of threads",
         "tests/optimistic/test_optimistic_faults.py -k interrupted",
         "optimistic/redis/threads.py",
-        "wire.broken = wire.broken or not (kind is None or issubclass(kind, Exception))",
+        "connection.broken = connection.broken or not (kind is None or issubclass(kind, Exception))",
         "pass",
         "optimistic/redis/threads.py",
         "        except BaseException:\n            self.broken = True\n            raise",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from interlock.core.errors import StoreError
 from interlock.optimistic import Conflict, TryAgain
-from interlock.optimistic.tries import LEAST_PATIENCE, LONGEST_PAUSE, Limits, Tries
+from interlock.optimistic.tries import LONGEST_PAUSE, SHORTEST_IO_TIMEOUT, Limits, Tries
 
 
 def longest(low: float, high: float) -> float:
@@ -81,13 +81,13 @@ def test_trouble_at_the_end_is_told_instead_of_a_conflict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timeout", "now", "patience"),
-    [(None, 100, None), (5, 100, 5), (5, 102, 3), (5, 104.9, LEAST_PATIENCE), (5, 200, LEAST_PATIENCE)],
+    ("timeout", "now", "io_timeout"),
+    [(None, 100, None), (5, 100, 5), (5, 102, 3), (5, 104.9, SHORTEST_IO_TIMEOUT), (5, 200, SHORTEST_IO_TIMEOUT)],
 )
 def test_the_store_may_take_what_is_left_and_always_a_moment(
-    timeout: float | None, now: float, patience: float | None
+    timeout: float | None, now: float, io_timeout: float | None
 ) -> None:
-    assert tries(timeout=timeout).patience(now) == patience
+    assert tries(timeout=timeout).io_timeout(now) == io_timeout
 
 
 def test_no_overflow_after_very_many_tries() -> None:

@@ -162,7 +162,7 @@ def test_on_a_cluster(cluster: RedisCluster, colour: str) -> None:
 
 def test_the_error_names_the_lines() -> None:
     for line in (acl.SERVER, acl.DATABASE, acl.CLUSTER, acl.SENTINEL):
-        assert line in problems._ADVICE["NOPERM"]
+        assert line in str(problems.refusal(Exception("NOPERM no"), "the server"))
 
 
 # -- Sentinel, and what is missing -------------------------------------------------------------------------

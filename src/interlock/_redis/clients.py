@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlunsplit
 
 from interlock._redis.clusterurl import client_of_cluster
+from interlock._redis.libraries import is_async, is_cluster, library_of
 from interlock._redis.limit import MOST
 from interlock._redis.message import unreachable
 from interlock._redis.options import SECONDS, SENTINEL, TLS, is_secure, options_of
@@ -47,7 +48,7 @@ class ConnectionFactory(Protocol):
         """Return a connection that is not connected yet.
 
         Args:
-            patience: seconds for each answer while it logs in; None for the usual.
+            io_timeout: seconds for each answer while it logs in; None for the usual.
         """
 
 
@@ -57,7 +58,7 @@ class OneServer(NamedTuple):
     Attributes:
         make: the library's class of connections.
         settings: its arguments.
-        patience: seconds to wait for a reply.
+        io_timeout: seconds to wait for a reply.
         where: the address, for messages.
         client: the client that it was taken from; kept so that what the settings refer to stays.
         most: so many connections at once.
@@ -137,7 +138,7 @@ def beside(factory: Any, where: str, io_timeout: float) -> OneServer:
     Args:
         factory: how to connect to the one.
         where: the other's host and port.
-        patience: seconds to wait for it.
+        io_timeout: seconds to wait for it.
     """
     host, _, port = where.rpartition(":")
     limits = {"socket_timeout": io_timeout, "socket_connect_timeout": io_timeout}
@@ -159,23 +160,13 @@ def _where(settings: dict[str, Any]) -> str:
     return f"the Redis server at {settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
 
 
-def is_async(client: Any) -> bool:
-    """Tell whether a client is one of asyncio."""
-    return any(".asyncio" in base.__module__ for base in type(client).__mro__)
-
-
-def is_cluster(client: Any) -> bool:
-    """Tell whether a client speaks to a cluster."""
-    return hasattr(client, "nodes_manager")
-
-
 def checked_client(client: Any, tasks: bool) -> Any:
     """Return `client` if a store can be made of it, in the colour asked for.
 
     Raises:
         InvalidArgument: it is no client, or of the other colour.
     """
-    library = type(client).__module__.partition(".")[0]
+    library = library_of(client) or "redis"
     if not hasattr(client, "connection_pool") and not is_cluster(client):
         raise InvalidArgument(f"{described(client)} is no client of {library}: give one like {library}.Redis(...)")
     if is_async(client) and not tasks:

@@ -1,25 +1,24 @@
-"""What the server's refusals mean, and what to do about them."""
+"""What the server's refusals mean, and what to do about them; no client library is imported."""
 
 from typing import NoReturn
 
 from interlock._redis.acl import CLUSTER, DATABASE, SENTINEL, SERVER
-from interlock._redis.resp import ReplyError
 from interlock.core.errors import StoreError
 
-_ADVICE = {
-    "WRONGTYPE": "a key of this lock holds something that is no lock: rename the lock, give connect() a namespace=, "
-    "or remove the key",
-    "NOPERM": "the server's access list forbids a command, key or channel that locks need; allow the user "
-    f"'{SERVER} {DATABASE}'; on a cluster also '{CLUSTER}'; on the Sentinels '{SENTINEL}'",
-    "NOAUTH": "the server wants a password: give it in the URL (redis://user:password@host) or to the client",
-    "WRONGPASS": "user name or password is wrong",
+LOGIN = "wrong user or password, or none: give them in the URL (redis://user:password@host) or to the client"
+_TO_A_NODE = "this server is a node of a cluster: use a client for Clusters, or redis+cluster://"
+ADVICE = {
+    "WRONGTYPE": "the key holds something that is no lock, so another program uses it: choose another name "
+    "(connect() also has namespace=), or remove the key",
+    "NOPERM": "the server's access list forbids it: allow the user (ACL SETUSER)",
+    "NOAUTH": LOGIN,
+    "WRONGPASS": LOGIN,
     "OOM": "the server is full and refuses to write: raise its maxmemory, or remove data; leave maxmemory-policy at "
-    "noeviction, any other may throw held locks away; held locks are renewed and released meanwhile, and who waits "
-    "keeps its place",
+    "noeviction, any other may throw held locks away",
     "READONLY": "this is a replica, which can't write: connect to the primary, or through Sentinel "
-    "(redis+sentinel://) which knows it",
+    "(redis+sentinel://, or a client's master_for), which knows it",
     "LOADING": "the server is starting and still loads its data: try again in a moment",
-    "MASTERDOWN": "the replica has lost its primary",
+    "MASTERDOWN": "the replica has lost its primary: connect to the primary, or through Sentinel, which knows it",
     "CLUSTERDOWN": "the cluster has no working node for this name now: look at CLUSTER INFO",
     "TRYAGAIN": "the slot of this name is being moved to another node of the cluster: try again in a moment",
     "BUSY": "the server is busy with a script that does not end: look at SCRIPT KILL",
@@ -27,7 +26,29 @@ _ADVICE = {
     "NOREPLICAS": "the server has fewer replicas than min-replicas-to-write asks for",
     "CROSSSLOT": "the keys of one name must be in one slot: this is a defect of interlock, please report it",
     "UNKNOWN": "the server does not know a command that locks need: it must be Redis 6 or Valkey 7.2, or newer",
+    "MOVED": _TO_A_NODE,
+    "ASK": _TO_A_NODE,
 }
+"""What to do, by the code that the server's refusal begins with."""
+
+_BY_CLASS = {
+    "AskError": "ASK",
+    "AuthenticationError": "NOAUTH",
+    "AuthorizationError": "NOAUTH",
+    "BusyLoadingError": "LOADING",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "ClusterDownError": "CLUSTERDOWN",
+    "MasterDownError": "MASTERDOWN",
+    "MovedError": "MOVED",
+    "NoPermissionError": "NOPERM",
+    "NoScriptError": "NOSCRIPT",
+    "OutOfMemoryError": "OOM",
+    "ReadOnlyError": "READONLY",
+    "TryAgainError": "TRYAGAIN",
+}
+"""The codes of the libraries' own classes, from whose texts the library has cut them off."""
+_REDIRECTIONS = ("MOVED", "ASK")
+_RIGHTS = f"'{SERVER} {DATABASE}'; on a cluster also '{CLUSTER}'; on the Sentinels '{SENTINEL}'"
 _PASSING = ("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "BUSY", "NOREPLICAS", "MISCONF", "OOM")
 
 
@@ -69,11 +90,18 @@ class Redirected(Passing):
         self.asking = kind == "ASK"
 
 
-def code_of(error: ReplyError) -> str:
+def given_code(error: Exception) -> str:
+    """Return the code that a refusal was given: by its class, else the first word of its text."""
+    for each in type(error).__mro__:
+        if each.__name__ in _BY_CLASS:
+            return _BY_CLASS[each.__name__]
+    return str(error).partition(" ")[0]
+
+
+def code_of(error: Exception) -> str:
     """Return the code of a refusal; one that came through a script is looked for in its text."""
-    text = str(error)
-    code = text.partition(" ")[0]
-    if code in _ADVICE or code in ("NOSCRIPT", "MOVED", "ASK", "TRYAGAIN"):
+    text, code = str(error), given_code(error)
+    if code in ADVICE or code == "NOSCRIPT":
         return code
     lower = text.lower()
     if "permission" in lower or "acl failure" in lower or "the user executing the script can't" in lower:
@@ -86,17 +114,24 @@ def code_of(error: ReplyError) -> str:
         return "NOAUTH"
     if "unknown command" in lower or "unknown redis command" in lower:
         return "UNKNOWN"
-    return next((each for each in _ADVICE if each in text), code)
+    return next((each for each in ADVICE if each in text and each not in _REDIRECTIONS), code)
 
 
-def refusal(error: ReplyError, where: str, line: str = "") -> "Refused":
+def advice_on(code: str) -> str:
+    """Return what to do about a refusal."""
+    return ADVICE.get(code, "look at the server's log")
+
+
+def refusal(error: Exception, where: str, line: str = "") -> "Refused":
     """Return what a refusal means: Passing if it may be otherwise soon, Redirected if another node is to be asked."""
     code = code_of(error)
-    if code in ("MOVED", "ASK"):
+    if code in _REDIRECTIONS:
         redirected = Redirected(str(error), where)
         redirected.code = code
         return redirected
-    advice = _ADVICE.get(code, "look at the server's log")
+    advice = advice_on(code)
+    if code == "NOPERM":
+        advice = f"{advice} {_RIGHTS}"
     if code == "WRONGTYPE" and line:
         advice = f"{advice}: {line}"
     kind = Moving if code == "TRYAGAIN" else Passing if code in _PASSING else Refused
@@ -126,7 +161,7 @@ def no_room(where: str, most: int, seconds: float) -> NoRoom:
     )
 
 
-def refuse(error: ReplyError, where: str, line: str = "") -> NoReturn:
+def refuse(error: Exception, where: str, line: str = "") -> NoReturn:
     """Raise what a refusal means.
 
     Raises:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from interlock._redis.errors import refusal
+from interlock._redis.errors import LOGIN, refusal
 from interlock._redis.resp import ReplyError
 from interlock.core.errors import StoreError, UnknownOutcome
 
@@ -16,7 +16,7 @@ class Message(NamedTuple):
         line: the key that says which node of a cluster it goes to.
         owner: the claim that it may put into the line, else None: if no answer comes, the connection is kept until
             the claim leaves, so that its leaving can go the same way and is not overtaken.
-        patience: seconds to wait for the reply; None for the connection's own.
+        io_timeout: seconds to wait for the reply; None for the connection's own.
     """
 
     command: bytes
@@ -54,8 +54,7 @@ def unreachable(where: str, error: BaseException) -> StoreError:
     if any(word in text.lower() for word in ("closed", "reset", "lost")):
         return broken(where, error)  # it was there a moment ago: worth another try
     if "AuthenticationError" in names or "WRONGPASS" in text or "NOAUTH" in text or "unauthenticated" in text:
-        advice = "user name or password is wrong: give them in the URL (redis://user:password@host) or to the client"
-        return Denied(f"can't connect to {where}: {text}; {advice}")
+        return Denied(f"can't connect to {where}: {text}; {LOGIN}")
     if "SSL" in text or "certificate" in text.lower():
         advice = "look at the TLS settings (rediss://…?ssl_ca_certs=FILE)"
         return Denied(f"can't connect to {where}: {text}; {advice}")

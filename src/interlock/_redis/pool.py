@@ -205,7 +205,7 @@ class Pool:
         """Return an idle connection that should still be open, or a new one.
 
         Args:
-            patience: seconds to wait for it; None for as long as for a reply.
+            io_timeout: seconds to wait for it; None for as long as for a reply.
             urgent: as for `ConnectionLimit.take`.
 
         Raises:

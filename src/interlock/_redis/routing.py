@@ -127,7 +127,7 @@ class Directions:
         self._pool_of = pool_of
 
     def follow(self, message: Message, address: Address | None, version: int, failure: StoreError) -> Op[Any]:
-        """Perform a step that a node did not, as long as the message has patience.
+        """Perform a step that a node did not, until the io_timeout of the message.
 
         Args:
             message: the step.

@@ -71,7 +71,7 @@ class Child:
     def __init__(self, path: str, words: Sequence[str], signals: Signals, keep: bool) -> None:
         self.status: int | None = None
         self._mutex = threading.Lock()  # a process id is somebody else's once its status has been taken
-        word_out, self._word = os.pipe()
+        go_ahead_out, self._go_ahead = os.pipe()
         self._report, report_in = os.pipe()
         self._alive, alive_in = _high_pipe() if keep else (-1, -1)
         self._open = [self._report] + [self._alive] * keep
@@ -80,11 +80,11 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                os.close(self._word)
-                _become(path, words, signals, word_out, report_in, parent)
+                os.close(self._go_ahead)
+                _become(path, words, signals, go_ahead_out, report_in, parent)
             finally:
                 os._exit(UNAVAILABLE)
-        os.close(word_out)
+        os.close(go_ahead_out)
         os.close(report_in)
         if keep:
             os.close(alive_in)
@@ -92,7 +92,7 @@ class Child:
     def go(self, name: str, fence: int, claim: str) -> None:
         """Let the command start, with INTERLOCK_NAME, INTERLOCK_FENCE and INTERLOCK_HELD in its environment."""
         try:
-            os.write(self._word, os.fsencode(f"{fence} {claim} {name}"))
+            os.write(self._go_ahead, os.fsencode(f"{fence} {claim} {name}"))
         except BrokenPipeError:
             pass  # somebody killed it: its status tells
         self._forget_word()
@@ -148,9 +148,9 @@ class Child:
         return pid != 0
 
     def _forget_word(self) -> None:
-        if self._word >= 0:
-            os.close(self._word)
-            self._word = -1
+        if self._go_ahead >= 0:
+            os.close(self._go_ahead)
+            self._go_ahead = -1
 
 
 def _high_pipe() -> tuple[int, int]:
@@ -163,10 +163,10 @@ def _high_pipe() -> tuple[int, int]:
     return out, high
 
 
-def _become(path: str, words: Sequence[str], signals: Signals, word: int, report: int, parent: int) -> NoReturn:
-    """In the child: wait for the word, and become the command."""
+def _become(path: str, words: Sequence[str], signals: Signals, go_ahead: int, report: int, parent: int) -> NoReturn:
+    """In the child: wait until it may run, and become the command."""
     _die_with(parent)
-    fence, _, claim_and_name = os.fsdecode(os.read(word, 8192)).partition(" ")
+    fence, _, claim_and_name = os.fsdecode(os.read(go_ahead, 8192)).partition(" ")
     if not fence:
         os._exit(0)  # the lock was not obtained, or interlock is gone
     claim, _, name = claim_and_name.partition(" ")

@@ -23,7 +23,7 @@ ENDING = frozenset((signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM
 KEYBOARD = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP))
 POKE = signal.SIGURG
 AGAIN = 0.05  # seconds between two pokes
-PATIENCE = 1.0  # seconds after which another signal ends what the first one did not
+INSIST_AFTER = 1.0  # seconds after which another signal ends what the first one did not
 
 
 class Event(NamedTuple):
@@ -159,7 +159,7 @@ class Signals:
             if not self._broken_by:
                 self._broken_by, self._broken_at = number, now
                 threading.Thread(target=self._poke, name="interlock-poke", daemon=True).start()
-            elif now > self._broken_at + PATIENCE:
+            elif now > self._broken_at + INSIST_AFTER:
                 # The store does not answer, so that the claim can't be taken back: its lease will end.
                 os._exit(BY_SIGNAL + number)
 
@@ -182,12 +182,12 @@ def _nothing(number: int, frame: FrameType | None) -> None:
 if hasattr(signal, "sigwaitinfo"):
 
     def _take(awaited: set[signal.Signals]) -> Event:
-        told = signal.sigwaitinfo(awaited)
+        info = signal.sigwaitinfo(awaited)
         if sys.platform == "linux":
-            by_terminal = told.si_code > 0 and told.si_signo in KEYBOARD  # positive: the kernel made it
+            by_terminal = info.si_code > 0 and info.si_signo in KEYBOARD  # positive: the kernel made it
         else:
-            by_terminal = told.si_pid == 0 and told.si_signo in KEYBOARD
-        return Event("signal", told.si_signo, by_terminal, told.si_pid)
+            by_terminal = info.si_pid == 0 and info.si_signo in KEYBOARD
+        return Event("signal", info.si_signo, by_terminal, info.si_pid)
 
 else:
 

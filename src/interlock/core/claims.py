@@ -24,6 +24,16 @@ MOST_SHOWN = 60  # characters of a wrong value in a message
 SEPARATOR = "\0"  # between the namespace and the name; neither may contain it
 
 
+class Unset:
+    """The type of `UNSET`: the argument was left out, so the lock's own value counts."""
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+UNSET = Unset()
+
+
 class LockSpec(NamedTuple):
     """What one lock object asks for, each time that it is acquired.
 

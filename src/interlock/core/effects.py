@@ -1,7 +1,7 @@
 """The requests that a protocol may yield, and nothing that performs them.
 
-A protocol is a generator.  It yields one of these, a driver (`engine.run`, `aengine.arun`, the model checker)
-performs it and sends the result back.  Protocols therefore know no clock, thread, socket or event loop.
+A protocol is a generator.  It yields one of these, a trampoline (`runtime.sync.run`, `runtime.aio.arun`, the model
+checker) performs it and sends the result back.  Protocols therefore know no clock, thread, socket or event loop.
 """
 
 from collections.abc import Callable, Generator

@@ -13,7 +13,7 @@ class Outage(NamedTuple):
 
     Attributes:
         error: what it said.
-        patience: seconds to wait for it where the caller has set no limit.
+        wait_limit: seconds to wait for it where the caller has set no limit.
     """
 
     error: StoreError

@@ -4,12 +4,14 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
+from interlock.core.effects import Op
 from interlock.core.errors import StoreError
 from interlock.keylock.akeylock import current_task
-from interlock.keylock.base import Attempt
+from interlock.keylock.base import KeyAttempt
 from interlock.keylock.clientsteps import ClientSteps, raise_as_the_client_does
-from interlock.keylock.driving import Op, arun, arun_or_undo
 from interlock.keylock.holdings import Holding
+from interlock.keylock.server import arun_or_undo
+from interlock.runtime.aio import arun
 
 L = TypeVar("L", bound="AsyncClientLock")
 T = TypeVar("T")
@@ -40,7 +42,7 @@ class AsyncClientLock(ClientSteps):
 
     async def _run(self, op: Op[T]) -> T:
         try:
-            return await arun(self._client, op)
+            return await arun(op)
         except StoreError as error:
             raise_as_the_client_does(error)
 
@@ -53,9 +55,9 @@ class AsyncClientLock(ClientSteps):
         """Take the lock; as `ClientLock.acquire`."""
         return self._obtain(self._attempt_of(None, blocking, blocking_timeout, token))
 
-    async def _obtain(self, attempt: Attempt) -> bool:
+    async def _obtain(self, attempt: KeyAttempt) -> bool:
         try:
-            return await arun_or_undo(self._client, self._acquiring(attempt), lambda: self._undoing(attempt))
+            return await arun_or_undo(self._acquiring(attempt), lambda: self._undoing(attempt))
         except StoreError as error:
             raise_as_the_client_does(error)
 

@@ -5,11 +5,12 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
-from interlock.keylock.arguments import UNSET, Unset
-from interlock.keylock.base import Attempt
-from interlock.keylock.driving import arun, arun_or_undo
+from interlock.core.claims import UNSET, Unset
+from interlock.keylock.base import KeyAttempt
 from interlock.keylock.holdings import Holding
 from interlock.keylock.keysteps import KeyLockSteps
+from interlock.keylock.server import arun_or_undo
+from interlock.runtime.aio import arun
 
 L = TypeVar("L", bound="AsyncKeyLock")
 
@@ -43,30 +44,30 @@ class AsyncKeyLock(KeyLockSteps):
         """Take the lock if it is free; as `KeyLock.acquire`."""
         return self._obtain(self._attempt_of(blocking, timeout, otherwise=0.0))
 
-    async def _obtain(self, attempt: Attempt) -> bool:
-        return await arun_or_undo(self._client, self._acquiring(attempt), lambda: self._undoing(attempt))
+    async def _obtain(self, attempt: KeyAttempt) -> bool:
+        return await arun_or_undo(self._acquiring(attempt), lambda: self._undoing(attempt))
 
     def release(self) -> Coroutine[Any, Any, bool]:
         """Give the lock back if the calling task holds it; as `KeyLock.release`."""
-        return arun(self._client, self._releasing(self._mine()))
+        return arun(self._releasing(self._mine()))
 
     def renew(self) -> Coroutine[Any, Any, bool]:
         """Let the lease end `ttl` seconds from now; as `KeyLock.renew`."""
         return self._renew(self._mine(), self._limit())
 
     async def _renew(self, mine: Holding | None, ttl: float) -> bool:
-        return mine is not None and await arun(self._client, self._renewing(mine, ttl))
+        return mine is not None and await arun(self._renewing(mine, ttl))
 
     async def locked(self) -> bool:
         """Ask the server whether anybody holds the lock; as `KeyLock.locked`."""
-        return await arun(self._client, self._looking()) is not None
+        return await arun(self._looking()) is not None
 
     def owned(self) -> Coroutine[Any, Any, bool]:
         """Ask the server whether the calling task holds the lock; as `KeyLock.owned`."""
         return self._is_held(self._mine())
 
     async def _is_held(self, mine: Holding | None) -> bool:
-        return mine is not None and await arun(self._client, self._looking()) == mine.token
+        return mine is not None and await arun(self._looking()) == mine.token
 
     async def __aenter__(self: L) -> L:
         attempt = self._attempt_of(UNSET, UNSET, otherwise=None)
@@ -78,8 +79,8 @@ class AsyncKeyLock(KeyLockSteps):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        body: list[Attempt | None] = []
-        holding = await arun_or_undo(self._client, self._exiting(body), lambda: self._exiting(body))
+        body: list[KeyAttempt | None] = []
+        holding = await arun_or_undo(self._exiting(body), lambda: self._exiting(body))
         if holding is not None and holding.lost:
             if error is None:
                 raise self._loss()

@@ -3,25 +3,15 @@
 import math
 import os
 from collections.abc import Iterator
-from inspect import iscoroutinefunction
 from random import uniform
 from typing import Any
 
-from interlock.core.claims import MAX_TTL, checked_timeout, checked_ttl, said
+from interlock._redis.libraries import is_async
+from interlock.core.claims import MAX_TTL, Unset, checked_timeout, checked_ttl, said
 from interlock.core.errors import InvalidArgument
 
 FIRST_PAUSES = 32  # the first pause of a waiter is so many times shorter than its longest
 SHORTEST_PAUSE = 0.001
-
-
-class Unset:
-    """The type of `UNSET`: the argument was left out."""
-
-    def __repr__(self) -> str:
-        return "<not given>"
-
-
-UNSET = Unset()
 
 
 def checked_client(client: Any, tasks: bool) -> Any:
@@ -36,7 +26,7 @@ def checked_client(client: Any, tasks: bool) -> Any:
         raise InvalidArgument(f"give a client like redis.Redis() or valkey.Valkey(), not {type(client).__name__}")
     if hasattr(client, "command_stack"):
         raise InvalidArgument("a pipeline answers too late for a lock: give the client that it was made of")
-    if iscoroutinefunction(run) != tasks:
+    if is_async(client) != tasks:
         colours = "a blocking client", "one of redis.asyncio or valkey.asyncio"
         raise InvalidArgument(
             f"this lock needs {colours[tasks]}, not {colours[not tasks]}; or use the lock of the other colour "
@@ -93,7 +83,7 @@ def checked_flag(value: object, what: str) -> bool:
     return value
 
 
-def patience(
+def wait_limit(
     own: float | None | Unset, blocking: bool | Unset, timeout: float | None | Unset, otherwise: float | None
 ) -> float | None:
     """Return how many seconds an acquire may wait: 0 for one try, None for no limit.

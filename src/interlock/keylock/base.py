@@ -7,16 +7,17 @@ the server has answered. What is unsettled is dropped before anything else is as
 from time import monotonic
 from typing import Any
 
+from interlock.core.effects import Op, Sleep
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.keylock import commands
 from interlock.keylock.arguments import encoded, fresh_token, milliseconds
-from interlock.keylock.driving import Op, Pause
 from interlock.keylock.holdings import Holding, Holdings
+from interlock.keylock.server import KeyServer
 from interlock.keylock.tries import Tries
 from interlock.runtime.process import pid
 
 
-class Attempt:
+class KeyAttempt:
     """One call of acquire, and what came of it: known even to a caller that was interrupted.
 
     Attributes:
@@ -51,14 +52,13 @@ class Steps:
     """
 
     def __init__(self, client: Any, key: str | bytes, shared: bool) -> None:
-        self._client = client
         self._key = key
-        self._place = encoded(key, "key")
+        self._encoded_key = encoded(key, "key")
         self._shared = shared
-        self._server = commands.server_of(client)
+        self._server = KeyServer(client)
         self._holdings = Holdings()
         self._unsettled: dict[bytes, None] = {}
-        self._bodies: dict[tuple[int, Any], list[Attempt]] = {}
+        self._bodies: dict[tuple[int, Any], list[KeyAttempt]] = {}
 
     def _owner(self) -> Any:
         """Return the calling thread or task."""
@@ -77,14 +77,16 @@ class Steps:
         return self._held_by(self._caller())
 
     def _held_by(self, owner: Any) -> Holding | None:
-        return self._holdings.find(owner, self._place, self._inherits)
+        return self._holdings.find(owner, self._encoded_key, self._inherits)
 
     # -- acquire ----------------------------------------------------------------------------------------
 
-    def _attempt(self, seconds: float | None, ttl: float | None, pauses: Any, token: bytes | None = None) -> Attempt:
-        return Attempt(self._caller(), seconds, ttl, pauses, token)
+    def _attempt(
+        self, seconds: float | None, ttl: float | None, pauses: Any, token: bytes | None = None
+    ) -> KeyAttempt:
+        return KeyAttempt(self._caller(), seconds, ttl, pauses, token)
 
-    def _acquiring(self, attempt: Attempt) -> Op[bool]:
+    def _acquiring(self, attempt: KeyAttempt) -> Op[bool]:
         """Try until it is obtained or the time is over; the last try is at the end of the time."""
         end = None if attempt.seconds is None else monotonic() + attempt.seconds
         yield from self._settling(self._held_by(attempt.owner))
@@ -93,10 +95,10 @@ class Steps:
             if left is not None and left <= 0:
                 return False
             pause = next(attempt.pauses)
-            yield Pause(pause if left is None else min(pause, left))
+            yield Sleep(pause if left is None else min(pause, left))
         return True
 
-    def _trying(self, attempt: Attempt) -> Op[bool]:
+    def _trying(self, attempt: KeyAttempt) -> Op[bool]:
         """Try once; whatever happens, nothing is left in the server that this object does not know of."""
         token = attempt.token or fresh_token()
         tries, taken = Tries(), False
@@ -109,7 +111,7 @@ class Steps:
             if not taken:
                 return False
             deadline = None if attempt.ttl is None else sent + attempt.ttl
-            holding = Holding(self._place, token, deadline, attempt.owner)
+            holding = Holding(self._encoded_key, token, deadline, attempt.owner)
             if holding.alive:
                 attempt.holding = holding
                 self._holdings.add(holding)
@@ -138,7 +140,7 @@ class Steps:
         except Exception:
             pass
 
-    def _undoing(self, attempt: Attempt) -> Op[None]:
+    def _undoing(self, attempt: KeyAttempt) -> Op[None]:
         """Undo an acquire that was interrupted, perhaps after it succeeded."""
         if attempt.holding is not None:
             yield from self._leaving(attempt.holding)
@@ -181,10 +183,10 @@ class Steps:
 
     # -- with -------------------------------------------------------------------------------------------
 
-    def _enter_body(self, attempt: Attempt) -> None:
+    def _enter_body(self, attempt: KeyAttempt) -> None:
         self._bodies.setdefault((pid(), self._owner()), []).append(attempt)
 
-    def _exiting(self, body: list[Attempt | None]) -> Op[Holding | None]:
+    def _exiting(self, body: list[KeyAttempt | None]) -> Op[Holding | None]:
         """Release what the body that ends was entered with.
 
         Args:
@@ -202,16 +204,16 @@ class Steps:
             body.append(None)
         return holding
 
-    def _leave_body(self, body: list[Attempt | None]) -> None:
-        place: tuple[int, Any] | None = (pid(), self._owner())
-        if place not in self._bodies:  # entered in another thread or task, as fixtures do
-            place = next((each for each in self._bodies.copy() if each[0] == pid()), None)
-        entered = self._bodies.get(place) if place is not None else None
-        if not entered or place is None:
+    def _leave_body(self, body: list[KeyAttempt | None]) -> None:
+        entrant: tuple[int, Any] | None = (pid(), self._owner())
+        if entrant not in self._bodies:  # entered in another thread or task, as fixtures do
+            entrant = next((each for each in self._bodies.copy() if each[0] == pid()), None)
+        entered = self._bodies.get(entrant) if entrant is not None else None
+        if not entered or entrant is None:
             return
         if not body:
             body.append(entered[-1])
         if entered[-1] is body[0]:
             entered.pop()
         if not entered:
-            self._bodies.pop(place, None)
+            self._bodies.pop(entrant, None)

@@ -4,9 +4,11 @@ import threading
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
+from interlock.core.effects import Op
 from interlock.core.errors import StoreError
 from interlock.keylock.clientsteps import ClientSteps, raise_as_the_client_does
-from interlock.keylock.driving import Op, run, run_or_undo
+from interlock.keylock.server import run_or_undo
+from interlock.runtime.sync import run
 
 L = TypeVar("L", bound="ClientLock")
 T = TypeVar("T")
@@ -37,7 +39,7 @@ class ClientLock(ClientSteps):
 
     def _run(self, op: Op[T]) -> T:
         try:
-            return run(self._client, op)
+            return run(op)
         except StoreError as error:
             raise_as_the_client_does(error)
 
@@ -62,7 +64,7 @@ class ClientLock(ClientSteps):
         """
         attempt = self._attempt_of(sleep, blocking, blocking_timeout, token)
         try:
-            return run_or_undo(self._client, self._acquiring(attempt), lambda: self._undoing(attempt))
+            return run_or_undo(self._acquiring(attempt), lambda: self._undoing(attempt))
         except StoreError as error:
             raise_as_the_client_does(error)
 

@@ -5,6 +5,8 @@ from importlib import import_module
 from random import uniform
 from typing import Any, NoReturn
 
+from interlock._redis.libraries import library_of
+from interlock.core.effects import Op
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.keylock.arguments import (
     SHORTEST_PAUSE,
@@ -14,8 +16,7 @@ from interlock.keylock.arguments import (
     checked_seconds,
     encoded,
 )
-from interlock.keylock.base import Attempt, Steps
-from interlock.keylock.driving import Op
+from interlock.keylock.base import KeyAttempt, Steps
 from interlock.keylock.holdings import Holding
 from interlock.runtime.log import warn
 
@@ -26,12 +27,10 @@ class Errors:
     def __init__(self, client: Any) -> None:
         self.plain: type[Exception] = NotHeld
         self.not_owned: type[Exception] = LockLost
-        for each in type(client).__mro__:
-            library = each.__module__.partition(".")[0]
-            if library in ("redis", "valkey"):
-                module = import_module(f"{library}.exceptions")
-                self.plain, self.not_owned = module.LockError, module.LockNotOwnedError
-                break
+        library = library_of(client)
+        if library is not None:
+            module = import_module(f"{library}.exceptions")
+            self.plain, self.not_owned = module.LockError, module.LockNotOwnedError
         self.both = (self.plain, self.not_owned)
 
 
@@ -56,7 +55,7 @@ class Local:
                 lock._holdings.remove(mine)
         else:
             owner = None if lock._shared else lock._owner()
-            lock._holdings.add(Holding(lock._place, encoded(token, "token"), None, owner))
+            lock._holdings.add(Holding(lock._encoded_key, encoded(token, "token"), None, owner))
 
 
 class ClientSteps(Steps):
@@ -91,7 +90,7 @@ class ClientSteps(Steps):
 
     def _attempt_of(
         self, sleep: float | None, blocking: bool | None, blocking_timeout: float | None, token: str | bytes | None
-    ) -> Attempt:
+    ) -> KeyAttempt:
         blocking = self.blocking if blocking is None else blocking
         seconds = self.blocking_timeout if blocking_timeout is None else _checked_wait(blocking_timeout)
         pause = self.sleep if sleep is None else _checked_sleep(sleep)

@@ -9,12 +9,11 @@ user's permissions were, the others are tried again.
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
+from interlock.core.effects import Ask, Op
 from interlock.core.errors import StoreError
-from interlock.keylock.driving import Command, Op
 from interlock.keylock.faults import LostReply, NotHere, names_of, translated
-from interlock.keylock.holdings import Holdings
+from interlock.keylock.server import Command, KeyServer
 from interlock.keylock.tries import Tries
 
 T = TypeVar("T")
@@ -41,33 +40,8 @@ if left < 0 then return 0 end
 return redis.call('PEXPIRE', KEYS[1], left + ARGV[2])""")
 
 
-class Server:
-    """What is known about the server of a client.
-
-    Attributes:
-        ways: which way worked the last time, for each thing that can be asked in several.
-        reentrant: who holds which re-entrant lock.
-    """
-
-    def __init__(self) -> None:
-        self.ways: dict[str, int] = {}
-        self.reentrant = Holdings()
-
-
-_servers: "WeakKeyDictionary[Any, Server]" = WeakKeyDictionary()
-
-
-def server_of(client: Any) -> Server:
-    """Return what is known about the server of a client; clients that share their connections share it."""
-    anchor = getattr(client, "connection_pool", None) or client
-    try:
-        return _servers.setdefault(anchor, Server())
-    except TypeError:  # can't be hashed, or not be referred to weakly
-        return Server()
-
-
 def take(
-    server: Server, key: str | bytes, token: bytes, ms: int | None, once: bool, tries: Tries | None = None
+    server: KeyServer, key: str | bytes, token: bytes, ms: int | None, once: bool, tries: Tries | None = None
 ) -> Op[bool]:
     """Make `token` the value of `key` if that does not exist.
 
@@ -97,7 +71,7 @@ def take(
     return (yield from _first_that_works(server, "take", (at_once, in_two))) if once else (yield from plain())
 
 
-def drop(server: Server, key: str | bytes, token: bytes, tries: Tries | None = None) -> Op[bool]:
+def drop(server: KeyServer, key: str | bytes, token: bytes, tries: Tries | None = None) -> Op[bool]:
     """Delete `key` if its value is `token`.
 
     Args:
@@ -115,7 +89,7 @@ def drop(server: Server, key: str | bytes, token: bytes, tries: Tries | None = N
     return bool((yield from _first_that_works(server, "drop", ways)))
 
 
-def extend(server: Server, key: str | bytes, token: bytes, ms: int) -> Op[bool]:
+def extend(server: KeyServer, key: str | bytes, token: bytes, ms: int) -> Op[bool]:
     """Let `key` expire in `ms` milliseconds from now if its value is `token`; return whether it is."""
     ways = (
         lambda: ask(server, "SET", key, token, "IFEQ", token, "PX", ms),
@@ -124,12 +98,12 @@ def extend(server: Server, key: str | bytes, token: bytes, ms: int) -> Op[bool]:
     return bool((yield from _first_that_works(server, "extend", ways)))
 
 
-def lengthen(server: Server, key: str | bytes, token: bytes, ms: int) -> Op[bool]:
+def lengthen(server: KeyServer, key: str | bytes, token: bytes, ms: int) -> Op[bool]:
     """Let `key` expire `ms` milliseconds later if its value is `token` and it expires; return whether it does."""
     return bool((yield from _script(server, LENGTHEN, key, token, ms)))
 
 
-def holder(server: Server, key: str | bytes) -> Op[bytes | None]:
+def holder(server: KeyServer, key: str | bytes) -> Op[bytes | None]:
     """Return the value of `key`."""
     found = yield from ask(server, "GET", key)
     return None if found is None else as_bytes(found)
@@ -150,16 +124,16 @@ def asked_again(step: Callable[[], Op[T]], tries: Tries | None = None) -> Op[T]:
         return (yield from step())
 
 
-def ask(server: Server, *words: Any, tries: Tries | None = None) -> Op[Any]:
+def ask(server: KeyServer, *words: Any, tries: Tries | None = None) -> Op[Any]:
     """Send one command; errors of the client become those of this library."""
     try:
-        return (yield Command(words, tries))
+        return (yield Ask(server, Command(words, tries)))
     except Exception as error:
         failure = translated(error, words[0], words[3] if words[0].startswith("EVAL") else words[1])
         if failure is None or "NoScriptError" in names_of(error):
             raise
         if isinstance(failure, LostReply):
-            server.ways.clear()  # another server may answer the next time
+            server.known.ways.clear()  # another server may answer the next time
         raise failure from error
     finally:
         if tries is not None:
@@ -171,7 +145,9 @@ def as_bytes(reply: Any) -> bytes:
     return reply if isinstance(reply, bytes) else str(reply).encode()
 
 
-def _script(server: Server, script: Script, key: str | bytes, *arguments: Any, tries: Tries | None = None) -> Op[Any]:
+def _script(
+    server: KeyServer, script: Script, key: str | bytes, *arguments: Any, tries: Tries | None = None
+) -> Op[Any]:
     try:
         return (yield from ask(server, "EVALSHA", script.hash, 1, key, *arguments, tries=tries))
     except Exception as error:
@@ -180,8 +156,8 @@ def _script(server: Server, script: Script, key: str | bytes, *arguments: Any, t
     return (yield from ask(server, "EVAL", script.text, 1, key, *arguments, tries=tries))
 
 
-def _first_that_works(server: Server, what: str, ways: Sequence[Callable[[], Op[T]]]) -> Op[T]:
-    first = server.ways.get(what, 0)
+def _first_that_works(server: KeyServer, what: str, ways: Sequence[Callable[[], Op[T]]]) -> Op[T]:
+    first = server.known.ways.get(what, 0)
     refusals: list[NotHere] = []
     for number in (first, *(each for each in range(len(ways)) if each != first)):
         try:
@@ -190,7 +166,7 @@ def _first_that_works(server: Server, what: str, ways: Sequence[Callable[[], Op[
             refusals.append(refusal)
             continue
         if all(refusal.lasts for refusal in refusals):
-            server.ways[what] = number
+            server.known.ways[what] = number
         return result
     # What can be mended comes first: a full server, then a missing permission.
     worst = min(refusals, key=lambda refusal: (refusal.lasts, not refusal.forbidden))

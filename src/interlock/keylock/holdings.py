@@ -92,6 +92,6 @@ class Holdings:
 
     def remove(self, holding: Holding) -> None:
         """Forget one."""
-        place = holding.owner, holding.key
-        if self._held.get(place) is holding:
-            self._held.pop(place, None)
+        index = holding.owner, holding.key
+        if self._held.get(index) is holding:
+            self._held.pop(index, None)

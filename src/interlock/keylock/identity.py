@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from interlock.core.effects import Op
 from interlock.core.errors import StoreError
 from interlock.keylock import commands
 from interlock.keylock.arguments import checked_client, checked_key, checked_limit, checked_text, milliseconds
-from interlock.keylock.driving import LAST_WORD, Op, arun, end_of, run
 from interlock.keylock.faults import names_of, translated
+from interlock.keylock.server import CANCELLED_IO_TIMEOUT, KeyServer, end_of
+from interlock.runtime.aio import arun
+from interlock.runtime.sync import run
 
 TRIES = 64
 """So often a release looks again when the key changes while it looks, which takes others a round trip each."""
@@ -21,7 +24,7 @@ class _IdentitySteps:
     def __init__(self, client: Any, key: str | bytes) -> None:
         self._client = checked_client(client, self._tasks)
         self._key = checked_key(key)
-        self._server = commands.server_of(client)
+        self._server = KeyServer(client)
 
     @property
     def key(self) -> str | bytes:
@@ -83,7 +86,7 @@ class IdentityLock(_IdentitySteps):
             StoreError: the server can't be reached or refuses; `owned` tells whether it was done nevertheless, also
                 after an interrupt.
         """
-        return run(self._client, self._acquiring(identity, ttl))
+        return run(self._acquiring(identity, ttl))
 
     def release(self, identity: str | bytes) -> bool:
         """Delete the key if it holds this identity.
@@ -133,7 +136,7 @@ class IdentityLock(_IdentitySteps):
             StoreError: the server can't be reached or refuses.
         """
         text = checked_text(identity, "identity")
-        return run(self._client, self._looking()) == text
+        return run(self._looking()) == text
 
     def locked(self) -> bool:
         """Ask the server whether anybody holds the lock.
@@ -141,7 +144,7 @@ class IdentityLock(_IdentitySteps):
         Raises:
             StoreError: the server can't be reached or refuses.
         """
-        return run(self._client, self._looking()) is not None
+        return run(self._looking()) is not None
 
 
 class AsyncIdentityLock(_IdentitySteps):
@@ -159,14 +162,14 @@ class AsyncIdentityLock(_IdentitySteps):
 
     async def acquire(self, identity: str | bytes, ttl: float | None = 30.0) -> bool:
         """Take the lock if it is free; as `IdentityLock.acquire`. Cancelled, it leaves nothing behind."""
-        task = asyncio.ensure_future(arun(self._client, self._acquiring(identity, ttl)))
+        task = asyncio.ensure_future(arun(self._acquiring(identity, ttl)))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await end_of(task, LAST_WORD)
+            await end_of(task, CANCELLED_IO_TIMEOUT)
             if not task.cancelled() and task.exception() is None and task.result():
                 text = checked_text(identity, "identity")
-                await arun(self._client, commands.drop(self._server, self._key, text))
+                await arun(commands.drop(self._server, self._key, text))
             raise
 
     async def release(self, identity: str | bytes) -> bool:
@@ -199,8 +202,8 @@ class AsyncIdentityLock(_IdentitySteps):
     async def owned(self, identity: str | bytes) -> bool:
         """Ask the server whether this identity holds the lock; as `IdentityLock.owned`."""
         text = checked_text(identity, "identity")
-        return await arun(self._client, self._looking()) == text
+        return await arun(self._looking()) == text
 
     async def locked(self) -> bool:
         """Ask the server whether anybody holds the lock; as `IdentityLock.locked`."""
-        return await arun(self._client, self._looking()) is not None
+        return await arun(self._looking()) is not None

@@ -4,10 +4,11 @@ import threading
 from types import TracebackType
 from typing import Any, TypeVar
 
-from interlock.keylock.arguments import UNSET, Unset
-from interlock.keylock.base import Attempt
-from interlock.keylock.driving import run, run_or_undo
+from interlock.core.claims import UNSET, Unset
+from interlock.keylock.base import KeyAttempt
 from interlock.keylock.keysteps import KeyLockSteps
+from interlock.keylock.server import run_or_undo
+from interlock.runtime.sync import run
 
 L = TypeVar("L", bound="KeyLock")
 
@@ -51,8 +52,8 @@ class KeyLock(KeyLockSteps):
         """
         return self._obtain(self._attempt_of(blocking, timeout, otherwise=0.0))
 
-    def _obtain(self, attempt: Attempt) -> bool:
-        return run_or_undo(self._client, self._acquiring(attempt), lambda: self._undoing(attempt))
+    def _obtain(self, attempt: KeyAttempt) -> bool:
+        return run_or_undo(self._acquiring(attempt), lambda: self._undoing(attempt))
 
     def release(self) -> bool:
         """Give the lock back if the calling thread holds it.
@@ -63,7 +64,7 @@ class KeyLock(KeyLockSteps):
         Raises:
             StoreError: the server can't be reached or refuses; nothing is forgotten, call again.
         """
-        return run(self._client, self._releasing(self._mine()))
+        return run(self._releasing(self._mine()))
 
     def renew(self) -> bool:
         """Let the lease end `ttl` seconds from now.
@@ -76,7 +77,7 @@ class KeyLock(KeyLockSteps):
             StoreError: the server can't be reached or refuses; call again.
         """
         ttl, mine = self._limit(), self._mine()
-        return mine is not None and run(self._client, self._renewing(mine, ttl))
+        return mine is not None and run(self._renewing(mine, ttl))
 
     def locked(self) -> bool:
         """Ask the server whether anybody holds the lock.
@@ -84,7 +85,7 @@ class KeyLock(KeyLockSteps):
         Raises:
             StoreError: the server can't be reached or refuses.
         """
-        return run(self._client, self._looking()) is not None
+        return run(self._looking()) is not None
 
     def owned(self) -> bool:
         """Ask the server whether the calling thread holds the lock.
@@ -93,7 +94,7 @@ class KeyLock(KeyLockSteps):
             StoreError: the server can't be reached or refuses.
         """
         mine = self._mine()
-        return mine is not None and run(self._client, self._looking()) == mine.token
+        return mine is not None and run(self._looking()) == mine.token
 
     def __enter__(self: L) -> L:
         attempt = self._attempt_of(UNSET, UNSET, otherwise=None)
@@ -102,20 +103,20 @@ class KeyLock(KeyLockSteps):
         try:
             self._enter_body(attempt)
         except BaseException:
-            run(self._client, self._exiting([attempt]))
+            run(self._exiting([attempt]))
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        body: list[Attempt | None] = []
+        body: list[KeyAttempt | None] = []
         try:
-            holding = run(self._client, self._exiting(body))
+            holding = run(self._exiting(body))
         except Exception:
             raise
         except BaseException:  # an interrupt: nothing may stay behind
-            run(self._client, self._exiting(body))
+            run(self._exiting(body))
             raise
         if holding is not None and holding.lost:
             if error is None:

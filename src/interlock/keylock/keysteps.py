@@ -2,22 +2,20 @@
 
 from typing import Any
 
-from interlock.core.claims import checked_timeout
+from interlock.core.claims import UNSET, Unset, checked_timeout
+from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout
 from interlock.keylock.arguments import (
-    UNSET,
-    Unset,
     checked_client,
     checked_flag,
     checked_key,
     checked_limit,
     checked_seconds,
     checked_text,
-    patience,
     pauses,
+    wait_limit,
 )
-from interlock.keylock.base import Attempt, Steps
-from interlock.keylock.driving import Op
+from interlock.keylock.base import KeyAttempt, Steps
 from interlock.keylock.holdings import Holding
 
 
@@ -42,7 +40,7 @@ class KeyLockSteps(Steps):
         self._timeout = timeout if isinstance(timeout, Unset) else checked_timeout(True, timeout)
         self._poll = checked_seconds(poll, "poll")
         if token is not None:
-            self._holdings.add(Holding(self._place, checked_text(token, "token"), None, None))
+            self._holdings.add(Holding(self._encoded_key, checked_text(token, "token"), None, None))
 
     @property
     def key(self) -> str | bytes:
@@ -61,8 +59,10 @@ class KeyLockSteps(Steps):
         mine = self._mine()
         return 0.0 if mine is None else mine.expires_in
 
-    def _attempt_of(self, blocking: bool | Unset, timeout: float | None | Unset, otherwise: float | None) -> Attempt:
-        seconds = patience(self._timeout, blocking, timeout, otherwise)
+    def _attempt_of(
+        self, blocking: bool | Unset, timeout: float | None | Unset, otherwise: float | None
+    ) -> KeyAttempt:
+        seconds = wait_limit(self._timeout, blocking, timeout, otherwise)
         return self._attempt(seconds, self._ttl, pauses(self._poll))
 
     def _releasing(self, mine: Holding | None) -> Op[bool]:
@@ -77,7 +77,7 @@ class KeyLockSteps(Steps):
             raise InvalidArgument("a lock without a time limit (ttl=None) has no lease to renew")
         return self._ttl
 
-    def _too_late(self, attempt: Attempt) -> LockTimeout:
+    def _too_late(self, attempt: KeyAttempt) -> LockTimeout:
         return LockTimeout(
             f"the lock {self._key!r} was not obtained within {attempt.seconds or 0:g} s: somebody holds it; wait "
             f"longer (timeout=), or see how long it lasts with PTTL"

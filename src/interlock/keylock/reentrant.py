@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from interlock.core.effects import Op
 from interlock.keylock.akeylock import AsyncKeyLock
-from interlock.keylock.base import Attempt
-from interlock.keylock.driving import Op
+from interlock.keylock.base import KeyAttempt
 from interlock.keylock.holdings import Holding
 from interlock.keylock.keylock import KeyLock
 from interlock.keylock.keysteps import KeyLockSteps
@@ -14,15 +14,15 @@ class ReentrantSteps(KeyLockSteps):
     """What is different when the holder may acquire again: the count is kept per server, key, and thread or task."""
 
     def __init__(self, client: Any, key: str | bytes, **how: Any) -> None:
-        for word in how.keys() & {"shared", "token"}:
-            raise TypeError(f"a re-entrant lock has no argument {word!r}: its count belongs to one thread or task")
+        for name in how.keys() & {"shared", "token"}:
+            raise TypeError(f"a re-entrant lock has no argument {name!r}: its count belongs to one thread or task")
         super().__init__(client, key, **how)
-        self._holdings = self._server.reentrant
+        self._holdings = self._server.known.reentrant
 
     def _inherits(self, owner: Any) -> bool:
         return False
 
-    def _trying(self, attempt: Attempt) -> Op[bool]:
+    def _trying(self, attempt: KeyAttempt) -> Op[bool]:
         mine = self._held_by(attempt.owner)
         if mine is not None and mine.alive and not mine.unsure:
             attempt.holding = mine

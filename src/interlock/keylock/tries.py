@@ -8,6 +8,8 @@ only counted, by looking where its methods begin a try.
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from interlock._redis.libraries import is_cluster
+
 ONE_TRY = "_send_command_parse_response"
 ONE_TRY_OF_A_CLUSTER = "_execute_command"
 
@@ -48,7 +50,7 @@ _counting: "WeakKeyDictionary[type, Any]" = WeakKeyDictionary()
 
 def _counting_kind_of(client: Any) -> Any:
     kind: Any = type(client)
-    name = ONE_TRY_OF_A_CLUSTER if hasattr(client, "nodes_manager") else ONE_TRY
+    name = ONE_TRY_OF_A_CLUSTER if is_cluster(client) else ONE_TRY
     if not callable(getattr(kind, name, None)) or not hasattr(client, "__dict__"):
         return None
 

@@ -6,10 +6,12 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 from interlock.core.claims import (
     MAX_LABEL,
     SEPARATOR,
+    UNSET,
     USING,
     WRITER_UNITS,
     ClaimView,
     LockSpec,
+    Unset,
     checked_at_least,
     checked_count,
     checked_name,
@@ -23,15 +25,6 @@ from interlock.core.store import Store
 from interlock.locks import events
 from interlock.locks.session import AcquireOptions, BaseSession, name_of
 
-
-class Unset:
-    """The type of `UNSET`: the argument was left out, so the lock's own value counts."""
-
-    def __repr__(self) -> str:
-        return "<the lock's timeout>"
-
-
-UNSET = Unset()
 L = TypeVar("L")
 
 

@@ -57,7 +57,7 @@ class Backend(Protocol):
         """Return the attempt for the next try.
 
         Args:
-            tries: `tries.number` says which try it is, `tries.patience(now)` how long an answer may take.
+            tries: `tries.number` says which try it is, `tries.io_timeout(now)` how long an answer may take.
         """
 
 

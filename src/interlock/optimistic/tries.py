@@ -12,7 +12,7 @@ from interlock.optimistic.errors import Conflict, TryAgain
 RETRIES = 16
 BACKOFF = 0.002  # seconds: the longest pause after the first conflict
 LONGEST_PAUSE = 0.25  # seconds: no pause is longer, however many conflicts there were
-LEAST_PATIENCE = 1.0  # seconds that the store may always take for one answer
+SHORTEST_IO_TIMEOUT = 1.0  # seconds that the store may always take for one answer
 
 
 class Limits(NamedTuple):
@@ -57,9 +57,9 @@ class Tries:
         self._deadline = math.inf if limits.timeout is None else started + limits.timeout
         self._spread = spread
 
-    def patience(self, now: float) -> float | None:
+    def io_timeout(self, now: float) -> float | None:
         """Return how many seconds the store may take for its next answer; None for as long as its client allows."""
-        return None if self._deadline == math.inf else max(self._deadline - now, LEAST_PATIENCE)
+        return None if self._deadline == math.inf else max(self._deadline - now, SHORTEST_IO_TIMEOUT)
 
     def pause_before_next(self, keys: Sequence[Any], trouble: TryAgain | None, now: float) -> float:
         """Count a try that did nothing, and return how many seconds to pause before the next.

@@ -36,7 +36,8 @@ def run(op: Op[T]) -> T:
         What the protocol returns.
 
     Raises:
-        Whatever the protocol raises; an exception from performing a request is thrown into it first.
+        Whatever the protocol raises; an exception from performing a request is thrown into it first, and an
+            interrupt between two requests closes it.
     """
     send = op.send
     step: Callable[[Any], Any] = send
@@ -75,6 +76,7 @@ def run(op: Op[T]) -> T:
             except BaseException as error:
                 step, value = op.throw, error
     finally:
+        op.close()
         if wakeup is not None:
             wakeup.close()
 

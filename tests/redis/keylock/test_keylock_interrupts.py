@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from interlock.keylock import KeyLock
-from interlock.keylock import driving as driving_module
+from interlock.keylock import server as server_module
 from interlock.testing.contract.interrupts import interrupted_at, quiet
 
 OUT_OF_REACH = ("__exit__", "__del__", "stay")
@@ -56,7 +56,7 @@ def test_an_acquire_that_is_cancelled_again_and_again_leaves_nothing(house: Any)
 
 @pytest.mark.parametrize("colour", ["tasks"], indirect=True)
 def test_a_cancelled_acquire_gives_up_waiting_for_a_black_hole(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving_module, "LAST_WORD", 0.05)
+    monkeypatch.setattr(server_module, "CANCELLED_IO_TIMEOUT", 0.05)
     proxy = house.proxy()
     lock = house.lock(client=house.client_through(proxy, socket_timeout=None))
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar
 
-from interlock.core.claims import LockSpec, kind_of, shown_text
+from interlock.core.claims import UNSET, LockSpec, Unset, kind_of, shown_text
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
 from interlock.core.functions import checked_kind_of, see_it_finished, shown
 from interlock.core.naming import name_of_arguments
 from interlock.locks.aio.grants import AsyncGrant, AsyncGrants, AsyncReentry, leave, release_all
 from interlock.locks.aio.session import Session
-from interlock.locks.base import UNSET, Unset, is_used, wait_limit
+from interlock.locks.base import is_used, wait_limit
 from interlock.locks.blocks import Block, enter, entering, one_for_each_block
 from interlock.locks.busy import time_is_over
 from interlock.locks.owners import Owned

@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator, Sequence
 from threading import Thread, current_thread
 from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
-from interlock.core.claims import LockSpec, kind_of, shown_text
+from interlock.core.claims import UNSET, LockSpec, Unset, kind_of, shown_text
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
 from interlock.core.functions import checked_kind_of, see_it_finished, shown
 from interlock.core.naming import name_of_arguments
-from interlock.locks.base import UNSET, Unset, is_used, wait_limit
+from interlock.locks.base import is_used, wait_limit
 from interlock.locks.blocks import Block, enter, entering, one_for_each_block, somebody
 from interlock.locks.busy import time_is_over
 from interlock.locks.owners import Owned

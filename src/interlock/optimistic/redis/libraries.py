@@ -6,11 +6,12 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
+from interlock._redis.errors import given_code
+from interlock._redis.libraries import is_async, library_of
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
 from interlock.optimistic.redis.reads import NOT_IN_A_TRANSACTION, Words
 
-LIBRARIES = ("redis", "valkey")
 UNDECODED = "NEVER_DECODE"  # the libraries' own mark on commands whose reply is no text
 NOT_FOR_CALLBACKS = {"keys", "EMPTY_RESPONSE", UNDECODED}
 
@@ -66,13 +67,8 @@ class Library:
             getattr(errors, f"{title}ClusterException"),
         )
         self.refusal: type[Exception] = errors.ResponseError
-        self._passing: tuple[type[Exception], ...] = (
-            errors.AskError,
-            errors.TryAgainError,
-        )  # MovedError is an AskError
         self.time_is_over: tuple[type[Exception], ...] = (errors.TimeoutError, TimeoutError)
         self._moved: type[Exception] = errors.MovedError
-        self._cross_slot: type[Exception] = errors.ClusterCrossSlotError
         self.slot_of: Callable[[bytes], int] = import_module(f"{name}.crc").key_slot
         colour = "Async" if tasks else ""
         self._faces = (
@@ -80,65 +76,55 @@ class Library:
             getattr(commands, f"{colour}{title}ModuleCommands"),
         )
 
-    # Not all of their parsers know all classes of errors: then the code is still in the text.
-
     def is_passing(self, error: Exception) -> bool:
         """Tell whether a refusal means that the slot is elsewhere, or on its way there."""
-        return isinstance(error, self._passing) or code_of(error) in ("MOVED", "ASK", "TRYAGAIN")
+        return given_code(error) in ("MOVED", "ASK", "TRYAGAIN")
 
     def is_cross_slot(self, error: Exception) -> bool:
         """Tell whether a refusal means that keys are in different slots."""
-        return isinstance(error, self._cross_slot) or code_of(error) == "CROSSSLOT"
+        return given_code(error) == "CROSSSLOT"
 
     def moved_in(self, error: Exception) -> Exception | None:
         """Return the library's own error for a slot that has moved; None if the refusal says something else."""
         if isinstance(error, self._moved):
             return error
-        return self._moved(str(error).partition(" ")[2]) if code_of(error) == "MOVED" else None
+        return self._moved(str(error).partition(" ")[2]) if given_code(error) == "MOVED" else None
 
     def slot_in(self, error: Exception) -> int | None:
         """Return the slot that a refusal names; None if it names none."""
         if hasattr(error, "slot_id"):
             return int(error.slot_id)
-        return int(str(error).split()[1]) if code_of(error) in ("MOVED", "ASK") else None
+        return int(str(error).split()[1]) if given_code(error) in ("MOVED", "ASK") else None
 
     def method(self, name: str) -> Any:
         """Return the library's function for a command; None if it has none of that name."""
         return next((getattr(face, name) for face in self._faces if hasattr(face, name)), None)
 
 
-def library_of(client: Any, tasks: bool) -> Library:
+def library_for(client: Any, tasks: bool) -> Library:
     """Return the library that a client comes from.
 
     Raises:
         InvalidArgument: it is no client, or one of the other colour.
     """
-    what = described(client)
-    for base in type(client).__mro__:
-        name, _, rest = base.__module__.partition(".")
-        if name in LIBRARIES and hasattr(client, "execute_command"):
-            asynchronous = rest.partition(".")[0] == "asyncio"
-            if asynchronous and not tasks:
-                raise InvalidArgument(f"{what} is a client of asyncio: give it to atransact(), and await that")
-            if tasks and not asynchronous:
-                raise InvalidArgument(f"{what} would block the event loop: give it to transact(), or take "
-                                      f"{name}.asyncio's client")  # fmt: skip
-            return library(name, tasks)
-    raise InvalidArgument(
-        f"{what} is neither a client of redis-py or valkey-py nor a backend of optimistic transactions"
-    )
-
-
-def is_cluster(client: Any) -> bool:
-    """Tell whether a client speaks to a cluster."""
-    return hasattr(client, "nodes_manager")
+    what, name = described(client), library_of(client)
+    if name is None or not hasattr(client, "execute_command"):
+        raise InvalidArgument(
+            f"{what} is neither a client of redis-py or valkey-py nor a backend of optimistic transactions"
+        )
+    if is_async(client) and not tasks:
+        raise InvalidArgument(f"{what} is a client of asyncio: give it to atransact(), and await that")
+    if tasks and not is_async(client):
+        raise InvalidArgument(f"{what} would block the event loop: give it to transact(), or take "
+                              f"{name}.asyncio's client")  # fmt: skip
+    return library(name, tasks)
 
 
 def follow(nodes_manager: Any, moved: Exception) -> Any:
     """Tell a cluster's client where a slot has moved to; what is returned may have to be awaited."""
-    for told in ("move_slot", "update_moved_exception"):  # newer and older libraries
-        if hasattr(nodes_manager, told):
-            return getattr(nodes_manager, told)(moved)
+    for method in ("move_slot", "update_moved_exception"):  # newer and older libraries
+        if hasattr(nodes_manager, method):
+            return getattr(nodes_manager, method)(moved)
     nodes_manager._moved_exception = moved  # the older ones for asyncio
     return None
 
@@ -159,11 +145,6 @@ def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, Any]) 
             f"tx.watch(key)"
         )
     return Command(words, name if isinstance(arguments[0], str) else name.upper(), options)
-
-
-def code_of(error: Exception) -> str:
-    """Return the first word of a refusal."""
-    return str(error).partition(" ")[0]
 
 
 @lru_cache

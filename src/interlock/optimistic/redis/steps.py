@@ -1,21 +1,20 @@
-"""One try on Redis, without the connection: packets of commands go out, their replies come in.
+"""One try on Redis, as steps that ask a server: packets of commands go out, their replies come in.
 
 Source: https://redis.io/docs/latest/develop/using-commands/transactions/ (optimistic locking by check-and-set).
 """
 
-from collections.abc import Generator, Sequence
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeAlias
 from weakref import WeakSet
 
+from interlock.core.effects import Ask, Op
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.optimistic.backend import Queued
 from interlock.optimistic.errors import CommandRefused, TryAgain
 from interlock.optimistic.redis.libraries import Command, Library
 from interlock.optimistic.redis.reads import keys_read
 
-T = TypeVar("T")
 Packet: TypeAlias = Sequence[Command]
-Steps: TypeAlias = Generator[Packet, list[Any], T]
 
 MULTI, EXEC, UNWATCH = (Command([name.encode()], name) for name in ("MULTI", "EXEC", "UNWATCH"))
 
@@ -33,6 +32,7 @@ class Conversation:
     """What is watched and queued in one try, and what is said to the server about it.
 
     Args:
+        server: what sends a packet, and returns the reply to each of its commands.
         library: the client's library.
         client: the client.
         cluster: is the client's server a cluster, so that all keys must share a slot?
@@ -46,7 +46,8 @@ class Conversation:
         heard: has the server answered on this connection?
     """
 
-    def __init__(self, library: Library, client: Any, cluster: bool) -> None:
+    def __init__(self, server: Any, library: Library, client: Any, cluster: bool) -> None:
+        self._server = server
         self._library = library
         self._client = client
         self._cluster = cluster
@@ -70,13 +71,13 @@ class Conversation:
         self._repeated = True
         return True
 
-    def watch(self, keys: Sequence[bytes]) -> Steps[None]:
+    def watch(self, keys: Sequence[bytes]) -> Op[None]:
         """Watch those keys that are not watched yet."""
         packet = self._to_watch(keys)
         if packet:
             self._heard_of_watch(packet[0], (yield from self._say(packet))[0])
 
-    def read(self, command: Command, watch: bool) -> Steps[Any]:
+    def read(self, command: Command, watch: bool) -> Op[Any]:
         """Do a command now; in the same packet, before it, watch what it reads."""
         keys = keys_read(command.words)
         packet = self._to_watch(keys or ()) if watch else []
@@ -95,10 +96,10 @@ class Conversation:
             raise replies[-1]
         return replies[-1]
 
-    def forget(self) -> Steps[None]:
+    def forget(self) -> Op[None]:
         """Watch nothing any more."""
         if self.watching:
-            yield [UNWATCH]
+            yield Ask(self._server, [UNWATCH])
             self.watching = False
 
     def check(self, broken: bool) -> None:
@@ -112,7 +113,7 @@ class Conversation:
         if broken:
             raise Broken("a read in this try was interrupted, and with it the watch; nothing was changed")
 
-    def commit(self) -> Steps[list[Any] | None]:
+    def commit(self) -> Op[list[Any] | None]:
         """Do all that is queued, unless something that is watched has changed.
 
         Returns:
@@ -123,10 +124,11 @@ class Conversation:
         opening = [MULTI]
         # Alone, if it may be refused, or if the connection may be dead: what follows has no second try.
         if self._client not in _may_multi or not self.heard:
-            self._heard_of_multi((yield opening)[0])
+            self._heard_of_multi((yield Ask(self._server, opening))[0])
             opening = []
         try:
-            replies = yield [*opening, *(each.request for each in self.writes), EXEC]
+            packet = [*opening, *(each.request for each in self.writes), EXEC]
+            replies: list[Any] = yield Ask(self._server, packet)
         except Broken as error:
             self._no_answer(error)
         self.watching = False  # whatever EXEC answers
@@ -161,9 +163,9 @@ class Conversation:
             ) from refused[0][1]
         return True
 
-    def _say(self, packet: Packet) -> Steps[list[Any]]:
+    def _say(self, packet: Packet) -> Op[list[Any]]:
         try:
-            return (yield packet)
+            return (yield Ask(self._server, packet))  # type: ignore[no-any-return]
         except Broken as error:
             self._fail(error)
 

@@ -8,12 +8,15 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 
+from interlock._redis.libraries import is_cluster
+from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.optimistic.backend import Queued
-from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow, is_cluster, library_of
-from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, Steps, text
+from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow, library_for
+from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, text
 from interlock.optimistic.redis.transaction import BaseTransaction
 from interlock.optimistic.tries import Tries
+from interlock.runtime.aio import arun
 
 T = TypeVar("T")
 
@@ -21,8 +24,8 @@ _closing: set["asyncio.Task[None]"] = set()
 """Connections that are being given back; the loop itself does not keep its tasks alive."""
 
 
-class Wire:
-    """One connection of the client's, for the time of one try; as `threads.Wire`.
+class TransactionConnection:
+    """One connection of the client's, for the time of one try; as `threads.TransactionConnection`.
 
     Args:
         library: the client's library.
@@ -39,12 +42,12 @@ class Wire:
         self.callbacks = callbacks
         self.broken = False
 
-    async def exchange(self, packet: Packet, patience: float | None) -> list[Any]:
-        """As `threads.Wire.exchange`; `patience` is for all replies together."""
+    async def exchange(self, packet: Packet, io_timeout: float | None) -> list[Any]:
+        """As `threads.TransactionConnection.exchange`; `io_timeout` is for all replies together."""
         if self.broken:
             raise Broken("the connection failed earlier in this try; nothing was changed")
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(io_timeout):
                 self._writer.writelines(self._connection.pack_commands([command.words for command in packet]))
                 await self._writer.drain()
                 return [await self._reply(command) for command in packet]
@@ -111,7 +114,7 @@ class AsyncRedisBackend:
     """
 
     def __init__(self, client: Any) -> None:
-        self.library = library_of(client, tasks=True)
+        self.library = library_for(client, tasks=True)
         self.client = client
         self.cluster = is_cluster(client)
 
@@ -119,7 +122,7 @@ class AsyncRedisBackend:
         """As `Backend.begin`."""
         return AsyncRedisAttempt(self, tries)
 
-    async def wire(self, slot: int | None) -> Wire:
+    async def connection(self, slot: int | None) -> TransactionConnection:
         """Return a connection.
 
         Raises:
@@ -135,10 +138,10 @@ class AsyncRedisBackend:
                 node = manager.get_node_from_slot(slot)
                 # That one may be a double of the node that the client knows, and closes at its end.
                 node = manager.nodes_cache.get(node.name, node)
-                return Wire(self.library, node, await lent_by(node), node.response_callbacks)
+                return TransactionConnection(self.library, node, await lent_by(node), node.response_callbacks)
             pool = self.client.connection_pool
             lent = await pool.get_connection(*first_argument(pool.get_connection.__func__))
-            return Wire(self.library, pool, lent, self.client.response_callbacks)
+            return TransactionConnection(self.library, pool, lent, self.client.response_callbacks)
         except self.library.failures as error:
             if self.cluster:
                 await self._look_again()
@@ -157,57 +160,60 @@ class AsyncRedisAttempt:
     def __init__(self, backend: AsyncRedisBackend, tries: Tries) -> None:
         self._backend = backend
         self._tries = tries
-        self._talk = Conversation(backend.library, backend.client, backend.cluster)
-        self._wire: Wire | None = None
-        self._turn = asyncio.Lock()  # a function may gather() its reads
-        self.transaction = AsyncTransaction(self, backend, tries.number, self._talk.writes)
+        self._conversation = Conversation(self, backend.library, backend.client, backend.cluster)
+        self._connection: TransactionConnection | None = None
+        self._one_at_a_time = asyncio.Lock()  # a function may gather() its reads
+        self.transaction = AsyncTransaction(self, backend, tries.number, self._conversation.writes)
 
     @property
     def keys(self) -> Sequence[str]:
         """What is watched, for messages."""
-        return [text(key) for key in self._talk.watched]
+        return [text(key) for key in self._conversation.watched]
 
     async def watch(self, keys: Sequence[Any]) -> None:
         """Watch keys."""
-        await self._perform(self._talk.watch(self.transaction.encoded(keys)))
+        await self._perform(self._conversation.watch(self.transaction.encoded(keys)))
 
     async def read(self, request: Command, watch: bool = True) -> Any:
         """As `RedisAttempt.read`."""
-        reply = await self._perform(self._talk.read(request, watch))
+        reply = await self._perform(self._conversation.read(request, watch))
         return request.shaped(reply, self._callbacks)
 
     async def commit(self) -> bool:
         """Do all that was queued, unless something that is watched has changed."""
         self.transaction.end()
-        self._talk.check(self._wire is not None and self._wire.broken)
-        replies = await self._perform(self._talk.commit())
-        return replies is not None and self._talk.settle(replies, self._callbacks)
+        self._conversation.check(self._connection is not None and self._connection.broken)
+        replies = await self._perform(self._conversation.commit())
+        return replies is not None and self._conversation.settle(replies, self._callbacks)
 
     @property
     def _callbacks(self) -> Any:
-        return {} if self._wire is None else self._wire.callbacks
+        return {} if self._connection is None else self._connection.callbacks
 
-    async def _perform(self, steps: Steps[T]) -> T:
-        async with self._turn:
+    async def aask(self, message: Packet) -> list[Any]:
+        """Send a packet on the connection of this try, and return the replies.
+
+        Raises:
+            Broken: the connection failed.
+            StoreError, InvalidArgument: there is no connection.
+        """
+        while True:
+            if self._connection is None:
+                self._connection = await self._backend.connection(self._conversation.slot)
             try:
-                packet = next(steps)
-                while True:
-                    if self._wire is None:
-                        self._wire = await self._backend.wire(self._talk.slot)
-                    try:
-                        replies = await self._wire.exchange(packet, self._tries.patience(monotonic()))
-                    except Broken as error:
-                        if self._talk.may_repeat(packet, error):
-                            await self._wire.close()
-                            self._wire = None
-                        else:
-                            packet = steps.throw(error)
-                    else:
-                        self._talk.heard = True
-                        packet = steps.send(replies)
-            except StopIteration as end:
-                answer: T = end.value
-                return answer
+                replies = await self._connection.exchange(message, self._tries.io_timeout(monotonic()))
+            except Broken as error:
+                if not self._conversation.may_repeat(message, error):
+                    raise
+                await self._connection.close()
+                self._connection = None
+            else:
+                self._conversation.heard = True
+                return replies
+
+    async def _perform(self, op: Op[T]) -> T:
+        async with self._one_at_a_time:
+            return await arun(op)
 
     async def __aenter__(self) -> "AsyncRedisAttempt":
         return self
@@ -216,19 +222,19 @@ class AsyncRedisAttempt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.transaction.end()
-        wire = self._wire
-        if wire is None:
+        connection = self._connection
+        if connection is None:
             return
         try:
             # Who was cancelled does not talk any more: to disconnect also forgets what is watched.
-            wire.broken = wire.broken or not (kind is None or issubclass(kind, Exception))
-            if not wire.broken:
+            connection.broken = connection.broken or not (kind is None or issubclass(kind, Exception))
+            if not connection.broken:
                 with suppress(Broken):
-                    await self._perform(self._talk.forget())
+                    await self._perform(self._conversation.forget())
         finally:
-            await wire.close()
-        if self._talk.moved is not None:
-            following = follow(self._backend.client.nodes_manager, self._talk.moved)
+            await connection.close()
+        if self._conversation.moved is not None:
+            following = follow(self._backend.client.nodes_manager, self._conversation.moved)
             if isawaitable(following):
                 await following
 

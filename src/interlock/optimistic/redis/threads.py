@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
+from interlock._redis.libraries import is_cluster
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.optimistic.backend import Queued
-from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow, is_cluster, library_of
-from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, Steps, text
+from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow, library_for
+from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, text
 from interlock.optimistic.redis.transaction import BaseTransaction
 from interlock.optimistic.tries import Tries
+from interlock.runtime.sync import run
 
-T = TypeVar("T")
 
-
-class Wire:
+class TransactionConnection:
     """One connection of the client's pool, for the time of one try.
 
     What is said goes to the very socket that was there at the beginning: the library's own way of sending connects
@@ -34,16 +34,16 @@ class Wire:
         self._lent = pool.get_connection(*first_argument(pool.get_connection.__func__))
         self._connection = getattr(self._lent, "_conn", self._lent)  # without the cache of redis-py
         self._socket = self._connection._sock
-        self._patience = self._socket.gettimeout()
+        self._own_timeout = self._socket.gettimeout()
         self.callbacks = callbacks
         self.broken = False
 
-    def exchange(self, packet: Packet, patience: float | None) -> list[Any]:
+    def exchange(self, packet: Packet, io_timeout: float | None) -> list[Any]:
         """Send commands and wait for their replies; a refusal is a reply.
 
         Args:
             packet: the commands.
-            patience: seconds to wait for each reply, unless the client waits shorter.
+            io_timeout: seconds to wait for each reply, unless the client waits shorter.
 
         Raises:
             Broken: the connection failed.
@@ -51,7 +51,7 @@ class Wire:
         if self.broken:
             raise Broken("the connection failed earlier in this try; nothing was changed")
         try:
-            self._wait(patience)
+            self._wait(io_timeout)
             for part in self._connection.pack_commands([command.words for command in packet]):
                 self._socket.sendall(part)
             return [self._reply(command) for command in packet]
@@ -62,9 +62,9 @@ class Wire:
             self.broken = True
             raise
 
-    def _wait(self, patience: float | None) -> None:
-        if patience is not None:
-            self._socket.settimeout(patience if self._patience is None else min(patience, self._patience))
+    def _wait(self, io_timeout: float | None) -> None:
+        if io_timeout is not None:
+            self._socket.settimeout(io_timeout if self._own_timeout is None else min(io_timeout, self._own_timeout))
 
     def _reply(self, command: Command) -> Any:
         try:
@@ -78,7 +78,7 @@ class Wire:
             if self.broken:
                 self._lent.disconnect()
             else:
-                self._socket.settimeout(self._patience)
+                self._socket.settimeout(self._own_timeout)
         finally:
             self._pool.release(self._lent)
 
@@ -94,7 +94,7 @@ class RedisBackend:
     """
 
     def __init__(self, client: Any) -> None:
-        self.library = library_of(client, tasks=False)
+        self.library = library_for(client, tasks=False)
         self.client = client
         self.cluster = is_cluster(client)
 
@@ -102,7 +102,7 @@ class RedisBackend:
         """As `Backend.begin`."""
         return RedisAttempt(self, tries)
 
-    def wire(self, slot: int | None) -> Wire:
+    def connection(self, slot: int | None) -> TransactionConnection:
         """Return a connection.
 
         Raises:
@@ -115,7 +115,7 @@ class RedisBackend:
             client = self.client
             if self.cluster:
                 client = self._client_of(client.nodes_manager.get_node_from_slot(slot))
-            return Wire(self.library, client.connection_pool, client.response_callbacks)
+            return TransactionConnection(self.library, client.connection_pool, client.response_callbacks)
         except self.library.failures as error:
             if self.cluster:
                 self._look_again()
@@ -136,18 +136,18 @@ class RedisAttempt:
     def __init__(self, backend: RedisBackend, tries: Tries) -> None:
         self._backend = backend
         self._tries = tries
-        self._talk = Conversation(backend.library, backend.client, backend.cluster)
-        self._wire: Wire | None = None
-        self.transaction = Transaction(self, backend, tries.number, self._talk.writes)
+        self._conversation = Conversation(self, backend.library, backend.client, backend.cluster)
+        self._connection: TransactionConnection | None = None
+        self.transaction = Transaction(self, backend, tries.number, self._conversation.writes)
 
     @property
     def keys(self) -> Sequence[str]:
         """What is watched, for messages."""
-        return [text(key) for key in self._talk.watched]
+        return [text(key) for key in self._conversation.watched]
 
     def watch(self, keys: Sequence[Any]) -> None:
         """Watch keys."""
-        self._perform(self._talk.watch(self.transaction.encoded(keys)))
+        run(self._conversation.watch(self.transaction.encoded(keys)))
 
     def read(self, request: Command, watch: bool = True) -> Any:
         """Do a command now.
@@ -156,40 +156,40 @@ class RedisAttempt:
             request: the command.
             watch: first watch the keys that it reads.
         """
-        reply = self._perform(self._talk.read(request, watch))
+        reply = run(self._conversation.read(request, watch))
         return request.shaped(reply, self._callbacks)
 
     def commit(self) -> bool:
         """Do all that was queued, unless something that is watched has changed."""
         self.transaction.end()
-        self._talk.check(self._wire is not None and self._wire.broken)
-        replies = self._perform(self._talk.commit())
-        return replies is not None and self._talk.settle(replies, self._callbacks)
+        self._conversation.check(self._connection is not None and self._connection.broken)
+        replies = run(self._conversation.commit())
+        return replies is not None and self._conversation.settle(replies, self._callbacks)
 
     @property
     def _callbacks(self) -> Any:
-        return {} if self._wire is None else self._wire.callbacks
+        return {} if self._connection is None else self._connection.callbacks
 
-    def _perform(self, steps: Steps[T]) -> T:
-        try:
-            packet = next(steps)
-            while True:
-                if self._wire is None:
-                    self._wire = self._backend.wire(self._talk.slot)
-                try:
-                    replies = self._wire.exchange(packet, self._tries.patience(monotonic()))
-                except Broken as error:
-                    if self._talk.may_repeat(packet, error):
-                        self._wire.close()
-                        self._wire = None
-                    else:
-                        packet = steps.throw(error)
-                else:
-                    self._talk.heard = True
-                    packet = steps.send(replies)
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
+    def ask(self, message: Packet) -> list[Any]:
+        """Send a packet on the connection of this try, and return the replies.
+
+        Raises:
+            Broken: the connection failed.
+            StoreError, InvalidArgument: there is no connection.
+        """
+        while True:
+            if self._connection is None:
+                self._connection = self._backend.connection(self._conversation.slot)
+            try:
+                replies = self._connection.exchange(message, self._tries.io_timeout(monotonic()))
+            except Broken as error:
+                if not self._conversation.may_repeat(message, error):
+                    raise
+                self._connection.close()
+                self._connection = None
+            else:
+                self._conversation.heard = True
+                return replies
 
     def __enter__(self) -> "RedisAttempt":
         return self
@@ -198,19 +198,19 @@ class RedisAttempt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.transaction.end()
-        wire = self._wire
-        if wire is None:
+        connection = self._connection
+        if connection is None:
             return
         try:
             # Who was interrupted does not talk any more: to disconnect also forgets what is watched.
-            wire.broken = wire.broken or not (kind is None or issubclass(kind, Exception))
-            if not wire.broken:
+            connection.broken = connection.broken or not (kind is None or issubclass(kind, Exception))
+            if not connection.broken:
                 with suppress(Broken):
-                    self._perform(self._talk.forget())
+                    run(self._conversation.forget())
         finally:
-            wire.close()
-        if self._talk.moved is not None:
-            follow(self._backend.client.nodes_manager, self._talk.moved)
+            connection.close()
+        if self._conversation.moved is not None:
+            follow(self._backend.client.nodes_manager, self._conversation.moved)
 
 
 class Transaction(BaseTransaction):

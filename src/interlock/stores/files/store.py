@@ -203,7 +203,7 @@ class FileStore(BaseStore):
             return [False] * len(claims)  # the liveness pipe is out, and they ended with it
         trusted: bool = yield Call(self._trust_again)
         answers: dict[int, Renewed | None] = dict.fromkeys(range(len(claims)))
-        patience = min(GUARD_WAIT, min((claim.spec.ttl for claim in claims), default=1.0) / 10)
+        wait_limit = min(GUARD_WAIT, min((claim.spec.ttl for claim in claims), default=1.0) / 10)
         started, pause = (yield NOW), 0.0005
         busy = list(answers)
         while True:
@@ -213,7 +213,7 @@ class FileStore(BaseStore):
                     yield Sleep(0.0)
             busy = [at for at in busy if answers[at] is None]
             now = yield NOW
-            if not busy or now - started >= patience:
+            if not busy or now - started >= wait_limit:
                 # One line whose guard is stuck is no reason to let the others' leases end.
                 return [_stuck() if answer is None else answer for answer in answers.values()]
             yield Sleep(pause)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock._redis.clients import checked_client, client_of, factory_of, is_cluster
+from interlock._redis.clients import checked_client, client_of, factory_of
 from interlock._redis.clusterurl import hosts_of
+from interlock._redis.libraries import is_cluster
 from interlock._redis.slots import Address
 from interlock.core.store import BaseStore, Store
 
