@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from proof.command import Command
 from proof.files import report as files
-from proof.heirs import report as heirs
+from proof.handoff import report as handoff
 from proof.pending import report as pending
 from proof.seeds import report as seeds
 
-COMMANDS: tuple[Command, ...] = (seeds.COMMAND, pending.COMMAND, files.COMMAND, heirs.COMMAND)
+COMMANDS: tuple[Command, ...] = (seeds.COMMAND, pending.COMMAND, files.COMMAND, handoff.COMMAND)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -62,7 +62,7 @@ class Shrink(NamedTuple):
 class Stepped(NamedTuple):
     """A step as the store performs it: what it does, in this order, and what it answers.
 
-    `watch`: the beacons that the caller is to watch.  `how`: words.
+    `watch`: the liveness pipes that the caller is to watch.  `how`: words.
     """
 
     actions: tuple[Any, ...]

@@ -91,9 +91,9 @@ local function sweep()
   end
 end
 
--- Make a claim a holder, with a new fence unless it is an heir.
-local function promote(id, stop, u, c, rest, heirs)
-  local its = heirs
+-- Make a claim a holder, with a new fence unless it is a successor.
+local function promote(id, stop, u, c, rest, successors)
+  local its = successors
   if not its or its == '0' then
     its = next_fence(fence)
     fence = its

@@ -1,5 +1,5 @@
 -- Stand in line behind whoever has the lock for itself; nothing if the claim does so already.
--- An heir is answered behind whom it stands.
+-- A successor is answered behind whom it stands.
 local function stand(holder, ends, about)
   local behind = call('ZRANGE', order, -1, -1, 'WITHSCORES')
   local before, fence, its = behind[1] or holder, '0', '1'

@@ -1,4 +1,4 @@
-local channel, let_in, id = ARGV[1], ARGV[2], ARGV[3]  -- `let_in`: the heir that knows already, and its fence; or empty
+local channel, let_in, id = ARGV[1], ARGV[2], ARGV[3]  -- `let_in`: the successor that knows already, and its fence; or empty
 
 -- The only holder leaves, and nobody waits: most of the time.
 local found = call('HMGET', line, 'sole', 'quick', 'fence', 'made', 'kept', 'mark')

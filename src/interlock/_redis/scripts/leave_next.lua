@@ -7,7 +7,7 @@ local holder, last, u, c
 if sole then holder, last, u, c = string.match(sole, '^(%S+) (%d+) (%d+) (%d+) ') end
 local ends = tonumber(last)
 
--- Make heirs of the waiters behind `made`, else of the first ones: some in every step, until all are.  Behind one that
+-- Make successors of the waiters behind `made`, else of the first ones: some in every step, until all are.  Behind one that
 -- is none nobody could be one.
 local function make_heirs(made, fence)
   local last, from = fence, 0

@@ -267,7 +267,7 @@ is_sound(PyObject *heads, Line *line)
     return 0;
 }
 
-/* Take the guard and read using/NAME; 0 without the guard if a quick way can't be taken. */
+/* Take the guard and read using/NAME; 0 without the guard if a fast path can't be taken. */
 static int
 guard(const Names *names, PyObject *object, Line *line)
 {
@@ -299,7 +299,7 @@ read_pending(Line *line)
     return line->waits >= 0 && line->waits < MOST_PENDING && line->waits % SLOT == 0;
 }
 
-/* Tell whether the beacon of a claim's process is locked; 0 also if it is not open here yet. */
+/* Tell whether the liveness pipe of a claim's process is locked; 0 also if it is not open here yet. */
 static int
 lives(const Slot *slot, const char *token, PyObject *others)
 {
@@ -307,8 +307,8 @@ lives(const Slot *slot, const char *token, PyObject *others)
         return 0;
     if (strcmp(slot->token, token) == 0)
         return 1;
-    PyObject *beacon = PyDict_GetItemString(others, slot->token);
-    int fd = beacon == NULL ? -1 : (int)PyLong_AsLong(beacon);
+    PyObject *liveness pipe = PyDict_GetItemString(others, slot->token);
+    int fd = liveness pipe == NULL ? -1 : (int)PyLong_AsLong(liveness pipe);
     if (fd < 0)
         return 0;
     if (flock(fd, LOCK_SH | LOCK_NB) == 0) {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from interlock.core.claims import Check
 from interlock.core.errors import StoreError
-from interlock.stores.files import beacons
+from interlock.stores.files import liveness_checks
 from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, file_name, names_in
 from interlock.stores.files.linefile import HEAD_MOST, is_pending, key_in
@@ -28,7 +28,7 @@ MOST_SHOWN = 5
 def examine(folder: Folder, liveness: Liveness) -> list[Check]:
     """Return the findings about a folder, and about this process in it."""
     checks: list[tuple[str, Callable[[], Iterator[Check]]]] = [
-        ("beacons", lambda: beacons.examine(folder, liveness)),
+        ("beacons", lambda: liveness_checks.examine(folder, liveness)),
         ("file system", lambda: _file_system(folder)),
         ("permissions", lambda: _permissions(folder)),
         ("OS locks", lambda: _os_locks(folder)),
@@ -64,7 +64,9 @@ def _permissions(folder: Folder) -> Iterator[Check]:
     for path in (folder.path, folder.using, folder.pending, folder.alive):
         if not os.path.lexists(path):
             yield Check(
-                "permissions", "warn", f"{path} is missing, and made again when it is needed: {beacons.REMEDY}"
+                "permissions",
+                "warn",
+                f"{path} is missing, and made again when it is needed: {liveness_checks.REMEDY}",
             )
             return
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):

@@ -1,10 +1,10 @@
-"""What there is to know about the world of the heirs at one moment."""
+"""What there is to know about the world of the successors at one moment."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from proof.heirs.line import Line
+from proof.handoff.line import Line
 
 Table = tuple[
     tuple[tuple[str, bool], ...],
@@ -12,7 +12,7 @@ Table = tuple[
     tuple[tuple[str, tuple[str, int]], ...],
     tuple[tuple[str, str], ...],
 ]
-"""Of a process: who waits and has a bell; what was told before there was one; who comes after whom; and before."""
+"""Of a process: who waits and has a waiter; what was told before there was one; who comes after whom; and before."""
 
 
 class Caller(NamedTuple):

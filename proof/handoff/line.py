@@ -15,7 +15,7 @@ class Record(NamedTuple):
         id: of the claim.
         fence: 0 if none was issued yet.
         alive: False once its lease has ended.
-        whole: False if it is of a kind that can't be an heir nor have one.
+        whole: False if it is of a kind that can't be a successor nor have one.
     """
 
     id: str
@@ -31,7 +31,7 @@ class Line(NamedTuple):
         holder: the one that holds the lock.
         waiting: in the order of their arrival.
         fence: the last one issued.
-        made: the last waiter that was made an heir, while those behind it may have to be.
+        made: the last waiter that was made a successor, while those behind it may have to be.
     """
 
     holder: Record | None = None
@@ -43,7 +43,7 @@ class Line(NamedTuple):
 Promoted = tuple[tuple[str, int], ...]
 """Those who hold the lock now, with their fences."""
 Pending = tuple[str, int]
-"""The claim whose heir one is, and the fence; "" and 0 if of none."""
+"""The claim whose successor one is, and the fence; "" and 0 if of none."""
 
 
 def without(line: Line, id: str) -> Line:
@@ -126,12 +126,12 @@ def enter(line: Line, id: str, again: bool, whole: bool = True) -> tuple[Line, i
 
 
 def leave(line: Line, id: str, let_in: tuple[str, int] | None = None) -> tuple[Line, Promoted]:
-    """A claim leaves; whoever is next is promoted, and if that was no heir, those behind it become heirs.
+    """A claim leaves; whoever is next is promoted, and if that was no successor, those behind it become successors.
 
     Args:
         line: the line.
         id: the claim.
-        let_in: the heir, with its fence, that knows already that it holds the lock: nobody tells it.
+        let_in: the successor, with its fence, that knows already that it holds the lock: nobody tells it.
     """
     line, promoted = _left(line, id)
     return line, tuple(each for each in promoted if each != let_in)
@@ -141,18 +141,18 @@ def _left(line: Line, id: str) -> tuple[Line, Promoted]:
     if line.holder is None or line.holder.id != id:
         return hand_over(without(line, id))
     alone = line.holder.alive and line.holder.whole
-    heirs = {each.id for each in line.waiting if each.fence}
+    successors = {each.id for each in line.waiting if each.fence}
     line, promoted = hand_over(line._replace(holder=None))
     head = line.holder
     if not alone or head is None or not head.whole:
         return line, promoted
-    if head.id not in heirs:
+    if head.id not in successors:
         return _make_heirs(line, ""), promoted
     return _make_heirs(line, line.made) if line.made else line, promoted
 
 
 def _make_heirs(line: Line, made: str) -> Line:
-    """Make heirs of some waiters behind `made`, of the first ones if it is empty."""
+    """Make successors of some waiters behind `made`, of the first ones if it is empty."""
     waiting = list(line.waiting)
     last = next((place for place, each in enumerate(waiting) if each.id == made), -1)
     if made and (last < 0 or not waiting[last].fence):

@@ -1,4 +1,4 @@
-"""Who leaves lets its heir in at once: the next claim of the same process, where nobody outside waits longer."""
+"""Who leaves lets its successor in at once: the next claim of the same process, where nobody outside waits longer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def place(server: RedisServer, proxy: Proxy) -> Place:
 
 
 def until_named(locks: Any, number: int) -> None:
-    """Wait until so many claims know whose heirs they are."""
+    """Wait until so many claims know whose successors they are."""
     eventually(lambda: len(locks.store._registry._handoff.after) == number)
 
 

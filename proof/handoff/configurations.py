@@ -13,7 +13,7 @@ class Configuration:
         name: what it is about.
         processes: the number of each caller's process.
         calls: how often each acquires.
-        plain: the numbers of callers whose claims can't be heirs.
+        plain: the numbers of callers whose claims can't be successors.
         lapses, evictions, cancels, kills, losses, forgets: how often each may happen in one run.  A loss is that of a
             request, a reply or a message; a lapse the end of a lease; a server forgets the whole line, as one that
             was flushed, or restarted without what it had on its disk.
@@ -41,9 +41,11 @@ CONFIGURATIONS = (
     Configuration("two of one process, one of another", _MIXED),
     Configuration("three processes", _APART),
     Configuration("two processes, two calls each", (0, 1), calls=2),
-    Configuration("three processes, the second is no heir, two calls each", _APART, calls=2, plain=(1,), large=True),
-    Configuration("two and one, the one is no heir, two calls each", (1, 0, 0), calls=2, plain=(0,), large=True),
-    Configuration("three processes, one is no heir", _APART, plain=(1,)),
+    Configuration(
+        "three processes, the second is no successor, two calls each", _APART, calls=2, plain=(1,), large=True
+    ),
+    Configuration("two and one, the one is no successor, two calls each", (1, 0, 0), calls=2, plain=(0,), large=True),
+    Configuration("three processes, one is no successor", _APART, plain=(1,)),
     Configuration("three of one process, one gives up", _ONE, cancels=1),
     Configuration("two and one, one gives up", _MIXED, cancels=1),
     Configuration("three processes, one gives up", _APART, cancels=1),

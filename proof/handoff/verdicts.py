@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from interlock.stores.redis.waiters import WaiterRegistry
 from proof.explore import explore
-from proof.heirs.configurations import Configuration
-from proof.heirs.line import SERVER, Server
-from proof.heirs.state import State
-from proof.heirs.world import World
+from proof.handoff.configurations import Configuration
+from proof.handoff.line import SERVER, Server
+from proof.handoff.state import State
+from proof.handoff.world import World
 from proof.liveness import can_reach
 
 

@@ -1,4 +1,4 @@
-"""The scripts do with heirs what the checker's model of the server does: the same steps get the same answers."""
+"""The scripts do with successors what the checker's model of the server does: the same steps get the same answers."""
 
 from collections.abc import Iterator
 from time import sleep
@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from interlock._redis.keys import keys_of_line, line_of
 from interlock._redis.scripts import ENTER, LEAVE, call
 from interlock.runtime.sync import fresh_id
-from proof.heirs.line import Line, enter, expired, leave
+from proof.handoff.line import Line, enter, expired, leave
 from tests.servers import RedisServer, need
 from tests.servers.resp import Wire
 from tests.support.redis_worlds import write_ahead
@@ -20,7 +20,10 @@ STEP = some.tuples(
     some.sampled_from(["enter", "enter", "enter", "enter", "plain", "brief", "leave", "leave", "again", "ahead"]),
     some.integers(0, 30),
 )
-WHOLE, PLAIN = ("3", "3"), ("2", "3")  # units and capacity: two claims never fit, and one that has a part is no heir
+WHOLE, PLAIN = (
+    ("3", "3"),
+    ("2", "3"),
+)  # units and capacity: two claims never fit, and one that has a part is no successor
 LONG, BRIEF = "600000", "1"  # milliseconds
 AHEAD = 31  # seconds
 
@@ -110,8 +113,8 @@ def test_the_same_steps_get_the_same_answers(wire: Wire, steps: list[tuple[str, 
             entered(fences, reply, answer)
         else:
             id = ids[number % len(ids)]
-            heirs = [(each.id, each.fence) for each in line.waiting if each.fence]
-            let_in = heirs[number % 3] if number % 3 < len(heirs) else None
+            successors = [(each.id, each.fence) for each in line.waiting if each.fence]
+            let_in = successors[number % 3] if number % 3 < len(successors) else None
             word = f"{let_in[0]} {fences.pairs[let_in[1]]}" if let_in and let_in[1] in fences.pairs else ""
             reply = asked(wire, "leave", keys, id, word)
             let_in = let_in if word else None

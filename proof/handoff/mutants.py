@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from interlock.stores.redis.handoff import Handoff
 from interlock.stores.redis.waiters import NextHolder, WaiterRegistry
-from proof.heirs.configurations import Configuration
-from proof.heirs.line import SERVER, Line, Pending, Promoted, Record, Server, enter, hand_over
+from proof.handoff.configurations import Configuration
+from proof.handoff.line import SERVER, Line, Pending, Promoted, Record, Server, enter, hand_over
 
 _CANCEL = Configuration("three of one process, one gives up", (0, 0, 0), cancels=1)
-_PLAIN = Configuration("four processes, one is no heir", (0, 1, 2, 3), plain=(1,))
+_PLAIN = Configuration("four processes, one is no successor", (0, 1, 2, 3), plain=(1,))
 _AGAIN = Configuration("three of one process, one gives up, a message is lost", (0, 0, 0), cancels=1, losses=1)
 _LAPSE = Configuration("three of one process, a lease ends", (0, 0, 0), lapses=1)
 _FORGET = Configuration("three of one process, the server forgets", (0, 0, 0), forgets=1)
@@ -38,14 +38,14 @@ class Mutant:
 
 
 class _Generous(WaiterRegistry):
-    """Lets its heir in also where it only waited itself."""
+    """Lets its successor in also where it only waited itself."""
 
     def withdraw(self, id: str) -> NextHolder | None:  # type: ignore[override]
         return self.pass_on(id)
 
 
 class _Twice(WaiterRegistry):
-    """Lets its heir in also where it only waited itself, and has left before."""
+    """Lets its successor in also where it only waited itself, and has left before."""
 
     def withdraw(self, id: str) -> None:
         if id in self.waiting and id not in self._granted:
@@ -62,7 +62,7 @@ class _Trusting(WaiterRegistry):
 
 
 class _Hoarding(Handoff):
-    """Keeps who was the heir before."""
+    """Keeps who was the successor before."""
 
     def follow(self, before: str, id: str, fence: int) -> None:
         self.after[before] = (id, fence)
@@ -70,13 +70,13 @@ class _Hoarding(Handoff):
 
 
 def _hoarding() -> WaiterRegistry:
-    bells = WaiterRegistry()
-    bells._handoff = _Hoarding()
-    return bells
+    registry = WaiterRegistry()
+    registry._handoff = _Hoarding()
+    return registry
 
 
 def _names_anybody(line: Line, id: str, again: bool, whole: bool) -> tuple[Line, int | Pending | None, Promoted]:
-    """Name an heir behind a waiter that is none."""
+    """Name a successor behind a waiter that is none."""
     after, answer, promoted = enter(line, id, again, whole)
     if answer != ("", 0) or not line.waiting or not whole or any(each.id == id for each in line.waiting):
         return after, answer, promoted
@@ -86,7 +86,7 @@ def _names_anybody(line: Line, id: str, again: bool, whole: bool) -> tuple[Line,
 
 
 def _forgets_the_fence(line: Line, id: str, again: bool, whole: bool) -> tuple[Line, int | Pending | None, Promoted]:
-    """An heir that looks is no heir any more."""
+    """A successor that looks is no successor any more."""
     after, answer, promoted = enter(line, id, again, whole)
     if again and isinstance(answer, tuple):
         waiting = tuple(each._replace(fence=0) if each.id == id else each for each in after.waiting)
@@ -95,30 +95,33 @@ def _forgets_the_fence(line: Line, id: str, again: bool, whole: bool) -> tuple[L
 
 
 def _issues_another(line: Line) -> tuple[Line, Promoted]:
-    """A promoted heir gets another fence than the one it was named with."""
+    """A promoted successor gets another fence than the one it was named with."""
     return hand_over(
         line._replace(waiting=tuple(each._replace(fence=0) for each in line.waiting[:1]) + line.waiting[1:])
     )
 
 
 MUTANTS = (
-    Mutant("only a holder lets its heir in", _CANCEL, "hold the lock", make=_Generous),
+    Mutant("only a holder lets its successor in", _CANCEL, "hold the lock", make=_Generous),
     Mutant("not even if it leaves a second time", _AGAIN, "hold the lock", make=_Twice),
-    Mutant("a new heir takes the place of the old one", _LAPSE, "disagree", make=_hoarding),
+    Mutant("a new successor takes the place of the old one", _LAPSE, "disagree", make=_hoarding),
     Mutant("a promise is void if the server had forgotten who made it", _FORGET, "is void", make=_Trusting),
     Mutant(
-        "heirs stand right behind holders or heirs",
+        "successors stand right behind holders or successors",
         _PLAIN,
         "gets in after",
         server=SERVER._replace(enter=_names_anybody),
     ),
     Mutant(
-        "an heir that looks keeps its fence",
+        "a successor that looks keeps its fence",
         _EVICT,
         "gets in after",
         server=SERVER._replace(enter=_forgets_the_fence),
     ),
     Mutant(
-        "a promoted heir keeps its fence", _EVICT, "gets in after", server=SERVER._replace(hand_over=_issues_another)
+        "a promoted successor keeps its fence",
+        _EVICT,
+        "gets in after",
+        server=SERVER._replace(hand_over=_issues_another),
     ),
 )

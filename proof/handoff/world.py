@@ -1,4 +1,4 @@
-"""Processes whose claims let their heirs in, one server, and what gets lost between them."""
+"""Processes whose claims let their successors in, one server, and what gets lost between them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from interlock.core.queue import Granted
 from interlock.stores.redis.waiters import NextHolder, WaiterRegistry
 from proof.explore import Successor
-from proof.heirs.configurations import Configuration
-from proof.heirs.line import (
+from proof.handoff.configurations import Configuration
+from proof.handoff.line import (
     SERVER,
     Line,
     Promoted,
@@ -19,12 +19,12 @@ from proof.heirs.line import (
     is_holder,
     is_there,
 )
-from proof.heirs.state import Caller, Forgotten, Left, State, Table
+from proof.handoff.state import Caller, Forgotten, Left, State, Table
 
 REQUESTS = ("enter", "leave", "renew")
 
 
-class _Bell:
+class _Waiter:
     """What a caller waits on; it notes what is told."""
 
     def __init__(self, words: dict[str, int]) -> None:
@@ -91,16 +91,16 @@ class World:
         name = f"caller {number}"
         if phase == "idle":
             fresh = self._fresh(number, id)
-            bells, words = self._thaw(state, number)
-            bells.expect(fresh)
-            after = self._with(state, number, Caller("asked", fresh), bells, words)
+            registry, words = self._thaw(state, number)
+            registry.expect(fresh)
+            after = self._with(state, number, Caller("asked", fresh), registry, words)
             yield name, f"{name} asks as {fresh}", "ask", self._send(after, ("enter", fresh, False))
         elif phase == "waiting":
             if word:
                 yield name, f"{name} takes what it was told", "take", self._gets_in(state, number, word)
-            bells, words = self._thaw(state, number)
-            _, told = bells.register(id, _Bell(words))
-            looking = self._with(state, number, caller._replace(phase="looking"), bells, words)
+            registry, words = self._thaw(state, number)
+            _, told = registry.register(id, _Waiter(words))
+            looking = self._with(state, number, caller._replace(phase="looking"), registry, words)
             if told is None:
                 yield name, f"{name} looks", "look", self._send(looking, ("enter", id, True))
             else:
@@ -133,21 +133,21 @@ class World:
     def _leaves(self, state: State, number: int) -> State:
         """The release of a grant."""
         id = state.callers[number].id
-        bells, words = self._thaw(state, number)
-        heir = bells.pass_on(id)
-        after = self._with(state, number, Caller("leaving", id), bells, words)
+        registry, words = self._thaw(state, number)
+        successor = registry.pass_on(id)
+        after = self._with(state, number, Caller("leaving", id), registry, words)
         forgotten = after.forgotten
-        if heir is not None and heir[0] in forgotten.ids:
-            after = after._replace(forgotten=forgotten._replace(promised=forgotten.promised | {heir[0]}))
-        return self._send(after, ("leave", id, heir))
+        if successor is not None and successor[0] in forgotten.ids:
+            after = after._replace(forgotten=forgotten._replace(promised=forgotten.promised | {successor[0]}))
+        return self._send(after, ("leave", id, successor))
 
     def _gives_up(self, state: State, number: int) -> State:
         """The end of an acquire without a grant."""
         id = state.callers[number].id
-        bells, words = self._thaw(state, number)
-        heir: NextHolder | None = bells.withdraw(id)  # type: ignore[func-returns-value]  # only a mutant has one
-        after = self._with(state, number, Caller("giving up", id), bells, words)
-        return self._send(after, ("leave", id, heir))
+        registry, words = self._thaw(state, number)
+        successor: NextHolder | None = registry.withdraw(id)  # type: ignore[func-returns-value]  # only a mutant has one
+        after = self._with(state, number, Caller("giving up", id), registry, words)
+        return self._send(after, ("leave", id, successor))
 
     def _ends(self, state: State, number: int, phase: str = "idle") -> State:
         """The call is over; perhaps another follows."""
@@ -182,8 +182,8 @@ class World:
         removed = is_there(state.line, id)
         line, promoted = self.server.leave(state.line, id, what)
         mine = tuple(each for each in promoted if each[0][0] == id[0])
-        heir = what[0] if what is not None else None
-        state = self._send(state._replace(line=line), ("left", id, (removed, heir, mine)))
+        successor = what[0] if what is not None else None
+        state = self._send(state._replace(line=line), ("left", id, (removed, successor, mine)))
         return self._publish(state, tuple(each for each in promoted if each not in mine))
 
     def _publish(self, state: State, promoted: Promoted) -> State:
@@ -197,23 +197,23 @@ class World:
         process = int(id[0])
         some = next(at for at, each in enumerate(self.configuration.processes) if each == process)
         if kind == "word":
-            bells, words = self._thaw(state, some)
-            bells.notify(id, what)
-            return self._with(state, some, state.callers[some], bells, words)
+            registry, words = self._thaw(state, some)
+            registry.notify(id, what)
+            return self._with(state, some, state.callers[some], registry, words)
         if kind == "renewed":
             if what or number is None or state.callers[number].phase != "inside":
                 return state
             return self._ends(state, number)  # lost
         if kind == "left":
-            bells, words = self._thaw(state, some)
-            removed, heir, told = what
+            registry, words = self._thaw(state, some)
+            removed, successor, told = what
             for other, fence in told:
-                bells.notify(other, fence)
-            state = self._with(state, some, state.callers[some], bells, words)
-            if heir is not None and bells.is_void(removed):
+                registry.notify(other, fence)
+            state = self._with(state, some, state.callers[some], registry, words)
+            if successor is not None and registry.is_void(removed):
                 forgotten = state.forgotten
-                state = state._replace(forgotten=forgotten._replace(doubted=forgotten.doubted | {heir}))
-                state = self._asks_if_in_doubt(state, heir)
+                state = state._replace(forgotten=forgotten._replace(doubted=forgotten.doubted | {successor}))
+                state = self._asks_if_in_doubt(state, successor)
             if number is not None and state.callers[number].phase in ("leaving", "giving up"):
                 return self._ends(state, number)
             return state
@@ -224,21 +224,21 @@ class World:
     def _stands(self, state: State, number: int, answer: Any) -> State:
         """A caller learns where it stands."""
         caller = state.callers[number]
-        bells, words = self._thaw(state, number)
+        registry, words = self._thaw(state, number)
         if isinstance(answer, int):
-            bells.holds(caller.id)
-            return self._gets_in(self._with(state, number, caller, bells, words), number, answer)
+            registry.holds(caller.id)
+            return self._gets_in(self._with(state, number, caller, registry, words), number, answer)
         if answer is None:
-            bells.withdraw(caller.id)
-            return self._ends(self._with(state, number, caller, bells, words), number)
+            registry.withdraw(caller.id)
+            return self._ends(self._with(state, number, caller, registry, words), number)
         before, fence = answer
         if fence:
-            bells.follow(before, caller.id, fence)
+            registry.follow(before, caller.id, fence)
         if caller.phase == "asked":
-            _, told = bells.register(caller.id, _Bell(words))
+            _, told = registry.register(caller.id, _Waiter(words))
             if told is not None:
-                return self._gets_in(self._with(state, number, caller, bells, words), number, told.fence)
-        return self._with(state, number, caller._replace(phase="waiting"), bells, words)
+                return self._gets_in(self._with(state, number, caller, registry, words), number, told.fence)
+        return self._with(state, number, caller._replace(phase="waiting"), registry, words)
 
     # What befalls them.
 
@@ -286,11 +286,11 @@ class World:
         if caller.phase == "asked":
             yield self._send(state, ("enter", id, False))
         if caller.phase in ("asked", "looking"):
-            bells, words = self._thaw(state, number)
-            _, told = bells.register(id, _Bell(words))
+            registry, words = self._thaw(state, number)
+            _, told = registry.register(id, _Waiter(words))
             if told is not None:
                 words[id] = told.fence
-            yield self._with(state, number, caller._replace(phase="waiting"), bells, words)
+            yield self._with(state, number, caller._replace(phase="waiting"), registry, words)
         elif caller.phase in ("leaving", "giving up"):
             yield self._leaves(state, number) if caller.phase == "leaving" else self._gives_up(state, number)
             yield self._ends(state._replace(over=state.over | {id}), number)  # nobody renews it
@@ -327,19 +327,21 @@ class World:
         """Make the registry of a caller's process as they are."""
         waiting, news, after, before = state.tables[self.configuration.processes[number]]
         words: dict[str, int] = {}
-        bells = self.make()
-        bells.waiting = {id: _Bell(words) if hung else None for id, hung in waiting}
-        bells._granted = {id: Granted(id, fence) for id, fence in news}
-        bells._handoff.after, bells._handoff.before = dict(after), dict(before)
-        return bells, words
+        registry = self.make()
+        registry.waiting = {id: _Waiter(words) if hung else None for id, hung in waiting}
+        registry._granted = {id: Granted(id, fence) for id, fence in news}
+        registry._handoff.after, registry._handoff.before = dict(after), dict(before)
+        return registry, words
 
-    def _with(self, state: State, number: int, caller: Caller, bells: WaiterRegistry, words: dict[str, int]) -> State:
-        """Keep the bells, the caller, and what was told to others."""
+    def _with(
+        self, state: State, number: int, caller: Caller, registry: WaiterRegistry, words: dict[str, int]
+    ) -> State:
+        """Keep the registry, the caller, and what was told to others."""
         table: Table = (
-            tuple(sorted((id, bell is not None) for id, bell in bells.waiting.items())),
-            tuple(sorted((id, told.fence) for id, told in bells._granted.items())),
-            tuple(sorted(bells._handoff.after.items())),
-            tuple(sorted(bells._handoff.before.items())),
+            tuple(sorted((id, waiter is not None) for id, waiter in registry.waiting.items())),
+            tuple(sorted((id, told.fence) for id, told in registry._granted.items())),
+            tuple(sorted(registry._handoff.after.items())),
+            tuple(sorted(registry._handoff.before.items())),
         )
         tables = _put(state.tables, self.configuration.processes[number], table)
         callers = _put(state.callers, number, caller)

@@ -1,4 +1,4 @@
-"""The verdicts on the heirs of the Redis store, for a terminal and as Markdown for the documentation."""
+"""The verdicts on the successors of the Redis store, for a terminal and as Markdown for the documentation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
 from proof.command import Command, mutants_markdown
-from proof.heirs.configurations import CONFIGURATIONS
-from proof.heirs.mutants import MUTANTS
-from proof.heirs.verdicts import Verdict, verdict
+from proof.handoff.configurations import CONFIGURATIONS
+from proof.handoff.mutants import MUTANTS
+from proof.handoff.verdicts import Verdict, verdict
 
 
 def markdown(found: Sequence[Verdict]) -> str:
@@ -48,4 +48,4 @@ def _run(options: Namespace) -> int:
     return int(any(each.wrong is not None for each in found))
 
 
-COMMAND = Command("heirs", "Check the heirs of the Redis store.", _add_arguments, _run)
+COMMAND = Command("handoff", "Check the successors of the Redis store.", _add_arguments, _run)

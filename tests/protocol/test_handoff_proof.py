@@ -1,4 +1,4 @@
-"""The heirs of the Redis store: the production bells in every interleaving, with every fault."""
+"""The successors of the Redis store: the production bells in every interleaving, with every fault."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from proof import explore
 from proof.command import mutants_markdown
-from proof.heirs import CONFIGURATIONS, MUTANTS, Configuration, Mutant, Verdict, verdict
-from proof.heirs.report import markdown
-from proof.heirs.world import World
+from proof.handoff import CONFIGURATIONS, MUTANTS, Configuration, Mutant, Verdict, verdict
+from proof.handoff.report import markdown
+from proof.handoff.world import World
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "heirs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "handoff.md"
 pytestmark = pytest.mark.xdist_group("heirs_proof")  # whose verdicts are computed once
 SMALL = [each for each in CONFIGURATIONS if not each.large]
 WORLDS = list(dict.fromkeys(mutant.configuration for mutant in MUTANTS))
@@ -49,7 +49,7 @@ def test_the_same_world_is_in_order_with_all_safeguards(configuration: Configura
     assert one.wrong is None, str(one)
 
 
-def test_heirs_get_in_before_the_server_knows() -> None:
+def test_handoff_get_in_before_the_server_knows() -> None:
     world = World(Configuration("three of one process", (0, 0, 0)))
     ahead = [
         state
@@ -64,7 +64,7 @@ def test_heirs_get_in_before_the_server_knows() -> None:
 
 def test_the_page_shows_these_verdicts() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert markdown([found(each) for each in SMALL]) in page, "run: python -m proof heirs --markdown"
+    assert markdown([found(each) for each in SMALL]) in page, "run: python -m proof handoff --markdown"
     assert mutants_markdown([(mutant, caught(mutant)) for mutant in MUTANTS]) in page, (
-        "run: python -m proof heirs --mutants --markdown"
+        "run: python -m proof handoff --mutants --markdown"
     )
