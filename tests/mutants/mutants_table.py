@@ -402,6 +402,20 @@ MUTANTS = [
     ),
     # -- Django, and transactions on Redis ----------------------------------------------------------
     _error(
+        "key locks: steps that were interrupted between two requests are not closed",
+        "tests/redis/keylock/test_keylock_interrupts.py -k closed_before",
+        "runtime/sync.py",
+        "        op.close()\n",
+        "",
+    ),
+    _error(
+        "key locks: a cancelled task does not wait for the reply to what it has sent",
+        "tests/redis/keylock/test_keylock_interrupts.py -k cancelled",
+        "keylock/server.py",
+        "            await end_of(task, CANCELLED_IO_TIMEOUT)\n",
+        "",
+    ),
+    _error(
         "transactions: trouble that the function passes over commits without a guard",
         "tests/optimistic/test_optimistic_faults.py -k refused_watch",
         "optimistic/redis/steps.py",

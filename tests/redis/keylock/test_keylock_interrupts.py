@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import redis
 
+from interlock.core.effects import NOW, Op
 from interlock.keylock import KeyLock
 from interlock.keylock import server as server_module
+from interlock.runtime.sync import run
 from interlock.testing.contract.interrupts import interrupted_at, quiet
 
 OUT_OF_REACH = ("__exit__", "__del__", "stay")
@@ -232,6 +234,34 @@ def test_a_release_interrupted_at_any_moment_can_be_done_again(house: Any) -> No
         assert not house.eye.exists(house.key), where
         moment += 1
     assert moment > 10
+
+
+def test_a_step_is_closed_before_an_interrupt_between_its_requests_goes_on() -> None:
+    """What is done about the interrupt must find what the step has noted."""
+    begun: list[bool] = []
+    closed: list[bool] = []
+
+    def step() -> Op[None]:
+        begun.append(True)
+        try:
+            yield NOW
+            yield NOW
+        finally:
+            closed.append(True)
+
+    def work() -> None:
+        try:
+            run(step())
+        except KeyboardInterrupt:
+            assert closed == begun, where[-1]
+            raise
+
+    moment, where = 0, list[str]()
+    while interrupted_at(moment, work, where):
+        moment += 1
+        begun.clear()
+        closed.clear()
+    assert moment > 5
 
 
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)

@@ -101,7 +101,7 @@ class Library:
         return next((getattr(face, name) for face in self._faces if hasattr(face, name)), None)
 
 
-def library_for(client: Any, tasks: bool) -> Library:
+def checked_library(client: Any, tasks: bool) -> Library:
     """Return the library that a client comes from.
 
     Raises:

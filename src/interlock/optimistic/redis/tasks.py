@@ -12,7 +12,7 @@ from interlock._redis.libraries import is_cluster
 from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.optimistic.backend import Queued
-from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow, library_for
+from interlock.optimistic.redis.libraries import Command, Library, checked_library, first_argument, follow
 from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, text
 from interlock.optimistic.redis.transaction import BaseTransaction
 from interlock.optimistic.tries import Tries
@@ -114,7 +114,7 @@ class AsyncRedisBackend:
     """
 
     def __init__(self, client: Any) -> None:
-        self.library = library_for(client, tasks=True)
+        self.library = checked_library(client, tasks=True)
         self.client = client
         self.cluster = is_cluster(client)
 

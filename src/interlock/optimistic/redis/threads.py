@@ -9,7 +9,7 @@ from typing import Any
 from interlock._redis.libraries import is_cluster
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.optimistic.backend import Queued
-from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow, library_for
+from interlock.optimistic.redis.libraries import Command, Library, checked_library, first_argument, follow
 from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, text
 from interlock.optimistic.redis.transaction import BaseTransaction
 from interlock.optimistic.tries import Tries
@@ -94,7 +94,7 @@ class RedisBackend:
     """
 
     def __init__(self, client: Any) -> None:
-        self.library = library_for(client, tasks=False)
+        self.library = checked_library(client, tasks=False)
         self.client = client
         self.cluster = is_cluster(client)
 
