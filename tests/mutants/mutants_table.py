@@ -261,14 +261,14 @@ MUTANTS = [
         "",
     ),
     _error(
-        "fork: a child keeps its parent's beacon and pipes open",
+        "fork: a child keeps its parent's liveness pipe and pipes open",
         "tests/process/test_files_liveness.py -k but_the_marker",
         "stores/files/opened.py",
         "            self._liveness.forget()\n",
         "            pass\n",
     ),
     _error(
-        "fork: a child keeps the beacons of others open",
+        "fork: a child keeps the liveness pipes of others open",
         "tests/process/test_files_liveness.py -k but_the_marker",
         "stores/files/liveness.py",
         "        while self.others:\n            os.close(self.others.popitem()[1])\n",
@@ -276,7 +276,7 @@ MUTANTS = [
     ),
     # -- start and clean-up -------------------------------------------------------------------------
     _error(
-        "start: a beacon has its name before it is locked",
+        "start: a liveness pipe has its name before it is locked",
         "tests/process/test_files_liveness.py -k only_when_it_is_locked",
         "stores/files/liveness.py",
         "            flock(fd, LOCK_EX | LOCK_NB)\n            os.rename(hidden, self._folder / token)"
@@ -284,7 +284,7 @@ MUTANTS = [
         "            os.rename(hidden, self._folder / token)\n            flock(fd, LOCK_EX | LOCK_NB)\n",
     ),
     _error(
-        "start: a sweep takes a beacon that is being made",
+        "start: a sweep takes a liveness pipe that is being made",
         "tests/process/test_files_liveness.py -k being_made",
         "stores/files/liveness.py",
         'self.is_alive(token) or (name.startswith(".") and self.is_alive(name))',

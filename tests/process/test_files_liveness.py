@@ -1,4 +1,4 @@
-"""Files: a beacon or a pipe that was removed from alive/ is noticed, and what was claimed under it is lost."""
+"""Files: a liveness pipe or a pipe that was removed from alive/ is noticed, and what was claimed under it is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from interlock.stores.files import liveness as liveness
 from interlock.stores.files.liveness import Liveness
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
-from tests.support.files_folder import beacons_of, connect, descriptors, pipes_of, remove_from, until_waiting
+from tests.support.files_folder import connect, descriptors, liveness_pipes_of, pipes_of, remove_from, until_waiting
 
 HERE = os.getpid()
 TRY = "grant = locks.lock('book').acquire(timeout=0)\nresult = grant is not None"
@@ -38,7 +38,7 @@ def remote(folder: Path) -> Iterator[Remote]:
 
 
 def until_not_trusted() -> None:
-    """Let the time pass for which a beacon is taken to be still in its folder."""
+    """Let the time pass for which a liveness pipe is taken to be still in its folder."""
     passed = time.monotonic() + 0.05
     eventually(lambda: time.monotonic() > passed)
 
@@ -46,7 +46,7 @@ def until_not_trusted() -> None:
 # -- holders ----------------------------------------------------------------------------------------------
 
 
-def test_a_holder_whose_beacon_was_removed_learns_it_by_its_renewals(folder: Path, remote: Remote) -> None:
+def test_a_holder_whose_liveness_pipe_was_removed_learns_it_by_its_renewals(folder: Path, remote: Remote) -> None:
     told: list[Any] = []
     with connect(folder) as locks:
         grant = locks.lock("book", ttl=1.5, on_lost=told.append).acquire()
@@ -73,7 +73,7 @@ def test_a_renewal_says_that_the_lock_is_lost(folder: Path, remote: Remote, take
         assert locks.lock("shelf").acquire(timeout=0) is not None  # nothing of it is left in the line
 
 
-def test_a_task_that_holds_is_cancelled_when_its_beacon_was_removed(folder: Path) -> None:
+def test_a_task_that_holds_is_cancelled_when_its_liveness_pipe_was_removed(folder: Path) -> None:
     async def main() -> None:
         async with interlock.aconnect(f"file://{folder}") as locks:
             with pytest.raises(LockLost):
@@ -86,21 +86,21 @@ def test_a_task_that_holds_is_cancelled_when_its_beacon_was_removed(folder: Path
     asyncio.run(main())
 
 
-def test_a_process_goes_on_under_a_beacon_that_is_lit_anew(folder: Path, remote: Remote) -> None:
+def test_a_process_goes_on_under_a_liveness_pipe_that_is_lit_anew(folder: Path, remote: Remote) -> None:
     with connect(folder) as locks:
         with locks.lock("book"):
             pass  # the line and the text of its claims are known from now on
-        (before,) = beacons_of(folder, HERE)
+        (before,) = liveness_pipes_of(folder, HERE)
         remove_from(folder, HERE)
         until_not_trusted()
         with locks.lock("book") as grant:  # never renewed: most locks are held for a moment
-            assert beacons_of(folder, HERE) not in ([], [before])
+            assert liveness_pipes_of(folder, HERE) not in ([], [before])
             assert remote.do(TRY) is False
             assert grant.renew() is True
         assert remote.do(TRY) is True
 
 
-def test_all_connections_of_a_process_lose_what_they_claimed_under_the_old_beacon(folder: Path) -> None:
+def test_all_connections_of_a_process_lose_what_they_claimed_under_the_old_liveness_pipe(folder: Path) -> None:
     with connect(folder) as one, connect(folder) as other:
         grants = [one.lock("one").acquire(), other.lock("other").acquire()]
         remove_from(folder, HERE)
@@ -110,14 +110,14 @@ def test_all_connections_of_a_process_lose_what_they_claimed_under_the_old_beaco
         assert [grant.renew() for grant in [*grants, later] if grant] == [False, False, True]
 
 
-def test_a_folder_that_was_removed_is_made_again_with_another_beacon(folder: Path) -> None:
+def test_a_folder_that_was_removed_is_made_again_with_another_liveness_pipe(folder: Path) -> None:
     with connect(folder) as locks:
         grant = locks.lock("book").acquire()
         assert grant is not None
         folder.rename(folder.with_name("elsewhere"))
         until_not_trusted()
         assert locks.lock("book").acquire(timeout=0) is not None
-        assert len(beacons_of(folder, os.getpid())) == 1
+        assert len(liveness_pipes_of(folder, os.getpid())) == 1
         assert grant.renew() is False
 
 
@@ -132,17 +132,17 @@ def test_a_waiter_whose_files_were_removed_still_gets_its_turn(folder: Path, rem
         thread = threading.Thread(target=lambda: got.append(locks.lock("book").acquire(timeout=20)))
         thread.start()
         until_waiting(folder, 1)
-        before = [*beacons_of(folder, HERE), *pipes_of(folder, HERE)]
+        before = [*liveness_pipes_of(folder, HERE), *pipes_of(folder, HERE)]
         for path in before:
             if what == "everything" or (path.suffix != "") == (what == "the pipe"):
                 path.unlink()
         # At its next look it has a pipe by which it can be told, and stands in line for others too.
         eventually(
             lambda: (
-                beacons_of(folder, HERE)
+                liveness_pipes_of(folder, HERE)
                 and pipes_of(folder, HERE)
                 and all(path.exists() for path in pipes_of(folder, HERE))
-                and {*beacons_of(folder, HERE), *pipes_of(folder, HERE)} != {*before}
+                and {*liveness_pipes_of(folder, HERE), *pipes_of(folder, HERE)} != {*before}
             ),
             within=SOON,
         )
@@ -211,21 +211,21 @@ def complaints(locks: interlock.Locks) -> dict[str, str]:
     return {check.name: check.detail for check in locks.doctor() if check.status != "ok"}
 
 
-def test_the_doctor_sees_that_a_running_process_has_lost_its_beacon(folder: Path, remote: Remote) -> None:
+def test_the_doctor_sees_that_a_running_process_has_lost_its_liveness_pipe(folder: Path, remote: Remote) -> None:
     remote.do("grant = locks.lock('book').acquire()")
     with connect(folder) as locks:
-        assert "beacons" not in complaints(locks)
+        assert "liveness pipes" not in complaints(locks)
         remove_from(folder, remote.process.pid)
-        told = complaints(locks)["beacons"]
+        told = complaints(locks)["liveness pipes"]
         assert str(remote.process.pid) in told
         assert "exclude the folder" in told
 
 
-def test_the_doctor_sees_that_its_own_process_has_lost_its_beacon(folder: Path) -> None:
+def test_the_doctor_sees_that_its_own_process_has_lost_its_liveness_pipe(folder: Path) -> None:
     with connect(folder) as locks:
         remove_from(folder, HERE)
-        assert "removed" in complaints(locks)["beacon"]
-        assert "beacon" not in complaints(locks)
+        assert "removed" in complaints(locks)["liveness pipe"]
+        assert "liveness pipe" not in complaints(locks)
 
 
 # -- descriptors ------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_many_connections_of_a_process_to_one_folder_share_their_files(folder: P
     for locks in many:
         locks.lock("book").acquire().release()  # type: ignore[union-attr]
     assert len(descriptors() - before) <= one + 1
-    assert len(beacons_of(folder, HERE)) == 1
+    assert len(liveness_pipes_of(folder, HERE)) == 1
     grant = first.lock("book").acquire()
     assert grant is not None
     for locks in many:
@@ -360,12 +360,12 @@ def test_a_forked_child_has_nothing_of_its_parents_open_but_the_marker(folder: P
             "os.waitpid(child, 0)\n"
             "result = [before, os.read(reader, 1000).decode(), held.renew()]"
         )
-    assert told[0].count("alive") >= 3  # its beacon, its pipe, and the beacon of the other
+    assert told[0].count("alive") >= 3  # its liveness pipe, its pipe, and the liveness pipe of the other
     assert {"interlock", "using", "pending"} < set(told[0])
     assert told[1:] == ["interlock", True]
 
 
-def test_a_beacon_has_its_name_only_when_it_is_locked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_liveness_pipe_has_its_name_only_when_it_is_locked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "alive").mkdir(parents=True)
     other = Liveness(folder / "alive")
     flock, seen = liveness.flock, []
@@ -383,7 +383,7 @@ def test_a_beacon_has_its_name_only_when_it_is_locked(folder: Path, monkeypatch:
     other.close()
 
 
-def test_a_beacon_that_is_being_made_is_not_swept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_liveness_pipe_that_is_being_made_is_not_swept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "alive").mkdir(parents=True)
     other = Liveness(folder / "alive")
     rename, swept = os.rename, []
@@ -401,7 +401,7 @@ def test_a_beacon_that_is_being_made_is_not_swept(folder: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("refuse", [FileNotFoundError, BlockingIOError])
-def test_a_beacon_that_is_swept_while_it_is_made_costs_no_descriptor(
+def test_a_liveness_pipe_that_is_swept_while_it_is_made_costs_no_descriptor(
     folder: Path, monkeypatch: pytest.MonkeyPatch, refuse: type[OSError]
 ) -> None:
     (folder / "alive").mkdir(parents=True)
@@ -422,7 +422,7 @@ def test_a_beacon_that_is_swept_while_it_is_made_costs_no_descriptor(
     assert descriptors() <= before
 
 
-def test_a_beacon_that_is_always_swept_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_liveness_pipe_that_is_always_swept_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(path: Any, to: Any) -> None:
         os.unlink(path)
         raise FileNotFoundError

@@ -218,13 +218,13 @@ def test_the_folder_itself_may_be_reached_through_a_link(folder: Path, tmp_path:
 
 
 def test_a_claim_can_not_lead_out_of_the_folder(folder: Path, secret: Path) -> None:
-    beacon = f"../../{secret.name}"
+    token = f"../../{secret.name}"
     with connect(folder) as locks:
         grant = held(locks)
         text = (folder / "using" / NAME).read_bytes()
         at = text.index(b" alive=") + len(b" alive=")
         size = text.index(b" ", at) - at
-        forged = text[:at] + beacon.encode().ljust(size)[:size].replace(b" ", b"x") + text[at + size :]
+        forged = text[:at] + token.encode().ljust(size)[:size].replace(b" ", b"x") + text[at + size :]
         assert len(forged) == len(text)
         (folder / "using" / NAME).write_bytes(forged)
         assert locks.claims(NAME) == []
@@ -257,7 +257,7 @@ def test_the_line_of_another_name_is_not_overwritten(folder: Path) -> None:
         assert grant.renew()
 
 
-def test_only_pipes_are_swept_from_among_the_beacons(folder: Path, secret: Path) -> None:
+def test_only_pipes_are_swept_from_among_the_liveness_pipe(folder: Path, secret: Path) -> None:
     (folder / "alive" / "notes.txt").write_text("who put this here?")
     (folder / "alive" / "1-link").symlink_to(secret)
     os.mkfifo(folder / "alive" / "1-000000000000")
@@ -269,7 +269,7 @@ def test_only_pipes_are_swept_from_among_the_beacons(folder: Path, secret: Path)
     assert sorted(path.name for path in (folder / "alive").iterdir()) == ["1-link", "notes.txt"]
 
 
-def test_a_folder_of_beacons_that_becomes_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_of_liveness_pipe_that_becomes_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").write_text("")

@@ -157,7 +157,7 @@ def test_root_in_a_users_folder_locks_its_owner_not_out(home: Path, user: Callab
     root.do(f"grant = locks.lock({NAME!r}).acquire()")
     alice = user(folder, ALICE)
     assert alice.do(f"result = locks.lock({NAME!r}).acquire(timeout=0) is None") is True
-    root.kill()  # alice must see that its beacon is out
+    root.kill()  # alice must see that its liveness pipe is out
     assert alice.do(f"grant = locks.lock({NAME!r}).acquire(timeout=5)\nresult = grant is not None") is True
     for path in folder.rglob("*"):
         assert path.stat().st_uid == ALICE, path

@@ -381,7 +381,7 @@ def test_a_pipe_whose_name_is_gone_is_not_written_to(bench: Bench) -> None:
     assert bench.files() == before
 
 
-def test_a_holder_whose_beacon_has_gone_out_is_none(bench: Bench) -> None:
+def test_a_holder_whose_liveness_pipe_has_gone_out_is_none(bench: Bench) -> None:
     assert bench.compiled is not None
     bench.put([HELD], [], False, None)
     bench.there.forget()  # as the kernel does when a process dies

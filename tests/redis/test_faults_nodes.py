@@ -41,7 +41,7 @@ class Holders:
         names = [world.fresh_name() for _ in range(leases)]
         actors = world.actors(20)
         coming = [
-            actors[number % len(actors)].start(locks.lock(name, ttl=ttl, on_lost=self._mark).acquire)
+            actors[number % len(actors)].start(locks.lock(name, ttl=ttl, on_lost=self._note).acquire)
             for number, name in enumerate(names)
         ]
         self.grants: list[Any] = [each.result(30) for each in coming]

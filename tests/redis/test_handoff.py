@@ -26,7 +26,7 @@ def until_named(locks: Any, number: int) -> None:
     eventually(lambda: len(locks.store._registry._handoff.after) == number)
 
 
-def test_an_heir_is_let_in_though_the_server_does_not_answer(world: World, proxy: Proxy) -> None:
+def test_an_successor_is_let_in_though_the_server_does_not_answer(world: World, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
     lock = locks.lock(world.name)
     ann, bob = world.actors(2)
@@ -48,7 +48,7 @@ def test_an_heir_is_let_in_though_the_server_does_not_answer(world: World, proxy
     assert world.nothing_left()
 
 
-def test_an_heir_whose_look_failed_is_released_for_good(world: World, proxy: Proxy) -> None:
+def test_an_successor_whose_look_failed_is_released_for_good(world: World, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.2")
     lock = locks.lock(world.name, ttl=6)
     ann, bob = world.actors(2)
@@ -91,7 +91,7 @@ def test_who_leaves_first_on_the_server_does_not_matter(world: World, proxy: Pro
     assert world.nothing_left()
 
 
-def test_an_heir_that_gives_up_is_passed_over(world: World, proxy: Proxy) -> None:
+def test_an_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
@@ -113,7 +113,7 @@ def test_an_heir_that_gives_up_is_passed_over(world: World, proxy: Proxy) -> Non
     assert world.nothing_left()
 
 
-def test_an_heir_is_shown_as_one_who_waits(world: World) -> None:
+def test_an_successor_is_shown_as_one_who_waits(world: World) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
     grant = ann.do(locks.lock(world.name).acquire)
@@ -129,7 +129,7 @@ def test_an_heir_is_shown_as_one_who_waits(world: World) -> None:
     assert bob.do(later.release) is True
 
 
-def test_an_evicted_heir_stands_in_line_again(world: World) -> None:
+def test_an_evicted_successor_stands_in_line_again(world: World) -> None:
     locks = world.connect()
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)

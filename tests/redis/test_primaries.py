@@ -59,7 +59,7 @@ def test_a_reply_that_comes_from_the_old_primary_after_all_is_not_believed(serve
         got: list[object] = []
         late = threading.Thread(target=lambda: got.append(locks.lock("book", ttl=20).acquire(timeout=20)))
         late.start()
-        eventually(lambda: any(link.held for link in proxy._connections))
+        eventually(lambda: any(link.held for link in proxy._links))
         proxy.redirect(new.host, new.port)
         with locks.lock("other"):  # over a new connection, which leads to another primary
             pass

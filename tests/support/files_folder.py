@@ -50,12 +50,12 @@ def pipes_of(folder: Path, pid: int) -> list[Path]:
     return sorted(path for path in (folder / "alive").iterdir() if path.name.startswith(f"{pid}-") and path.suffix)
 
 
-def beacons_of(folder: Path, pid: int) -> list[Path]:
-    """Return the beacons of a process: one, or none."""
+def liveness_pipes_of(folder: Path, pid: int) -> list[Path]:
+    """Return the liveness pipes of a process: one, or none."""
     return sorted(p for p in (folder / "alive").iterdir() if p.name.startswith(f"{pid}-") and not p.suffix)
 
 
 def remove_from(folder: Path, pid: int) -> None:
     """Remove what a process has in alive/, as a tmp cleaner does."""
-    for path in [*beacons_of(folder, pid), *pipes_of(folder, pid)]:
+    for path in [*liveness_pipes_of(folder, pid), *pipes_of(folder, pid)]:
         path.unlink()

@@ -49,7 +49,7 @@ def _file(folder: Path) -> Place:
 
 
 def _file_apart(folder: Path) -> Place:
-    """As connections of several processes, which share no beacon and no open files."""
+    """As connections of several processes, which share no liveness pipe and no open files."""
     url = f"file://{folder / 'locks'}"
 
     def apart() -> Store:

@@ -137,7 +137,7 @@ def test_two_editors_of_one_field_are_shown_both_values_and_choose(client: Clien
     assert (book.name, book.notes) == ("mine", "a long work")
 
 
-def test_the_second_editor_takes_theirs(client: Client, book: Book) -> None:
+def test_the_second_editor_takes_their(client: Client, book: Book) -> None:
     page = opened(client, book)
     Book.objects.update(name="theirs")
     html = client.post(url_of(book), {**page, "name": "mine", "status": "free"}).content.decode()

@@ -125,7 +125,7 @@ class TestConflict:
         assert form["status"].value() == "free"
         assert form.errors.as_data()["name"][0].code == "stale"
 
-    def test_the_reader_keeps_theirs(self, page: dict[str, Any]) -> None:
+    def test_the_reader_keeps_their(self, page: dict[str, Any]) -> None:
         again = {**page_of(sent(page)), "interlock_keep_name": "theirs"}
         form = sent(again)
         assert form.is_valid(), form.errors
@@ -147,7 +147,7 @@ class TestConflict:
         form = sent({**page_of(form), "interlock_keep_name": "perhaps"})
         assert set(form.errors) == {"name"}
 
-    def test_the_reader_types_theirs(self, page: dict[str, Any]) -> None:
+    def test_the_reader_types_their(self, page: dict[str, Any]) -> None:
         form = sent({**page_of(sent(page)), "name": "<theirs>"})
         assert form.is_valid(), form.errors
 
@@ -160,7 +160,7 @@ class TestConflict:
         form = sent({**page_of(form), "interlock_keep_name": "mine"})
         assert form.is_valid()
 
-    def test_theirs_is_what_it_is_now(self, page: dict[str, Any]) -> None:
+    def test_their_is_what_it_is_now(self, page: dict[str, Any]) -> None:
         again = {**page_of(sent(page)), "interlock_keep_name": "theirs"}
         Book.objects.update(name="third")
         form = sent(again)

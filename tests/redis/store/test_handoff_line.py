@@ -126,7 +126,7 @@ def test_the_same_steps_get_the_same_answers(wire: Wire, steps: list[tuple[str, 
     assert set(reply) <= {each.id for each in line.waiting}
 
 
-def test_a_long_line_without_heirs_has_them_again(wire: Wire) -> None:
+def test_a_long_line_without_successor_has_them_again(wire: Wire) -> None:
     keys = keys_of_line(line_of(fresh_id()))
     assert asked(wire, "enter", keys, "0reader", LONG, "w", *PLAIN) > 0
     ids = [f"0{number}" for number in range(50)]

@@ -26,12 +26,12 @@ def is_empty(registry: WaiterRegistry) -> bool:
     )
 
 
-def test_an_heir_is_told_once_and_nothing_is_kept() -> None:
+def test_an_successor_is_told_once_and_nothing_is_kept() -> None:
     registry = WaiterRegistry()
     bell = hung(registry, "b")
     registry.follow("a", "b", 7)
     assert registry.pass_on("a") == ("b", 7)
-    registry.tell("b", 7)  # the server's word comes too
+    registry.notify("b", 7)  # the server's word comes too
     assert bell.words == [Granted("b", 7)]
     assert registry.pass_on("b") is None
     assert is_empty(registry)
@@ -56,12 +56,12 @@ def test_who_leaves_twice_without_having_held_it_lets_nobody_in() -> None:
     registry.follow("b", "c", 8)  # the server has not heard yet that b left
     registry.withdraw("b")
     assert bell.words == []
-    registry.tell("c", 8)
+    registry.notify("c", 8)
     registry.pass_on("c")
     assert is_empty(registry)
 
 
-def test_the_heir_of_one_that_gives_up_follows_the_one_before() -> None:
+def test_the_successor_of_one_that_gives_up_follows_the_one_before() -> None:
     registry = WaiterRegistry()
     hung(registry, "b")
     bell = hung(registry, "c")
@@ -72,7 +72,7 @@ def test_the_heir_of_one_that_gives_up_follows_the_one_before() -> None:
     assert bell.words == [Granted("c", 8)]
 
 
-def test_who_gives_up_after_it_was_told_leaves_its_heir_to_the_server() -> None:
+def test_who_gives_up_after_it_was_told_leaves_its_successor_to_the_server() -> None:
     registry = WaiterRegistry()
     hung(registry, "b")
     bell = hung(registry, "c")
@@ -81,13 +81,13 @@ def test_who_gives_up_after_it_was_told_leaves_its_heir_to_the_server() -> None:
     assert registry.pass_on("a") == ("b", 7)
     registry.withdraw("b")
     assert bell.words == []
-    registry.tell("c", 8)
+    registry.notify("c", 8)
     assert bell.words == [Granted("c", 8)]
     registry.pass_on("c")
     assert is_empty(registry)
 
 
-def test_a_new_heir_takes_the_place_of_one_that_expired() -> None:
+def test_a_new_successor_takes_the_place_of_one_that_expired() -> None:
     registry = WaiterRegistry()
     hung(registry, "b")
     bell = hung(registry, "c")
@@ -100,7 +100,7 @@ def test_a_new_heir_takes_the_place_of_one_that_expired() -> None:
     assert is_empty(registry)
 
 
-def test_who_does_not_wait_any_more_is_nobodys_heir() -> None:
+def test_who_does_not_wait_any_more_is_nobodys_successor() -> None:
     registry = WaiterRegistry()
     hung(registry, "b")
     registry.withdraw("b")
@@ -121,7 +121,7 @@ def test_an_interrupt_while_a_claim_is_told_does_not_make_it_deaf() -> None:
     registry.follow("a", "b", 7)
     with pytest.raises(KeyboardInterrupt):
         registry.pass_on("a")
-    registry.tell("b", 7)
+    registry.notify("b", 7)
     assert bell.words[-1] == Granted("b", 7)
 
 

@@ -16,18 +16,18 @@ def examine(folder: Folder, liveness: Liveness) -> Iterator[Check]:
     """Yield the findings about liveness pipes; a process's own one is made again if it was gone."""
     if not liveness.keep():
         yield Check(
-            "liveness_pipe", "warn", f"this process's own was removed from alive/, its locks were lost: {REMEDY}"
+            "liveness pipe", "warn", f"this process's own was removed from alive/, its locks were lost: {REMEDY}"
         )
     unseen = sorted({token for token in _tokens(folder) if _is_missing(folder, token)})
     if unseen:
         pids = ", ".join(token.partition("-")[0] for token in unseen[:5])
         yield Check(
-            "beacons",
+            "liveness pipes",
             "warn",
             f"those of {len(unseen)} running processes were removed ({pids}), their locks are void: {REMEDY}",
         )
     else:
-        yield Check("beacons", "ok", "every running process with claims here has its own")
+        yield Check("liveness pipes", "ok", "every running process with claims here has its own")
 
 
 def _tokens(folder: Folder) -> set[str]:
