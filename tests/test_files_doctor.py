@@ -199,7 +199,7 @@ def test_a_store_that_fails_is_found_by_the_round_trip() -> None:
 
 
 def test_a_lock_that_is_never_obtained_is_found_by_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "PATIENCE", 0.05)
+    monkeypatch.setattr(doctor, "WAIT_LIMIT", 0.05)
 
     class Full(Around):
         def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:

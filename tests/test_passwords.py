@@ -84,12 +84,12 @@ def test_a_password_that_the_server_refuses_is_not_told() -> None:
 
 def test_no_repr_shows_it() -> None:
     from interlock.cli.demo.race import Store
-    from interlock.django.conf import Place
+    from interlock.django.conf import StoreSettings
 
     url = f"redis://me:{SECRET}@127.0.0.1:1/0"
     locks, alocks = interlock.connect(url), interlock.aconnect(url)
     things: list[Any] = [factory_of(client_of(urlsplit(url), tasks), tasks) for tasks in (False, True)]
-    things += [Store(url, ""), Place(url, "", {"password": SECRET}, "", 30.0)]
+    things += [Store(url, ""), StoreSettings(url, "", {"password": SECRET}, "", 30.0)]
     things += [locks, alocks, locks.store, alocks.store, locks.lock("x"), alocks.lock("x")]
     seen = 0
     while seen < len(things):  # and all that they are made of

@@ -3,7 +3,7 @@
 A step of the store runs under the guard, so it is one transition, whatever the others do meanwhile: a process that
 is stopped inside a step delays the others, and what it decided holds for the moment at which it took the guard.
 But it may be killed after each of its writes and wake-ups: then the rest is not done, the guard is free, and its
-beacon is out.
+liveness pipe is gone.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Callers:
                     yield "kill", words, FAULT, spent(self.resumed(dead, number, answer), "kills")
 
     def _unwatchable(self, state: State, number: int, process: int) -> State:
-        """Whoever is dead when its beacon is opened can't be watched: `Wakeup.watch` rings the own wake-up pipe."""
+        """Whoever is dead when its liveness pipe is opened can't be watched: `Wakeup.watch` rings the own wake-up pipe."""
         caller: Caller = state[3 + number]
         pipe = LOOK if caller.pipe == SILENT else caller.pipe
         return with_caller(state, number, caller._replace(watched=caller.watched - {process}, pipe=pipe))
@@ -341,7 +341,7 @@ def _words(turn: EnterResult) -> str:
     return {
         "using": "it holds the lock",
         "pending": "it stands in line",
-        "occupied": "somebody waits or holds it, it needs a bell",
+        "occupied": "somebody waits or holds it, it needs a pipe",
         "refused": "refused",
         "gone": "its claim is gone",
     }[turn.state]

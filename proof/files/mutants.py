@@ -83,7 +83,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "is gone, though nobody took it away",
     ),
     Mutant(
-        "a promotion frees the place in line before the bell is rung",
+        "a promotion frees the place in line before the pipe is rung",
         "plan",
         'self.after.append(Write("pending", slot.row, None))',
         'self.before.append(Write("pending", slot.row, None))',
@@ -246,7 +246,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the flag is never set", "plan", "waiting = bool(self.pending)", "waiting = False", _PLAIN, "nothing wakes it"
     ),
     Mutant(
-        "the flag is written before the bells are rung",
+        "the flag is written before the pipes are rung",
         "plan",
         "self.after.append(Flag(waiting))",
         "self.before.append(Flag(waiting))",

@@ -16,8 +16,8 @@ def wakers(configuration: Configuration) -> str:
     if configuration.deaf:
         return "only their own looks"
     if configuration.looks:
-        return "bells, deaths, own looks"
-    return "bells, deaths, ends of leases" if configuration.heartbeats else "bells and deaths only"
+        return "wake-ups, deaths, own looks"
+    return "wake-ups, deaths, ends of leases" if configuration.heartbeats else "wake-ups and deaths only"
 
 
 def markdown(found: Sequence[Verdict]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-HEIRS = 16
+SUCCESSORS = 16
 
 
 class Record(NamedTuple):
@@ -158,7 +158,7 @@ def _make_heirs(line: Line, made: str) -> Line:
     if made and (last < 0 or not waiting[last].fence):
         return line._replace(made="")
     fence, made = line.fence, ""
-    for place, each in enumerate(waiting[last + 1 : last + 1 + HEIRS], last + 1):
+    for place, each in enumerate(waiting[last + 1 : last + 1 + SUCCESSORS], last + 1):
         if each.fence or not each.whole:
             break
         fence += 1

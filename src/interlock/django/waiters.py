@@ -43,7 +43,7 @@ class LineWaiters:
 
     @classmethod
     def of(cls, alias: str) -> "LineWaiters":
-        """Return the bells of a database; all stores on it share them."""
+        """Return the waiters of a database; all stores on it share them."""
         return cls._known.setdefault(alias, cls())
 
     def note(self, claim: Claim, wakeup: Any, sent: float) -> None:

@@ -6,7 +6,7 @@ from interlock.core.effects import FRESH_ID, NOW, Op
 from interlock.core.errors import LockError
 from interlock.core.store import Store
 
-WITHDRAW_LIMIT = 5.0  # seconds for each acquire
+WAIT_LIMIT = 5.0  # seconds for each acquire
 
 
 def round_trip(store: Store, namespace: str) -> Op[list[Check]]:
@@ -23,11 +23,9 @@ def round_trip(store: Store, namespace: str) -> Op[list[Check]]:
     spec = LockSpec(f"{namespace}{SEPARATOR}interlock doctor {name}")
     started = yield NOW
     try:
-        first = yield from _acquire(store, spec, WITHDRAW_LIMIT)
+        first = yield from _acquire(store, spec, WAIT_LIMIT)
         if first is None:
-            return [
-                Check("round trip", "fail", f"a lock that nobody holds was not obtained within {WITHDRAW_LIMIT:g} s")
-            ]
+            return [Check("round trip", "fail", f"a lock that nobody holds was not obtained within {WAIT_LIMIT:g} s")]
         try:
             seen = [view.id for view in (yield from store.look(spec.key))]
             second = yield from _acquire(store, spec, 0.0)
@@ -36,7 +34,7 @@ def round_trip(store: Store, namespace: str) -> Op[list[Check]]:
         if second is not None:
             yield from store.leave(second.claim)
             return [Check("round trip", "fail", "the store let two in: do not use it")]
-        third = yield from _acquire(store, spec, WITHDRAW_LIMIT)
+        third = yield from _acquire(store, spec, WAIT_LIMIT)
         if third is None:
             return [Check("round trip", "fail", "a lock that was released was not obtained again")]
         yield from store.leave(third.claim)

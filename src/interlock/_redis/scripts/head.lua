@@ -19,7 +19,7 @@
 -- which is behind by less.  The keys live for SPARE longer, so that most steps need not move their end.
 local KEEP, SPARE = 60000, 30000
 local LONG = 240000  -- a key that would live for longer has its end moved when the name is idle
-local HEIRS = 16  -- so many become successors in one step
+local SUCCESSORS = 16  -- so many become successors in one step
 local BATCH = 250  -- so many are promoted in one step: the server does nothing else meanwhile
 local call = redis.call
 local line, order, waiters = KEYS[1], KEYS[2], KEYS[3]

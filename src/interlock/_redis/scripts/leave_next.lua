@@ -20,7 +20,7 @@ local function make_heirs(made, fence)
     end
     from = rank + 1
   end
-  for _, id in ipairs(call('ZRANGE', order, from, from + HEIRS - 1)) do
+  for _, id in ipairs(call('ZRANGE', order, from, from + SUCCESSORS - 1)) do
     local stop, u, c, f, rest = string.match(call('HGET', waiters, id) or '', '^(%d+) (%d+) (%d+) (%d+) (.*)$')
     if not stop or u ~= c or f ~= '0' then break end
     last, made = next_fence(last), id

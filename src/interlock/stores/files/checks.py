@@ -28,7 +28,7 @@ MOST_SHOWN = 5
 def examine(folder: Folder, liveness: Liveness) -> list[Check]:
     """Return the findings about a folder, and about this process in it."""
     checks: list[tuple[str, Callable[[], Iterator[Check]]]] = [
-        ("beacons", lambda: liveness_checks.examine(folder, liveness)),
+        ("liveness pipes", lambda: liveness_checks.examine(folder, liveness)),
         ("file system", lambda: _file_system(folder)),
         ("permissions", lambda: _permissions(folder)),
         ("OS locks", lambda: _os_locks(folder)),

@@ -37,7 +37,7 @@ class Slot(NamedTuple):
         number: the fence of a holder, the place in line of a waiter.
         until: when its lease ends, on the machine's monotonic clock.
         id, units, capacity: of the claim.
-        alive: the beacon of its process.
+        alive: the liveness pipe of its process.
         pipe: the number of the wake-up pipe that wakes it; `bell=` in the file.
         raw: the whole text.
     """
