@@ -213,7 +213,7 @@ class Callers:
                     yield "kill", words, FAULT, spent(self.resumed(dead, number, answer), "kills")
 
     def _unwatchable(self, state: State, number: int, process: int) -> State:
-        """Whoever is dead when its liveness pipe is opened can't be watched: `Wakeup.watch` rings the own wake-up pipe."""
+        """Whoever is dead when its liveness pipe is opened can't be watched: `Wakeup.watch` rings its own."""
         caller: Caller = state[3 + number]
         pipe = LOOK if caller.pipe == SILENT else caller.pipe
         return with_caller(state, number, caller._replace(watched=caller.watched - {process}, pipe=pipe))

@@ -93,8 +93,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the first in line is rung first",
         "plan",
-        "self.wake-ups.insert(0, (slot.alive, slot.wake-up pipe, told))",
-        "self.wake-ups.append((slot.alive, slot.wake-up pipe, told))",
+        "self.wakeups.insert(0, (slot.alive, slot.pipe, granted))",
+        "self.wakeups.append((slot.alive, slot.pipe, granted))",
         _SHARED,
         "nothing tells it so",
     ),
@@ -264,15 +264,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a claim promoted too late is not given back",
         "claiming",
-        "sent + claim.terms.ttl)\n            yield from queue.leave(claim)",
-        "sent + claim.terms.ttl)",
+        "sent + claim.spec.ttl)\n            yield from queue.leave(claim)",
+        "sent + claim.spec.ttl)",
         _LAPSE,
         "nobody can ever hold the lock any more",
     ),
     Mutant(
         "news of an earlier claim are taken for those of this one",
         "claiming",
-        "if told is not None and told.id != claim.id:",
+        "if granted is not None and granted.id != claim.id:",
         "if False:",
         Configuration("N=2, 1 eviction, looks", (_E, _E), evictions=1, looks=True),
         "another claim than its own",
@@ -280,7 +280,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a time-out leaves the claim in line",
         "claiming",
-        "                if attempt.entered:\n                    yield from _give_up(queue, attempt, turn.outage)",
+        "                if call.entered:\n                    yield from _give_up(queue, call, answer.outage)",
         "                pass",
         _TIMED,
         "is left behind",

@@ -29,7 +29,7 @@ def _caller(old: str, new: str) -> Change:
     return Change(CALLER, old, new)
 
 
-LOOK_FIRST = """records = yield register.list(claim.terms.key)
+LOOK_FIRST = """records = yield register.list(claim.spec.key)
             yield register.create(claim, wakeup)
             if all(r.expired or r.state == QUEUED for r in records):
                 fence = yield register.promote(claim)
@@ -50,9 +50,9 @@ JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
 
 UNKNOWN = "        except UnknownOutcome:\n            turn = GIVEN_UP"
 ANSWERED = "            yield Answered(answers[0])\n"
-TAKEN_BACK = "                    yield from _give_up(queue, attempt, turn.outage)\n"
+TAKEN_BACK = "                    yield from _give_up(queue, call, answer.outage)\n"
 GIVEN_UP = "            yield from queue.leave(claim)\n"
-NO_MORE = '        if turn.state == "using" or'
+NO_MORE = '        if answer.state == "using" or'
 REFUSED = "            return REFUSED"
 ALIVE = "            alive = yield Before("
 DUMB = Update.THERE
@@ -219,13 +219,13 @@ LEAVING = (
         "the id is kept after the claim was given up",
         "two holders",
         Options(leases=True, lost=2, lapses=1),
-        _claiming("claim = attempt.claim = claim._replace(id=fresh)", "pass"),
+        _claiming("claim = call.claim = claim._replace(id=fresh)", "pass"),
     ),
     Mutant(
         "a time-out forgets to leave",
         "left behind",
         Options(timeouts=True),
-        _claiming(TAKEN_BACK, TAKEN_BACK.replace("_give_up(queue, attempt, turn.outage)", "()")),
+        _claiming(TAKEN_BACK, TAKEN_BACK.replace("_give_up(queue, call, answer.outage)", "()")),
     ),
     Mutant(
         "a refused try leaves its record",
@@ -243,7 +243,7 @@ LEAVING = (
         "a call that is broken off leaves by its first id",
         "left behind",
         Options(leases=True, cancels=None),
-        _claiming("claim = attempt.claim = claim._replace(id=fresh)", "claim = claim._replace(id=fresh)"),
+        _claiming("claim = call.claim = claim._replace(id=fresh)", "claim = claim._replace(id=fresh)"),
     ),
     Mutant(
         "a promotion that came too late is not given up",

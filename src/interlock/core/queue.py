@@ -31,7 +31,7 @@ class EnterResult(NamedTuple):
             "gone": it expired or was evicted, or (with a `look_again`) was given up because a request of it had no
             answer; start again with a fresh id, after `look_again` seconds.
             "busy": the store could not be asked now; ask again after `look_again` seconds.
-            "unclear": it was asked and did not answer, so that the claim may be in the line; ask again.
+            "indeterminate": it was asked and did not answer, so that the claim may be in the line; ask again.
         fence: the fencing token, when using.
         look_again: seconds.
         asked: False if the store did not take part in this answer, so that the claim's lease is where it was.

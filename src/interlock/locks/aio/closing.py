@@ -99,6 +99,7 @@ async def withdraw(session: Session) -> None:
             if isinstance(each, AcquireCall) and not each.closed:
                 each.call_off()
             others = others or loop_of(each).is_running()
+        others = others or any(loop.is_running() for loop in list(session.leaving.values()))
         if not others or time.monotonic() > deadline:
             break
         await asyncio.sleep(pause)

@@ -146,7 +146,11 @@ class AsyncGrant(BaseGrant):
                 except asyncio.CancelledError as error:
                     cancelled, again = error, True  # it was sent: it may have been done
             if removed is None:
-                removed, later = await afinish(session.store.leave(self._claim))
+                session.leaving[self.id] = watchdog.loop
+                try:
+                    removed, later = await afinish(session.store.leave(self._claim))
+                finally:
+                    session.leaving.pop(self.id, None)
                 cancelled = cancelled or later
         except BaseException as error:
             if isinstance(error, StoreError) and self._state != HELD:

@@ -36,6 +36,7 @@ class Session(BaseSession):
     Attributes:
         watchdogs: of each loop.
         entering: the calls of acquire that have not come to their end, by claim.
+        leaving: the claims whose release waits for the store, and on which loop; `close()` waits for them.
         closing: the task that closes.
         ended: True when it is closed.
         holds: of re-entrant locks.
@@ -58,6 +59,7 @@ class Session(BaseSession):
         self.watchdogs: dict[asyncio.AbstractEventLoop, LoopWatchdog[AsyncGrant]] = {}
         self.last_watchdog: LoopWatchdog[AsyncGrant] | None = None
         self.entering: dict[str, Entering] = {}
+        self.leaving: dict[str, asyncio.AbstractEventLoop] = {}
         self.closing: asyncio.Task[None] | None = None
         self.holds: Holds[AsyncGrant] = Holds()
 

@@ -116,6 +116,8 @@ def withdraw(session: Session[Any], caller: threading.Thread, interrupted: bool 
             if isinstance(each, AcquireCall):
                 each.call_off()
             others = others or (owner is not None and owner is not caller and owner.is_alive())
+        for owner in list(session.leaving.values()):
+            others = others or (owner is not caller and owner.is_alive())
         if not others or time.monotonic() > deadline:
             break
         time.sleep(pause)

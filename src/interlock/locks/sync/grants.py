@@ -107,7 +107,7 @@ class Grant(BaseGrant):
             if session.leave_now is not None and self._state == HELD:
                 removed = session.leave_now(self._claim)
             if removed is None:
-                removed = run(session.store.leave(self._claim))
+                removed = session.leave(self._claim)
         except BaseException as error:
             if isinstance(error, StoreError) and self._state != HELD:
                 if watched:

@@ -121,7 +121,7 @@ class SqlQueue(BaseStore):
             self._waiters.remove(claim.id)
             raise error
         wait_limit = max(RECOVERY, claim.spec.ttl) if self._answered else FIRST_CONTACT
-        state = "unclear" if isinstance(error, UnknownOutcome) else "busy"
+        state = "indeterminate" if isinstance(error, UnknownOutcome) else "busy"
         return EnterResult(state, 0, AWAY, False, Outage(error, wait_limit))  # type: ignore[arg-type]
 
     def leave(self, claim: Claim) -> Op[bool]:

@@ -19,7 +19,7 @@ from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
 LATE = 1.5  # seconds that a busy machine and a poll may add
-KEEPERS = ("interlock-watchdog", "interlock-renewal")  # threads; a store may have its own, as long as it is open
+KEEPERS = ("interlock-watchdog", "interlock-renewer")  # threads; a store may have its own, as long as it is open
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
