@@ -3,6 +3,7 @@
 NOT_APPLICABLE = {
     "test_a_big_request_at_the_head_is_not_overtaken",
     "test_a_lost_grant_above_a_held_one_is_not_mistaken_for_it",
+    "test_all_that_are_evicted_together_are_told",
     "test_a_semaphore_admits_as_many_units_as_it_has_permits",
     "test_claims_tell_the_thread_or_task",
     "test_claims_that_disagree_are_bound_by_the_smallest_capacity",

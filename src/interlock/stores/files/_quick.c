@@ -299,7 +299,7 @@ read_pending(Line *line)
     return line->waits >= 0 && line->waits < MOST_PENDING && line->waits % SLOT == 0;
 }
 
-/* Tell whether the liveness pipe of a claim's process is locked; 0 also if it is not open here yet. */
+/* Tell whether the token_fd of a claim's process is locked; 0 also if it is not open here yet. */
 static int
 lives(const Slot *slot, const char *token, PyObject *others)
 {
@@ -307,8 +307,8 @@ lives(const Slot *slot, const char *token, PyObject *others)
         return 0;
     if (strcmp(slot->token, token) == 0)
         return 1;
-    PyObject *liveness pipe = PyDict_GetItemString(others, slot->token);
-    int fd = liveness pipe == NULL ? -1 : (int)PyLong_AsLong(liveness pipe);
+    PyObject *token_fd = PyDict_GetItemString(others, slot->token);
+    int fd = token_fd == NULL ? -1 : (int)PyLong_AsLong(token_fd);
     if (fd < 0)
         return 0;
     if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
