@@ -68,7 +68,7 @@ def test_they_know_the_layout_of_the_files() -> None:
 
 def test_the_stub_says_what_the_module_has() -> None:
     assert native is not None
-    stub = ast.parse(Path(native.__file__).with_name("_fastpath.pyi").read_text())
+    stub = ast.parse(Path(native.__file__).with_name("_quick.pyi").read_text())
     functions = {each.name: each for each in stub.body if isinstance(each, ast.FunctionDef)}
     constants = {each.target.id for each in stub.body if isinstance(each, ast.AnnAssign)}  # type: ignore[union-attr]
     assert {*functions, *constants} == {name for name in vars(native) if not name.startswith("__")}

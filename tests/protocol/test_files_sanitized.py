@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCE = "src/interlock/stores/files/_fastpath.c"
+SOURCE = "src/interlock/stores/files/_quick.c"
 LANDS = "tests/protocol/test_files_compiled.py"
 CONTRACT = ["tests/contract/test_contract.py", "-k", "file and (hands or queue or order or dies)"]
 COPIED = ("src", "tests")
@@ -51,7 +51,7 @@ def build(tree: Path, warnings: str = "-Wall") -> None:
     include = f"-I{sysconfig.get_path('include')}"
     command = ["cc", *FLAGS, warnings, "-shared", "-fPIC", "-D_GNU_SOURCE", include]
     said = subprocess.run(
-        [*command, "-o", str(source.with_name("_fastpath.abi3.so")), str(source)], capture_output=True, text=True
+        [*command, "-o", str(source.with_name("_quick.abi3.so")), str(source)], capture_output=True, text=True
     )
     assert (said.returncode, said.stderr) == (0, "")
 

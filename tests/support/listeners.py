@@ -10,10 +10,10 @@ class Ear:
     """A wake-up that notes what it is to watch."""
 
     def __init__(self) -> None:
-        self.bell = SimpleNamespace(number=7)
+        self.pipe = SimpleNamespace(number=7)
         self.watched: list[str] = []
 
-    def be_heard(self) -> None:
+    def be_reachable(self) -> None:
         """Others can ring; of no account here."""
 
     def stand_in(self, waiters: set[object]) -> None:
