@@ -234,7 +234,7 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
     def test_a_renewal_waits_for_its_own_commit_and_succeeds(item: Item) -> None:
         with stopped_in_its_commit(item, 60):
             (view,) = locks.claims()
-            grant_claim = next(iter(locks["default"]._watchdog.grants))._claim
+            grant_claim = next(iter(locks["default"]._session.watchdog.grants))._claim
             assert grant_claim.id == view.id
             renewal = elsewhere(lambda: lines()._renew([grant_claim]))
             with pytest.raises(TimeoutError):
