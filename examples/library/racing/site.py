@@ -36,6 +36,7 @@ def place(database: str) -> Iterator[dict[str, str]]:
 
 def _postgresql(stack: ExitStack) -> dict[str, str]:
     """Start a private server, and return the variables that lead there."""
+    sys.path.append(str(HERE.parent.parent))  # the private servers stand beside the tests, not in the package
     from tests.servers import Missing, NotStarted, PostgresServer
 
     try:
