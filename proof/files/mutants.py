@@ -272,15 +272,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "news of an earlier claim are taken for those of this one",
         "claiming",
-        "if granted is not None and granted.id != claim.id:",
-        "if False:",
+        "if granted is not None and granted.id == claim.id:",
+        "if granted is not None:",
         Configuration("N=2, 1 eviction, looks", (_E, _E), evictions=1, looks=True),
         "another claim than its own",
     ),
     Mutant(
         "a time-out leaves the claim in line",
         "claiming",
-        "                if call.entered:\n                    yield from _give_up(queue, call, answer.outage)",
+        "                yield from _time_is_over(queue, call, answer.outage, queued)",
         "                pass",
         _TIMED,
         "is left behind",

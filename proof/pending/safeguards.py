@@ -50,7 +50,7 @@ JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
 
 UNKNOWN = "        except UnknownOutcome:\n            turn = GIVEN_UP"
 ANSWERED = "            yield Answered(answers[0])\n"
-TAKEN_BACK = "                    yield from _give_up(queue, call, answer.outage)\n"
+TAKEN_BACK = "                yield from _time_is_over(queue, call, answer.outage, queued)\n"
 GIVEN_UP = "            yield from queue.leave(claim)\n"
 NO_MORE = '        if answer.state == "using" or'
 REFUSED = "            return REFUSED"
@@ -225,7 +225,7 @@ LEAVING = (
         "a time-out forgets to leave",
         "left behind",
         Options(timeouts=True),
-        _claiming(TAKEN_BACK, TAKEN_BACK.replace("_give_up(queue, call, answer.outage)", "()")),
+        _claiming(TAKEN_BACK, TAKEN_BACK.replace("_time_is_over(queue, call, answer.outage, queued)", "()")),
     ),
     Mutant(
         "a refused try leaves its record",

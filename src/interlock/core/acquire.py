@@ -6,7 +6,7 @@ expired in the store either, whatever the two clocks show.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.effects import FRESH_ID, NOW, Before, Op, Sleep, Subscribe, Wait
@@ -89,35 +89,17 @@ def acquire(queue: Queue, call: AcquireCall) -> Op[Held | None]:
     """
     claim = call.claim
     sent = now = call.started
-    first = call.first
     wakeup = granted = None
-    again = False
-    lost_replies = 0
+    queued = False  # the claim is known to stand in line
+    unanswered = 0  # requests in a row
     away_since: float | None = None
     while True:
         if call.closed:
-            raise StoreError(
-                f"the connection was closed while it waited for {claim.spec.key.partition(SEPARATOR)[2]!r}: it does "
-                f"not wait any more; connect again"
-            )
+            raise _closed(claim)
         if granted is not None:
             answer = EnterResult("using", granted.fence)
-        elif first is not None:
-            answer = first
-            first = None
         else:
-            entered, call.entered = call.entered, True
-            try:
-                answer = yield from queue.enter(claim, wakeup, call.wait, again)
-                if answer.state in NOT_IN_LINE:
-                    call.entered = entered
-                if answer is not GIVEN_UP:
-                    lost_replies = 0
-            except UnknownOutcome:
-                lost_replies += 1
-                if lost_replies > LOST_REPLIES:
-                    raise
-                answer = BUSY
+            answer, unanswered = yield from _enter(queue, call, wakeup, queued, unanswered)
             if answer.asked:
                 sent = now
         if answer.outage is None:
@@ -130,55 +112,87 @@ def acquire(queue: Queue, call: AcquireCall) -> Op[Held | None]:
         if answer.state == "using" or answer.state == "gone":
             fresh = yield FRESH_ID
             claim = call.claim = claim._replace(id=fresh)
-            call.entered = False
-            again = False
+            call.entered = queued = False
             granted = fresh = None
-            if call.deadline is not None:
-                # Leases that end before the replies come would else keep the caller here for ever.
-                in_time = yield Before(call.deadline)
-                if not in_time:
-                    return None
+            # Leases that end before the replies come would else keep the caller here for ever.
+            if not (yield from _in_time(call)):
+                return None
             if answer is GIVEN_UP:
-                lost_replies += 1
-                if lost_replies > LOST_REPLIES:
-                    raise UnknownOutcome(f"no answer to {lost_replies} claims in a row: is the store there?")
-                yield Sleep(answer.look_again * 2**lost_replies)
+                unanswered = _one_more(unanswered)
+                yield Sleep(answer.look_again * 2**unanswered)
         elif answer.state == "refused":
             return None
         elif answer.state == "occupied" and wakeup is None:
             wakeup = call.wakeup = yield Subscribe(queue)  # type: ignore[arg-type]
         else:
-            if answer.state == "pending" and not again and call.wait and call.on_queued is not None:
-                call.on_queued(call)
-            again = again or answer.state == "pending"
-            in_time = True
-            if call.deadline is not None:
-                in_time = yield Before(call.deadline)
-            if not in_time:
-                if call.entered:
-                    yield from _give_up(queue, call, answer.outage)
-                if answer.outage is not None and not again:
-                    raise answer.outage.error  # it was not others who kept the lock from it
+            if answer.state == "pending" and not queued:
+                queued = True
+                if call.wait and call.on_queued is not None:
+                    call.on_queued(call)
+            if not (yield from _in_time(call)):
+                yield from _time_is_over(queue, call, answer.outage, queued)
                 return None
-            look_again = answer.look_again
+            pause = answer.look_again
             if answer.outage is not None:
                 away_since = now if away_since is None else away_since
                 now = yield NOW
-                look_again = _until_next_try(call, answer.outage, look_again, now, away_since)
+                pause = _until_next_try(call, answer.outage, pause, now, away_since)
             if answer.state == "busy":  # whoever keeps the store busy for long is not asked all the time
-                look_again += min(MOST_PAUSE, (now - call.started) / 20)
+                pause += min(MOST_PAUSE, (now - call.started) / 20)
             if answer.state == "pending" and call.wait and wakeup is None:
                 wakeup = call.wakeup = yield Subscribe(queue)  # type: ignore[arg-type]
-            elif wakeup is not None and again:
-                heartbeat = min(look_again, claim.spec.ttl / 3)
-                granted = yield Wait(wakeup, heartbeat, call.deadline)
-                if granted is not None and granted.id != claim.id:
-                    granted = None
-                if granted is not None:
-                    continue
+            elif wakeup is None or not queued:
+                yield Sleep(pause)
             else:
-                yield Sleep(look_again)
+                granted = yield Wait(wakeup, min(pause, claim.spec.ttl / 3), call.deadline)
+                if granted is not None and granted.id == claim.id:
+                    continue
+                granted = None
         now = yield NOW
+
+
+def _enter(
+    queue: Queue, call: AcquireCall, wakeup: Any, queued: bool, unanswered: int
+) -> Op[tuple[EnterResult, int]]:
+    """Ask the store where the claim stands, and count the requests in a row that had no answer."""
+    if call.first is not None:
+        answer, call.first = call.first, None
+        return answer, 0
+    before, call.entered = call.entered, True
+    try:
+        answer = yield from queue.enter(call.claim, wakeup, call.wait, queued)
+    except UnknownOutcome:
+        if unanswered >= LOST_REPLIES:
+            raise
+        return BUSY, unanswered + 1
+    if answer.state in NOT_IN_LINE:
+        call.entered = before
+    return answer, unanswered if answer is GIVEN_UP else 0
+
+
+def _in_time(call: AcquireCall) -> Op[bool]:
+    """Say whether the caller still wants to wait."""
+    if call.deadline is None:
+        return True
+    return cast(bool, (yield Before(call.deadline)))
+
+
+def _one_more(unanswered: int) -> int:
+    """Count one more request without an answer.
+
+    Raises:
+        UnknownOutcome: there were too many in a row.
+    """
+    if unanswered >= LOST_REPLIES:
+        raise UnknownOutcome(f"no answer to {unanswered + 1} claims in a row: is the store there?")
+    return unanswered + 1
+
+
+def _closed(claim: Claim) -> StoreError:
+    name = claim.spec.key.partition(SEPARATOR)[2]
+    return StoreError(
+        f"the connection was closed while it waited for {name!r}: it does not wait any more; connect again"
+    )
 
 
 def _until_next_try(call: AcquireCall, outage: Outage, pause: float, now: float, since: float) -> float:
@@ -194,13 +208,20 @@ def _until_next_try(call: AcquireCall, outage: Outage, pause: float, now: float,
     return pause
 
 
-def _give_up(queue: Queue, call: AcquireCall, outage: Outage | None) -> Op[None]:
-    """Take the claim out of the line, once: where it fails, its lease ends, and asking again would take as long."""
-    try:
-        yield from queue.leave(call.claim)
-    except StoreError as error:
-        call.entered = False
-        if outage is not None:
-            raise outage.error from error
-        raise
-    call.entered = False
+def _time_is_over(queue: Queue, call: AcquireCall, outage: Outage | None, queued: bool) -> Op[None]:
+    """Take the claim out of the line, once: where it fails, its lease ends, and asking again would take as long.
+
+    Raises:
+        StoreError: it could not be taken out; or the store was away, and nobody else kept the lock from the caller.
+    """
+    if call.entered:
+        try:
+            yield from queue.leave(call.claim)
+        except StoreError as error:
+            call.entered = False
+            if outage is not None:
+                raise outage.error from error
+            raise
+        call.entered = False  # not where it was broken off: then the caller leaves
+    if outage is not None and not queued:
+        raise outage.error
