@@ -142,6 +142,29 @@ def test_a_claim_that_arrives_after_its_grant_was_released_leaves_no_orphan(worl
     throughout(1.0, world.nothing_left)
 
 
+def test_a_release_that_a_late_request_was_told_first_is_a_release(
+    world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = pooled(world, proxy, "?socket_timeout=0.3")
+    (ann,) = world.actors(1)
+    proxy.black_hole(passes_requests=True)
+    entering = ann.start(locks.lock(world.name).acquire, timeout=10)
+    eventually(lambda: locks.store._pool.has_late)
+    proxy.restore()
+    grant = entering.result(12)
+    pool = locks.store._pool
+    leave_late = type(pool).leave_late
+
+    def first(*words: object) -> bool:
+        told: bool = leave_late(pool, *words)
+        eventually(lambda: not world.holders())
+        return told
+
+    monkeypatch.setattr(pool, "leave_late", first)
+    assert ann.do(grant.release) is True
+    assert not grant.lost
+
+
 def test_releases_without_an_answer_keep_no_connections(world: World, proxy: Proxy) -> None:
     locks = pooled(world, proxy, "?socket_timeout=0.4")
     (ann,) = world.actors(1)

@@ -41,7 +41,7 @@ class AsyncRedisStore(RedisQueue):
 
     async def aleave_now(self, claim: Claim) -> bool:
         """As `leave`, of a claim that holds the lock; if it is cancelled, leave again to know what became of it."""
-        command, line, successor = self._released(claim)
+        command, line, successor, late = self._released(claim)
         try:
             reply = await self._pool.exchange(command, line, None)
         except (Broken, NoAnswer) as error:
@@ -50,7 +50,10 @@ class AsyncRedisStore(RedisQueue):
         except BaseException:
             self._left_unheard(successor)
             raise
-        return True if reply == REMOVED else await arun(self._left_all(Message(command, line), reply, successor))
+        if reply == REMOVED:
+            return True
+        removed = await arun(self._left_all(Message(command, line), reply, successor))
+        return self._left_or_late(removed, late)
 
     def thread_wakeup(self) -> Any:
         """There is none: this store's connections belong to event loops."""

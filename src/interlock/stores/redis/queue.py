@@ -327,25 +327,34 @@ class RedisQueue(BaseStore):
         self._registry.withdraw(claim.id)
         return self._requests.pop(claim.id, None)
 
-    def _released(self, claim: Claim) -> tuple[bytes, str, str | None]:
+    def _released(self, claim: Claim) -> tuple[bytes, str, str | None, bool]:
         """Let the successor of a grant's claim in.
 
         It held the lock: whatever was the matter with it while it waited, the server has it, and must be told.
 
         Returns:
-            The command to leave, which names the successor if one was let in; the line; the successor's claim.
+            The command to leave, which names the successor if one was let in; the line; the successor's claim;
+            whether another connection was told to leave too, and may have done it before.
         """
         start, start_with_successor, line = self._leave_of(claim.spec)
         if not self._waits and not self._pool.has_late:
-            return ended_by(start, claim.id), line, None
+            return ended_by(start, claim.id), line, None, False
         self._requests.pop(claim.id, None)
         self._unsent.pop(claim.id, None)
-        self._leave_late(claim)
+        if self._leave_late(claim):
+            self._registry.withdraw(claim.id)  # the server chooses who is next: which leave comes first is not known
+            return ended_by(start, claim.id), line, None, True
         successor = self._registry.pass_on(claim.id)
         if successor is None:
-            return ended_by(start, claim.id), line, None
+            return ended_by(start, claim.id), line, None, False
         id, fence = successor
-        return ended_by(ended_by(start_with_successor, f"{id} {fence}"), claim.id), line, id
+        return ended_by(ended_by(start_with_successor, f"{id} {fence}"), claim.id), line, id, False
+
+    def _left_or_late(self, removed: bool, late: bool) -> bool:
+        """Return whether a claim was released, of which another connection was perhaps told first."""
+        if late and not removed:
+            self._registry.wake_all()  # nobody read the reply that said who was promoted
+        return removed or late
 
     def _left(self, reply: Any, successor: str | None) -> bool:
         """Take the answer to leave: tell those of this process who were promoted by it.

@@ -31,7 +31,7 @@ class RedisStore(RedisQueue):
 
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, of a claim that holds the lock, without a generator around it."""
-        command, line, successor = self._released(claim)
+        command, line, successor, late = self._released(claim)
         try:
             reply = self._pool.exchange(command, line, None)
         except (Broken, NoAnswer) as error:
@@ -40,7 +40,10 @@ class RedisStore(RedisQueue):
         except BaseException:
             self._left_unheard(successor)
             raise
-        return True if reply == REMOVED else run(self._left_all(Message(command, line), reply, successor))
+        if reply == REMOVED:
+            return True
+        removed = run(self._left_all(Message(command, line), reply, successor))
+        return self._left_or_late(removed, late)
 
     def thread_wakeup(self) -> ThreadWaiter:
         """Return a wake-up for the calling thread."""
