@@ -13,6 +13,29 @@ from tests.support.stores import ROWS, Row
 
 take_signals_as_at_a_terminal()  # before anything starts a thread or a process
 
+SAME_LINES = {"redis", "writer", "semaphore", "semaphore, all permits"}
+"""Stores and kinds in the names of tests that execute the lines which others have executed."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Coverage doubles the time of a test: `./dev test` runs apart what shows no more of it."""
+    parser.addoption("--part", choices=("covered", "plain"), help="run only what coverage needs, or only the rest")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep one part of the tests, if one is asked for."""
+    part = config.getoption("part")
+    if part is not None:
+        apart = [item for item in items if _repeats(item) != (part == "plain")]
+        config.hook.pytest_deselected(items=apart)
+        items[:] = [item for item in items if _repeats(item) == (part == "plain")]
+
+
+def _repeats(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return False
+    return not SAME_LINES.isdisjoint(item.callspec.id.split("-"))
+
 
 def pytest_configure() -> None:
     """Look for no garbage while pytest collects the tests: there is none, and it takes a third of the time."""
