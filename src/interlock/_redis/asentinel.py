@@ -29,37 +29,46 @@ class AsyncSentinelPool(AsyncPool):
     def _start_asking(self) -> None:
         self._sentinels = Sentinels(self._watched, tasks=True)
         self._pools: dict[int, AsyncPool] = {}
-        self._asking: dict[asyncio.AbstractEventLoop, asyncio.Task[bool]] = {}
+        self._primary = object()  # another one since there was another primary: the old one is not believed
+        self._asking: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
 
     def exchange(self, command: bytes, line: str, owner: str | None) -> Coroutine[Any, Any, Any]:
         """As `AsyncPool.exchange`."""
         if monotonic() - self._sentinels.asked_at > CONFIRMED:
             return self.aask(Message(command, line, owner))
-        return self._believed(super().exchange(command, line, owner))
+        return self._believed(self._primary, super().exchange(command, line, owner))
 
     async def aask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
         """As `AsyncPool.aask`."""
-        if monotonic() - self._sentinels.asked_at > CONFIRMED:
-            await self._confirm()
-        return await self._believed(super().aask(message, once_more, asking))
+        return await self._believed(await self._confirmed(), super().aask(message, once_more, asking))
 
     async def aask_all(self, batch: Batch) -> list[Any]:
         """As `AsyncPool.aask_all`."""
-        if monotonic() - self._sentinels.asked_at > CONFIRMED:
-            await self._confirm()
+        primary = await self._confirmed()
         replies = await super().aask_all(batch)
-        if monotonic() - self._sentinels.asked_at > CONFIRMED and await self._confirm():
+        if primary is not await self._confirmed():
             return [outdated(self.factory.where)] * len(replies)
         return replies
 
-    async def _believed(self, coming: Coroutine[Any, Any, Any]) -> Any:
+    async def _believed(self, primary: object, coming: Coroutine[Any, Any, Any]) -> Any:
         reply = await coming
-        if monotonic() - self._sentinels.asked_at > CONFIRMED and await self._confirm():
+        if primary is not await self._confirmed():
             raise outdated(self.factory.where)
         return reply
 
-    async def _confirm(self) -> bool:
-        """Ask the Sentinels, once for all tasks; return whether there is a new primary."""
+    def distrust(self) -> None:
+        """As `AsyncPool.distrust`."""
+        self._primary = object()
+        super().distrust()
+
+    async def _confirmed(self) -> object:
+        """Return which primary it is, as the Sentinels named it within a second; another task may have heard it."""
+        if monotonic() - self._sentinels.asked_at > CONFIRMED:
+            await self._confirm()
+        return self._primary
+
+    async def _confirm(self) -> None:
+        """Ask the Sentinels, once for all tasks."""
         loop = asyncio.get_running_loop()
         task = self._asking.get(loop)
         if task is None:
@@ -67,12 +76,12 @@ class AsyncSentinelPool(AsyncPool):
                 del self._asking[ended]
             task = self._asking[loop] = loop.create_task(self._ask_all(), name="interlock-asks-sentinel")
             task.add_done_callback(lambda _: self._asking.pop(loop, None))
-        return await asyncio.shield(task)
+        await asyncio.shield(task)
 
-    async def _ask_all(self) -> bool:
+    async def _ask_all(self) -> None:
         began = monotonic()
         if self._connections.closed:
-            return False
+            return
         asked = {client: asyncio.create_task(self._one(client)) for client in self._sentinels.to_ask()}
         if asked:
             await asyncio.wait(asked.values(), timeout=2 * IO_TIMEOUT)
@@ -83,10 +92,8 @@ class AsyncSentinelPool(AsyncPool):
                 replies.append((client, reply))
             else:
                 self._sentinels.rest(client)
-        if not self._sentinels.hear(began, replies):
-            return False
-        self.distrust()
-        return True
+        if self._sentinels.hear(began, replies):
+            self.distrust()
 
     async def _one(self, client: Any) -> Any:
         pool = self._pools.get(id(client))

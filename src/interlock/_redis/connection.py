@@ -202,10 +202,6 @@ class Connection:
                 raise Garbage(data) from None
             data = self.receive(end)
 
-    def next_reply(self, seconds: float) -> Any:
-        """Return one more reply."""
-        return self.next(monotonic() + seconds)
-
     def next(self, end: float) -> Any:
         """Return one more reply, at the moment `end` at the latest."""
         while type(reply := self.parser.next()) is Push:

@@ -51,9 +51,7 @@ class Pool:
         self._limit = ConnectionLimit(factory.most)
         self._idle: list[Connection] = self._limit.idle
         self._late: dict[str, list[Connection]] = {}
-        self._generation = (
-            object()
-        )  # another one since a connection failed: those that were open then are not trusted
+        self._generation = object()  # another one since a connection failed: those that were open are not trusted
         self._primary = object()  # another one since there was another primary: the old one is not believed
         self._closed = False
 
@@ -98,9 +96,8 @@ class Pool:
         try:
             if asking:
                 refusal = connection.ask(ASKING + command, io_timeout or self._io_timeout)
-                reply = connection.next_reply(
-                    io_timeout or self._io_timeout
-                )  # in any case: it would be the next one's else
+                # In any case: it would be the next one's else.
+                reply = connection.next(monotonic() + (io_timeout or self._io_timeout))
                 if isinstance(refusal, ReplyError):
                     reply = refusal
             else:

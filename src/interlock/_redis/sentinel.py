@@ -32,50 +32,37 @@ class SentinelPool(Pool):
 
     def exchange(self, command: bytes, line: str, owner: str | None) -> Any:
         """As `Pool.exchange`."""
-        if monotonic() - self._sentinels.asked_at > CONFIRMED:
-            self._confirm()
-        primary = self._primary
+        primary = self._confirmed()
         reply = super().exchange(command, line, owner)
-        if monotonic() - self._sentinels.asked_at > CONFIRMED:
-            self._confirm()
-        if primary is not self._primary:  # perhaps another thread has heard of it
+        if primary is not self._confirmed():
             raise outdated(self.factory.where)
         return reply
 
     def ask(self, message: Message, once_more: bool = True, asking: bool = False) -> Any:
         """As `Pool.ask`."""
-        if monotonic() - self._sentinels.asked_at > CONFIRMED:
-            self._confirm()
-        primary = self._primary
+        primary = self._confirmed()
         reply = super().ask(message, once_more, asking)
-        if monotonic() - self._sentinels.asked_at > CONFIRMED:
-            self._confirm()
-        if primary is not self._primary:  # perhaps another thread has heard of it
+        if primary is not self._confirmed():
             raise outdated(self.factory.where)
         return reply
 
     def ask_all(self, batch: Batch) -> list[Any]:
         """As `Pool.ask_all`."""
-        if monotonic() - self._sentinels.asked_at > CONFIRMED:
-            self._confirm()
-        primary = self._primary
+        primary = self._confirmed()
         replies = super().ask_all(batch)
-        if monotonic() - self._sentinels.asked_at > CONFIRMED:
-            self._confirm()
-        if primary is not self._primary:
+        if primary is not self._confirmed():
             return [outdated(self.factory.where)] * len(replies)
         return replies
 
-    def _confirm(self) -> bool:
-        """Ask the Sentinels, unless another thread has just done so; return whether there is a new primary."""
-        with self._asking:
-            began = monotonic()
-            if began - self._sentinels.asked_at <= CONFIRMED or self._closed:
-                return False
-            if not self._sentinels.hear(began, self._replies(began + IO_TIMEOUT)):
-                return False
-            self.distrust()
-            return True
+    def _confirmed(self) -> object:
+        """Return which primary it is, as the Sentinels named it within a second; another thread may have heard it."""
+        if monotonic() - self._sentinels.asked_at > CONFIRMED:
+            with self._asking:
+                began = monotonic()
+                asks = began - self._sentinels.asked_at > CONFIRMED and not self._closed
+                if asks and self._sentinels.hear(began, self._replies(began + IO_TIMEOUT)):
+                    self.distrust()
+        return self._primary
 
     def _replies(self, end: float) -> list[tuple[Any, Any]]:
         """Ask all, then read all."""

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from time import monotonic
 
 from interlock.core.claims import USING, ClaimView
-from interlock.core.errors import LockTimeout
+from interlock.core.effects import Op
+from interlock.core.errors import LockError, LockTimeout
+from interlock.core.store import Store
 
 FRESH = 1.0  # seconds; however many give up at once, the line is looked at once
 MOST_KEYS = 64
@@ -16,13 +18,15 @@ class LastHolders:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[float, tuple[ClaimView, ...]]] = {}
 
-    def recall(self, key: str) -> tuple[ClaimView, ...] | None:
-        """Return who holds the lock `key`; None if it is to be looked at again."""
+    def of(self, store: Store, key: str) -> Op[Sequence[ClaimView]]:
+        """Return who holds the lock `key`, as far as it can be found out."""
         moment, holders = self._seen.get(key, (-FRESH, ()))
-        return holders if monotonic() - moment < FRESH else None
-
-    def note(self, key: str, views: Sequence[ClaimView]) -> tuple[ClaimView, ...]:
-        """Note what was seen now, and return the holders among it."""
+        if monotonic() - moment < FRESH:
+            return holders
+        try:
+            views = yield from store.look(key)
+        except LockError:
+            return ()
         if len(self._seen) >= MOST_KEYS:
             self._seen.clear()
         holders = tuple(view for view in views if view.state == USING)

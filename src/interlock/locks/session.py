@@ -177,13 +177,7 @@ class BaseSession:
 
     def holders_of(self, key: str) -> Op[Sequence[ClaimView]]:
         """Return who holds the lock `key`, as far as it can be found out."""
-        known: Sequence[ClaimView] | None = self._last_holders.recall(key)
-        if known is None:
-            try:
-                known = self._last_holders.note(key, (yield from self.store.look(key)))
-            except LockError:
-                return ()
-        return known
+        return self._last_holders.of(self.store, key)
 
 
 def _session_of(connect: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseSession:
