@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from interlock.core.acquire import AcquireCall
 from interlock.core.claims import MAX_NAME, SEPARATOR, Claim, ClaimView, LockSpec, checked_text, checked_ttl
@@ -38,6 +38,26 @@ class AcquireOptions(NamedTuple):
 def name_of(key: str) -> str:
     """Return the name in a key."""
     return key.partition(SEPARATOR)[2]
+
+
+Entering: TypeAlias = tuple[Claim, Any] | AcquireCall
+"""A call of acquire that has not come to its end: its claim, and whose it is (a thread, or an event loop)."""
+
+
+def claim_of(each: Entering) -> Claim:
+    """Return the claim to take out of the line if that call is broken off."""
+    return each.claim if isinstance(each, AcquireCall) else each[0]
+
+
+def owner_of(each: Entering) -> Any:
+    """Return whose call it is."""
+    return each.owner if isinstance(each, AcquireCall) else each[1]
+
+
+def call_off(each: Entering) -> None:
+    """Let a call that waits end soon, because its connection is closed."""
+    if isinstance(each, AcquireCall) and not each.closed:
+        each.call_off()
 
 
 def closed_meanwhile(spec: LockSpec) -> StoreError:

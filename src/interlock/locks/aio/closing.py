@@ -7,14 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.core.acquire import AcquireCall
 from interlock.core.claims import Claim
 from interlock.core.errors import LockError
 from interlock.locks.aio.grants import AsyncGrant
-from interlock.locks.aio.session import Entering, Session, open_sessions
+from interlock.locks.aio.session import Session, open_sessions
 from interlock.locks.aio.watchdog import LoopWatchdog
 from interlock.locks.leases import Entry
-from interlock.locks.session import name_of
+from interlock.locks.session import Entering, call_off, claim_of, name_of, owner_of
 from interlock.runtime import log
 from interlock.runtime.aio import arun, to_its_end
 
@@ -75,8 +74,8 @@ async def loop_ends(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> Non
         return
     try:
         async with asyncio.timeout(AT_EXIT_LIMIT):
-            for id, each in [(id, each) for id, each in session.entering.items() if loop_of(each) is watchdog.loop]:
-                await arun(session.store.leave(_claim_of(each)))  # its task was destroyed
+            for id, each in [(id, each) for id, each in session.entering.items() if owner_of(each) is watchdog.loop]:
+                await arun(session.store.leave(claim_of(each)))  # its task was destroyed
                 session.entering.pop(id, None)
             failure = await _release(session, watchdog)
             await session.store.leave_loop()
@@ -96,9 +95,8 @@ async def withdraw(session: Session) -> None:
     while True:
         others = False
         for each in list(entering.values()):
-            if isinstance(each, AcquireCall) and not each.closed:
-                each.call_off()
-            others = others or loop_of(each).is_running()
+            call_off(each)
+            others = others or owner_of(each).is_running()
         others = others or any(loop.is_running() for loop in list(session.leaving.values()))
         if not others or time.monotonic() > deadline:
             break
@@ -107,7 +105,7 @@ async def withdraw(session: Session) -> None:
     for id, each in list(entering.items()):
         entering.pop(id, None)  # its loop or its task is no more, or it hangs
         try:
-            await arun(session.store.leave(_claim_of(each)))
+            await arun(session.store.leave(claim_of(each)))
         except LockError as error:
             log.warn("could not take a claim out of the line, its lease will end: %s", error)
 
@@ -148,7 +146,7 @@ def at_exit(session: Session) -> None:
         return  # the kernel does it when nobody works any more
     waiting = _withdraw_in_other_threads(session)
     over = [(watchdog, entry) for watchdog, entry in held if not watchdog.runs]
-    gone = [_claim_of(each) for each in waiting if not loop_of(each).is_running()]
+    gone = [claim_of(each) for each in waiting if not owner_of(each).is_running()]
     left = len(held)
     if over or gone:
         left -= _release_after_the_end(session, over, gone, close=len(over) == left)
@@ -166,12 +164,11 @@ def _withdraw_in_other_threads(session: Session) -> list[Entering]:
     deadline = time.monotonic() + AT_EXIT_LIMIT
     while True:
         waiting = list(session.entering.values())
-        running = [each for each in waiting if loop_of(each).is_running()]
+        running = [each for each in waiting if owner_of(each).is_running()]
         if not running or time.monotonic() > deadline:
             return waiting
         for each in running:
-            if isinstance(each, AcquireCall) and not each.closed:
-                each.call_off()
+            call_off(each)
         time.sleep(LONGEST_LOOK)
 
 
@@ -214,16 +211,6 @@ class LastLoop(asyncio.SelectorEventLoop):
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
         """As that of every loop, in this thread."""
         return socket.getaddrinfo(host, port, **how)
-
-
-def loop_of(each: Entering) -> asyncio.AbstractEventLoop:
-    """Return the loop on which a call of acquire runs."""
-    loop: asyncio.AbstractEventLoop = each.owner if isinstance(each, AcquireCall) else each[1]
-    return loop
-
-
-def _claim_of(each: Entering) -> Claim:
-    return each.claim if isinstance(each, AcquireCall) else each[0]
 
 
 def _at_exit() -> None:

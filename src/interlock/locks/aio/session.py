@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any
 
 from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
@@ -16,14 +16,11 @@ from interlock.locks.aio.watchdog import LoopWatchdog
 from interlock.locks.events import EVERYWHERE, Kind
 from interlock.locks.grants import RELEASED
 from interlock.locks.owners import Holds
-from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, closed_meanwhile
+from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, Entering, closed_meanwhile
 from interlock.runtime import log
 from interlock.runtime.aio import afinish, arun, at_the_end, give_way, turns
 from interlock.runtime.process import WeakRegistry
 from interlock.runtime.sync import fresh_id
-
-Entering: TypeAlias = tuple[Claim, asyncio.AbstractEventLoop] | AcquireCall
-"""A call of acquire that has not come to its end: its claim, and on which loop."""
 
 
 class Session(BaseSession):

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.core.acquire import AcquireCall
 from interlock.core.errors import LockError
 from interlock.locks.leases import Entry
+from interlock.locks.session import call_off, claim_of, owner_of
 from interlock.locks.sync.grants import Grant
 from interlock.locks.sync.session import Session, open_sessions
 from interlock.runtime import log
@@ -112,9 +112,8 @@ def withdraw(session: Session[Any], caller: threading.Thread, interrupted: bool 
     while True:
         others = False
         for each in list(entering.values()):
-            owner = each.owner if isinstance(each, AcquireCall) else each[1]
-            if isinstance(each, AcquireCall):
-                each.call_off()
+            call_off(each)
+            owner = owner_of(each)
             others = others or (owner is not None and owner is not caller and owner.is_alive())
         for owner in list(session.leaving.values()):
             others = others or (owner is not caller and owner.is_alive())
@@ -124,11 +123,10 @@ def withdraw(session: Session[Any], caller: threading.Thread, interrupted: bool 
         pause = min(LONGEST_LOOK, pause * 2)
     for id, each in list(entering.items()):
         # A call that the caller itself interrupts, of a thread that is no more, or that hangs.
-        claim, owner = (each.claim, each.owner) if isinstance(each, AcquireCall) else each
-        if not interrupted or owner is not caller:
+        if not interrupted or owner_of(each) is not caller:
             entering.pop(id, None)
         try:
-            run(session.store.leave(claim))
+            run(session.store.leave(claim_of(each)))
         except LockError as error:
             log.warn("could not take a claim out of the line, its lease will end: %s", error)
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from threading import Thread
 from time import monotonic
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
@@ -14,15 +14,13 @@ from interlock.core.store import Store
 from interlock.locks.events import EVERYWHERE, Kind
 from interlock.locks.grants import RELEASED, BaseGrant
 from interlock.locks.owners import Holds
-from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, closed_meanwhile
+from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, Entering, closed_meanwhile
 from interlock.locks.sync.watchdog import Watchdog
 from interlock.runtime import log
 from interlock.runtime.process import WeakRegistry
 from interlock.runtime.sync import fresh_id, run
 
 G = TypeVar("G", bound=BaseGrant)
-Entering: TypeAlias = tuple[Claim, Thread | None] | AcquireCall
-"""A call of acquire that has not come to its end: its claim, and whose it is."""
 
 
 class Session(BaseSession, Generic[G]):
