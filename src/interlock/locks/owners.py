@@ -4,8 +4,9 @@ import threading
 from typing import Any, Generic, TypeVar, cast
 from weakref import ref
 
+from interlock.core.errors import LockLost
 from interlock.locks.blocks import somebody
-from interlock.locks.grants import BaseGrant, BaseGrants
+from interlock.locks.grants import HELD, RELEASED, BaseGrant, BaseGrants
 
 G = TypeVar("G", bound=BaseGrant | BaseGrants[Any])
 FEW = 16
@@ -141,6 +142,57 @@ def handles_of(hold: BaseGrant, handle: BaseGrant) -> Handles:
     if handles is None:
         handles = hold._block = Handles(handle)
     return cast(Handles, handles)
+
+
+class BaseReentry(BaseGrant):
+    """One of several handles on the same hold of a re-entrant lock, in either colour.
+
+    Args:
+        grant: the hold.
+    """
+
+    __slots__ = ()
+
+    _grant: Any
+    _handles: Handles
+
+    def __init__(self, grant: BaseGrant) -> None:
+        self._grant = grant
+        self._claim, self._pid, self.id, self.fence = grant._claim, grant._pid, grant.id, grant.fence
+        self._state = HELD
+        self._leaving = False
+        self._block = None
+        self._handles = handles_of(grant, self)  # type: ignore[misc]  # a slot of each colour's class
+
+    @property
+    def _over(self) -> bool:
+        return self._state == RELEASED or self._grant._over or (self._leaving and self.lost)
+
+    @property
+    def lost(self) -> bool:
+        """True once the lease of the hold is lost."""
+        return self._state == HELD and self._grant.lost
+
+    @property
+    def held(self) -> bool:
+        """True while neither this handle was released nor the hold lost."""
+        return self._state == HELD and self._grant.held
+
+    @property
+    def expires_in(self) -> float:
+        """Seconds until the lease of the hold ends unless it is renewed."""
+        return self._grant.expires_in if self.held else 0.0
+
+    def _stay_at_least(self, seconds: float) -> None:
+        if not self._grant._free_at:
+            self._grant._stay_at_least(seconds)
+
+    def _loss(self) -> LockLost:
+        lost: LockLost = self._grant._loss()
+        return lost
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} into {self._grant!r}>"
 
 
 class Holds(Generic[HG]):

@@ -10,7 +10,7 @@ from interlock.core.errors import LockLost, StoreError
 from interlock.locks.blocks import enter, entering, one_for_each_block
 from interlock.locks.events import EVERYWHERE
 from interlock.locks.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants
-from interlock.locks.owners import Handles, handles_of
+from interlock.locks.owners import BaseReentry
 from interlock.locks.unreleased import kept
 from interlock.runtime.aio import afinish, arun, give_way
 from interlock.runtime.process import pid
@@ -206,40 +206,14 @@ class AsyncGrant(BaseGrant):
         return False
 
 
-class AsyncReentry(AsyncGrant):
+class AsyncReentry(BaseReentry, AsyncGrant):
     """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it."""
 
     __slots__ = ("_grant", "_handles", "_outermost")
 
-    _handles: Handles
-
     def __init__(self, grant: AsyncGrant) -> None:
-        self._grant = grant
-        self._claim, self._pid, self.id, self.fence = grant._claim, grant._pid, grant.id, grant.fence
-        self._state = HELD
-        self._leaving = False
+        super().__init__(grant)
         self._outermost = False
-        self._block = None
-        self._handles = handles_of(grant, self)
-
-    @property
-    def _over(self) -> bool:
-        return self._state == RELEASED or self._grant._over or (self._leaving and self.lost)
-
-    @property
-    def lost(self) -> bool:
-        """True once the lease of the hold is lost."""
-        return self._state == HELD and self._grant.lost
-
-    @property
-    def held(self) -> bool:
-        """True while neither this handle was released nor the hold lost."""
-        return self._state == HELD and self._grant.held
-
-    @property
-    def expires_in(self) -> float:
-        """Seconds until the lease of the hold ends unless it is renewed."""
-        return self._grant.expires_in if self.held else 0.0
 
     def _enter_body(self) -> None:
         if self._grant._body is None:
@@ -266,16 +240,6 @@ class AsyncReentry(AsyncGrant):
     async def renew(self) -> bool:
         """Extend the lease of the hold.  As `AsyncGrant.renew`."""
         return self.held and await self._grant.renew()
-
-    def _stay_at_least(self, seconds: float) -> None:
-        if not self._grant._free_at:
-            self._grant._stay_at_least(seconds)
-
-    def _loss(self) -> LockLost:
-        return self._grant._loss()
-
-    def __repr__(self) -> str:
-        return f"<AsyncReentry into {self._grant!r}>"
 
 
 class AsyncGrants(BaseGrants[AsyncGrant]):

@@ -9,7 +9,7 @@ from interlock.core.errors import LockError, LockLost, StoreError
 from interlock.locks.blocks import enter, entering, one_for_each_block, somebody
 from interlock.locks.events import EVERYWHERE
 from interlock.locks.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants
-from interlock.locks.owners import Handles, handles_of
+from interlock.locks.owners import BaseReentry
 from interlock.locks.unreleased import kept
 from interlock.runtime.process import pid
 from interlock.runtime.sync import run
@@ -159,39 +159,10 @@ class Grant(BaseGrant):
         return False
 
 
-class Reentry(Grant):
+class Reentry(BaseReentry, Grant):
     """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it."""
 
     __slots__ = ("_grant", "_handles")
-
-    _handles: Handles
-
-    def __init__(self, grant: Grant) -> None:
-        self._grant = grant
-        self._claim, self._pid, self.id, self.fence = grant._claim, grant._pid, grant.id, grant.fence
-        self._state = HELD
-        self._leaving = False
-        self._block = None
-        self._handles = handles_of(grant, self)
-
-    @property
-    def _over(self) -> bool:
-        return self._state == RELEASED or self._grant._over or (self._leaving and self.lost)
-
-    @property
-    def lost(self) -> bool:
-        """True once the lease of the hold is lost."""
-        return self._state == HELD and self._grant.lost
-
-    @property
-    def held(self) -> bool:
-        """True while neither this handle was released nor the hold lost."""
-        return self._state == HELD and self._grant.held
-
-    @property
-    def expires_in(self) -> float:
-        """Seconds until the lease of the hold ends unless it is renewed."""
-        return self._grant.expires_in if self.held else 0.0
 
     def release(self) -> bool:
         """Take this handle back; the last one releases the hold.  As `Grant.release`."""
@@ -211,16 +182,6 @@ class Reentry(Grant):
 
     def _keep_for_block(self) -> None:
         self._grant._keep_for_block()
-
-    def _stay_at_least(self, seconds: float) -> None:
-        if not self._grant._free_at:
-            self._grant._stay_at_least(seconds)
-
-    def _loss(self) -> LockLost:
-        return self._grant._loss()
-
-    def __repr__(self) -> str:
-        return f"<Reentry into {self._grant!r}>"
 
 
 class Grants(BaseGrants[Grant]):
