@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from threading import Thread
 from time import monotonic
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
@@ -121,7 +121,7 @@ class Session(BaseSession, Generic[G]):
                 del entering[id]  # no call from here on: an interrupt could lose the grant
             except KeyError:
                 raise closed_meanwhile(spec) from None
-            return cast(G, grant)
+            return grant  # type: ignore[no-any-return]
         except BaseException as error:
             # KeyboardInterrupt may come at any line: nothing may stay behind.
             if grant is not None:
