@@ -1,0 +1,242 @@
+"""The file of the locks, as this process has it open: one connection, and who uses it in turn."""
+
+import asyncio
+import os
+import random
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic, sleep
+from typing import Any
+
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.stores.sql.problems import Passing, Refused
+from interlock.stores.sqlite.line import Rows, Step
+from interlock.stores.sqlite.opening import Inode, connect, find_or_make, inode_of, set_journal, set_up, settle
+from interlock.stores.sqlite.options import Options
+from interlock.stores.sqlite.problems import is_busy, refusal
+
+SHORTEST, LONGEST = 0.0001, 0.005  # seconds until others who write are asked again
+FORK = 1.0  # seconds that a fork waits for a step
+
+
+class Database:
+    """One file, shared by all stores of this process on it.
+
+    Its threads use the connection in the order in which they come.  SQLite's own handler of a busy file, which knows
+    no order and sleeps longer and longer, is not used: processes ask again after a random pause.
+
+    Args:
+        options: which file, and how it is written.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.users = 0
+        self._closed = False
+        self._inherited: list[Any] = []
+        self._inode: Inode = (0, 0)
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self.mutex = threading.Lock()
+        self._order = threading.Lock()
+        self._last = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._executor: ThreadPoolExecutor | None = None
+
+    def perform(self, step: Step) -> Rows:
+        """Do a step in a transaction of its own; it is done as a whole, or not at all.
+
+        Raises:
+            Passing: others were in the way for too long, or the disk is full.
+            StoreError: the file is not what it was, or can't be written.
+        """
+        io_timeout = self.options.io_timeout
+        # Locks alone, and no call between: an interrupt finds no place where the turn would be kept.
+        mine = threading.Lock()
+        with mine:
+            with self._order:
+                previous, self._last = self._last, mine
+            if not previous.acquire(timeout=io_timeout):
+                raise Passing(f"{self.options.path}: other threads did not come to an end within {io_timeout:g} s")
+            with self.mutex:
+                return self._do(step)
+
+    def _do(self, step: Step) -> Rows:
+        path = self.options.path
+        deadline = monotonic() + self.options.io_timeout
+        connection = self._connection
+        try:
+            if connection is None:
+                connection = self._open(deadline)
+            execute = connection.execute
+            _retried(execute, "BEGIN IMMEDIATE", deadline)
+            if _lies_at(path) != self._inode:
+                raise _moved(path)
+            rows = step.function(execute, *step.args)
+            _retried(execute, "COMMIT", deadline)
+            return rows
+        except BaseException as error:
+            self._undo(connection)
+            if isinstance(error, sqlite3.Error):
+                if not is_busy(error):
+                    self._drop()
+                raise refusal(error, path) from error
+            if isinstance(error, StoreError):
+                self._drop()
+            raise
+
+    def _open(self, deadline: float) -> sqlite3.Connection:
+        path = self.options.path
+        if self._closed:
+            raise StoreError("this connection was closed: connect again")
+        inode = find_or_make(self.options)
+        connection = connect(self.options)
+        try:
+            execute = connection.execute
+            set_up(execute, self.options)
+            _retried(execute, "BEGIN IMMEDIATE", deadline)
+            written = settle(execute, path)
+            _retried(execute, "COMMIT" if written else "ROLLBACK", deadline)
+            if _lies_at(path) != inode:
+                raise _moved(path)
+            set_journal(lambda words: _retried(execute, words, deadline), path)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._inode = connection, inode
+        return connection
+
+    def _undo(self, connection: sqlite3.Connection | None) -> None:
+        if connection is self._connection and connection is not None and connection.in_transaction:
+            try:
+                connection.rollback()
+            except sqlite3.Error:
+                self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    async def aperform(self, step: Step) -> Rows:
+        """As `perform`, in a thread; it comes to its end even if the task is cancelled, which then hears of that."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="interlock-sqlite")
+        future = asyncio.get_running_loop().run_in_executor(self._executor, self.perform, step)
+        cancelled = None
+        while not future.done():
+            try:
+                await asyncio.wait((future,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            future.exception()
+            raise cancelled
+        return future.result()
+
+    def close(self) -> None:
+        """Give up the connection and the thread."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)
+        with self.mutex:
+            self._closed = True
+            self._drop()
+
+    def inherit(self) -> None:
+        """In a forked child: leave the parent's connection alone, and have one of its own.
+
+        To close it would undo the parent's transaction, if there was one; the interpreter does not do so either.
+        """
+        connection = self._connection
+        if connection is not None:
+            self._inherited.append(connection)
+            if connection.in_transaction:
+                import ctypes
+
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        self._inherited.append(self._executor)
+        self._start_afresh()
+
+
+def _retried(execute: Any, words: str, deadline: float) -> Any:
+    """Execute what begins or ends a transaction, as soon as others let us."""
+    pause = SHORTEST
+    while True:
+        try:
+            return execute(words)
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or monotonic() >= deadline:
+                raise
+        sleep(pause * random.uniform(0.5, 1.5))
+        pause = min(LONGEST, pause * 1.5)
+
+
+def _lies_at(path: str) -> Inode:
+    try:
+        return inode_of(path)
+    except OSError:
+        return (0, 0)
+
+
+def _moved(path: str) -> StoreError:
+    return Refused(
+        f"{path} was removed or replaced while it was in use: who held locks in it has lost them; let nobody do "
+        f"that, and try again"
+    )
+
+
+_databases: dict[str, Database] = {}
+_mutex = threading.RLock()
+_held: list[threading.Lock] = []
+
+
+def database_of(options: Options) -> Database:
+    """Return the database of this process at a path; `give_back` it.
+
+    Raises:
+        InvalidArgument: it is in use with other options.
+    """
+    with _mutex:
+        database = _databases.setdefault(options.path, Database(options))
+        if database.options != options:
+            raise InvalidArgument(f"this process has {options.path} open with other options: write them alike")
+        database.users += 1
+        return database
+
+
+def give_back(database: Database) -> None:
+    """Note that one store less uses a database; the last one closes it."""
+    with _mutex:
+        database.users -= 1
+        if not database.users:
+            _databases.pop(database.options.path, None)
+            database.close()
+
+
+def _before_fork() -> None:
+    """See that no thread is inside of SQLite: its mutexes and its locks on the file would look taken in the child."""
+    _mutex.acquire()
+    mutexes = [database.mutex for database in _databases.values()]
+    _held.extend(mutex for mutex in mutexes if mutex.acquire(timeout=FORK))
+
+
+def _after_fork_in_parent() -> None:
+    while _held:
+        _held.pop().release()
+    _mutex.release()
+
+
+def _after_fork_in_child() -> None:
+    global _mutex
+    _mutex = threading.RLock()
+    _held.clear()
+    for database in _databases.values():
+        database.inherit()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)  # fmt: skip
