@@ -116,8 +116,12 @@ def _postgresql(folder: Path) -> Place:
 
 
 def _sqlite(folder: Path) -> Place:
-    url = f"sqlite:///{folder / 'locks.db'}?synchronous=off"  # no test can cut the power
-    return Place(open=lambda: open_store(url), url=url)
+    url = f"sqlite:///{folder / 'locks.db'}"
+    return Place(
+        open=lambda: open_store(url),
+        url=url,
+        open_for_tasks=lambda: open_store(url, tasks=True),
+    )
 
 
 _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster")

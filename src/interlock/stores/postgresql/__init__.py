@@ -72,7 +72,7 @@ def from_client(client: Any, tasks: bool) -> Store:
     if engine.dialect.name == "sqlite":
         from interlock.stores.sqlite import from_engine
 
-        return from_engine(engine)
+        return from_engine(engine, tasks)
     if (engine.dialect.name, engine.dialect.driver) not in (
         ("postgresql", "psycopg"),
         ("postgresql", "psycopg_async"),

@@ -15,26 +15,36 @@ class SqliteStores(BaseStore):
 
     @classmethod
     def from_url(cls, url: SplitResult) -> Store:
-        """Open the file that a URL names, for threads and for tasks."""
+        """Open the file that a URL names, for threads."""
+        from interlock.stores.sqlite.options import options_of
+        from interlock.stores.sqlite.store import ThreadSqliteStore
+
+        return ThreadSqliteStore(options_of(url))
+
+    @classmethod
+    def from_url_for_tasks(cls, url: SplitResult) -> Store:
+        """Open the file that a URL names, for asyncio tasks."""
         from interlock.stores.sqlite.options import options_of
         from interlock.stores.sqlite.store import SqliteStore
 
         return SqliteStore(options_of(url))
 
 
-def from_engine(engine: Any) -> Store:
+def from_engine(engine: Any, tasks: bool) -> Store:
     """Return the store in a file beside the database of an SQLAlchemy engine; the engine itself is not used.
 
     Args:
         engine: an `Engine` of sqlite.
+        tasks: True if asyncio tasks will use the store.
 
     Raises:
-        InvalidArgument: its database is in memory, or has a creator that alone knows where it is.
+        InvalidArgument: its database is no file.
         StoreError: the file can't be used.
     """
     from interlock.stores.sqlite.options import options_beside
-    from interlock.stores.sqlite.store import SqliteStore
+    from interlock.stores.sqlite.store import SqliteStore, ThreadSqliteStore
 
     if engine.dialect.driver not in ("pysqlite", "aiosqlite"):
         raise InvalidArgument(f"locks need an engine of sqlite3 or aiosqlite, not {described(engine)}")
-    return SqliteStore(options_beside(engine.url.database))
+    options = options_beside(engine.url.database)
+    return SqliteStore(options) if tasks else ThreadSqliteStore(options)

@@ -1,18 +1,27 @@
 """The file of the locks, as this process has it open: one connection, and who uses it in turn."""
 
 import asyncio
-import os
 import random
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from time import monotonic, sleep
+from os import lstat, register_at_fork
+from time import monotonic, monotonic_ns, sleep
 from typing import Any
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.sql.problems import Passing, Refused
 from interlock.stores.sqlite.line import Rows, Step
-from interlock.stores.sqlite.opening import Inode, connect, find_or_make, inode_of, set_journal, set_up, settle
+from interlock.stores.sqlite.opening import (
+    JOURNAL,
+    Inode,
+    connect,
+    find_or_make,
+    inode_of,
+    remove_older,
+    set_up,
+    settle,
+)
 from interlock.stores.sqlite.options import Options
 from interlock.stores.sqlite.problems import is_busy, refusal
 
@@ -27,7 +36,7 @@ class Database:
     no order and sleeps longer and longer, is not used: processes ask again after a random pause.
 
     Args:
-        options: which file, and how it is written.
+        options: which file.
     """
 
     def __init__(self, options: Options) -> None:
@@ -36,13 +45,16 @@ class Database:
         self._closed = False
         self._inherited: list[Any] = []
         self._inode: Inode = (0, 0)
+        self._ahead = 0  # microseconds by which the file's clock is ahead of the monotonic one
         self._start_afresh()
 
     def _start_afresh(self) -> None:
         self.mutex = threading.Lock()
         self._order = threading.Lock()
         self._last = threading.Lock()
+        self._line: set[Any] = set()  # who waits for the mutex
         self._connection: sqlite3.Connection | None = None
+        self._execute: Any = None
         self._executor: ThreadPoolExecutor | None = None
 
     def perform(self, step: Step) -> Rows:
@@ -52,71 +64,112 @@ class Database:
             Passing: others were in the way for too long, or the disk is full.
             StoreError: the file is not what it was, or can't be written.
         """
-        io_timeout = self.options.io_timeout
-        # Locks alone, and no call between: an interrupt finds no place where the turn would be kept.
-        mine = threading.Lock()
-        with mine:
-            with self._order:
-                previous, self._last = self._last, mine
-            if not previous.acquire(timeout=io_timeout):
-                raise Passing(f"{self.options.path}: other threads did not come to an end within {io_timeout:g} s")
+        # `with` locks alone, and no call between: an interrupt finds no place where the turn would be kept.
+        if not self._line and not self.mutex.locked():
             with self.mutex:
                 return self._do(step)
+        io_timeout = self.options.io_timeout
+        mine = threading.Lock()
+        with mine:
+            try:
+                with self._order:
+                    self._line.add(mine)
+                    previous, self._last = self._last, mine
+                if not previous.acquire(timeout=io_timeout):
+                    raise Passing(f"{self.options.file}: other threads had it for more than {io_timeout:g} s")
+                with self.mutex:
+                    return self._do(step)
+            finally:
+                self._line.discard(mine)
 
     def _do(self, step: Step) -> Rows:
-        path = self.options.path
-        deadline = monotonic() + self.options.io_timeout
-        connection = self._connection
+        path = self.options.file
         try:
-            if connection is None:
-                connection = self._open(deadline)
-            execute = connection.execute
-            _retried(execute, "BEGIN IMMEDIATE", deadline)
-            if _lies_at(path) != self._inode:
+            if self._connection is None:
+                self._open()
+            execute = self._execute
+            try:
+                execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                self._retry("BEGIN IMMEDIATE", error)
+            found = lstat(path)
+            if (found.st_ino, found.st_dev) != self._inode:
                 raise _moved(path)
-            rows = step.function(execute, *step.args)
-            _retried(execute, "COMMIT", deadline)
+            rows = step.function(execute, self._clock, *step.args)
+            try:
+                execute("COMMIT")
+            except sqlite3.OperationalError as error:
+                self._retry("COMMIT", error)
             return rows
         except BaseException as error:
-            self._undo(connection)
+            self._undo()
             if isinstance(error, sqlite3.Error):
                 if not is_busy(error):
                     self._drop()
                 raise refusal(error, path) from error
+            if isinstance(error, FileNotFoundError):
+                self._drop()
+                raise _moved(path) from error
             if isinstance(error, StoreError):
                 self._drop()
             raise
 
-    def _open(self, deadline: float) -> sqlite3.Connection:
-        path = self.options.path
+    def _retry(self, words: str, error: sqlite3.OperationalError) -> None:
+        """Execute what begins or ends a transaction, as soon as others let us; our own threads stand in line."""
+        deadline = monotonic() + self.options.io_timeout
+        pause = SHORTEST
+        while is_busy(error) and monotonic() < deadline:
+            sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(LONGEST, pause * 1.5)
+            try:
+                self._execute(words)
+                return
+            except sqlite3.OperationalError as again:
+                error = again
+        raise error
+
+    def _clock(self) -> int:
+        return monotonic_ns() // 1000 + self._ahead
+
+    def _open(self) -> None:
+        path = self.options.file
         if self._closed:
             raise StoreError("this connection was closed: connect again")
         inode = find_or_make(self.options)
-        connection = connect(self.options)
+        connection = connect(path)
         try:
-            execute = connection.execute
-            set_up(execute, self.options)
-            _retried(execute, "BEGIN IMMEDIATE", deadline)
-            written = settle(execute, path)
-            _retried(execute, "COMMIT" if written else "ROLLBACK", deadline)
-            if _lies_at(path) != inode:
+            self._execute = connection.cursor().execute
+            set_up(self._execute)
+            self._patiently("BEGIN IMMEDIATE")
+            self._ahead, made = settle(self._execute, self.options)
+            self._patiently("COMMIT")
+            self._inode = inode_of(path)
+            if self._inode != inode:
                 raise _moved(path)
-            set_journal(lambda words: _retried(execute, words, deadline), path)
+            self._patiently(JOURNAL)
+            if made:
+                remove_older(self.options)
         except BaseException:
             connection.close()
             raise
-        self._connection, self._inode = connection, inode
-        return connection
+        self._connection = connection
 
-    def _undo(self, connection: sqlite3.Connection | None) -> None:
-        if connection is self._connection and connection is not None and connection.in_transaction:
+    def _patiently(self, words: str) -> None:
+        try:
+            self._execute(words)
+        except sqlite3.OperationalError as error:
+            self._retry(words, error)
+
+    def _undo(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
             try:
                 connection.rollback()
             except sqlite3.Error:
                 self._drop()
 
     def _drop(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._execute = self._connection, None, None
         if connection is not None:
             connection.close()
 
@@ -161,26 +214,6 @@ class Database:
         self._start_afresh()
 
 
-def _retried(execute: Any, words: str, deadline: float) -> Any:
-    """Execute what begins or ends a transaction, as soon as others let us."""
-    pause = SHORTEST
-    while True:
-        try:
-            return execute(words)
-        except sqlite3.OperationalError as error:
-            if not is_busy(error) or monotonic() >= deadline:
-                raise
-        sleep(pause * random.uniform(0.5, 1.5))
-        pause = min(LONGEST, pause * 1.5)
-
-
-def _lies_at(path: str) -> Inode:
-    try:
-        return inode_of(path)
-    except OSError:
-        return (0, 0)
-
-
 def _moved(path: str) -> StoreError:
     return Refused(
         f"{path} was removed or replaced while it was in use: who held locks in it has lost them; let nobody do "
@@ -200,9 +233,9 @@ def database_of(options: Options) -> Database:
         InvalidArgument: it is in use with other options.
     """
     with _mutex:
-        database = _databases.setdefault(options.path, Database(options))
+        database = _databases.setdefault(options.file, Database(options))
         if database.options != options:
-            raise InvalidArgument(f"this process has {options.path} open with other options: write them alike")
+            raise InvalidArgument(f"this process has {options.file} open with other options: write them alike")
         database.users += 1
         return database
 
@@ -212,7 +245,7 @@ def give_back(database: Database) -> None:
     with _mutex:
         database.users -= 1
         if not database.users:
-            _databases.pop(database.options.path, None)
+            _databases.pop(database.options.file, None)
             database.close()
 
 
@@ -237,6 +270,6 @@ def _after_fork_in_child() -> None:
         database.inherit()
 
 
-os.register_at_fork(
+register_at_fork(
     before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
 )  # fmt: skip

@@ -1,11 +1,10 @@
 """The steps of a line in SQLite: each is a function that is called inside of a transaction of its own.
 
-The row with the empty key is nobody's: its fence is the highest that was issued, of all names, so that a name which
-nobody uses leaves nothing behind.  `until` is the machine's monotonic clock, as the holders' own deadlines are:
-whoever sets the time of day ends no lease.  `since` and the fences are the time of day.  All are microseconds.
+Their clock is the machine's monotonic one, as the holders' own deadlines are, in microseconds, set to the time of
+day when the file was made: whoever sets the time of day ends no lease.  A fence is the moment at which it was issued,
+and a transaction takes longer than a microsecond: so no name leaves anything behind.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -16,35 +15,42 @@ from interlock.runtime.process import HOST, pid
 from interlock.stores.sql.statements import MICROS, hashed, micros
 
 Execute: TypeAlias = Callable[..., Any]
+Clock: TypeAlias = Callable[[], int]
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 APPLICATION = 0x494C4B31  # of the file: "ILK1"
 VERSION = 1
-_NOBODY = b""
-_COLUMNS = "key, number, id, units, capacity, fence, until, since, channel, namespace, name, host, pid, thread, label"
 SCHEMA = (
     "CREATE TABLE claims (key BLOB NOT NULL, number INTEGER NOT NULL, id TEXT NOT NULL, units INTEGER NOT NULL, "
     "capacity INTEGER NOT NULL, fence INTEGER NOT NULL, until INTEGER NOT NULL, since INTEGER NOT NULL, "
     "channel TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, "
     "thread TEXT NOT NULL, label TEXT NOT NULL, PRIMARY KEY (key, number)) WITHOUT ROWID",
-    "INSERT INTO claims VALUES (x'', 0, '', 0, 0, 0, 0, 0, '', '', '', '', 0, '', '')",
-    "CREATE TABLE machine (boot TEXT NOT NULL, clock TEXT NOT NULL)",
+    "CREATE TABLE machine (namespace TEXT NOT NULL, ahead INTEGER NOT NULL)",
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {VERSION}",
 )
 _LINE = "SELECT number, id, units, capacity, fence, until, channel FROM claims WHERE key = ? ORDER BY number"
 _LOOK = (
     "SELECT name, id, units, capacity, fence, host, pid, thread, label, since, until - ? FROM claims "
-    "WHERE key <> x'' AND until > ? AND "
+    "WHERE until > ? AND "
 )
-_INSERT = f"INSERT INTO claims ({_COLUMNS}) VALUES ({', '.join('?' * 15)})"
+_PLACES = ", ".join("?" * 13)
+_JOIN = f"INSERT INTO claims VALUES (?, ?, {_PLACES})"
+_JOIN_ALONE = (
+    f"INSERT OR FAIL INTO claims SELECT ?, 0, {_PLACES} WHERE NOT EXISTS (SELECT 1 FROM claims WHERE key = ?)"
+)
+_LEAVE_ALONE = (
+    "DELETE FROM claims WHERE key = ? AND number = 0 AND id = ? AND fence > 0 AND until > ? "
+    "AND NOT EXISTS (SELECT 1 FROM claims WHERE key = ? AND number > 0)"
+)
 
 
 class Step(NamedTuple):
     """What is to be done in one transaction.
 
     Attributes:
-        function: called with what executes SQL, and `args`; returns rows.
+        function: called with what executes SQL, the clock, and `args`; returns rows.  It has read all of an answer
+            before it executes something else.
         args: of the function.
         transaction: False for something that needs none.
     """
@@ -75,11 +81,6 @@ class _Row:
         return USING if self.fence else PENDING
 
 
-def now() -> int:
-    """Return the store's clock: that of the machine, which nobody sets."""
-    return time.monotonic_ns() // 1000
-
-
 def _live(execute: Execute, key: bytes, moment: int) -> list[_Row]:
     """Return the live claims of a name, after removing those whose lease has ended."""
     rows = [_Row(*row) for row in execute(_LINE, (key,)).fetchall()]
@@ -89,18 +90,14 @@ def _live(execute: Execute, key: bytes, moment: int) -> list[_Row]:
     return rows
 
 
-def _next_fence(execute: Execute) -> int:
-    top = execute("SELECT fence FROM claims WHERE key = x'' AND number = 0").fetchone()[0]
-    fence: int = max(top + 1, time.time_ns() // 1000)
-    execute("UPDATE claims SET fence = ? WHERE key = x'' AND number = 0", (fence,))
-    return fence
-
-
-def _promote(execute: Execute, key: bytes, rows: list[_Row], own: str) -> str:
+def _promote(execute: Execute, clock: Clock, key: bytes, rows: list[_Row], own: str) -> str:
     """Promote those whose turn has come; return who was, except for `own`, one a line: channel, id, fence."""
     told = ""
+    fence = clock()
     for row in list(promotable(rows)):
-        row.fence = _next_fence(execute)
+        row.fence = fence
+        while fence <= row.fence:  # nobody issues it again
+            fence = clock()
         execute("UPDATE claims SET fence = ? WHERE key = ? AND number = ?", (row.fence, key, row.number))
         if row.id != own:
             told += f"{row.channel} {row.id} {row.fence}\n"
@@ -108,11 +105,15 @@ def _promote(execute: Execute, key: bytes, rows: list[_Row], own: str) -> str:
 
 
 def _enter(
-    execute: Execute, key: bytes, id: str, mode: str, ttl: int, units: int, capacity: int, channel: str, about: Any
+    execute: Execute, clock: Clock, key: bytes, id: str, mode: str, ttl: int, units: int, capacity: int,
+    channel: str, about: tuple[Any, ...],
 ) -> Rows:  # fmt: skip
-    moment = now()
+    moment = clock()
+    claim = (id, units, capacity, moment, moment + ttl, moment, channel, *about)
+    if mode != "again" and execute(_JOIN_ALONE, (key, *claim, key)).rowcount:
+        return [(USING, moment, None, "")]  # most of the time
     rows = _live(execute, key, moment)
-    told = _promote(execute, key, rows, id) if rows else ""
+    told = _promote(execute, clock, key, rows, id)
     mine = next((row for row in rows if row.id == id), None)
     if mine is not None:
         execute(
@@ -122,12 +123,11 @@ def _enter(
         return [(mine.state, mine.fence, _until_next(rows, mine, moment), told)]
     if mode == "again":
         return [("gone", 0, None, told)]
-    fence = _next_fence(execute) if has_room(rows, units, capacity) else 0
+    fence = clock() if has_room(rows, units, capacity) else 0
     if not fence and mode == "try":
         return [("refused", 0, None, told)]
     number = rows[-1].number + 1 if rows else 0
-    since = time.time_ns() // 1000
-    execute(_INSERT, (key, number, id, units, capacity, fence, moment + ttl, since, channel, *about))
+    execute(_JOIN, (key, number, id, units, capacity, fence, moment + ttl, moment, channel, *about))
     return [(USING if fence else PENDING, fence, _until_next(rows, None, moment), told)]
 
 
@@ -137,18 +137,21 @@ def _until_next(rows: list[_Row], mine: _Row | None, moment: int) -> int | None:
     return min(ends) - moment if ends else None
 
 
-def _leave(execute: Execute, key: bytes, id: str, evict: bool) -> Rows:
-    rows = _live(execute, key, now())
+def _leave(execute: Execute, clock: Clock, key: bytes, id: str, evict: bool) -> Rows:
+    moment = clock()
+    if not evict and execute(_LEAVE_ALONE, (key, id, moment, key)).rowcount:
+        return [(1, "")]  # most of the time
+    rows = _live(execute, key, moment)
     leaving = [row for row in rows if id in ("*", row.id)]
     for row in leaving:
         execute("DELETE FROM claims WHERE key = ? AND number = ?", (key, row.number))
     told = "".join(f"{row.channel} {row.id} 0\n" for row in leaving if evict and not row.fence)
-    told += _promote(execute, key, [row for row in rows if row not in leaving], "")
+    told += _promote(execute, clock, key, [row for row in rows if row not in leaving], "")
     return [(len(leaving), told)]
 
 
-def _renew(execute: Execute, claims: Sequence[tuple[bytes, str, int]]) -> Rows:
-    moment = now()
+def _renew(execute: Execute, clock: Clock, claims: Sequence[tuple[bytes, str, int]]) -> Rows:
+    moment = clock()
     renewed: Rows = []
     for key, id, ttl in claims:
         done = execute(
@@ -160,16 +163,16 @@ def _renew(execute: Execute, claims: Sequence[tuple[bytes, str, int]]) -> Rows:
     return renewed
 
 
-def _sweep(execute: Execute, age: int) -> Rows:
+def _sweep(execute: Execute, clock: Clock, age: int) -> Rows:
     """Remove claims of the dead, whose names nobody has asked for since."""
-    old = now() - age
-    if execute("SELECT 1 FROM claims WHERE until < ? AND key <> x'' LIMIT 1", (old,)).fetchone():
-        execute("DELETE FROM claims WHERE until < ? AND key <> x''", (old,))
+    old = clock() - age
+    if execute("SELECT 1 FROM claims WHERE until < ? LIMIT 1", (old,)).fetchone():
+        execute("DELETE FROM claims WHERE until < ?", (old,))
     return []
 
 
-def _look(execute: Execute, where: str, value: Any) -> Rows:
-    moment = now()
+def _look(execute: Execute, clock: Clock, where: str, value: Any) -> Rows:
+    moment = clock()
     rows: Rows = execute(_LOOK + where, (moment, moment, value)).fetchall()
     return rows
 
@@ -222,7 +225,7 @@ class Steps:
     def notify(self, channels: Sequence[str], messages: Sequence[str]) -> Step:
         """As `Texts.notify`."""
 
-        def told(execute: Execute) -> Rows:
+        def told(execute: Execute, clock: Clock) -> Rows:
             self._notify(channels, messages)
             return []
 

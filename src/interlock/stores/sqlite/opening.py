@@ -5,21 +5,25 @@ that SQLite has on that file (fcntl), and it may be a database that the program 
 """
 
 import os
+import re
 import sqlite3
 import stat
-from collections.abc import Callable
+import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 from urllib.parse import quote
 
 from interlock.core.errors import StoreError
 from interlock.stores.files.failures import failed
-from interlock.stores.files.machine import boot_id, clock, file_system, is_guest, is_network
+from interlock.stores.files.machine import clock, file_system, is_guest, is_network
 from interlock.stores.files.opening import FLAGS, Sharing, kind_of, settle_new, sharing_of
-from interlock.stores.sqlite.line import APPLICATION, SCHEMA, VERSION
+from interlock.stores.sqlite.line import APPLICATION, SCHEMA, VERSION, Execute
 from interlock.stores.sqlite.options import Options
 
-Inode = tuple[int, int]
+Inode: TypeAlias = tuple[int, int]
+JOURNAL = "PRAGMA journal_mode = persist"  # others of a shared folder may not be allowed to remove it
+LATE = 60.0  # seconds by which a power cut may have set back when a file was written
 
 
 def find_or_make(options: Options) -> Inode:
@@ -28,7 +32,7 @@ def find_or_make(options: Options) -> Inode:
     Raises:
         StoreError: there is no folder, it can't be written, or something else lies there.
     """
-    path = options.path
+    path = options.file
     folder = os.path.dirname(path)
     try:
         sharing = _sharing(os.stat(folder))
@@ -67,7 +71,7 @@ def inode_of(path: str, sharing: Sharing | None = None) -> Inode:
         what = f"can't be read and written by this user (it has the mode {stat.S_IMODE(found.st_mode):o}): chmod it"
     if what:
         raise StoreError(f"{path} {what}; nothing was changed")
-    return found.st_dev, found.st_ino
+    return found.st_ino, found.st_dev
 
 
 def _sharing(found: os.stat_result) -> Sharing:
@@ -101,45 +105,32 @@ def _refuse_file_system(folder: str, allowed: str) -> None:
         )
 
 
-def connect(options: Options) -> sqlite3.Connection:
+def connect(path: str) -> sqlite3.Connection:
     """Return a connection to the file that lies at the path; nothing is read yet."""
     return sqlite3.connect(
-        f"file:{quote(options.path)}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
+        f"file:{quote(path)}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
     )
 
 
-def set_up(execute: Callable[..., Any], options: Options) -> None:
-    """Set what counts for the connection, outside of a transaction.
+def set_up(execute: Execute) -> None:
+    """Set what counts for the connection.
 
-    Raises:
-        StoreError: the file is in WAL mode, and in use.
+    Nothing is made to reach the disk: a file that a crash of the machine may have damaged is never used again.
     """
-    execute("PRAGMA busy_timeout = 0")
     execute("PRAGMA trusted_schema = off")
-    execute(f"PRAGMA synchronous = {options.synchronous}")
+    execute("PRAGMA synchronous = off")
 
 
-def set_journal(execute: Callable[..., Any], path: str) -> None:
-    """Use a rollback journal, which is kept and truncated: others of a shared folder may not remove it.
-
-    Raises:
-        StoreError: SQLite does not do so.
-    """
-    mode = execute("PRAGMA journal_mode = truncate").fetchone()[0]
-    if mode != "truncate":
-        raise StoreError(f"{path} keeps its journal mode {mode}: end the programs that have it open")
-
-
-def settle(execute: Callable[..., Any], path: str) -> bool:
-    """Make the tables of an empty file, or see that they are ours, and of this boot; inside of a transaction.
+def settle(execute: Execute, options: Options) -> tuple[int, bool]:
+    """Make the tables of an empty file, or see that they are ours and of this clock; inside of a transaction.
 
     Returns:
-        True if something was written.
+        How far the file's clock is ahead of the monotonic one, in microseconds; True if the tables were made.
 
     Raises:
         StoreError: it is a database of something else, or is used under another clock.
     """
-    written = False
+    path, namespace = options.file, clock()
     application, version, tables = (
         execute(words).fetchone()[0]
         for words in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
@@ -147,24 +138,42 @@ def settle(execute: Callable[..., Any], path: str) -> bool:
     if (application, version, tables) == (0, 0, 0):
         for words in SCHEMA:
             execute(words)
-        written = True
-    elif application != APPLICATION:
-        raise StoreError(
-            f"{path} is a database of something else: give the locks a file of their own, such as {path}.locks"
-        )
-    elif version != VERSION:
+        ahead = _time_of_day(options) - time.monotonic_ns() // 1000
+        execute("INSERT INTO machine VALUES (?, ?)", (namespace, ahead))
+        return ahead, True
+    if application != APPLICATION:
+        raise StoreError(f"{path} is a database of something else: remove it, or give the locks another path")
+    if version != VERSION:
         raise StoreError(f"{path} is used by another version of interlock: end its processes, and remove it")
-    boot, ahead = boot_id(), clock()
-    there = execute("SELECT boot, clock FROM machine").fetchone()
-    if there is not None and there[0] == boot and there[1] != ahead:
+    there, ahead = execute("SELECT namespace, ahead FROM machine").fetchone()
+    if there != namespace:
         raise StoreError(
-            f"{path} is used in another time namespace (its clock is ahead by {there[1]}, here by {ahead}): leases "
-            f"can't be compared; give each time namespace a file of its own"
+            f"{path} is used in another time namespace (its clock is ahead by {there}, here by {namespace}): leases "
+            f"can't be compared; give each time namespace a path of its own"
         )
-    if there is None or there[0] != boot:
-        # The machine was started since: nobody lives who held anything.
-        execute("DELETE FROM claims WHERE key <> x''")
-        execute("DELETE FROM machine")
-        execute("INSERT INTO machine VALUES (?, ?)", (boot, ahead))
-        written = True
-    return written
+    return ahead, False
+
+
+def _time_of_day(options: Options) -> int:
+    """Return it in microseconds; later than all fences of the boot before, also if a restart has set it back."""
+    times = [time.time()]
+    for path in older(options):
+        with suppress(OSError):
+            times.append(os.lstat(path).st_mtime + LATE)
+    return int(max(times) * 1_000_000)
+
+
+def older(options: Options) -> list[str]:
+    """Return the files of earlier boots, which nobody lives to use."""
+    folder, name = os.path.split(options.path)
+    ours = re.compile(re.escape(name) + "-[0-9a-f]{12}")
+    found = (os.path.join(folder, each) for each in os.listdir(folder) if ours.fullmatch(each))
+    return [each for each in found if each != options.file]
+
+
+def remove_older(options: Options) -> None:
+    """Remove the files of earlier boots, as far as this user may."""
+    for path in older(options):
+        for each in (path, f"{path}-journal"):
+            with suppress(OSError):
+                os.unlink(each)

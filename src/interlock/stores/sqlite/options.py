@@ -1,5 +1,6 @@
-"""What a URL or an engine says: which file, and how it is written."""
+"""What a URL or an engine says: which file."""
 
+import hashlib
 import math
 import os
 from typing import Any, NamedTuple
@@ -7,10 +8,10 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
-from interlock.stores.files.machine import is_guest, is_network
+from interlock.stores.files.failures import failed
+from interlock.stores.files.machine import boot_id, is_guest, is_network
 
 BESIDE = ".locks"  # what the file of an engine's locks is called, after the engine's own
-SYNCHRONOUS = ("off", "normal", "full", "extra")
 _MEMORY = (
     "a database in memory is seen by one connection only: for the threads and tasks of one process write memory://, "
     "else give the locks a file: sqlite:////var/lib/app/locks.db"
@@ -22,13 +23,13 @@ class Options(NamedTuple):
 
     Attributes:
         path: absolute; its folder without symbolic links.
-        synchronous: as SQLite's setting of that name.
+        file: where the claims lie until the machine is started again: the path, and what stands for this boot.
         io_timeout: seconds to wait for others who write.
         allow: a type of file system that the user vouches for, like "virtiofs".
     """
 
     path: str
-    synchronous: str = "full"
+    file: str
     io_timeout: float = 5.0
     allow: str = ""
 
@@ -43,9 +44,7 @@ def options_of(url: SplitResult) -> Options:
     for name, value in parse_qsl(url.query, keep_blank_values=True):
         if name in found:
             raise InvalidArgument(f"sqlite:// has the option {name!r} twice")
-        if name == "synchronous" and value in SYNCHRONOUS:
-            found[name] = value
-        elif name == "timeout":
+        if name == "timeout":
             found[name] = _seconds(value)
         elif name == "allow" and is_guest(value) and not is_network(value):
             found[name] = value
@@ -53,8 +52,8 @@ def options_of(url: SplitResult) -> Options:
             raise InvalidArgument(_MEMORY)
         else:
             raise InvalidArgument(
-                f"sqlite:// has no option {said(name + '=' + value)}; there are synchronous={'|'.join(SYNCHRONOUS)}, "
-                f"timeout=SECONDS, and allow=TYPE for a file system like virtiofs that nobody else uses"
+                f"sqlite:// has no option {said(name + '=' + value)}; there are timeout=SECONDS, "
+                f"and allow=TYPE for a file system like virtiofs that nobody else uses"
             )
     if url.netloc or url.fragment:
         raise InvalidArgument("sqlite:// names a file of this machine: sqlite:////var/lib/app/locks.db")
@@ -64,9 +63,7 @@ def options_of(url: SplitResult) -> Options:
             f"{path!r} would be another file in each working directory: an absolute path has four slashes, "
             f"sqlite:////{path} or sqlite:///{os.path.abspath(path)}"
         )
-    return Options(
-        _real(path), found.get("synchronous", "full"), found.get("timeout", 5.0), found.get("allow", "")
-    )  # fmt: skip
+    return _options(path, found.get("timeout", 5.0), found.get("allow", ""))
 
 
 def options_beside(database: str | None) -> Options:
@@ -78,7 +75,7 @@ def options_beside(database: str | None) -> Options:
     path = _checked(database or "")
     if path.startswith("file:"):
         raise InvalidArgument("the engine's database is a URI: give the locks a URL, sqlite:////var/lib/app/locks.db")
-    return Options(_real(os.path.abspath(path)) + BESIDE)
+    return _options(os.path.abspath(path) + BESIDE)
 
 
 def _checked(path: str) -> str:
@@ -89,10 +86,16 @@ def _checked(path: str) -> str:
     return path
 
 
-def _real(path: str) -> str:
-    """Return a path whose folder is without symbolic links, so that a file has one name in this process."""
+def _options(path: str, io_timeout: float = 5.0, allow: str = "") -> Options:
     folder, name = os.path.split(path)
-    return os.path.join(os.path.realpath(folder), name)
+    if not name:
+        raise InvalidArgument(f"{path!r} is a folder: name a file in it, {path}locks.db")
+    try:
+        boot = boot_id()
+    except OSError as error:
+        raise failed("this boot of the machine can't be told from others", error) from error
+    path = os.path.join(os.path.realpath(folder), name)
+    return Options(path, f"{path}-{hashlib.blake2b(boot.encode(), digest_size=6).hexdigest()}", io_timeout, allow)
 
 
 def _seconds(value: str) -> float:

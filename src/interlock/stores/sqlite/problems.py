@@ -11,8 +11,7 @@ _ADVICE = {
     "folder, and at how many files this process may open (ulimit -n)",
     sqlite3.SQLITE_FULL: "the disk is full: make room",
     sqlite3.SQLITE_IOERR: "the disk fails, is full, or the process may not write so much: look at the machine's log",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database: give the locks a file of their own; if it was one (a power cut "
-    "with synchronous=off), remove it, since nobody holds locks after a restart",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database: look at it, and remove it, or give the locks another path",
     sqlite3.SQLITE_CORRUPT: "it is damaged: end all who use it, remove it, and look for what wrote to it",
     sqlite3.SQLITE_PERM: "this user may not use it: change its mode",
     sqlite3.SQLITE_NOMEM: "there is no memory left",
