@@ -14,12 +14,12 @@ from interlock.stores.sql.problems import Passing, Refused
 from interlock.stores.sqlite.line import Rows, Step
 from interlock.stores.sqlite.opening import (
     JOURNAL,
+    SETTINGS,
     Inode,
     connect,
     find_or_make,
     inode_of,
     remove_older,
-    set_up,
     settle,
 )
 from interlock.stores.sqlite.options import Options
@@ -94,7 +94,7 @@ class Database:
                 self._retry("BEGIN IMMEDIATE", error)
             found = lstat(path)
             if (found.st_ino, found.st_dev) != self._inode:
-                raise _moved(path)
+                raise FileNotFoundError(path)
             rows = step.function(execute, self._clock, *step.args)
             try:
                 execute("COMMIT")
@@ -103,16 +103,19 @@ class Database:
             return rows
         except BaseException as error:
             self._undo()
-            if isinstance(error, sqlite3.Error):
-                if not is_busy(error):
+            if isinstance(error, (sqlite3.Error, OSError)):
+                moved = self._connection is not None and not self._in_place()
+                if moved or not is_busy(error):
                     self._drop()
-                raise refusal(error, path) from error
-            if isinstance(error, FileNotFoundError):
-                self._drop()
-                raise _moved(path) from error
-            if isinstance(error, StoreError):
-                self._drop()
+                raise (_moved(path) if moved else refusal(error, path)) from error
             raise
+
+    def _in_place(self) -> bool:
+        try:
+            found = lstat(self.options.file)
+        except OSError:
+            return False
+        return (found.st_ino, found.st_dev) == self._inode
 
     def _retry(self, words: str, error: sqlite3.OperationalError) -> None:
         """Execute what begins or ends a transaction, as soon as others let us; our own threads stand in line."""
@@ -139,8 +142,8 @@ class Database:
         connection = connect(path)
         try:
             self._execute = connection.cursor().execute
-            set_up(self._execute)
-            self._patiently("BEGIN IMMEDIATE")
+            for words in (*SETTINGS, "BEGIN IMMEDIATE"):
+                self._patiently(words)
             self._ahead, made = settle(self._execute, self.options)
             self._patiently("COMMIT")
             self._inode = inode_of(path)

@@ -22,6 +22,8 @@ from interlock.stores.sqlite.line import APPLICATION, SCHEMA, VERSION, Execute
 from interlock.stores.sqlite.options import Options
 
 Inode: TypeAlias = tuple[int, int]
+SETTINGS = ("PRAGMA trusted_schema = off", "PRAGMA synchronous = off")
+"""Nothing need reach the disk: a file that a crash of the machine may have damaged is never used again."""
 JOURNAL = "PRAGMA journal_mode = persist"  # others of a shared folder may not be allowed to remove it
 LATE = 60.0  # seconds by which a power cut may have set back when a file was written
 
@@ -37,7 +39,7 @@ def find_or_make(options: Options) -> Inode:
     try:
         sharing = _sharing(os.stat(folder))
         _refuse_file_system(folder, options.allow)
-        if not os.access(folder, os.W_OK | os.X_OK):
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
             raise StoreError(
                 f"{folder} can't be written by this user, and SQLite makes a journal there: choose another folder"
             )
@@ -67,7 +69,7 @@ def inode_of(path: str, sharing: Sharing | None = None) -> Inode:
         what = "has another name too (a hard link), under which others would not see its journal"
     elif sharing is not None and not sharing.trusts(found.st_uid):
         what = f"belongs to user {found.st_uid}: users who share locks need a folder of their group, chmod 2770"
-    elif sharing is not None and not os.access(path, os.R_OK | os.W_OK):
+    elif sharing is not None and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
         what = f"can't be read and written by this user (it has the mode {stat.S_IMODE(found.st_mode):o}): chmod it"
     if what:
         raise StoreError(f"{path} {what}; nothing was changed")
@@ -110,15 +112,6 @@ def connect(path: str) -> sqlite3.Connection:
     return sqlite3.connect(
         f"file:{quote(path)}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
     )
-
-
-def set_up(execute: Execute) -> None:
-    """Set what counts for the connection.
-
-    Nothing is made to reach the disk: a file that a crash of the machine may have damaged is never used again.
-    """
-    execute("PRAGMA trusted_schema = off")
-    execute("PRAGMA synchronous = off")
 
 
 def settle(execute: Execute, options: Options) -> tuple[int, bool]:

@@ -23,17 +23,17 @@ _PASSING = (
 _LASTING = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
-def code_of(error: sqlite3.Error) -> int:
+def code_of(error: Exception) -> int:
     """Return SQLite's primary result code; 0 if it has none."""
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
-def is_busy(error: sqlite3.Error) -> bool:
+def is_busy(error: Exception) -> bool:
     """Tell whether others are in the way, for a moment perhaps."""
     return code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
-def refusal(error: sqlite3.Error, path: str) -> Refused:
+def refusal(error: Exception, path: str) -> Refused:
     """Return what an error means; whatever was to be written is not."""
     code = code_of(error)
     kind = Passing if code in _PASSING else Refused
