@@ -180,7 +180,11 @@ class Database:
         """As `perform`, in a thread; it comes to its end even if the task is cancelled, which then hears of that."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="interlock-sqlite")
-        future = asyncio.get_running_loop().run_in_executor(self._executor, self.perform, step)
+        loop = asyncio.get_running_loop()
+        try:
+            future = loop.run_in_executor(self._executor, self.perform, step)
+        except RuntimeError:
+            return self.perform(step)  # the interpreter ends: its pools of threads take nothing any more
         cancelled = None
         while not future.done():
             try:
