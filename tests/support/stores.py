@@ -115,6 +115,15 @@ def _postgresql(folder: Path) -> Place:
     )
 
 
+def _sqlite(folder: Path) -> Place:
+    url = f"sqlite:///{folder / 'locks.db'}"
+    return Place(
+        open=lambda: open_store(url),
+        url=url,
+        open_for_tasks=lambda: open_store(url, tasks=True),
+    )
+
+
 _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster")
 _REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix")
 KINDS_OF_ADVISORY = ("exclusive", "re-entrant", "reader", "writer")
@@ -161,4 +170,5 @@ ROWS = [
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),
     Row("redis", _REDIS, _redis("redis"), reaches_processes=True, twin=True),
     Row("postgresql", ("postgresql", "postgresql+psycopg"), _postgresql, reaches_processes=True),
+    Row("sqlite", ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite"), _sqlite, reaches_processes=True),
 ]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _REDIS = "interlock.stores.redis:RedisStores"
 _ADVISORY = "interlock.stores.advisory:AdvisoryStores"
 _POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
+_SQLITE = "interlock.stores.sqlite:SqliteStores"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
     "file": "interlock.stores.files:FileStore",
@@ -39,6 +40,9 @@ BUILT_IN = {
     "postgresql+advisory": _ADVISORY,
     "mysql+advisory": _ADVISORY,
     "mariadb+advisory": _ADVISORY,
+    "sqlite": _SQLITE,
+    "sqlite+pysqlite": _SQLITE,
+    "sqlite+aiosqlite": _SQLITE,
 }
 CLIENTS = {
     "redis": "interlock.stores.redis:from_client",

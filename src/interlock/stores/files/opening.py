@@ -157,14 +157,14 @@ def _settle(fd: int, sharing: Sharing, made: bool) -> None:
         return
     mode = stat.S_IMODE(found.st_mode)
     if made:
-        _settle_new(fd, found, sharing.file_mode, sharing)
+        settle_new(fd, found, sharing.file_mode, sharing)
     elif not found.st_size and mode != sharing.file_mode:
         os.fchmod(fd, sharing.file_mode)  # its maker was killed before it did that
     elif mode & ~sharing.file_mode:
         os.fchmod(fd, mode & sharing.file_mode)
 
 
-def _settle_new(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
+def settle_new(fd: int, found: os.stat_result, mode: int, sharing: Sharing) -> None:
     """Give what was just made its mode, and those whom it should belong to."""
     if found.st_uid == 0 != sharing.owner:
         os.fchown(fd, sharing.owner, sharing.group)  # root leaves nothing in a user's folder that locks its owner out
@@ -273,7 +273,7 @@ def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
             found = os.fstat(fd)
             if found.st_uid != os.geteuid() or os.listdir(fd):
                 raise OSError(errno.EPERM, "it was replaced by somebody else while it was made", os.fspath(path))
-            _settle_new(fd, found, mode, sharing or sharing_of(found))
+            settle_new(fd, found, mode, sharing or sharing_of(found))
         finally:
             os.close(fd)
         os.rename(temporary, path)
@@ -307,7 +307,7 @@ def make_pipe(path: Path) -> int:
             raise FileNotFoundError(errno.ENOENT, "it was removed while it was made", os.fspath(path))
         if not stat.S_ISFIFO(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
             raise NotOurs(f"{path} was replaced by somebody else while it was made; find out by whom")
-        _settle_new(fd, found, sharing.file_mode, sharing)
+        settle_new(fd, found, sharing.file_mode, sharing)
     except BaseException:
         os.close(fd)
         raise

@@ -69,6 +69,10 @@ def from_client(client: Any, tasks: bool) -> Store:
             f"as locks are taken on connections of their own: a claim inside a transaction is seen by nobody"
         )
     engine = client.sync_engine if isinstance(client, AsyncEngine) else client
+    if engine.dialect.name == "sqlite":
+        from interlock.stores.sqlite import from_engine
+
+        return from_engine(engine, tasks)
     if (engine.dialect.name, engine.dialect.driver) not in (
         ("postgresql", "psycopg"),
         ("postgresql", "psycopg_async"),

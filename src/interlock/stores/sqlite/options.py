@@ -1,0 +1,108 @@
+"""What a URL or an engine says: which file."""
+
+import hashlib
+import math
+import os
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote
+
+from interlock.core.claims import said
+from interlock.core.errors import InvalidArgument
+from interlock.stores.files.failures import failed
+from interlock.stores.files.machine import boot_id, is_guest, is_network
+
+BESIDE = ".locks"  # what the file of an engine's locks is called, after the engine's own
+_MEMORY = (
+    "a database in memory is seen by one connection only: for the threads and tasks of one process write memory://, "
+    "else give the locks a file: sqlite:////var/lib/app/locks.db"
+)
+
+
+class Options(NamedTuple):
+    """What is known of a file.
+
+    Attributes:
+        path: absolute; its folder without symbolic links.
+        file: where the claims lie until the machine is started again: the path, and what stands for this boot.
+        io_timeout: seconds to wait for others who write.
+        allow: a type of file system that the user vouches for, like "virtiofs".
+    """
+
+    path: str
+    file: str
+    io_timeout: float = 5.0
+    allow: str = ""
+
+
+def options_of(url: SplitResult) -> Options:
+    """Read a URL.
+
+    Raises:
+        InvalidArgument: there is no absolute path, or an option makes no sense.
+    """
+    found: dict[str, Any] = {}
+    for name, value in parse_qsl(url.query, keep_blank_values=True):
+        if name in found:
+            raise InvalidArgument(f"sqlite:// has the option {name!r} twice")
+        if name == "timeout":
+            found[name] = _seconds(value)
+        elif name == "allow" and is_guest(value) and not is_network(value):
+            found[name] = value
+        elif (name, value) == ("mode", "memory"):
+            raise InvalidArgument(_MEMORY)
+        else:
+            raise InvalidArgument(
+                f"sqlite:// has no option {said(name + '=' + value)}; there are timeout=SECONDS, "
+                f"and allow=TYPE for a file system like virtiofs that nobody else uses"
+            )
+    if url.netloc or url.fragment:
+        raise InvalidArgument("sqlite:// names a file of this machine: sqlite:////var/lib/app/locks.db")
+    path = _checked(unquote(url.path).removeprefix("/"))
+    if not os.path.isabs(path):
+        raise InvalidArgument(
+            f"{path!r} would be another file in each working directory: an absolute path has four slashes, "
+            f"sqlite:////{path} or sqlite:///{os.path.abspath(path)}"
+        )
+    return _options(path, found.get("timeout", 5.0), found.get("allow", ""))
+
+
+def options_beside(database: str | None) -> Options:
+    """Return the file of the locks of a program whose own database is another one, beside it.
+
+    Raises:
+        InvalidArgument: the database is no file.
+    """
+    path = _checked(database or "")
+    if path.startswith("file:"):
+        raise InvalidArgument("the engine's database is a URI: give the locks a URL, sqlite:////var/lib/app/locks.db")
+    return _options(os.path.abspath(path) + BESIDE)
+
+
+def _checked(path: str) -> str:
+    if path in ("", ":memory:") or "mode=memory" in path:
+        raise InvalidArgument(_MEMORY)
+    if "\0" in path:
+        raise InvalidArgument("the path of a file must not contain a NUL character")
+    return path
+
+
+def _options(path: str, io_timeout: float = 5.0, allow: str = "") -> Options:
+    folder, name = os.path.split(path)
+    if not name:
+        raise InvalidArgument(f"{path!r} is a folder: name a file in it, {path}locks.db")
+    try:
+        boot = boot_id()
+    except OSError as error:
+        raise failed("this boot of the machine can't be told from others", error) from error
+    path = os.path.join(os.path.realpath(folder), name)
+    return Options(path, f"{path}-{hashlib.blake2b(boot.encode(), digest_size=6).hexdigest()}", io_timeout, allow)
+
+
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise InvalidArgument(f"timeout is a number of seconds above 0, not {said(value)}")
+    return seconds

@@ -1,0 +1,110 @@
+"""sqlite:// - locks in a SQLite file, for threads and for asyncio tasks."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from interlock.core.claims import USING, Check, Claim
+from interlock.core.errors import StoreError
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
+from interlock.runtime.sync import ThreadEvent, run
+from interlock.stores.sql.queue import SWEEP_EVERY, SqlQueue
+from interlock.stores.sqlite.checks import examine
+from interlock.stores.sqlite.database import database_of, give_back
+from interlock.stores.sqlite.line import Rows, Step, Steps
+from interlock.stores.sqlite.listener import DatagramListener, notify
+from interlock.stores.sqlite.options import Options
+
+if TYPE_CHECKING:
+    from interlock.runtime.aio import TaskEvent
+
+
+class _Server:
+    """What performs the steps of one store."""
+
+    def __init__(self, options: Options) -> None:
+        self.database = database_of(options)
+        self._closed = False
+
+    def ask(self, step: Step) -> Rows:
+        """Do a step."""
+        self._check_open()
+        return self.database.perform(step) if step.transaction else step.function(None, None, *step.args)
+
+    async def aask(self, step: Step) -> Rows:
+        """Do a step without blocking the loop."""
+        self._check_open()
+        return await self.database.aperform(step) if step.transaction else step.function(None, None, *step.args)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("this connection was closed: connect again")
+
+    def reset(self) -> None:
+        """In a forked child: the database itself starts afresh."""
+
+    def close(self) -> None:
+        """Give the database back."""
+        if not self._closed:
+            self._closed = True
+            give_back(self.database)
+
+
+class SqliteStore(SqlQueue):
+    """A store in a SQLite file.
+
+    Args:
+        options: which file.
+
+    Raises:
+        StoreError: it can't be used.
+    """
+
+    def __init__(self, options: Options) -> None:
+        server = _Server(options)
+        try:
+            self._steps = Steps(notify)
+            super().__init__(server, DatagramListener(), cast(Any, self._steps))
+            server.ask(Step(lambda execute, clock: []))
+        except BaseException:
+            server.close()
+            raise
+
+    def thread_wakeup(self) -> ThreadEvent:
+        """Return a wake-up for the calling thread."""
+        return ThreadEvent()
+
+    def task_wakeup(self) -> "TaskEvent":
+        """Return a wake-up for the calling task."""
+        from interlock.runtime.aio import TaskEvent  # only programs with an event loop load asyncio
+
+        return TaskEvent()
+
+    def doctor(self) -> list[Check]:
+        """As `Store.doctor`."""
+        return run(examine(self._server, self._server.database.options))
+
+
+class ThreadSqliteStore(SqliteStore):
+    """A store for threads, with a fast path: it blocks."""
+
+    def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> EnterResult:
+        """As `enter` for a first try, without a generator around it."""
+        try:
+            state, fence, _, told = self._server.ask(self._steps.enter(claim, "try", ""))[0]
+        except StoreError as error:
+            return self._failed(claim, error, wait)
+        self._answered = True
+        if told:
+            run(self._tell(told))
+        if state == USING:
+            return EnterResult("using", fence)
+        return OCCUPIED if wait else REFUSED
+
+    def leave_now(self, claim: Claim) -> bool:
+        """As `leave`, without a generator around it."""
+        self._waiters.remove(claim.id)
+        removed, told = self._server.ask(self._steps.leave(claim.spec.key, claim.id))[0]
+        if told:
+            run(self._tell(told))
+        if next(self._releases) % SWEEP_EVERY == 0:
+            run(self._sweep())
+        return bool(removed)
