@@ -140,6 +140,11 @@ def _get_lock(folder: Path) -> Place:
     return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
 
 
+def _mysql(folder: Path) -> Place:
+    url = f"{_mariadb().url}?create=true&table=t{uuid4().hex}"
+    return Place(open=lambda: open_store(url), url=url)
+
+
 PARTIAL_ROWS = [
     Row("postgresql+advisory", ("postgresql+advisory",), _advisory, reaches_processes=True, frees_at_death=True),
     Row(
@@ -161,4 +166,10 @@ ROWS = [
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),
     Row("redis", _REDIS, _redis("redis"), reaches_processes=True, twin=True),
     Row("postgresql", ("postgresql", "postgresql+psycopg"), _postgresql, reaches_processes=True),
+    Row(
+        "mariadb",
+        ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"),
+        _mysql,
+        reaches_processes=True,
+    ),
 ]

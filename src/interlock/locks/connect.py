@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _REDIS = "interlock.stores.redis:RedisStores"
 _ADVISORY = "interlock.stores.advisory:AdvisoryStores"
 _POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
+_MYSQL = "interlock.stores.mysql:MysqlStores"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
     "file": "interlock.stores.files:FileStore",
@@ -37,13 +38,17 @@ BUILT_IN = {
     "postgresql": _POSTGRESQL,
     "postgresql+psycopg": _POSTGRESQL,
     "postgresql+advisory": _ADVISORY,
+    "mysql": _MYSQL,
+    "mysql+pymysql": _MYSQL,
     "mysql+advisory": _ADVISORY,
+    "mariadb": _MYSQL,
+    "mariadb+pymysql": _MYSQL,
     "mariadb+advisory": _ADVISORY,
 }
 CLIENTS = {
     "redis": "interlock.stores.redis:from_client",
     "valkey": "interlock.stores.redis:from_client",
-    "sqlalchemy": "interlock.stores.postgresql:from_client",
+    "sqlalchemy": "interlock.stores.sql.engines:from_client",
 }
 """The top-level module of a client's class, and what makes a store of it."""
 
