@@ -14,8 +14,8 @@ All values are written as hexadecimal literals: neither a character set nor an s
 import re
 import secrets
 import sys
-from collections.abc import Callable, Generator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from interlock.core.claims import SEPARATOR, Claim, said
@@ -40,9 +40,10 @@ from interlock.stores.sql.statements import hashed, micros
 TABLE = "interlock_line"
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 DUPLICATE = "1062"
-LOCKED = "1205"
 NOT_YET = "not yet"  # the code of our own refusal after a restart
 PAGE = 64  # rows that one sweep looks at
+ROUNDS = 20  # of a renewal, while rows are locked
+PAUSE = "DO SLEEP(0.002)"  # between them
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _FENCE = f"GREATEST(top + 1, {NOW})"
 
@@ -238,44 +239,49 @@ class MysqlTexts:
         return Statements(lambda facts: self._renew(claims), min(claim.spec.ttl / 3 for claim in claims))
 
     def _renew(self, claims: Sequence[Claim]) -> Talk:
-        by_key: dict[str, list[Claim]] = {}
-        for claim in claims:
-            by_key.setdefault(claim.spec.key, []).append(claim)
-        # In the order of the keys: two renewals must not wait for each other.
-        single = sorted((some[0] for some in by_key.values() if len(some) == 1), key=_place_of)
-        answers: list[Any] = (yield from self._renew_rows(single)) if single else []
-        for key, some in by_key.items():
-            if len(some) > 1:
-                answers += yield from self._renew_line(key, some)
-        return answers
-
-    def _renew_rows(self, claims: Sequence[Claim]) -> Talk:
-        """Extend one lease in each of some rows, in one statement."""
-        try:
-            done = yield self._extend(claims)
-        except Refused as error:
-            if error.code != LOCKED:
-                raise
-            return (yield from self._renew_each(claims))
-        if done.affected == len(claims):
-            return [(claim.id, 1) for claim in claims]
-        keys = ", ".join(_key(claim.spec.key) for claim in claims)
-        found = (yield f"SELECT line, {NOW} FROM {self.table} WHERE k IN ({keys})").rows
-        alive = {place.id for text, now in found for place in places_in(_bytes(text)) if place.until > int(now)}
-        return [(claim.id, 1) for claim in claims if claim.id in alive]
-
-    def _renew_each(self, claims: Sequence[Claim]) -> Talk:
-        """Extend leases one by one: a row that is locked must not hold up the others."""
+        left: dict[str, list[Claim]] = {}
+        # In the order of the rows: two renewals must not wait for each other.
+        for claim in sorted(claims, key=lambda claim: hashed(claim.spec.key)):
+            left.setdefault(claim.spec.key, []).append(claim)
         answers: list[Any] = []
-        for claim in claims:
-            try:
-                done = yield self._extend((claim,))
-            except Refused as error:
-                if error.code != LOCKED:
-                    raise
-                answers.append((claim.id, 0))
-            else:
-                answers += [(claim.id, 1)] * done.affected
+        for _ in range(ROUNDS):
+            free = yield from self._unlocked(left)
+            answers += yield from self._renew_free([left.pop(key) for key in free])
+            alive = (yield from self._alive(left)) if left else set()
+            left = {key: here for key, some in left.items() if (here := [each for each in some if each.id in alive])}
+            if not left:
+                return answers
+            yield PAUSE
+        return answers + [(claim.id, 0) for some in left.values() for claim in some]
+
+    def _unlocked(self, keys: Iterable[str]) -> Generator[str, Done, list[str]]:
+        """Return those whose rows nobody has locked: one that is held up must not hold up the others."""
+        by_row = {hashed(key): key for key in keys}
+        wanted = ", ".join(map(_key, keys))
+        found = (yield f"SELECT k FROM {self.table} WHERE k IN ({wanted}) FOR UPDATE SKIP LOCKED").rows
+        return [by_row[row] for row in sorted(_bytes(row) for (row,) in found)]
+
+    def _alive(self, keys: Iterable[str]) -> Generator[str, Done, set[str]]:
+        """Return the ids of the live claims of some names."""
+        wanted = ", ".join(map(_key, keys))
+        found = (yield f"SELECT line, {NOW} FROM {self.table} WHERE k IN ({wanted})").rows
+        return {place.id for text, now in found for place in places_in(_bytes(text)) if place.until > int(now)}
+
+    def _renew_free(self, lines: Sequence[Sequence[Claim]]) -> Talk:
+        """Extend leases in rows that are not locked: those with one lease in one statement, the others by a swap."""
+        single = [some[0] for some in lines if len(some) == 1]
+        answers: list[Any] = []
+        if single:
+            done = yield self._extend(single)
+            ids = {claim.id for claim in single}
+            if done.affected < len(single):
+                ids &= yield from self._alive([claim.spec.key for claim in single])
+            answers += [(id, 1) for id in ids]
+        for some in lines:
+            if len(some) > 1:
+                leases = {claim.id: micros(claim.spec.ttl) for claim in some}
+                alive = yield from self._swap(some[0].spec.key, partial(renew, leases=leases))
+                answers += [(id, 1) for id in alive]
         return answers
 
     def _extend(self, claims: Sequence[Claim]) -> str:
@@ -290,17 +296,6 @@ class MysqlTexts:
             f"INSERT(l.line, {spot}, {DIGITS}, GREATEST({until}, {_digits(f'{NOW} + w.ttl')})), "
             f"l.version = l.version + 1 WHERE LOCATE(w.mark, l.line) > 0 AND {until} > {_digits(NOW)}"
         )
-
-    def _renew_line(self, key: str, claims: Sequence[Claim]) -> Talk:
-        """Extend several leases of one name."""
-        leases = {claim.id: micros(claim.spec.ttl) for claim in claims}
-        try:
-            alive = yield from self._swap(key, lambda line: renew(line, leases))
-        except Refused as error:
-            if error.code != LOCKED:
-                raise
-            return [(claim.id, 0) for claim in claims]
-        return [(id, 1) for id in alive]
 
     # -- the rest ----------------------------------------------------------------------------------------
 
@@ -336,18 +331,17 @@ class MysqlTexts:
         return Statements(lambda facts: self._sweep(micros(age)))
 
     def _sweep(self, age: int) -> Talk:
-        start = _hex(secrets.token_bytes(32))
         idle = f"line = '' AND top < {NOW} - {age}"
-        page = f"SELECT k, line, top FROM {self.table} WHERE k >= {start} ORDER BY k LIMIT {PAGE}"
-        found = (yield f"SELECT k FROM ({page}) page WHERE {idle}").rows
-        if found:
-            keys = ", ".join(_hex(_bytes(row[0])) for row in found)
+        found: list[Any] = []
+        for start in (_hex(secrets.token_bytes(32)), "''"):  # from somewhere; a small table, all of it
+            rest = f"WHERE k >= {start} ORDER BY k LIMIT {PAGE - len(found)}"
+            found += (yield f"SELECT k, {idle} FROM {self.table} {rest}").rows
+            if len(found) == PAGE:
+                break
+        keys = ", ".join(_hex(_bytes(key)) for key, over in found if int(over))
+        if keys:
             yield f"DELETE FROM {self.table} WHERE k IN ({keys}) AND {idle}"
         return []
-
-
-def _place_of(claim: Claim) -> bytes:
-    return hashed(claim.spec.key)
 
 
 def _bytes(value: Any) -> bytes:
