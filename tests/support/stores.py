@@ -11,6 +11,7 @@ from interlock.locks.connect import open_store
 from interlock.stores.base import Store
 from interlock.stores.files import opened
 from interlock.stores.sql.ddl import ddl
+from interlock.stores.sql.mysql import ddl as table_of_mysql
 from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
@@ -141,7 +142,12 @@ def _get_lock(folder: Path) -> Place:
 
 
 def _mysql(folder: Path) -> Place:
-    url = f"{_mariadb().url}?create=true&table=t{uuid4().hex}"
+    from pymysql import connect  # type: ignore[import-untyped]
+
+    server, table = _mariadb(), f"t{uuid4().hex}"
+    with connect(host=server.host, port=server.port, user=server.user, database=server.database) as connection:
+        connection.cursor().execute(table_of_mysql(table))  # beforehand, as PostgreSQL's
+    url = f"{server.url}?table={table}"
     return Place(open=lambda: open_store(url), url=url)
 
 

@@ -18,16 +18,16 @@ IN_TRANSACTION = 1  # a bit of the server's status
 LATEST = 1.0  # seconds that an interrupt waits for its statement to come to its end
 TRIES = 10  # of a step that others were in the way of
 AGAIN = 0.05  # seconds until a server that has too many connections is asked again
-SETTINGS = (
+SET = (
     # Each statement is a transaction. At most a second is waited for a lock, so no step is done long after its caller
     # has given it up. No other isolation level: read committed is refused where the binary log has statements.
     "SET SESSION autocommit = 1, sql_mode = '', time_zone = '+00:00', timestamp = DEFAULT, "
-    "innodb_lock_wait_timeout = 1, lock_wait_timeout = 1",
-    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE",
+    "innodb_lock_wait_timeout = 1, lock_wait_timeout = 1"
 )
-ABOUT = "SELECT @@global.innodb_flush_log_at_trx_commit, CONCAT(@@global.read_only), VERSION()"
+NO_LIMIT = ", max_statement_time = 0"  # MariaDB's; MySQL's is for SELECT only
+LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE"
+ABOUT = "SELECT @@global.innodb_flush_log_at_trx_commit, CONCAT(@@global.read_only)"
 UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
-NO_LIMIT = "SET SESSION max_statement_time = 0"  # MariaDB's; MySQL's is for SELECT only
 
 
 class Connection:
@@ -58,11 +58,10 @@ class Connection:
         self._examine(deadline, factory.io_timeout)
 
     def _examine(self, deadline: float, io_timeout: float) -> None:
-        for statement in SETTINGS:
-            self.exchange(statement, deadline, io_timeout)
-        ((durable, read_only, version),) = self.exchange(ABOUT, deadline, io_timeout).rows
-        if "MariaDB" in str(version):
-            self.exchange(NO_LIMIT, deadline, io_timeout)
+        limit = NO_LIMIT if "MariaDB" in str(self._driver.server_version) else ""
+        self.exchange(SET + limit, deadline, io_timeout)
+        self.exchange(LEVEL, deadline, io_timeout)
+        ((durable, read_only),) = self.exchange(ABOUT, deadline, io_timeout).rows
         if str(read_only) not in ("0", "OFF"):  # an administrator could write all the same
             raise refusal(READ_ONLY[0], "the server is read-only", self.where)
         if int(durable) != 1:

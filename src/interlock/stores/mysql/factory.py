@@ -2,7 +2,7 @@
 
 import math
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, unquote
+from urllib.parse import SplitResult, parse_qsl, unquote, unquote_to_bytes
 
 import pymysql  # type: ignore[import-untyped]
 
@@ -14,6 +14,7 @@ from interlock.stores.sql.mysql import TABLE, checked_table
 
 IO_TIMEOUT = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process
+_NEAR = ("localhost", "127.0.0.1", "::1")
 _TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
 _OURS = ("table", "create", "max_connections", "timeout", "grace")
 
@@ -62,7 +63,7 @@ class UrlFactory:
             "host": url.hostname or "localhost",
             "port": port,
             "user": unquote(url.username or ""),
-            "password": unquote(url.password or ""),
+            "password": unquote_to_bytes(url.password or ""),  # as PyMySQL takes text for Latin-1
             "database": database,
             "unix_socket": given.get("unix_socket"),
             "charset": "utf8mb4",
@@ -74,6 +75,9 @@ class UrlFactory:
         }
         self._how |= {name: _flag(name, given[name]) if "verify" in name else given[name]
                       for name in _TLS if name in given}  # fmt: skip
+
+        if not given.keys() & set(_TLS) and (self._how["host"] in _NEAR or "unix_socket" in given):
+            self._how["ssl_disabled"] = True  # else PyMySQL reads all certificates of the machine for each connection
 
     def _given(self, url: SplitResult) -> dict[str, str]:
         given: dict[str, str] = {}

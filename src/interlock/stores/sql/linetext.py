@@ -166,8 +166,8 @@ def enter(line: Line, claim: Claim, ttl: int, mode: str) -> Step:
         mode: "try", "wait", or "again" for one that is known to stand in line.
 
     Returns:
-        With the answer: state, fence, microseconds until a lease before it ends, who else was promoted, and whether
-        the lease was extended.
+        With the answer: state, fence, microseconds until a lease before it ends, who else was promoted, whether its
+        lease was extended, and how many wait before it.
     """
     walked = _walk(line)
     line = walked.line
@@ -179,7 +179,10 @@ def enter(line: Line, claim: Claim, ttl: int, mode: str) -> Step:
         if write:
             extended = mine._replace(until=max(mine.until, line.now + ttl))
             line = line._replace(places=(*line.places[:index], extended, *line.places[index + 1 :]))
-        return Step(line if write else None, (mine.state, mine.fence, _soonest(line, index), others, write))
+        return Step(
+            line if write else None,
+            (mine.state, mine.fence, _soonest(line, index), others, write, _waiting(line, index)),
+        )
     newcomer = place_of(claim, ttl, line.now)
     if mode == "again":
         state = "gone"
@@ -193,11 +196,18 @@ def enter(line: Line, claim: Claim, ttl: int, mode: str) -> Step:
     enters = state in ("using", "pending")
     if enters:
         line = line._replace(places=(*line.places, newcomer))
-    return Step(line if enters or walked.told else None, (state, newcomer.fence, soonest, others, True))
+    return Step(
+        line if enters or walked.told else None,
+        (state, newcomer.fence, soonest, others, True, _waiting(walked.line, None)),
+    )
 
 
 def _soonest(line: Line, index: int) -> int | None:
     return min((place.until - line.now for place in line.places[:index]), default=None)
+
+
+def _waiting(line: Line, index: int | None) -> int:
+    return sum(not place.fence for place in line.places[:index])
 
 
 def leave(line: Line, id: str, grants: bool) -> Step:

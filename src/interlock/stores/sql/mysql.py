@@ -169,7 +169,7 @@ class MysqlTexts:
         if mode == "try" and claim.spec.units <= claim.spec.capacity:
             done = yield self._take(claim, ttl)
             if done.affected:
-                return [("using", done.insert_id, None, "", True)]
+                return [("using", done.insert_id, None, "", True, 0)]
         return [(yield from self._swap(claim.spec.key, lambda line: enter(line, claim, ttl, mode)))]
 
     def _take(self, claim: Claim, ttl: int) -> str:

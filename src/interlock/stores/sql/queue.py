@@ -95,13 +95,13 @@ class SqlQueue(BaseStore):
             rows = yield from self._ask(self._texts.enter(claim, mode, channel))
         except StoreError as error:
             return self._failed(claim, error, wait)
-        state, fence, recheck_after, told, *extended = rows[0]
-        asked = all(extended)  # a look that left the lease as it was says so
+        state, fence, recheck_after, told, *more = rows[0]
+        asked, before = more or (True, 0)
         if told:
             yield from self._tell(told)
         if state == "pending":
             lease = None if recheck_after is None else int(recheck_after) / MICROS
-            return EnterResult("pending", 0, self._waiters.pause(claim.id, lease, bool(channel)), asked)
+            return EnterResult("pending", 0, self._waiters.pause(claim.id, lease, bool(channel), before), asked)
         self._waiters.remove(claim.id)
         if state == "using":
             if again and channel:
