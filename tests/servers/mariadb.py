@@ -15,7 +15,7 @@ SETTINGS = {
     "bind-address": "127.0.0.1",
     "skip-name-resolve": "1",
     "skip-log-bin": "1",
-    "innodb-flush-log-at-trx-commit": "0",
+    "innodb-flush-log-at-trx-commit": "1",
     "innodb-flush-method": "nosync",
     "innodb-doublewrite": "0",
     "innodb-buffer-pool-size": "16M",

@@ -11,6 +11,7 @@ from interlock.locks.connect import open_store
 from interlock.stores.base import Store
 from interlock.stores.files import opened
 from interlock.stores.sql.ddl import ddl
+from interlock.stores.sql.mysql import ddl as table_of_mysql
 from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
@@ -149,6 +150,16 @@ def _get_lock(folder: Path) -> Place:
     return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
 
 
+def _mysql(folder: Path) -> Place:
+    from pymysql import connect  # type: ignore[import-untyped]
+
+    server, table = _mariadb(), f"t{uuid4().hex}"
+    with connect(host=server.host, port=server.port, user=server.user, database=server.database) as connection:
+        connection.cursor().execute(table_of_mysql(table))  # beforehand, as PostgreSQL's
+    url = f"{server.url}?table={table}"
+    return Place(open=lambda: open_store(url), url=url)
+
+
 PARTIAL_ROWS = [
     Row("postgresql+advisory", ("postgresql+advisory",), _advisory, reaches_processes=True, frees_at_death=True),
     Row(
@@ -171,4 +182,10 @@ ROWS = [
     Row("redis", _REDIS, _redis("redis"), reaches_processes=True, twin=True),
     Row("postgresql", ("postgresql", "postgresql+psycopg"), _postgresql, reaches_processes=True),
     Row("sqlite", ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite"), _sqlite, reaches_processes=True),
+    Row(
+        "mariadb",
+        ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"),
+        _mysql,
+        reaches_processes=True,
+    ),
 ]

@@ -19,6 +19,7 @@ _REDIS = "interlock.stores.redis:RedisStores"
 _ADVISORY = "interlock.stores.advisory:AdvisoryStores"
 _POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
 _SQLITE = "interlock.stores.sqlite:SqliteStores"
+_MYSQL = "interlock.stores.mysql:MysqlStores"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
     "file": "interlock.stores.files:FileStore",
@@ -38,7 +39,11 @@ BUILT_IN = {
     "postgresql": _POSTGRESQL,
     "postgresql+psycopg": _POSTGRESQL,
     "postgresql+advisory": _ADVISORY,
+    "mysql": _MYSQL,
+    "mysql+pymysql": _MYSQL,
     "mysql+advisory": _ADVISORY,
+    "mariadb": _MYSQL,
+    "mariadb+pymysql": _MYSQL,
     "mariadb+advisory": _ADVISORY,
     "sqlite": _SQLITE,
     "sqlite+pysqlite": _SQLITE,
@@ -47,7 +52,7 @@ BUILT_IN = {
 CLIENTS = {
     "redis": "interlock.stores.redis:from_client",
     "valkey": "interlock.stores.redis:from_client",
-    "sqlalchemy": "interlock.stores.postgresql:from_client",
+    "sqlalchemy": "interlock.stores.sql.engines:from_client",
 }
 """The top-level module of a client's class, and what makes a store of it."""
 

@@ -76,6 +76,7 @@ def run(op: Op[T]) -> T:
             except BaseException as error:
                 step, value = op.throw, error
     finally:
+        value = None  # an error would hold this frame, and that what it was caught with
         op.close()
         if wakeup is not None:
             wakeup.close()

@@ -1,6 +1,5 @@
 """The store on advisory locks, for both colours: tasks ask by threads of its own."""
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from time import monotonic
@@ -41,17 +40,9 @@ class AdvisoryStore(BaseStore):
 
     async def aask(self, message: Any) -> Any:
         """Do a step in a thread; it comes to its end even if the task is cancelled, which then hears of that."""
-        future = asyncio.get_running_loop().run_in_executor(self._room.executor, message)
-        cancelled = None
-        while not future.done():
-            try:
-                await asyncio.wait((future,))
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            future.exception()
-            raise cancelled
-        return future.result()
+        from interlock.runtime.offload import offload  # only programs with an event loop load asyncio
+
+        return await offload(self._room.executor, message)
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`."""

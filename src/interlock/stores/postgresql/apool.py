@@ -10,8 +10,8 @@ from psycopg import OperationalError
 
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.stores.postgresql.exchange import Row, broken, encoded, ended, no_answer, parameters, rows_of
-from interlock.stores.postgresql.pool import GROW
 from interlock.stores.postgresql.sessions import Manners, Talk, checked
+from interlock.stores.sql.pool import GROW
 from interlock.stores.sql.problems import Passing, Refused
 from interlock.stores.sql.statements import Statement
 

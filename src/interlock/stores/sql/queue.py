@@ -14,7 +14,7 @@ from interlock.core.store import BaseStore
 from interlock.runtime import log
 from interlock.runtime.process import WeakRegistry
 from interlock.stores.sql.problems import AT_ONCE, Passing, Refused, Unreachable
-from interlock.stores.sql.statements import MICROS, Statement, Texts, promotions_in, views_of
+from interlock.stores.sql.statements import MICROS, Statement, promotions_in, views_of
 from interlock.stores.sql.waiters import Waiters
 
 CHANNEL = "interlock_"
@@ -56,10 +56,10 @@ class SqlQueue(BaseStore):
         server: performs a `Statement`, as an `effects.Server`; the answer is a list of rows.  It raises `Refused` if
             nothing was done, `Unreachable` if nothing was sent, `UnknownOutcome` if there was no answer.
         listener: hears promotions; it is asked to subscribe when somebody waits.
-        texts: the statements.
+        texts: the statements, as `Texts` has them.
     """
 
-    def __init__(self, server: Any, listener: Any, texts: Texts) -> None:
+    def __init__(self, server: Any, listener: Any, texts: Any) -> None:
         self._server = server
         self._listener = listener
         self._texts = texts
@@ -95,17 +95,18 @@ class SqlQueue(BaseStore):
             rows = yield from self._ask(self._texts.enter(claim, mode, channel))
         except StoreError as error:
             return self._failed(claim, error, wait)
-        state, fence, recheck_after, told = rows[0]
+        state, fence, recheck_after, told, *more = rows[0]
+        asked, before = more or (True, 0)
         if told:
             yield from self._tell(told)
         if state == "pending":
             lease = None if recheck_after is None else int(recheck_after) / MICROS
-            return EnterResult("pending", 0, self._waiters.pause(claim.id, lease, bool(channel)))
+            return EnterResult("pending", 0, self._waiters.pause(claim.id, lease, bool(channel), before), asked)
         self._waiters.remove(claim.id)
         if state == "using":
             if again and channel:
                 self._listener.suspect()  # it waited and was not told: perhaps nobody of this process is any more
-            return EnterResult("using", int(fence))
+            return EnterResult("using", int(fence), asked=asked)
         if state == "gone":
             return GONE
         return OCCUPIED if wait else REFUSED

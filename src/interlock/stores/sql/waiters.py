@@ -65,19 +65,20 @@ class Waiters:
         for waiter in list(self._waiters.values()):
             waiter.wakeup.tell()
 
-    def pause(self, id: str, lease: float | None, hears: bool) -> float:
+    def pause(self, id: str, lease: float | None, hears: bool, before: int = 0) -> float:
         """Return the seconds until a waiter's next look.
 
         Args:
             id: the claim.
             lease: seconds until the first lease before it ends, if nobody extends it.
             hears: whether it is told when its turn comes; if not, it looks often, and less often each time.
+            before: how many wait before it, which are let in first.
         """
         most = LOOK_AGAIN
         waiter = self._waiters.get(id)
         if not hears:
             looks = waiter.looks if waiter is not None else 0
-            most = min(LONGEST, SHORTEST * GROWTH**looks)
+            most = min(LONGEST, SHORTEST * (1 + before) * GROWTH**looks)
             if waiter is not None:
                 waiter.looks = min(looks + 1, 20)
         if lease is not None:

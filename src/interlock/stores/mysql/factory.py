@@ -1,0 +1,165 @@
+"""How to connect: by a URL, or as an SQLAlchemy engine does that the program has already."""
+
+import math
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, unquote_to_bytes
+
+import pymysql  # type: ignore[import-untyped]
+
+from interlock.core.claims import DEFAULT_TTL, said
+from interlock.core.errors import InvalidArgument
+from interlock.core.redaction import masked
+from interlock.stores.mysql.problems import not_connected
+from interlock.stores.sql.mysql import TABLE, checked_table
+
+IO_TIMEOUT = 5.0  # seconds to wait for an answer
+MOST = 4  # connections of a process
+_NEAR = ("localhost", "127.0.0.1", "::1")
+_TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
+_OURS = ("table", "create", "max_connections", "timeout", "grace")
+
+
+class Options(NamedTuple):
+    """What a URL says about a store.
+
+    Attributes:
+        table: where the lines are kept.
+        create: True to make the table if it is not there.
+        most: connections of a process.
+        io_timeout: seconds to wait for an answer.
+        grace: seconds that nobody gets a lock after a start of a server that forgets commits in a crash.
+    """
+
+    table: str = TABLE
+    create: bool = False
+    most: int = MOST
+    io_timeout: float = IO_TIMEOUT
+    grace: float = DEFAULT_TTL
+
+
+class UrlFactory:
+    """What makes connections by a URL.
+
+    Args:
+        url: mysql://user:password@host:port/database?options.
+
+    Raises:
+        InvalidArgument: it says what such a URL does not say.
+    """
+
+    def __init__(self, url: SplitResult) -> None:
+        self.where = masked(url._replace(query="", fragment="").geturl())
+        given = self._given(url)
+        self.options = options_of(given)
+        self.io_timeout = self.options.io_timeout
+        try:
+            port = url.port or 3306
+        except ValueError as error:
+            raise InvalidArgument(f"{self.where}: {error}") from None
+        database = unquote(url.path.lstrip("/"))
+        if not database:
+            raise InvalidArgument(f"{self.where}: which database? mysql://user:password@host/database")
+        self._how: dict[str, Any] = {
+            "host": url.hostname or "localhost",
+            "port": port,
+            "user": unquote(url.username or ""),
+            "password": unquote_to_bytes(url.password or ""),  # as PyMySQL takes text for Latin-1
+            "database": database,
+            "unix_socket": given.get("unix_socket"),
+            "charset": "utf8mb4",
+            "connect_timeout": math.ceil(self.io_timeout),
+            "read_timeout": math.ceil(self.io_timeout),
+            "write_timeout": math.ceil(self.io_timeout),
+            "program_name": "interlock",
+            "autocommit": True,
+        }
+        self._how |= {name: _flag(name, given[name]) if "verify" in name else given[name]
+                      for name in _TLS if name in given}  # fmt: skip
+
+        if not given.keys() & set(_TLS) and (self._how["host"] in _NEAR or "unix_socket" in given):
+            self._how["ssl_disabled"] = True  # else PyMySQL reads all certificates of the machine for each connection
+
+    def _given(self, url: SplitResult) -> dict[str, str]:
+        given: dict[str, str] = {}
+        for name, value in parse_qsl(url.query, keep_blank_values=True):
+            if name not in (*_OURS, *_TLS, "unix_socket"):
+                raise InvalidArgument(
+                    f"{self.where}: there is no option {name}; there are {', '.join((*_OURS, *_TLS, 'unix_socket'))}"
+                )
+            if name in given or not value:
+                raise InvalidArgument(f"{self.where}: give {name} one value")
+            given[name] = value
+        if url.fragment:
+            raise InvalidArgument(f"{self.where}: a # in a password is written %23")
+        return given
+
+    def dial(self) -> Any:
+        """Return a new connection of PyMySQL.
+
+        Raises:
+            Unreachable: nobody answers, or not now.
+            Refused: the server does not let us in.
+        """
+        try:
+            return pymysql.connect(**self._how)
+        except (pymysql.Error, OSError) as error:
+            raise not_connected(error, self.where) from error
+
+
+def options_of(given: dict[str, str]) -> Options:
+    """Return what a URL says about the store.
+
+    Raises:
+        InvalidArgument: a value makes no sense.
+    """
+    return Options(
+        checked_table(given.get("table", TABLE)), _flag("create", given.get("create", "false")),
+        _number(given.get("max_connections", str(MOST))), _seconds("timeout", given.get("timeout", str(IO_TIMEOUT))),
+        _seconds("grace", given.get("grace", str(DEFAULT_TTL))),
+    )  # fmt: skip
+
+
+def _flag(name: str, value: str) -> bool:
+    if value not in ("true", "false"):
+        raise InvalidArgument(f"{name} is true or false, not {said(value)}")
+    return value == "true"
+
+
+def _number(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise InvalidArgument(f"max_connections is a whole number from 1, not {said(value)}")
+    return int(value)
+
+
+def _seconds(name: str, value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise InvalidArgument(f"{name} is a number of seconds above 0, not {said(value)}")
+    return seconds
+
+
+class EngineFactory:
+    """What makes connections as an SQLAlchemy engine does: with its arguments, creator and hooks, not from its pool.
+
+    Args:
+        engine: an `Engine` of PyMySQL; it stays the program's.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.where = str(engine.url.set(query={}).render_as_string(hide_password=True))
+        self.options = Options()
+        self.io_timeout = self.options.io_timeout
+
+    def dial(self) -> Any:
+        """As `UrlFactory.dial`; by a pool of our own, so that a full one of the program keeps nobody waiting."""
+        try:
+            fairy = self._engine.pool.recreate().connect()
+            connection = fairy.driver_connection
+            fairy.detach()
+        except Exception as error:
+            raise not_connected(error, self.where) from error
+        return connection

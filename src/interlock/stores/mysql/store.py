@@ -1,0 +1,88 @@
+"""The store in MySQL or MariaDB, for both colours: tasks ask by threads of its own."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from interlock.core.claims import Check
+from interlock.runtime.sync import ThreadEvent, run
+from interlock.stores.mysql.checks import examine
+from interlock.stores.mysql.connection import Pool
+from interlock.stores.sql.mysql import MysqlTexts, Statements
+from interlock.stores.sql.queue import SqlQueue
+from interlock.stores.sql.waiters import Waiters
+
+if TYPE_CHECKING:
+    from interlock.runtime.aio import TaskEvent
+
+
+class _Server(Pool):
+    """The connections of one store, for both colours."""
+
+    def _start_afresh(self) -> None:
+        super()._start_afresh()
+        self._executor = ThreadPoolExecutor(self._most, thread_name_prefix="interlock-mysql")
+
+    async def aask(self, statement: Statements) -> list[Any]:
+        """As `ask`."""
+        from interlock.runtime.offload import offload  # only programs with an event loop load asyncio
+
+        return await offload(self._executor, partial(self.ask, statement))
+
+    def close(self) -> None:
+        """As `BoundedPool.close`."""
+        super().close()
+        self._executor.shutdown(wait=False)
+
+
+class _Nobody:
+    """Hears nothing: these servers tell nobody anything, so waiters look, and are told what this process does."""
+
+    live = False
+
+    def start(self, channel: str, waiters: Waiters) -> None:
+        """As `Listener.start`."""
+
+    def ask(self, message: Any) -> None:
+        """As `Listener`."""
+
+    async def aask(self, message: Any) -> None:
+        """As `Listener`."""
+
+    def suspect(self) -> None:
+        """As `Listener.suspect`."""
+
+    def close(self) -> None:
+        """As `Listener.close`."""
+
+    def reset(self) -> None:
+        """In a forked child: nothing is inherited."""
+
+
+class MysqlStore(SqlQueue):
+    """A store in a table of MySQL or MariaDB.
+
+    Args:
+        factory: how to connect.
+    """
+
+    def __init__(self, factory: Any) -> None:
+        super().__init__(_Server(factory), _Nobody(), MysqlTexts(factory.options.table))
+
+    def thread_wakeup(self) -> ThreadEvent:
+        """Return a wake-up for the calling thread."""
+        return ThreadEvent()
+
+    def task_wakeup(self) -> "TaskEvent":
+        """Return a wake-up for the calling task."""
+        from interlock.runtime.aio import TaskEvent  # only programs with an event loop load asyncio
+
+        return TaskEvent()
+
+    def rest(self) -> None:
+        """Close the connections that nobody uses, but for one."""
+        self._server.rest()
+
+    def doctor(self) -> list[Check]:
+        """As `Store.doctor`."""
+        return run(examine(self._server, self._texts))

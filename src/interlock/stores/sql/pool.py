@@ -1,0 +1,180 @@
+"""A bounded number of connections, each used by one thread at a time."""
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Generator
+from time import monotonic
+from typing import Any
+
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.stores.sql.problems import Passing, Refused
+
+LOST = 0.5  # seconds until it is looked whether an interrupt took a connection from its thread
+GROW = 0.1  # seconds to wait for a connection that is in use, before another one is made
+
+Talk = Generator[Any, Any, list[Any]]
+"""What to say one after the other on one connection; what it returns is the answer."""
+
+
+class _Place:
+    """A connection in use; it is counted as long as somebody has it.
+
+    Attributes:
+        connection: the connection; None while it is to be made.
+        age: of the connections when it was lent.
+        sound: True if the connection may be used again.
+    """
+
+    __slots__ = ("__weakref__", "age", "connection", "sound")
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self.age = 0
+        self.sound = False
+
+
+class BoundedPool:
+    """The connections of one store, as an `effects.Server`.
+
+    A connection has `is_open`, `exchange` and `close`.
+
+    Args:
+        factory: what makes them.
+    """
+
+    def __init__(self, factory: Any) -> None:
+        self.factory = factory
+        self._most = factory.options.most
+        self._inherited: list[Any] = []
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        # Re-entrant: a signal handler, or the garbage collector, may release a grant.
+        self._mutex = threading.RLock()
+        self._free = threading.Condition(self._mutex)
+        self._idle: deque[Any] = deque()
+        self._lent: dict[int, weakref.ref[_Place]] = {}
+        self._age = 0
+        self._closed = False
+
+    def _connect(self, deadline: float) -> Any:
+        """Return a new connection."""
+        raise NotImplementedError
+
+    def _perform(self, connection: Any, statement: Any) -> Talk:
+        """Return what to say on a connection for a statement."""
+        raise NotImplementedError
+
+    def ask(self, statement: Any) -> list[Any]:
+        """Perform a statement as a transaction of its own, and return its rows.
+
+        Raises:
+            StoreError: as `SqlQueue` says.
+        """
+        io_timeout = min(self.factory.io_timeout, statement.io_timeout or self.factory.io_timeout)
+        deadline = monotonic() + io_timeout
+        place = _Place()
+        try:
+            self._take(place, deadline, io_timeout)
+            if place.connection is None:
+                place.connection = self._connect(deadline)
+            rows = _talk(place.connection, self._perform(place.connection, statement), deadline, io_timeout)
+            place.sound = True
+        except Refused:
+            place.sound = place.connection is not None
+            raise
+        except UnknownOutcome:
+            self.drop()  # what broke one has broken the others
+            raise
+        finally:
+            self._give_back(place)
+        return rows
+
+    def _take(self, place: "_Place", deadline: float, io_timeout: float) -> None:
+        """Fill a place with a connection that was idle, or let the caller make one."""
+        with self._mutex:
+            asked = monotonic()
+            while True:
+                if self._closed:
+                    raise StoreError("this connection was closed: connect again")
+                place.age = self._age
+                used = self._used()
+                while self._idle:
+                    place.connection = self._idle.pop()
+                    if place.connection.is_open():
+                        self._lent[id(place)] = weakref.ref(place)
+                        return
+                    place.connection.close()
+                    place.connection = None
+                now = monotonic()
+                if not used or (used < self._most and now - asked >= GROW):
+                    self._lent[id(place)] = weakref.ref(place)
+                    return
+                if now >= deadline:
+                    raise Passing(
+                        f"all {self._most} connections of this process to {self.factory.where} were in use for "
+                        f"{io_timeout:g} s: is it overloaded? Else let it have more (?max_connections=)"
+                    )
+                until = deadline if used >= self._most else min(deadline, asked + GROW)
+                self._free.wait(max(0.0005, min(until - now, LOST)))
+
+    def _used(self) -> int:
+        """Return how many are lent, not counting what an interrupt took from its thread."""
+        for key, ref in list(self._lent.items()):
+            if ref() is None:
+                self._lent.pop(key, None)
+        return len(self._lent)
+
+    def _give_back(self, place: "_Place") -> None:
+        with self._mutex:
+            self._lent.pop(id(place), None)
+            connection, place.connection = place.connection, None
+            keep = place.sound and not self._closed and place.age == self._age
+            if keep and connection is not None:
+                self._idle.append(connection)
+            self._free.notify()
+        if not keep and connection is not None:
+            connection.close()
+
+    def drop(self) -> None:
+        """Close what is idle now, and what is in use when it comes back."""
+        with self._mutex:
+            self._age += 1
+            idle, self._idle = self._idle, deque()
+        for connection in idle:
+            connection.close()
+
+    def rest(self) -> None:
+        """Close the connections that nobody uses, but for one."""
+        with self._mutex:
+            old = [self._idle.popleft() for _ in range(len(self._idle) - 1)]
+        for connection in old:
+            connection.close()
+
+    def close(self) -> None:
+        """Close all; what is in use is closed when it comes back."""
+        with self._mutex:
+            self._closed = True
+            self._free.notify_all()
+        self.drop()
+
+    def reset(self) -> None:
+        """In a forked child: leave the parent's connections alone; libpq would say goodbye on them."""
+        self._inherited += self._idle
+        self._start_afresh()
+
+
+def _talk(connection: Any, talk: Talk, deadline: float, io_timeout: float) -> list[Any]:
+    try:
+        statement = next(talk)
+        while True:
+            try:
+                rows = connection.exchange(statement, deadline, io_timeout)
+            except Refused as error:
+                statement = talk.throw(error)
+            else:
+                statement = talk.send(rows)
+    except StopIteration as stop:
+        found: list[Any] = stop.value
+        return found

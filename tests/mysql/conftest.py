@@ -1,0 +1,59 @@
+"""What all tests on MariaDB's table share: a private server, and an empty table for each test."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pymysql
+import pytest
+
+import interlock
+from tests.servers import MariaServer, need
+
+Ask = Callable[..., list[Any]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MariaServer]:
+    """A server of this module's own, which its tests may kill, pause and start again."""
+    need("mariadb")
+    with MariaServer() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: MariaServer) -> str:
+    """How to connect to a place without locks."""
+    server.start()
+    return f"{server.url}?create=true&table=t{uuid4().hex}"
+
+
+@pytest.fixture
+def outside(server: MariaServer) -> Callable[[], Any]:
+    """Connect from outside."""
+
+    def connected() -> Any:
+        return pymysql.connect(
+            host=server.host, port=server.port, user=server.user, database=server.database, autocommit=True
+        )
+
+    return connected
+
+
+@pytest.fixture
+def ask(outside: Callable[[], Any]) -> Ask:
+    """Ask the server from outside."""
+
+    def asked(words: str, *values: Any) -> list[Any]:
+        with outside() as connection, connection.cursor() as cursor:
+            cursor.execute(words, values)
+            return list(cursor.fetchall())
+
+    return asked
+
+
+@pytest.fixture
+def locks(url: str) -> Iterator[Any]:
+    """A connection for threads."""
+    with interlock.connect(url) as locks:
+        yield locks

@@ -1,0 +1,211 @@
+"""What may go wrong between a lock and MariaDB: each is done to a real server."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pymysql
+import pytest
+
+import interlock
+from interlock.core.errors import LockLost, StoreError
+from interlock.testing.waiting import eventually
+from tests.servers import MariaServer
+
+Ask = Callable[..., list[Any]]
+OURS = "SELECT ID, INFO FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"
+
+
+def end_connections(ask: Ask) -> int:
+    """Kill all connections but the one that asks; return how many there were."""
+    found = ask(OURS)
+    for id, _ in found:
+        with suppress(pymysql.OperationalError):  # it ended by itself
+            ask(f"KILL {id}")
+    return len(found)
+
+
+def table_of(url: str) -> str:
+    return url.rpartition("table=")[2]
+
+
+def test_killed_connections_are_replaced(locks: Any, ask: Ask) -> None:
+    grant = locks.lock("a").acquire()
+    for _ in range(3):
+        assert end_connections(ask) >= 1
+        grant.renew()
+        assert not grant.lost
+    end_connections(ask)
+    assert grant.release() is True
+    assert locks.claims("a") == []
+
+
+@pytest.mark.parametrize("kill", ["KILL", "KILL QUERY"])
+def test_a_step_killed_while_it_waits_for_a_row_is_done_once(
+    url: str, ask: Ask, outside: Callable[[], Any], kill: str
+) -> None:
+    with interlock.connect(url) as locks, interlock.connect(url) as others, ThreadPoolExecutor() as pool:
+        lock = locks.lock("a")
+        lock.acquire().release()
+        with outside() as blocker:
+            blocker.begin()
+            blocker.cursor().execute(f"SELECT * FROM {table_of(url)} FOR UPDATE")
+            acquiring = pool.submit(lock.acquire)
+            waiting = lambda: [id for id, info in ask(OURS) if info and info.startswith("UPDATE")]  # noqa: E731
+            ask(f"{kill} {eventually(waiting)[0]}")
+            blocker.rollback()
+        grant = acquiring.result(20)
+        assert [view.id for view in others.claims("a")] == [grant.id]
+        assert grant.release() is True
+        assert others.claims("a") == []
+
+
+def test_a_locked_row_holds_back_the_renewal_of_its_own_lock_only(
+    url: str, ask: Ask, outside: Callable[[], Any]
+) -> None:
+    """Each is renewed in one statement with the other, until that fails."""
+    with interlock.connect(url) as locks:
+        stuck, free = (locks.lock(name, ttl=6, renew=False).acquire() for name in ("stuck", "free"))
+        (key,) = ask(f"SELECT k FROM {table_of(url)} WHERE name = 'stuck'")
+        with outside() as blocker:
+            blocker.begin()
+            blocker.cursor().execute(f"SELECT * FROM {table_of(url)} WHERE k = %s FOR UPDATE", key)
+            renewed = run_renewal(locks, stuck, free)
+            assert isinstance(renewed[0], StoreError)
+            assert renewed[1] is True
+        assert run_renewal(locks, stuck, free) == [True, True]
+
+
+def run_renewal(locks: Any, *grants: Any) -> list[Any]:
+    from interlock.core.claims import Claim, LockSpec
+    from interlock.runtime.sync import run
+
+    return run(locks.store.renew([Claim(grant.id, LockSpec(f"\0{grant.name}", ttl=6)) for grant in grants]))
+
+
+def test_a_step_that_waited_too_long_for_a_row_tries_again(url: str, ask: Ask, outside: Callable[[], Any]) -> None:
+    """The server gives a lock wait up after a second, so that no step is done long after its caller has gone."""
+    waits = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'"
+    with interlock.connect(url) as locks, ThreadPoolExecutor() as pool, outside() as blocker:
+        locks.lock("a").acquire().release()
+        before = int(ask(waits)[0][1])
+        blocker.begin()
+        blocker.cursor().execute(f"SELECT * FROM {table_of(url)} FOR UPDATE")
+        acquiring = pool.submit(locks.lock("a").acquire)
+        eventually(lambda: int(ask(waits)[0][1]) >= before + 2)
+        blocker.rollback()
+        acquiring.result(20).release()
+
+
+def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: MariaServer, url: str) -> None:
+    with interlock.connect(f"{url}&timeout=0.5") as locks:
+        lock = locks.lock("a", ttl=3)
+        lock.acquire().release()
+        server.pause()
+        try:
+            began = time.monotonic()
+            with pytest.raises(StoreError):
+                lock.acquire(timeout=1)
+            assert time.monotonic() - began < 6
+        finally:
+            server.resume()
+        eventually(lambda: locks.claims("a") == [], 20)  # what was underway may hold it until its lease ends
+        lock.acquire().release()
+
+
+def test_a_holder_whose_server_is_paused_past_its_lease_knows_the_loss(server: MariaServer, url: str) -> None:
+    with interlock.connect(f"{url}&timeout=0.3") as locks:
+        grant = locks.lock("a", ttl=1).acquire()
+        server.pause()
+        try:
+            eventually(lambda: grant.lost)
+            with pytest.raises(LockLost):
+                grant.check()
+        finally:
+            server.resume()
+
+
+def test_a_server_that_restarts_is_waited_for(server: MariaServer, url: str) -> None:
+    with interlock.connect(url) as locks, ThreadPoolExecutor() as pool:
+        grant = locks.lock("a").acquire()
+        waiting = pool.submit(locks.lock("a").acquire)
+        eventually(lambda: len(locks.claims("a")) == 2)
+        server.restart()
+        grant.renew()
+        assert not grant.lost
+        grant.release()
+        waiting.result(20).release()
+
+
+def test_a_server_that_is_not_there_is_an_error_that_says_so(server: MariaServer, url: str) -> None:
+    server.kill()
+    with interlock.connect(url) as locks, pytest.raises(StoreError, match="can't be reached"):
+        locks.lock("a").acquire(timeout=0.5)
+    server.start()
+
+
+def test_killed_under_load_it_never_has_two_holders_nor_one_fence_twice(server: MariaServer, url: str) -> None:
+    """kill -9 of the server again and again: each holder notes when it had the lock, by its own clock."""
+    ended = threading.Event()
+    held: list[tuple[float, float, int]] = []
+
+    def work(locks: Any) -> None:
+        lock = locks.lock("a", ttl=2)
+        while not ended.is_set():
+            try:
+                grant = lock.acquire(timeout=2)
+                if grant is None:
+                    continue
+                began = time.monotonic()
+                time.sleep(0.001)
+                if not grant.lost:
+                    held.append((began, time.monotonic(), grant.fence))
+                grant.release()
+            except interlock.LockError:
+                pass
+
+    with interlock.connect(url) as one, interlock.connect(url) as two, ThreadPoolExecutor() as pool:
+        workers = [pool.submit(work, locks) for locks in (one, one, two, two)]
+        for _ in range(5):
+            known = len(held)
+            eventually(lambda known=known: len(held) > known + 20, 60)
+            server.restart()
+        ended.set()
+        for worker in workers:
+            worker.result(60)
+    by_time = sorted(held)
+    assert len(by_time) > 100
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(by_time))
+    fences = [fence for _, _, fence in by_time]
+    assert fences == sorted(set(fences))
+
+
+def test_a_server_with_too_many_connections_is_waited_for(url: str, ask: Ask, outside: Callable[[], Any]) -> None:
+    most = ask("SELECT @@global.max_connections")[0][0]
+    with interlock.connect(url) as locks, ThreadPoolExecutor() as pool:
+        locks.lock("a").acquire().release()
+        end_connections(ask)
+        cursor = outside().cursor()
+        cursor.execute("SET GLOBAL max_connections = 10")
+        others = []
+        try:
+            with pytest.raises(Exception, match="Too many"):
+                for _ in range(20):
+                    others.append(outside())  # noqa: PERF401
+            began = time.monotonic()
+            acquiring = pool.submit(locks.lock("a").acquire, timeout=20)
+            refused = "SHOW GLOBAL STATUS LIKE 'Connection_errors_max_connections'"
+            cursor.execute(refused)
+            known = int(cursor.fetchone()[1])
+            eventually(lambda: cursor.execute(refused) and int(cursor.fetchone()[1]) > known)
+            others.pop().close()
+            acquiring.result(20).release()
+            assert time.monotonic() - began < 10
+        finally:
+            cursor.execute("SET GLOBAL max_connections = %s", (most,))
+            for other in others:
+                other.close()

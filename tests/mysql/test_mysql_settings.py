@@ -1,0 +1,193 @@
+"""Settings of the server, of the account and of the program's engine, which must not change what a lock is."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, event
+from sqlalchemy.ext.asyncio import create_async_engine
+
+import interlock
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.testing.waiting import eventually
+from tests.servers import MariaServer
+
+Ask = Callable[..., list[Any]]
+LEVELS = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
+WRONG = "SET autocommit = 0, sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,SIMULTANEOUS_ASSIGNMENT', time_zone = '+11:45'"
+
+
+@pytest.fixture
+def engine_url(server: MariaServer) -> str:
+    server.start()
+    with interlock.connect(f"{server.url}?create=true") as locks:
+        locks.lock("a").acquire().release()
+    return server.url.replace("mysql:", "mysql+pymysql:")
+
+
+def take_turns(locks: Any, times: int = 10) -> None:
+    """Let four threads add to a number that only a lock protects."""
+    number = 0
+
+    def add() -> None:
+        nonlocal number
+        for _ in range(times):
+            with locks.lock("number", timeout=30):
+                known = number
+                locks.claims("number")
+                number = known + 1
+
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(add) for _ in range(4)]:
+            done.result(60)
+    assert number == 4 * times
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_engines_settings_change_nothing(engine_url: str, level: str) -> None:
+    engine = create_engine(engine_url, isolation_level=level, connect_args={"init_command": WRONG})
+
+    @event.listens_for(engine, "connect")
+    def hook(connection: Any, record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION READ ONLY")
+
+    with interlock.connect(engine) as locks:
+        take_turns(locks)
+        assert engine.pool.checkedout() == 0
+    engine.dispose()
+
+
+def test_tasks_take_the_same_engine(engine_url: str) -> None:
+    engine = create_engine(engine_url)
+
+    async def play() -> None:
+        async with interlock.aconnect(engine) as locks, locks.lock("a") as grant:
+            assert [view.id for view in await locks.claims("a")] == [grant.id]
+
+    asyncio.run(play())
+
+
+def test_what_is_no_engine_of_pymysql_is_refused_with_what_to_do(engine_url: str) -> None:
+    tasks = create_async_engine(engine_url.replace("pymysql", "aiomysql"))
+    for connect in (interlock.connect, interlock.aconnect):
+        with pytest.raises(InvalidArgument, match=r"create_engine\('mysql\+pymysql"):
+            connect(tasks)
+    with create_engine(engine_url).connect() as connection, pytest.raises(InvalidArgument, match="takes the engine"):
+        interlock.connect(connection)
+
+
+def test_a_hook_that_opens_a_transaction_is_refused(engine_url: str) -> None:
+    engine = create_engine(engine_url)
+
+    @event.listens_for(engine, "connect")
+    def hook(connection: Any, record: Any) -> None:
+        connection.begin()
+
+    with interlock.connect(engine) as locks, pytest.raises(StoreError, match="in a transaction already"):
+        locks.lock("a").acquire()
+
+
+def test_a_read_only_server_is_refused_also_to_an_administrator(url: str, ask: Ask) -> None:
+    with interlock.connect(url) as locks:
+        locks.lock("a").acquire().release()
+        ask("SET GLOBAL read_only = 1")
+        try:
+            with interlock.connect(url) as others, pytest.raises(StoreError, match="connect to the primary"):
+                others.lock("a").acquire()
+        finally:
+            ask("SET GLOBAL read_only = 0")
+
+
+def test_a_server_that_becomes_read_only_refuses_an_open_connection(url: str, ask: Ask) -> None:
+    ask("CREATE OR REPLACE USER app@'127.0.0.1'")
+    ask("GRANT ALL ON interlock.* TO app@'127.0.0.1'")
+    with interlock.connect(url.replace("root@", "app@")) as locks:
+        grant = locks.lock("a").acquire()
+        ask("SET GLOBAL read_only = 1")
+        try:
+            with pytest.raises(StoreError, match="connect to the primary"):
+                grant.renew()
+        finally:
+            ask("SET GLOBAL read_only = 0")
+        grant.renew()
+        assert grant.release() is True
+
+
+def test_the_binary_log_may_have_statements(url: str) -> None:
+    with MariaServer(config={"log-bin": "log", "binlog-format": "STATEMENT", "skip-log-bin": "0"}) as server:
+        with interlock.connect(f"{server.url}?create=true") as locks:
+            take_turns(locks, 3)
+
+
+def test_a_missing_table_and_missing_rights_say_what_to_do(url: str, ask: Ask) -> None:
+    missing = url.replace("create=true&", "")
+    with interlock.connect(missing) as locks, pytest.raises(StoreError, match="create=true"):
+        locks.lock("a").acquire()
+    ask("CREATE OR REPLACE USER nobody@'127.0.0.1'")
+    ask("GRANT CREATE ON interlock.* TO nobody@'127.0.0.1'")
+    with interlock.connect(url.replace("root@", "nobody@")) as locks, pytest.raises(StoreError, match="GRANT"):
+        locks.lock("a").acquire()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "timeout=0",
+        "grace=x",
+        "max_connections=0",
+        "create=yes",
+        "table=a`b",
+        "tabel=a",
+        "table=",
+        "create=true&create=true",
+    ],
+)
+def test_a_wrong_option_is_refused(option: str) -> None:
+    with pytest.raises(InvalidArgument):
+        interlock.connect(f"mysql://127.0.0.1/a?{option}")
+
+
+def test_a_server_that_forgets_commits_grants_nothing_for_a_while_after_a_crash() -> None:
+    """It keeps its word for leases as long as the grace; longer ones are refused."""
+    with MariaServer(config={"innodb-flush-log-at-trx-commit": "0"}) as server:
+        url = f"{server.url}?create=true&grace=3"
+        with interlock.connect(url) as locks:
+            lock = locks.lock("a", ttl=3, renew=False)
+            eventually(lambda: not fails(lambda: lock.acquire(timeout=5).release()))
+            grant = lock.acquire()
+            with pytest.raises(StoreError, match="grace="):
+                locks.lock("b", ttl=4).acquire()
+            server.restart()
+            with pytest.raises(StoreError, match="innodb_flush_log_at_trx_commit"):
+                locks.lock("a", ttl=3).acquire(blocking=False)
+            later = locks.lock("a", ttl=3).acquire(timeout=20)
+            assert grant.lost
+            assert later.fence > grant.fence
+            later.release()
+
+
+def fails(call: Callable[[], Any]) -> bool:
+    try:
+        call()
+    except StoreError:
+        return True
+    return False
+
+
+def test_names_that_nobody_uses_are_swept(url: str, ask: Ask) -> None:
+    table = url.rpartition("table=")[2]
+    with interlock.connect(url) as locks:
+        held = locks.lock("held").acquire()
+        for number in range(5):
+            locks.lock(f"n{number}").acquire().release()
+        (fence,) = ask(f"SELECT MAX(top) FROM {table}")[0]
+        for _ in range(20):
+            locks.store._server.ask(locks.store._texts.sweep(64, 0.0))  # from a place at random
+            if ask(f"SELECT COUNT(*) FROM {table}")[0][0] == 1:
+                break
+        assert ask(f"SELECT name FROM {table}") == [(b"held",)]
+        assert locks.lock("n0").acquire().fence > fence
+        assert held.release() is True
