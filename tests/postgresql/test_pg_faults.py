@@ -226,6 +226,7 @@ def test_after_a_crash_nobody_gets_a_lock_before_all_forgotten_leases_have_ended
         crashed = time.monotonic()
         ask(f"DELETE FROM {table}")
         assert others.lock("a").acquire(timeout=0) is None
+        assert "grace" in [check.name for check in others.store.doctor()]
         second = others.lock("a").acquire(timeout=20)
         assert time.monotonic() > crashed + 0.9
         assert second.fence > first.fence

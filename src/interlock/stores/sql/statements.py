@@ -61,6 +61,7 @@ class Texts:
     def __init__(self, table: str = TABLE, schema: str = "") -> None:
         names = names_of(table, schema)
         self.table = names.table
+        self.grace_left = Statement(f"SELECT greatest(0, min(open_from) - {NOW}) FROM {names.alive}")
         self._enter = f"SELECT state, fence, recheck_after, told FROM {names.function('enter')}({_places(13)})"
         self._leave = f"SELECT removed, told FROM {names.function('leave')}({_places(3)})"
         self._renew = f"SELECT id, renewed FROM {names.function('renew')}({_places(3)})"
