@@ -216,12 +216,15 @@ BEGIN
 END $$;
 
 -- Take a claim out of the line and promote whose turn comes by that; `_evict` if it is not the caller's own, with
--- '*' for all of the name.
-CREATE OR REPLACE FUNCTION {leave}(_key bytea, _id text, _evict boolean, OUT removed bigint, OUT told text)
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+-- '*' for all of the name.  Whoever listens on another channel than the caller's is told here, and so is not in `told`: a
+-- NOTIFY holds a lock of the whole cluster during its commit, which is short but for those that are on the disk.
+CREATE OR REPLACE FUNCTION {leave}(
+  _key bytea, _id text, _evict boolean, _channel text, OUT removed bigint, OUT told text
+) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   moment bigint := {begin}(_key);
   line record;
+  other record;
 BEGIN
   -- The only holder leaves, nobody waits: most of the time.
   UPDATE {table} AS l SET id = '', until = 0, fence = 0
@@ -237,6 +240,18 @@ BEGIN
   removed := line.removed;
   told := line.told;
   PERFORM {durable}(_evict OR line.lasting);
+  IF told <> '' AND NOT (_evict OR line.lasting) THEN
+    told := '';
+    FOR other IN
+      SELECT split_part(w, ' ', 1) AS channel, w AS words FROM unnest(string_to_array(line.told, chr(10))) w WHERE w <> ''
+    LOOP
+      IF other.channel IN ('', _channel) THEN
+        told := told || other.words || chr(10);
+      ELSE
+        PERFORM pg_notify(other.channel, substr(other.words, length(other.channel) + 2));
+      END IF;
+    END LOOP;
+  END IF;
 END $$;
 
 -- Extend the leases of claims, and return of each that still is there whether it was extended (1), or could not be,
