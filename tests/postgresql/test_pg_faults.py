@@ -2,18 +2,24 @@
 
 import asyncio
 import itertools
+import os
+import random
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 
 import interlock
 from interlock.core.errors import LockLost, StoreError
 from interlock.testing.waiting import eventually
 from tests.servers import PostgresServer
+from tests.servers.accounts import give
 
 Ask = Callable[..., list[Any]]
 OTHERS = (
@@ -43,8 +49,6 @@ def test_a_backend_terminated_in_the_middle_of_a_step_leaves_nothing(locks: Any,
     lock.acquire().release()
     with ThreadPoolExecutor() as pool, interlock.connect(url) as others:
         import hashlib
-
-        import psycopg
 
         place = int.from_bytes(hashlib.sha256(b"\0a").digest()[:8], "big", signed=True)
         with psycopg.connect(url.partition("?")[0]) as blocker:
@@ -139,7 +143,7 @@ def test_a_holder_whose_server_is_paused_past_its_lease_knows_the_loss(server: P
 
 
 def test_a_server_that_restarts_is_waited_for(server: PostgresServer, url: str) -> None:
-    with interlock.connect(url) as locks, ThreadPoolExecutor() as pool:
+    with interlock.connect(f"{url}&grace=1") as locks, ThreadPoolExecutor() as pool:
         grant = locks.lock("a").acquire()
         waiting = pool.submit(locks.lock("a").acquire)
         eventually(lambda: len(locks.claims("a")) == 2)
@@ -167,37 +171,116 @@ def test_killed_under_load_it_never_has_two_holders_nor_one_fence_twice(server: 
     held: list[tuple[float, float, int]] = []
 
     def work(locks: Any) -> None:
-        lock = locks.lock("a", ttl=3)
+        lock = locks.lock("a", ttl=1)
         while not ended.is_set():
             try:
                 grant = lock.acquire(timeout=2)
                 if grant is None:
                     continue
-                began = time.monotonic()
-                time.sleep(0.001)
-                if not grant.lost:
-                    held.append((began, time.monotonic(), grant.fence))
+                began = last = time.monotonic()
+                until = began + random.choice((0.001, 0.001, 0.6))  # the long ones outlive a restart
+                while last < until and not grant.lost:
+                    time.sleep(0.001)
+                    last = time.monotonic() if not grant.lost else last
+                held.append((began, last, grant.fence))
                 grant.release()
             except interlock.LockError:
                 pass
 
-    with interlock.connect(url) as one, interlock.connect(url) as two, ThreadPoolExecutor() as pool:
+    with (
+        interlock.connect(f"{url}&grace=1") as one,
+        interlock.connect(url) as two,
+        ThreadPoolExecutor() as pool,
+    ):
         workers = [pool.submit(work, locks) for locks in (one, one, two, two)]
-        rounds = 0
-        for _ in range(8):
+        for _ in range(int(os.environ.get("INTERLOCK_TEST_CRASHES", "3"))):
             known = len(held)
-            eventually(lambda known=known: len(held) > known + 20, 60)
+            eventually(lambda known=known: len(held) > known + 3, 60)
             kill_nine(server)
             server.start()
-            rounds += 1
         ended.set()
         for worker in workers:
             worker.result(60)
-    assert rounds == 8
     by_time = sorted(held)
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(by_time))
     fences = [fence for _, _, fence in by_time]
     assert fences == sorted(set(fences))
+
+
+@pytest.mark.parametrize("crash", ["server", "backend"])
+def test_after_a_crash_nobody_gets_a_lock_before_all_forgotten_leases_have_ended(
+    server: PostgresServer, url: str, ask: Ask, crash: str
+) -> None:
+    """The holder itself is forgotten, as if its commit had not been on the disk yet."""
+    table = url.rpartition("=")[2]
+    with interlock.connect(f"{url}&grace=1") as locks, interlock.connect(url) as others:
+        first = locks.lock("a", ttl=1).acquire()
+        if crash == "server":
+            kill_nine(server)
+            server.start()
+        else:
+            os.kill(
+                ask(f"SELECT pid FROM pg_stat_activity WHERE query LIKE '%%{table}_enter%%'")[0][0], signal.SIGKILL
+            )
+        eventually(lambda: _answers(ask), 20)
+        crashed = time.monotonic()
+        ask(f"DELETE FROM {table}")
+        assert others.lock("a").acquire(timeout=0) is None
+        assert "grace" in [check.name for check in others.store.doctor()]
+        second = others.lock("a").acquire(timeout=20)
+        assert time.monotonic() > crashed + 0.9
+        assert second.fence > first.fence
+        second.release()
+        assert others.lock("b").acquire(timeout=0).release() is True
+
+
+def test_a_server_that_was_stopped_properly_has_forgotten_nothing(server: PostgresServer, url: str) -> None:
+    with interlock.connect(url) as locks:
+        locks.lock("a").acquire().release()
+        server.stop()
+        server.start()
+        assert locks.lock("b").acquire(timeout=0).release() is True
+
+
+def test_a_replica_is_refused_and_has_a_grace_when_it_takes_over(server: PostgresServer, url: str) -> None:
+    """What was not replicated is forgotten, as after a crash."""
+    with interlock.connect(f"{url}&grace=1") as locks:
+        first = locks.lock("a", ttl=1).acquire()
+        with Replica(server) as replica:
+            where = f"{replica.url}?{url.partition('?')[2]}"
+            with interlock.connect(where) as others:
+                with pytest.raises(StoreError, match="connect to the primary"):
+                    others.lock("b").acquire(timeout=0.5)
+                server.kill()
+                with psycopg.connect(replica.url, autocommit=True) as connection:
+                    connection.execute("SELECT pg_promote()")
+                assert others.lock("b").acquire(timeout=0) is None
+                second = others.lock("a").acquire(timeout=20)
+                assert second.fence > first.fence
+                second.release()
+
+
+class Replica(PostgresServer):
+    """A streaming replica of a server."""
+
+    def __init__(self, primary: PostgresServer) -> None:
+        self._primary = primary
+        super().__init__()
+
+    def _prepare(self) -> None:
+        give([self._home.folder, self.folder], self._account)
+        command = [
+            *self._as, self._programs.postgres.with_name("pg_basebackup"), "--pgdata", self._data, "--no-sync",
+            "--checkpoint=fast", "--write-recovery-conf", "--dbname", self._primary.url,
+        ]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True, cwd=self.folder)
+
+
+def _answers(ask: Ask) -> bool:
+    try:
+        return bool(ask("SELECT 1"))
+    except psycopg.OperationalError:
+        return False
 
 
 def children(server: PostgresServer) -> list[int]:
@@ -210,9 +293,6 @@ def children(server: PostgresServer) -> list[int]:
 
 def signal_all(pids: list[int], name: str) -> None:
     """Send a signal to the processes of a server that are still there."""
-    import os
-    import signal
-
     for pid in pids:
         try:
             os.kill(pid, getattr(signal, f"SIG{name}"))

@@ -73,17 +73,34 @@ def test_time_outs_of_the_role_lose_nothing(url: str, role: Any, setting: str) -
     no_update_is_lost(url)
 
 
-def test_synchronous_commits_are_asked_for_by_who_gets_the_lock(url: str, ask: Ask, role: Any) -> None:
-    """With asynchronous commits a crash of the server forgets the last holders, and two hold the lock."""
+@pytest.fixture
+def lazy_server(ask: Ask) -> Iterator[None]:
+    """A server that writes asynchronous commits to the disk much later."""
+    ask("ALTER SYSTEM SET wal_writer_delay = '10s'")
+    ask("SELECT pg_reload_conf()")
+    yield
+    ask("ALTER SYSTEM RESET wal_writer_delay")
+    ask("SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize(
+    ("ttl", "ahead", "evict", "durable"),
+    [(5, 0, False, False), (60, 0, False, True), (5, 3600, False, True), (5, 0, True, True)],
+)
+def test_what_the_grace_after_a_crash_does_not_cover_is_on_the_disk_at_once(
+    url: str, ask: Ask, role: Any, lazy_server: None, ttl: float, ahead: float, evict: bool, durable: bool
+) -> None:
+    """Leases longer than the grace, fences ahead of the clock, evictions."""
     role("synchronous_commit = off")
     with interlock.connect(url) as locks:
-        lock = locks.lock("a")
+        lock = locks.lock("a", ttl=ttl)
         lock.acquire().release()
-        before = ask("SELECT pg_current_wal_flush_lsn()")[0][0]
+        ask(f"UPDATE {url.rpartition('=')[2]} SET top = top + {ahead * 1_000_000}")
+        ask("CHECKPOINT")
         grant = lock.acquire()
-        inserted, flushed = ask("SELECT pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn()")[0]
-        assert flushed > before
-        assert ask("SELECT %s::pg_lsn <= %s::pg_lsn", before, inserted)[0][0]
+        if evict:
+            locks.evict("a")
+        assert ask("SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn()") == [(durable,)]
         grant.release()
 
 
@@ -101,7 +118,7 @@ def test_a_schema_and_a_table_of_the_users_choice(server: PostgresServer, ask: A
 
 
 @pytest.mark.parametrize(
-    "query", ["table=a-b", "schema=a.b", "table=", "create=perhaps", "max_connections=0", "timeout=x"]
+    "query", ["table=a-b", "schema=a.b", "table=", "create=perhaps", "max_connections=0", "timeout=x", "grace=-1"]
 )
 def test_options_that_make_no_sense_are_refused(server: PostgresServer, query: str) -> None:
     with pytest.raises(InvalidArgument):

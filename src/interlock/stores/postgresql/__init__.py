@@ -78,7 +78,8 @@ def from_client(client: Any, tasks: bool) -> Store:
         ("postgresql", "psycopg_async"),
     ):
         raise InvalidArgument(
-            f"locks need an engine of postgresql+psycopg://, not of {engine.dialect.name}+{engine.dialect.driver}://"
+            f"locks need an engine of postgresql+psycopg://, not {engine.dialect.name}+{engine.dialect.driver}://: "
+            f"give interlock the URL, and it connects by psycopg, beside the driver of the program"
         )
     _installed()
     from interlock.stores.postgresql.factory import EngineFactory, Options

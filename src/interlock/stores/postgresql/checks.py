@@ -6,7 +6,7 @@ from typing import Any
 from interlock.core.claims import SEPARATOR, Check
 from interlock.core.effects import Ask, Op
 from interlock.core.errors import LockError
-from interlock.stores.sql.statements import NOW, Statement, Texts
+from interlock.stores.sql.statements import MICROS, NOW, Statement, Texts
 
 SKEW = 1.0  # seconds that two clocks may differ without a word
 ROUNDS = 5
@@ -55,4 +55,8 @@ def _examine(server: Any, texts: Texts) -> Op[list[Check]]:
     yield Ask(server, texts.look(SEPARATOR + "doctor"))
     yield Ask(server, texts.leave(SEPARATOR + "doctor", "nobody"))
     checks.append(Check("table", "ok", texts.table))
+    left = int((yield Ask(server, texts.grace_left))[0][0] or 0)
+    if left:
+        seconds = left / MICROS
+        checks.append(Check("grace", "warn", f"the server has crashed: locks are given out again in {seconds:.0f} s"))
     return checks

@@ -12,13 +12,13 @@ from psycopg.pq import ConnStatus, PGconn, PollingStatus
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import masked
-from interlock.stores.sql.ddl import TABLE, names_of
+from interlock.stores.sql.ddl import GRACE, TABLE, ddl
 from interlock.stores.sql.problems import Refused, Unreachable, advice, refusal
 
 PATIENCE = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process for its steps, besides the one that listens
 _OF_PSYCOPG = ("autocommit", "prepare_threshold")
-_OURS = ("table", "schema", "create", "max_connections", "timeout")
+_OURS = ("table", "schema", "create", "grace", "max_connections", "timeout")
 _LASTING = {"28P01": "password authentication failed", "28000": "pg_hba.conf", "3D000": "does not exist"}
 
 
@@ -30,6 +30,7 @@ class Options(NamedTuple):
         create: True to make the table and the functions if they are not there.
         most: connections for steps.
         patience: seconds to wait for an answer.
+        grace: seconds, as for `ddl`, where the table is made.
     """
 
     table: str = TABLE
@@ -37,6 +38,7 @@ class Options(NamedTuple):
     create: bool = False
     most: int = MOST
     io_timeout: float = PATIENCE
+    grace: float = GRACE
 
 
 def options_of(url: SplitResult) -> tuple[Options, str]:
@@ -54,11 +56,12 @@ def options_of(url: SplitResult) -> tuple[Options, str]:
             raise InvalidArgument(f"{masked(url.geturl())!r}: give {name} one value")
         else:
             ours[name] = value
-    names_of(ours.get("table", TABLE), ours.get("schema", ""))
     options = Options(
         ours.get("table", TABLE), ours.get("schema", ""), _flag(ours.get("create", "false")),
         _number(ours.get("max_connections", str(MOST))), _seconds(ours.get("timeout", str(PATIENCE))),
+        _grace(ours.get("grace", str(GRACE))),
     )  # fmt: skip
+    ddl(options.table, options.schema, options.grace)  # which refuses what makes no sense
     left = url._replace(scheme="postgresql", query=urlencode(others))
     return options, left.geturl() if url.netloc else f"postgresql://{left.geturl().partition(':')[2]}"
 
@@ -83,6 +86,13 @@ def _seconds(value: str) -> float:
     if not 0 < seconds < math.inf:
         raise InvalidArgument(f"timeout is a number of seconds above 0, not {said(value)}")
     return seconds
+
+
+def _grace(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise InvalidArgument(f"grace is a number of seconds, not {said(value)}") from None
 
 
 class UrlFactory:

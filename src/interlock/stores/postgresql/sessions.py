@@ -15,7 +15,7 @@ COMMIT = Statement("COMMIT")
 ROLLBACK = Statement("ROLLBACK")
 WHOSE = Statement("SELECT pg_backend_pid()")
 MAKE_LOCK = Statement("SELECT pg_advisory_xact_lock(7308896216438961)")  # one process makes the table at a time
-_RECOVERY = ("0A000", READ_ONLY)
+_RECOVERY = ("0A000", READ_ONLY)  # a replica knows no unlogged tables
 
 Talk = Generator[Statement, list[Any], list[Any]]
 """Statements to perform one after the other on one connection; what it returns is the answer."""
@@ -48,7 +48,7 @@ class Manners:
                     return (yield from self._explicitly(statement))
                 return (yield statement)
             except Refused as error:
-                if error.code in (ISOLATION, READ_ONLY) and not explicit:
+                if error.code in (ISOLATION, *_RECOVERY) and not explicit:
                     self._explicit = True
                 elif error.code in (TABLE, FUNCTION, SCHEMA) and self._options.create and not made:
                     made = True
@@ -69,7 +69,9 @@ class Manners:
         """Make the table and the functions."""
         yield BEGIN
         yield MAKE_LOCK
-        return (yield from _to_the_end(Statement(ddl(self._options.table, self._options.schema))))
+        return (
+            yield from _to_the_end(Statement(ddl(self._options.table, self._options.schema, self._options.grace)))
+        )
 
 
 def _to_the_end(statement: Statement) -> Talk:

@@ -1,8 +1,9 @@
-"""python -m interlock.stores.sql [TABLE [SCHEMA]]: print the SQL that makes the table and the functions."""
+"""python -m interlock.stores.sql [TABLE [SCHEMA [GRACE]]]: print the SQL that makes the table and the functions."""
 
 import sys
 
 from interlock.stores.sql.ddl import ddl
 
 if __name__ == "__main__":
-    print(ddl(*sys.argv[1:3]))
+    words = sys.argv[1:4]
+    print(ddl(*words[:2], **({"grace": float(words[2])} if words[2:] else {})))

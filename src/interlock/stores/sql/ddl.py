@@ -9,8 +9,9 @@ from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 
 TABLE = "interlock_line"
+GRACE = 30.0  # seconds
 LONGEST = 48  # characters: the names of functions begin with that of the table, and PostgreSQL cuts after 63
-FUNCTIONS = ("begin", "durable", "walk", "enter", "leave", "renew", "sweep")
+FUNCTIONS = ("begin", "opening", "durable", "walk", "enter", "leave", "renew", "sweep")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -20,11 +21,14 @@ class Names(NamedTuple):
     Attributes:
         table: the table.
         primary: its primary key.
+        alive, alive_index: the table that a crash empties, and its index.
         prefix: with what the functions begin.
     """
 
     table: str
     primary: str
+    alive: str
+    alive_index: str
     prefix: str
 
     def function(self, name: str) -> str:
@@ -48,21 +52,34 @@ def names_of(table: str = TABLE, schema: str = "") -> Names:
                 f"a {what} has lowercase letters, digits and underscores, {LONGEST} at most, unlike {said(name)}"
             )
     where = f'"{schema}".' if schema else ""
-    return Names(f'{where}"{table}"', f'"{table}_pkey"', f'{where}"{table}')
+    return Names(
+        f'{where}"{table}"', f'"{table}_pkey"', f'{where}"{table}_alive"', f'"{table}_alive_idx"', f'{where}"{table}'
+    )
 
 
 @cache
-def ddl(table: str = TABLE, schema: str = "") -> str:
+def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
     """Return the SQL that makes the table and the functions in PostgreSQL; it may be run again.
 
     Args:
         table: the table's name; its functions begin with it.
         schema: where they are; it must be there already. Empty for the first of the search path.
+        grace: seconds for which a crash of the server keeps the locks from everybody who does not hold them. Leases
+            up to that long are committed asynchronously, longer ones synchronously; with 0 all are.
 
     Raises:
-        InvalidArgument: such a name is not possible.
+        InvalidArgument: such a name, or such a grace, is not possible.
     """
     names = names_of(table, schema)
+    if not 0 <= grace <= 86400:  # refuses NaN too
+        raise InvalidArgument(f"the grace is 0 to 86400 seconds, not {grace}")
     functions = {name: names.function(name) for name in FUNCTIONS}
     text = files(__package__).joinpath("postgresql.sql").read_text()
-    return text.format(table=names.table, primary=names.primary, **functions)
+    return text.format(
+        table=names.table,
+        primary=names.primary,
+        alive=names.alive,
+        alive_index=names.alive_index,
+        grace=int(grace * 1_000_000),
+        **functions,
+    )

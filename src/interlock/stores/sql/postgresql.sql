@@ -7,8 +7,10 @@
 -- Each step locks its name first (pg_advisory_xact_lock), and reads the clock and the line after that.  So it must see
 -- what was committed while it waited for the lock: read committed, and no other isolation.
 --
--- After a crash there must not be two holders: a step that makes a holder, or extends a lease, is on the disk before its
--- caller hears of it.  What only waits or leaves need not be: if a crash forgets it, a lease ends later than it had to.
+-- After a crash there must not be two holders.  Commits are asynchronous, so a crash forgets the last steps; but it also
+-- empties the unlogged table, as recovery does, that of a replica which takes over too.  Who finds it empty notes there
+-- that nobody is made a holder for as long as a forgotten lease may last, the grace.  A lease that is longer, an
+-- eviction, and a fence that runs ahead of the clock are on the disk before the caller hears of them.
 CREATE TABLE IF NOT EXISTS {table} (
   key bytea NOT NULL,
   number bigint NOT NULL,
@@ -28,6 +30,27 @@ CREATE TABLE IF NOT EXISTS {table} (
   label text NOT NULL DEFAULT '',
   PRIMARY KEY (key, number)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+
+-- From when on somebody may be made a holder; empty after a crash.  Of rows that were written at the same time any will do.
+-- On the disk at once: a crash that undoes it would let it be made anew, without a grace.
+DO $$ BEGIN
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  CREATE UNLOGGED TABLE IF NOT EXISTS {alive} AS SELECT 0::bigint AS open_from;
+END $$;
+-- Without it the planner has but a sequential scan, which the functions forbid: so dear that it would be compiled.
+CREATE INDEX IF NOT EXISTS {alive_index} ON {alive} (open_from);
+
+-- Return from when on somebody may be made a holder: after a crash, when the last lease that it forgot has ended.
+CREATE OR REPLACE FUNCTION {opening}(_moment bigint, OUT open_from bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT min(a.open_from) INTO open_from FROM {alive} a;
+  IF open_from IS NULL THEN
+    open_from := _moment + {grace};
+    INSERT INTO {alive} VALUES (open_from);
+  END IF;
+END $$;
 
 -- Let this transaction be on the disk when its commit is answered, or not.
 CREATE OR REPLACE FUNCTION {durable}(_yes boolean) RETURNS void LANGUAGE plpgsql AS $$
@@ -50,15 +73,16 @@ BEGIN
 END $$;
 
 -- Bring the line of a locked name up to date: remove who leaves and whose lease has ended, promote whose turn has come.
--- `_leaves` is the claim that leaves, '' for nobody, '*' for all.
+-- `_leaves` is the claim that leaves, '' for nobody, '*' for all.  `lasting` tells that a promotion must be on the disk.
 CREATE OR REPLACE FUNCTION {walk}(
-  _key bytea, _id text, _leaves text, moment bigint,
+  _key bytea, _id text, _leaves text, moment bigint, open_from bigint,
   OUT taken bigint, OUT most bigint, OUT last bigint, OUT highest bigint,
-  OUT place bigint, OUT mine bigint, OUT soonest bigint, OUT removed bigint, OUT told text
+  OUT place bigint, OUT mine bigint, OUT soonest bigint, OUT removed bigint, OUT told text,
+  OUT lasting boolean
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   one record;
-  open boolean := true;
+  open boolean := open_from <= moment;
   promoted boolean := false;
   leaves boolean;
 BEGIN
@@ -67,6 +91,7 @@ BEGIN
   highest := 0;
   removed := 0;
   told := '';
+  lasting := false;
   FOR one IN
     SELECT l.number, l.id, l.units, l.capacity, l.fence, l.top, l.until, l.channel
     FROM {table} l WHERE l.key = _key ORDER BY l.number
@@ -99,6 +124,7 @@ BEGIN
       highest := greatest(highest + 1, moment);
       one.fence := highest;
       promoted := true;
+      lasting := lasting OR highest > moment OR one.until > moment + {grace};
       UPDATE {table} l SET fence = highest WHERE l.key = _key AND l.number = one.number;
       IF one.id <> _id THEN
         told := told || one.channel || ' ' || one.id || ' ' || highest || chr(10);
@@ -129,6 +155,7 @@ DECLARE
   moment bigint := {begin}(_key);
   line record;
   spot bigint;
+  open_from bigint;
 BEGIN
   -- Nobody holds it, nobody waits: most of the time.
   UPDATE {table} AS l
@@ -137,17 +164,19 @@ BEGIN
     pid = _pid, thread = _thread, label = _label
   WHERE l.key = _key AND l.number = 0 AND l.id = '' AND l.name = _name AND _mode <> 'again'
     AND NOT EXISTS (SELECT FROM {table} o WHERE o.key = _key AND o.number > 0)
+    AND EXISTS (SELECT FROM {alive} a WHERE a.open_from <= moment)
   RETURNING l.fence INTO fence;
   IF FOUND THEN
     state := 'using';
     told := '';
-    PERFORM {durable}(true);
+    PERFORM {durable}(_ttl > {grace} OR fence > moment);
     RETURN;
   END IF;
-  line := {walk}(_key, _id, '', moment);
+  open_from := {opening}(moment);
+  line := {walk}(_key, _id, '', moment, open_from);
   told := line.told;
   fence := 0;
-  recheck_after := line.soonest - moment;
+  recheck_after := least(line.soonest, CASE WHEN open_from > moment THEN open_from END) - moment;
   IF line.place IS NOT NULL THEN
     fence := line.mine;
     state := CASE WHEN fence > 0 THEN 'using' ELSE 'pending' END;
@@ -157,7 +186,7 @@ BEGIN
   ELSIF _mode = 'again' THEN
     state := 'gone';
   ELSE
-    IF line.taken + _units <= least(line.most, _capacity) THEN
+    IF line.taken + _units <= least(line.most, _capacity) AND open_from <= moment THEN
       state := 'using';
       fence := greatest(line.highest + 1, moment);
     ELSIF _mode = 'try' THEN
@@ -183,16 +212,19 @@ BEGIN
       END IF;
     END IF;
   END IF;
-  PERFORM {durable}(fence > 0 OR told <> '');
+  PERFORM {durable}(line.lasting OR fence > moment OR (fence > 0 AND _ttl > {grace}));
 END $$;
 
 -- Take a claim out of the line and promote whose turn comes by that; `_evict` if it is not the caller's own, with
--- '*' for all of the name.
-CREATE OR REPLACE FUNCTION {leave}(_key bytea, _id text, _evict boolean, OUT removed bigint, OUT told text)
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+-- '*' for all of the name.  Whoever listens on another channel than the caller's is told here, and so is not in `told`: a
+-- NOTIFY holds a lock of the whole cluster during its commit, which is short but for those that are on the disk.
+CREATE OR REPLACE FUNCTION {leave}(
+  _key bytea, _id text, _evict boolean, _channel text, OUT removed bigint, OUT told text
+) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   moment bigint := {begin}(_key);
   line record;
+  other record;
 BEGIN
   -- The only holder leaves, nobody waits: most of the time.
   UPDATE {table} AS l SET id = '', until = 0, fence = 0
@@ -204,10 +236,22 @@ BEGIN
     PERFORM {durable}(false);
     RETURN;
   END IF;
-  line := {walk}(_key, CASE WHEN _evict THEN '' ELSE _id END, _id, moment);
+  line := {walk}(_key, CASE WHEN _evict THEN '' ELSE _id END, _id, moment, {opening}(moment));
   removed := line.removed;
   told := line.told;
-  PERFORM {durable}(_evict OR told <> '');
+  PERFORM {durable}(_evict OR line.lasting);
+  IF told <> '' AND NOT (_evict OR line.lasting) THEN
+    told := '';
+    FOR other IN
+      SELECT split_part(w, ' ', 1) AS channel, w AS words FROM unnest(string_to_array(line.told, chr(10))) w WHERE w <> ''
+    LOOP
+      IF other.channel IN ('', _channel) THEN
+        told := told || other.words || chr(10);
+      ELSE
+        PERFORM pg_notify(other.channel, substr(other.words, length(other.channel) + 2));
+      END IF;
+    END LOOP;
+  END IF;
 END $$;
 
 -- Extend the leases of claims, and return of each that still is there whether it was extended (1), or could not be,
@@ -244,7 +288,7 @@ BEGIN
     EXIT WHEN held = ARRAY[]::text[];
     PERFORM pg_sleep(0.002);
   END LOOP;
-  PERFORM {durable}(true);
+  PERFORM {durable}((SELECT max(ttl) > {grace} FROM unnest(_ttls) ttl));
   RETURN QUERY SELECT e, 1::bigint FROM unnest(extended) e UNION ALL SELECT h, 0::bigint FROM unnest(held) h;
 END $$;
 

@@ -14,7 +14,8 @@ _ADVICE = {
     READ_ONLY: "this server or role may only read: connect to the primary, with a role that may write",
     TABLE: "the table of locks is not there: connect once with ?create=true as a role that may make it, or run what "
     "`python -m interlock.stores.sql` prints; if it has another place, say so by ?schema= and ?table=",
-    "42501": "this role may not do that: GRANT it SELECT, INSERT, UPDATE, DELETE on the table of locks",
+    "42501": "this role may not do that: GRANT it SELECT, INSERT, UPDATE, DELETE on the table of locks, "
+    "and SELECT, INSERT on the one called …_alive",
     "28P01": "user name or password is wrong",
     "28000": "the server does not let this user in: look at its pg_hba.conf",
     "3D000": "there is no such database",

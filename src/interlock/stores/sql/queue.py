@@ -70,7 +70,7 @@ class SqlQueue(BaseStore):
         _open.add(self)
 
     def _start_listening(self) -> None:
-        self._channel = CHANNEL + uuid4().hex
+        self._channel = self._texts.channel = CHANNEL + uuid4().hex
         self._listener.start(self._channel, self._waiters)
 
     def _start_afresh(self) -> None:

@@ -56,13 +56,19 @@ class Texts:
 
     Args:
         table, schema: as for `ddl`.
+
+    Attributes:
+        channel: where this process listens; whoever else is to be told is told by the database.
     """
+
+    channel = ""
 
     def __init__(self, table: str = TABLE, schema: str = "") -> None:
         names = names_of(table, schema)
         self.table = names.table
+        self.grace_left = Statement(f"SELECT greatest(0, min(open_from) - {NOW}) FROM {names.alive}")
         self._enter = f"SELECT state, fence, recheck_after, told FROM {names.function('enter')}({_places(13)})"
-        self._leave = f"SELECT removed, told FROM {names.function('leave')}({_places(3)})"
+        self._leave = f"SELECT removed, told FROM {names.function('leave')}({_places(4)})"
         self._renew = f"SELECT id, renewed FROM {names.function('renew')}({_places(3)})"
         self._sweep = f"SELECT swept FROM {names.function('sweep')}({_places(2)})"
         self._look = (
@@ -83,7 +89,7 @@ class Texts:
 
     def leave(self, key: str, id: str, evict: bool = False) -> Statement:
         """Take a claim out of the line; `*` stands for all."""
-        return Statement(self._leave, (hashed(key), id, evict))
+        return Statement(self._leave, (hashed(key), id, evict, self.channel))
 
     def renew(self, claims: Sequence[Claim]) -> Statement:
         """Extend leases; an attempt that gets no answer must leave time for others before the first of them ends."""
