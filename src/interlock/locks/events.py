@@ -7,23 +7,25 @@ from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 from interlock.runtime import log
 
-Kind: TypeAlias = Literal["queued", "acquired", "renewed", "lost", "released", "evicted", "timed out", "withdrawn"]
+Kind: TypeAlias = Literal[
+    "queued", "acquired", "renewed", "renewal failed", "lost", "released", "evicted", "timed out", "withdrawn"
+]
 
 
 class Event(NamedTuple):
     """What happened to a claim.
 
     Attributes:
-        kind: "queued" (it waits in line), "acquired", "renewed", "released"; "lost", told by its holder; "evicted",
-            told by whoever evicts; "timed out"; "withdrawn" (a waiter was cancelled or interrupted, or the store
-            failed).
+        kind: "queued" (it waits in line), "acquired", "renewed", "renewal failed" (it is tried again), "released";
+            "lost", told by its holder; "evicted", told by whoever evicts; "timed out"; "withdrawn" (a waiter was
+            cancelled or interrupted, its claim was gone, or the store failed).
         name: of the lock, without its namespace.
         id: of the claim.
         fence: the fencing token of a holder; None for a waiter, or if it is not known.
         label: of the lock.
         waited: seconds since the call of acquire; None if the event is not of such a call.
         held: seconds since the lock was acquired; None if it was not, or if nobody listened then.
-        reason: why, for a claim that was lost or withdrawn; else empty.
+        reason: why, for a claim that was lost or withdrawn, or whose renewal failed; else empty.
     """
 
     kind: Kind
@@ -82,8 +84,8 @@ def tell(listeners: Listeners, event: Event) -> None:
 
 
 def write(event: Event) -> Any:
-    """Write an event to the log, except losses, which are warnings there."""
-    if event.kind == "lost":
+    """Write an event to the log, except losses and failed renewals, which are warnings there."""
+    if event.kind in ("lost", "renewal failed"):
         return
     details = "".join(
         f", {key} {value}"

@@ -127,6 +127,8 @@ class Session(BaseSession):
                 if self.listeners or EVERYWHERE:
                     call.on_queued = self.queued
                 waited = await arun(acquire(self.store, call))
+                if call.queued is not None:
+                    self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
                     self.tell("timed out", call.claim, started=started)

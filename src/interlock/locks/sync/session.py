@@ -106,6 +106,8 @@ class Session(BaseSession, Generic[G]):
                 if self.listeners or EVERYWHERE:
                     call.on_queued = self.queued
                 waited = run(acquire(self.store, call))
+                if call.queued is not None:
+                    self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
                     self.tell("timed out", call.claim, started=started)
