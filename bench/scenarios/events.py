@@ -1,4 +1,4 @@
-"""What the seam of events costs in memory, the quickest store: without it, with nobody who listens, with listeners."""
+"""What the seam of events costs in memory, the quickest store: without it, and with and without listeners."""
 
 from __future__ import annotations
 
