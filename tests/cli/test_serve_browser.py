@@ -118,7 +118,7 @@ def test_scripts_that_the_page_did_not_bring_do_not_run(
             assert not browser.find_element(By.ID, "key").is_displayed()
             assert not browser.find_element(By.CSS_SELECTOR, "#claims button").is_displayed()
             browser.execute_script(
-                "const evil = document.createElement('div'); evil.innerHTML = arguments[0]; document.body.append(evil)",
+                "const div = document.createElement('div'); div.innerHTML = arguments[0]; document.body.append(div)",
                 EVIL,
             )
             until(browser, lambda: browser.find_elements(By.TAG_NAME, "img"))
