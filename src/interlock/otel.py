@@ -15,6 +15,8 @@ from interlock.core.errors import InvalidArgument
 from interlock.locks.events import Event, Listener, subscribe
 from interlock.runtime.process import pid
 
+__all__ = ["instrument"]
+
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
 SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 """Bounds of the histograms' buckets, in seconds: from a lock that is free to a nightly job."""

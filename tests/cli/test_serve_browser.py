@@ -44,6 +44,7 @@ def picture(browser: webdriver.Remote) -> None:
     """Keep what is to be seen for the documentation, if INTERLOCK_SCREENSHOTS is set."""
     if os.environ.get("INTERLOCK_SCREENSHOTS"):
         browser.set_window_size(1280, 420)
+        browser.execute_script("store.textContent = 'Store file:///var/lib/shop/locks'")
         (PICTURES / "serve.png").write_bytes(browser.get_screenshot_as_png())
 
 
@@ -51,7 +52,7 @@ def test_the_page_shows_the_line_as_it_changes_and_evicts(house: House, browser:
     with served(house.url, house.folder) as page:
         browser.get(f"http://{page.host}/")
         assert until(browser, lambda: browser.find_element(By.ID, "empty").is_displayed())
-        first = house.hold("nightly", "--ttl", "0.9", "--label", "report")
+        first = house.hold("nightly", "--ttl", "3", "--label", "report")
         house.start("run", "--ttl", "6", "--label", "backup", "nightly", "--", "sleep", "60")
         house.wait_for(1, "pending", "nightly")
         house.hold("book:7", "-s", "--label", "import")
