@@ -12,7 +12,7 @@ from interlock.core.redaction import masked
 from interlock.core.store import Store
 from interlock.locks import events
 from interlock.locks.busy import LastHolders
-from interlock.locks.events import EVERYWHERE, Event, Kind, Listeners
+from interlock.locks.events import Event, Kind, Listeners
 from interlock.runtime import log
 
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
@@ -71,6 +71,7 @@ class BaseSession:
         self.source: tuple[Callable[..., Any], str] | None = None
         self._last_holders = LastHolders()
         self.listeners: Listeners = {}
+        events.add_heard(self)
         self.look_at_log = 0.0
 
     @property
@@ -92,8 +93,8 @@ class BaseSession:
 
     @property
     def heard(self) -> bool:
-        """True if anybody listens; the paths that must be fast look at both by themselves."""
-        return bool(self.listeners or EVERYWHERE)
+        """True if anybody listens; the paths that must be fast look at the listeners themselves."""
+        return bool(self.listeners)
 
     def tell(
         self,
