@@ -63,6 +63,9 @@ wait
 """
 """Runs a program that would leave processes behind when it is told to end: its whole group ends."""
 
+FOLDERS = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
+"""Where the browser leaves files, unless it is told of others."""
+
 FLAGS = (
     "--headless=new",
     "--no-sandbox",  # it does not start for root otherwise, and sees no pages but those of the tests
@@ -96,8 +99,7 @@ class Library:
         self._started = 0
         self._password = secrets.token_urlsafe(9)
         folder = str(self._home.folder)
-        # The browser leaves files in the user's own folders unless it is told of others.
-        folders = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"), folder)
+        folders = dict.fromkeys(FOLDERS, folder)
         self._environment = {
             **environment_of(self._home.folder / "data"),
             **folders,
@@ -278,6 +280,28 @@ def two_browsers(library: Library) -> Iterator[tuple[webdriver.Remote, webdriver
         address = library.browsers()
         first, second = (stack.enter_context(_browser(address)) for _ in range(2))
         yield first, second
+
+
+@contextmanager
+def one_browser() -> Iterator[webdriver.Remote]:
+    """A browser with a home of its own, for pages that are not the library's."""
+    home = Home("browser")
+    try:
+        log = home.folder / "driver.log"
+        folders = dict.fromkeys(FOLDERS, str(home.folder))
+        command: list[str | Path] = ["/bin/sh", "-c", TOGETHER, "together", browser_programs().driver, "--port=0"]
+        process = home.spawn("driver", command, ends=signal.SIGTERM, log=log, environment={**os.environ, **folders})
+
+        def ready() -> re.Match[str] | None:
+            assert process.poll() is None, last_lines(log)
+            return re.search(r"started successfully on port (\d+)", log.read_text(errors="replace"))
+
+        found = eventually(ready, PATIENCE)
+        assert found is not None
+        with _browser(f"http://127.0.0.1:{found[1]}") as driver:
+            yield driver
+    finally:
+        home.close()
 
 
 @contextmanager

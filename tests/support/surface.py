@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import FunctionType
 
-MODULES = ("interlock", "interlock.keylock", "interlock.optimistic")
+MODULES = ("interlock", "interlock.keylock", "interlock.optimistic", "interlock.otel")
 
 
 def parameters(function: object) -> str:

@@ -14,6 +14,7 @@ WHERE = {
     "ls": "interlock.cli.look:ls",
     "show": "interlock.cli.look:show",
     "watch": "interlock.cli.look:watch",
+    "serve": "interlock.cli.serve:serve",
     "evict": "interlock.cli.manage:evict",
     "doctor": "interlock.cli.manage:doctor",
     "demo": "interlock.cli.demo:demo",

@@ -37,7 +37,7 @@ class AcquireCall:
 
     `first` is the store's answer if the claim has entered already; `owner` says whose call it is.  `entered` is False
     while nothing of it can be in the line, so that there is nothing to take out.  `on_queued` is called with it each
-    time that its claim begins to wait in line; `queued` is for whoever is called.
+    time that its claim begins to wait in line; `queued`, the claim that last did, is for whoever is called.
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class AcquireCall:
         self.closed = False
         self.wakeup: Any = None
         self.on_queued: Callable[[AcquireCall], object] | None = None
-        self.queued = False
+        self.queued: Claim | None = None
 
     def call_off(self) -> None:
         """Let the call end with StoreError soon, because its connection is closed; from any thread."""

@@ -1,29 +1,32 @@
 """What happens to claims, told to whoever subscribes; nothing is called or made while nobody does."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 from interlock.runtime import log
+from interlock.runtime.process import WeakRegistry
 
-Kind: TypeAlias = Literal["queued", "acquired", "renewed", "lost", "released", "evicted", "timed out", "withdrawn"]
+Kind: TypeAlias = Literal[
+    "queued", "acquired", "renewed", "renewal failed", "lost", "released", "evicted", "timed out", "withdrawn"
+]
 
 
 class Event(NamedTuple):
     """What happened to a claim.
 
     Attributes:
-        kind: "queued" (it waits in line), "acquired", "renewed", "released"; "lost", told by its holder; "evicted",
-            told by whoever evicts; "timed out"; "withdrawn" (a waiter was cancelled or interrupted, or the store
-            failed).
+        kind: "queued" (it waits in line), "acquired", "renewed", "renewal failed" (it is tried again), "released";
+            "lost", told by its holder; "evicted", told by whoever evicts; "timed out"; "withdrawn" (a waiter was
+            cancelled or interrupted, its claim was gone, or the store failed).
         name: of the lock, without its namespace.
         id: of the claim.
         fence: the fencing token of a holder; None for a waiter, or if it is not known.
         label: of the lock.
         waited: seconds since the call of acquire; None if the event is not of such a call.
         held: seconds since the lock was acquired; None if it was not, or if nobody listened then.
-        reason: why, for a claim that was lost or withdrawn; else empty.
+        reason: why, for a claim that was lost or withdrawn, or whose renewal failed; else empty.
     """
 
     kind: Kind
@@ -39,7 +42,26 @@ class Event(NamedTuple):
 Listener: TypeAlias = Callable[[Event], object]
 Listeners: TypeAlias = dict[Listener, None]
 EVERYWHERE: Listeners = {}
-"""Who listens to all connections of the process."""
+"""Who listens to all connections of the process; each of them is among the listeners of each connection, too, so that
+the paths that must be fast look at one dictionary."""
+
+
+class Heard(Protocol):
+    """What has listeners: a session."""
+
+    listeners: Listeners
+
+
+_heard: WeakRegistry[Heard] = WeakRegistry()
+
+
+def add_heard(one: Heard) -> None:
+    """Let who listens to all connections listen to this one."""
+    _heard.add(one)
+    one.listeners.update(EVERYWHERE)
+    for listener in list(one.listeners):
+        if listener not in EVERYWHERE:  # it was taken out meanwhile
+            one.listeners.pop(listener, None)
 
 
 def subscribe(function: Listener) -> Callable[[], None]:
@@ -54,27 +76,40 @@ def subscribe(function: Listener) -> Callable[[], None]:
     Raises:
         InvalidArgument: it can't be called.
     """
-    return listen(EVERYWHERE, function)
+    listener = _listener(function)
+    EVERYWHERE[listener] = None
+    for each in _heard:
+        each.listeners[listener] = None
+
+    def unsubscribe() -> None:
+        EVERYWHERE.pop(listener, None)
+        for each in _heard:
+            each.listeners.pop(listener, None)
+
+    return unsubscribe
 
 
 def listen(listeners: Listeners, function: Listener) -> Callable[[], None]:
     """Add `function` to `listeners`; return what takes it out again."""
-    if not callable(function):
-        raise InvalidArgument(f"a listener is a function of one argument, the event, not {said(function)}")
-
-    def listener(event: Event) -> object:  # one of its own for each subscription
-        return function(event)
+    listener = _listener(function)
+    listeners[listener] = None
 
     def unsubscribe() -> None:
         listeners.pop(listener, None)
 
-    listeners[listener] = None
     return unsubscribe
+
+
+def _listener(function: Listener) -> Listener:
+    """Return a listener of its own for each subscription of a function."""
+    if not callable(function):
+        raise InvalidArgument(f"a listener is a function of one argument, the event, not {said(function)}")
+    return lambda event: function(event)
 
 
 def tell(listeners: Listeners, event: Event) -> None:
     """Call each listener, whatever the others raise."""
-    for listener in list(listeners) + list(EVERYWHERE):
+    for listener in list(listeners):
         try:
             listener(event)
         except Exception:
@@ -82,8 +117,8 @@ def tell(listeners: Listeners, event: Event) -> None:
 
 
 def write(event: Event) -> Any:
-    """Write an event to the log, except losses, which are warnings there."""
-    if event.kind == "lost":
+    """Write an event to the log, except losses and failed renewals, which are warnings there."""
+    if event.kind in ("lost", "renewal failed"):
         return
     details = "".join(
         f", {key} {value}"

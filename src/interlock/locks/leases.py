@@ -193,6 +193,9 @@ class LeaseTable(Generic[G]):
         """Ask again in a while."""
         self.again(grants, now)
         log.warn("renewing %d lease(s) failed, trying again: %s", len(grants), error)
+        heard = [grant for grant in grants if grant.id in self.watched and grant._session.heard]
+        if heard:
+            self._tell(heard, "renewal failed", f"{type(error).__name__}: {error}")
 
     def again(self, grants: Sequence[G], now: float) -> None:
         """As `failed`, when nothing is wrong."""
@@ -209,5 +212,4 @@ class LeaseTable(Generic[G]):
             self._tell([grant], "lost" if lost else "released", why)
         if lost:
             self._tell_lost(grant)
-            if grant._on_lost is None:  # else the program is told, and may have said so itself
-                grant._warn_of_loss()
+            grant._warn_of_loss()

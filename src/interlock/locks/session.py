@@ -12,10 +12,11 @@ from interlock.core.redaction import masked
 from interlock.core.store import Store
 from interlock.locks import events
 from interlock.locks.busy import LastHolders
-from interlock.locks.events import EVERYWHERE, Event, Kind, Listeners
+from interlock.locks.events import Event, Kind, Listeners
 from interlock.runtime import log
 
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
+GONE_FROM_LINE = "its claim was gone, it expired or was evicted; another one lines up in its place"
 LOG_LOOK = 1.0  # seconds after which the level of the logger is looked at again
 
 
@@ -90,6 +91,7 @@ class BaseSession:
         self.source: tuple[Callable[..., Any], str] | None = None
         self._last_holders = LastHolders()
         self.listeners: Listeners = {}
+        events.add_heard(self)
         self.look_at_log = 0.0
 
     @property
@@ -111,8 +113,8 @@ class BaseSession:
 
     @property
     def heard(self) -> bool:
-        """True if anybody listens; the paths that must be fast look at both by themselves."""
-        return bool(self.listeners or EVERYWHERE)
+        """True if anybody listens; the paths that must be fast look at the listeners themselves."""
+        return bool(self.listeners)
 
     def tell(
         self,
@@ -139,15 +141,22 @@ class BaseSession:
 
     def queued(self, call: AcquireCall) -> None:
         """Tell that the claim of `call` waits in line."""
-        call.queued = True
+        self.left_line(call)
+        call.queued = call.claim
         self.tell("queued", call.claim, started=call.started)
+
+    def left_line(self, call: AcquireCall) -> None:
+        """Tell that a claim which waited is gone, if `call` goes on with another."""
+        if call.queued is not None and call.queued.id != call.claim.id:
+            claim, call.queued = call.queued, None
+            self.tell("withdrawn", claim, started=call.started, reason=GONE_FROM_LINE)
 
     def broken_off(self, call: AcquireCall | None, grant: Any, error: BaseException) -> None:
         """Tell how a call of acquire ended that an error broke off, if anybody was told that it began."""
         if grant is not None and grant._acquired_at is not None:
             grant._tell("released", str(error))
-        elif call is not None and call.queued:
-            self.tell("withdrawn", call.claim, started=call.started, reason=f"{type(error).__name__}: {error}")
+        elif call is not None and call.queued is not None:
+            self.tell("withdrawn", call.queued, started=call.started, reason=f"{type(error).__name__}: {error}")
 
     def evict(self, key: str, id: str | None) -> Op[int]:
         """Remove a claim, or all, and tell it; who listens is told of what was there just before."""

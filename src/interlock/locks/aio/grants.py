@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.core.errors import LockLost, StoreError
 from interlock.locks.blocks import enter, entering, one_for_each_block
-from interlock.locks.events import EVERYWHERE
 from interlock.locks.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants
 from interlock.locks.owners import BaseReentry
 from interlock.locks.unreleased import kept
@@ -162,7 +161,7 @@ class AsyncGrant(BaseGrant):
             raise
         released = self._left(bool(removed), again)
         if released:
-            if session.listeners or EVERYWHERE:
+            if session.listeners:
                 self._tell("released")
         elif watched:
             self._tell_end()

@@ -13,7 +13,7 @@ from interlock.core.queue import EnterResult
 from interlock.core.store import Store
 from interlock.locks.aio.grants import AsyncGrant
 from interlock.locks.aio.watchdog import LoopWatchdog
-from interlock.locks.events import EVERYWHERE, Kind
+from interlock.locks.events import Kind
 from interlock.locks.grants import RELEASED
 from interlock.locks.owners import Holds
 from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, Entering, closed_meanwhile
@@ -121,9 +121,11 @@ class Session(BaseSession):
             else:
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = entering[id] = AcquireCall(claim, started, deadline, seconds != 0, result, watchdog.loop)
-                if self.listeners or EVERYWHERE:
+                if self.listeners:
                     call.on_queued = self.queued
                 waited = await arun(acquire(self.store, call))
+                if call.queued is not None:
+                    self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
                     self.tell("timed out", call.claim, started=started)
@@ -138,7 +140,7 @@ class Session(BaseSession):
             watchdog.add(grant)
             if self.closed:
                 raise closed_meanwhile(spec)
-            if self.listeners or EVERYWHERE:
+            if self.listeners:
                 grant._tell_acquired(started)
             entering.pop(id, None)
             return grant

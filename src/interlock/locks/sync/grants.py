@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.core.errors import LockError, LockLost, StoreError
 from interlock.locks.blocks import enter, entering, one_for_each_block, somebody
-from interlock.locks.events import EVERYWHERE
 from interlock.locks.grants import HELD, LEASE_ENDED, RELEASED, BaseGrant, BaseGrants
 from interlock.locks.owners import BaseReentry
 from interlock.locks.unreleased import kept
@@ -117,7 +116,7 @@ class Grant(BaseGrant):
             watchdog.add(self)
             raise
         if self._left(removed, again):
-            if session.listeners or EVERYWHERE:
+            if session.listeners:
                 self._tell("released")
             return True
         if watched:

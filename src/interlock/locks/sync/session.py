@@ -11,7 +11,7 @@ from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockError
 from interlock.core.store import Store
-from interlock.locks.events import EVERYWHERE, Kind
+from interlock.locks.events import Kind
 from interlock.locks.grants import RELEASED, BaseGrant
 from interlock.locks.owners import Holds
 from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, Entering, closed_meanwhile
@@ -101,9 +101,11 @@ class Session(BaseSession, Generic[G]):
             else:
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = entering[id] = AcquireCall(claim, started, deadline, seconds != 0, result, owner)
-                if self.listeners or EVERYWHERE:
+                if self.listeners:
                     call.on_queued = self.queued
                 waited = run(acquire(self.store, call))
+                if call.queued is not None:
+                    self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
                     self.tell("timed out", call.claim, started=started)
@@ -115,7 +117,7 @@ class Session(BaseSession, Generic[G]):
             self.watchdog.add(grant)
             if self.closed:
                 raise closed_meanwhile(spec)
-            if self.listeners or EVERYWHERE:
+            if self.listeners:
                 grant._tell_acquired(started)
             try:
                 del entering[id]  # no call from here on: an interrupt could lose the grant

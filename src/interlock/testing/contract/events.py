@@ -156,6 +156,20 @@ def test_renewals_are_told_those_by_hand_too(world: World) -> None:
     assert renewed[0].held > 0
 
 
+def test_a_renewal_that_fails_is_told_and_tried_again(world: World) -> None:
+    locks, failing = world.connect_with(Failing)
+    heard = Heard(locks.subscribe)
+    ann = world.actor()
+    failing.broken.add("renew")
+    grant = ann.do(locks.lock(world.name, ttl=SHORT * 3).acquire)
+    failed = heard.first("renewal failed")
+    failing.broken.clear()
+    assert failed[:4] == ("renewal failed", world.name, grant.id, grant.fence)
+    assert failed.reason
+    assert heard.first("renewed").id == grant.id
+    assert ann.do(grant.release) is True
+
+
 def test_a_release_that_failed_is_told_when_its_lease_ends(world: World) -> None:
     locks, failing = world.connect_with(Failing)
     heard = Heard(locks.subscribe)
@@ -197,6 +211,24 @@ def test_a_waiter_whose_connection_is_closed_is_told_as_withdrawn(world: World) 
     assert heard.events[1].id == queued.id
     assert "closed" in heard.events[1].reason
     ann.do(holder.release)
+
+
+def test_each_claim_that_waited_has_one_end_also_if_it_was_evicted(world: World) -> None:
+    ann, bob = world.actors(2)
+    holder = ann.do(world.connect().lock(world.name).acquire)
+    locks = world.connect()
+    heard = Heard(locks.subscribe)
+    waiting = bob.start(locks.lock(world.name, ttl=SHORT).acquire)
+    world.until_waiting(1)
+    evicted = heard.first("queued").id
+    world.eye.evict(world.name, evicted)
+    eventually(lambda: heard.kinds().count("queued") == 2)
+    ann.do(holder.release)
+    grant = waiting.result(20)
+    assert heard.kinds() == ["queued", "withdrawn", "queued", "acquired"]
+    assert [event.id for event in heard.events] == [evicted, evicted, grant.id, grant.id]
+    assert "evicted" in heard.events[1].reason
+    bob.do(grant.release)
 
 
 def test_a_waiting_task_that_is_cancelled_is_told_as_withdrawn(world_of_tasks: World) -> None:

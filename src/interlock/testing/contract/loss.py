@@ -74,12 +74,23 @@ def test_a_body_can_ask_by_check(world: World) -> None:
 
 def test_a_loss_outside_a_with_is_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
     ann = world.actor()
-    grant = ann.do(world.connect().lock(world.name, ttl=SHORT).acquire)
+    locks = world.connect()
+    other = world.fresh_name()
+    grants = {
+        world.name: ann.do(locks.lock(world.name, ttl=SHORT).acquire),
+        other: ann.do(locks.lock(other, ttl=SHORT, on_lost=lambda grant: None).acquire),
+    }
+
+    def losses() -> list[str]:
+        return [each for each in caplog.messages if "was lost" in each]
+
     with caplog.at_level(logging.WARNING, "interlock"):
-        world.eye.evict(world.name)
-        said = eventually(lambda: [each for each in caplog.messages if repr(world.name) in each])
-    assert len(said) == 1
-    assert str(grant.fence) in said[0]
+        for name, grant in grants.items():
+            world.eye.evict(name)
+            said = eventually(losses)
+            assert len(said) == 1
+            assert f"{name!r} (fence {grant.fence})" in said[0]
+            caplog.clear()
 
 
 def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind) -> None:

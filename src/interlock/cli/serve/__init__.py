@@ -1,0 +1,74 @@
+"""`interlock serve`: a page of who holds which lock and who waits."""
+
+import socket
+from pathlib import Path
+
+import click
+
+from interlock.cli.exits import UNAVAILABLE, USAGE, fail, one_line, say
+from interlock.cli.look import STORE_HELP
+from interlock.cli.serve.token import TOKEN, token_of
+from interlock.cli.where import called, connect
+
+EXTRA = ("starlette", "uvicorn", "anyio", "h11")
+
+
+@click.command()
+@click.option("--namespace", metavar="TEXT", default="", help="Whose locks they are.")
+@click.option("--store", metavar="URL", help=STORE_HELP)
+@click.option("--host", metavar="HOST", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", metavar="N", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any.")
+@click.option(
+    "--allow-host",
+    metavar="NAME",
+    multiple=True,
+    help="A name by which browsers reach the page, beside HOST, localhost and plain addresses; may be repeated.",
+)
+@click.option(
+    "--token-file",
+    metavar="PATH",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"Holds the token that evicts. Default: ${TOKEN}; without either nobody can evict.",
+)
+def serve(
+    store: str | None, namespace: str, host: str, port: int, allow_host: tuple[str, ...], token_file: Path | None
+) -> int:
+    """Serve a page of holders and waiters, until Ctrl-C or TERM.
+
+    Whoever reaches the port can read it. Only who knows the token can evict; it is never part of the command or of a
+    URL.
+    """
+    try:
+        from interlock.cli.serve.app import app_of
+        from interlock.cli.serve.server import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA:
+            raise
+        return fail(UNAVAILABLE, "interlock serve needs Starlette and uvicorn: pip install 'interlock[serve]'")
+    try:
+        token = token_of(token_file)
+    except ValueError as error:
+        return fail(USAGE, str(error))
+    name = one_line(called(store))
+    with connect(store, namespace=namespace) as locks:
+        list(locks.claims())  # a store that can't be used is to be told now
+        try:
+            listening = _listening(host, port)
+        except OSError as error:
+            return fail(UNAVAILABLE, f"can't listen on {host} port {port}: {error.strerror or error}; try --port 0")
+        with listening:
+            address, number = listening.getsockname()[:2]
+            shown = f"[{address}]" if ":" in address else address
+            rights = "read-only" if token is None else "whoever has the token can evict"
+            click.echo(f"Store {name} at http://{shown}:{number}/ ({rights})")
+            if not address.startswith("127.") and address != "::1":
+                say("whoever reaches this port can read the names of locks; there is no TLS")
+            app = app_of(locks, name, namespace, token, {host, *allow_host})
+            run(app, listening)
+    return 0
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; uvicorn would end the process with a traceback where it can't."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return socket.create_server(address[:2], family=family, backlog=128)

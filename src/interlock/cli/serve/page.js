@@ -1,0 +1,126 @@
+"use strict";
+
+// Names and labels are others' words: they get into the page as text only, and what can't be seen is spelt out.
+const one = (id) => document.getElementById(id);
+const shown = (text) =>
+  text.replace(/[\p{C}\p{Z}]/gu, (char) => (char === " " ? char : `\\u{${char.codePointAt(0).toString(16)}}`));
+
+const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+const FIELDS = ["lock", "state", "kind", "process", "thread", "label", "since", "lease", "fence"];
+const rows = new Map();
+
+function duration(seconds) {
+  const [size, unit] = UNITS.find(([size]) => seconds >= size) ?? [1, "s"];
+  return `${Math.max(0, Math.floor(seconds / size))} ${unit}`;
+}
+
+function put(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function say(text) {
+  put(one("message"), text);
+  one("message").hidden = !text;
+}
+
+function newRow() {
+  const row = document.createElement("tr");
+  for (const field of FIELDS) row.insertCell().className = field;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "Evict";
+  row.insertCell().append(button);
+  return row;
+}
+
+function fill(row, name, claim, now, again, canEvict) {
+  row.className = claim.state + (again ? " again" : "");
+  const texts = [
+    shown(name),
+    claim.state === "using" ? "holder" : "waiter",
+    claim.kind,
+    shown(`${claim.pid}@${claim.host}`),
+    shown(claim.thread),
+    shown(claim.label),
+    `${duration((now - Date.parse(claim.held_since ?? claim.since)) / 1000)} ago`,
+    `in ${duration(claim.expires_in)}`,
+    claim.fence === null ? "" : String(claim.fence),
+  ];
+  texts.forEach((text, number) => put(row.cells[number], text));
+  const button = row.cells[FIELDS.length].firstChild;
+  button.hidden = !canEvict;
+  button.onclick = () => evict(name, claim);
+}
+
+function show(look) {
+  put(one("store"), `Store ${look.store}` + (look.namespace ? `, namespace ${shown(look.namespace)}` : ""));
+  one("key").hidden = !look.token;
+  if (look.error !== undefined) return away(`The store can't be used: ${shown(look.error)}`);
+  const now = Date.parse(look.time);
+  const claims = new Map();
+  for (const { name, holders, waiters } of look.locks) {
+    [...holders, ...waiters].forEach((claim, number) => {
+      claims.set(JSON.stringify([name, claim.id]), [name, claim, number > 0]);
+    });
+  }
+  for (const [key, row] of rows) {
+    if (!claims.has(key)) {
+      row.remove();
+      rows.delete(key);
+    }
+  }
+  const body = one("claims");
+  let place = body.firstChild;
+  for (const [key, [name, claim, again]] of claims) {
+    const row = rows.get(key) ?? newRow();
+    rows.set(key, row);
+    fill(row, name, claim, now, again, look.token);
+    // A row that stands where it belongs is not touched, so that a click or a selection in it lasts.
+    if (row === place) place = place.nextSibling;
+    else body.insertBefore(row, place);
+  }
+  const holders = look.locks.reduce((sum, line) => sum + line.holders.length, 0);
+  const more = look.hidden ? `; ${look.hidden} more claims are not shown` : "";
+  put(one("counts"), `${look.locks.length} locks, ${holders} holders, ${claims.size - holders} waiters${more}`);
+  one("empty").hidden = claims.size > 0;
+  document.querySelector("table").classList.remove("stale");
+  one("state").className = "live";
+  put(one("state"), "live");
+}
+
+function away(why) {
+  document.querySelector("table").classList.add("stale");
+  one("state").className = "away";
+  put(one("state"), why);
+}
+
+async function evict(name, claim) {
+  const token = one("token").value;
+  if (!token) {
+    say("Give the token first.");
+    one("token").focus();
+    return;
+  }
+  const who = `${claim.pid}@${claim.host}`;
+  const question =
+    claim.state === "using"
+      ? `Evict ${shown(who)} from ${shown(name)}? It notices when it next renews its lease; until then two may be at work.`
+      : `Evict ${shown(who)}, who waits for ${shown(name)}?`;
+  if (!confirm(question)) return;
+  try {
+    // The token is in a header that no form and no other site can send.
+    const answer = await fetch("/evict", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
+      body: JSON.stringify({ name, id: claim.id }),
+    });
+    const told = await answer.json();
+    say(told.error ? `Not evicted: ${shown(told.error)}` : told.evicted ? "" : "It was gone already.");
+  } catch (error) {
+    say(`Not evicted: ${error.message}`);
+  }
+}
+
+const source = new EventSource("/events");
+source.onmessage = (event) => show(JSON.parse(event.data));
+source.onerror = () => away("not connected; what you see is old");

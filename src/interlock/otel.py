@@ -1,0 +1,174 @@
+"""OpenTelemetry: spans and metrics made of the events of locks; Prometheus gets them through its exporter."""
+
+from collections.abc import Callable, Mapping
+from time import time_ns
+from typing import TypeAlias
+
+try:
+    from opentelemetry.metrics import MeterProvider, get_meter
+    from opentelemetry.trace import Span, Status, StatusCode, TracerProvider, get_tracer
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}: pip install 'interlock[otel]'", name=error.name) from error
+
+from interlock.core.claims import said
+from interlock.core.errors import InvalidArgument
+from interlock.locks.events import Event, Listener, subscribe
+from interlock.runtime.process import pid
+
+__all__ = ["instrument"]
+
+Attributes: TypeAlias = Mapping[str, str | int | float | bool]
+SECONDS = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
+"""Bounds of the histograms' buckets, in seconds: from a lock that is free to a nightly job."""
+
+MOST_OPEN = 100_000  # spans; those of grants that nobody released would pile up
+OUTCOMES = {"acquired": "acquired", "timed out": "timed_out", "withdrawn": "withdrawn"}
+
+
+def instrument(
+    subscribe: Callable[[Listener], Callable[[], None]] = subscribe,
+    *,
+    attributes: Callable[[Event], Attributes] | None = None,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+) -> Callable[[], None]:
+    """Make spans and metrics of what happens to locks from now on.
+
+    Args:
+        subscribe: whose events: those of all connections of this process; or the `subscribe` of one connection.
+        attributes: makes attributes of the metrics out of an event.  They must have few values: names of locks often
+            have many, so metrics have none of their own.  Spans always have the name.
+        tracer_provider, meter_provider: where spans and metrics go; the global ones unless given.
+
+    Returns:
+        What ends that; safe to repeat.
+
+    Raises:
+        InvalidArgument: `attributes` can't be called.
+    """
+    if attributes is not None and not callable(attributes):
+        raise InvalidArgument(f"attributes is a function of one argument, the event, not {said(attributes)}")
+    telemetry = _Telemetry(attributes or _none, tracer_provider, meter_provider)
+    unsubscribe = subscribe(telemetry)
+
+    def stop() -> None:
+        unsubscribe()
+        telemetry.close()
+
+    return stop
+
+
+def _none(event: Event) -> Attributes:
+    return {}
+
+
+class _Telemetry:
+    """The listener; events of one claim come one after the other, those of several in any thread."""
+
+    def __init__(
+        self, attributes: Callable[[Event], Attributes], tracers: TracerProvider | None, meters: MeterProvider | None
+    ) -> None:
+        self._attributes = attributes
+        self._tracer = get_tracer("interlock", tracer_provider=tracers)
+        meter = get_meter("interlock", meter_provider=meters)
+        self._wait = meter.create_histogram(
+            "interlock.wait.duration",
+            unit="s",
+            description="From the call of acquire to its end.",
+            explicit_bucket_boundaries_advisory=SECONDS,
+        )
+        self._hold = meter.create_histogram(
+            "interlock.hold.duration",
+            unit="s",
+            description="How long a lock was held.",
+            explicit_bucket_boundaries_advisory=SECONDS,
+        )
+        self._waiters = meter.create_up_down_counter("interlock.waiters", description="Claims that wait in line.")
+        self._losses = meter.create_counter("interlock.losses", description="Locks that were lost while held.")
+        self._failures = meter.create_counter("interlock.renewal.failures", description="Renewals that failed.")
+        self._evictions = meter.create_counter("interlock.evictions", description="Claims that were evicted here.")
+        self._pid = pid()
+        self._waiting: dict[str, tuple[Attributes, Span]] = {}
+        self._holding: dict[str, Span] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if self._pid != pid():  # a forked child: the claims, and the spans, are its parent's
+            self._pid = pid()
+            self._forget_waiters()
+            self._holding.clear()
+        attributes = self._attributes(event)
+        match event.kind:
+            case "queued":
+                self._waiting[event.id] = attributes, self._start("interlock wait", event, event.waited)
+                self._waiters.add(1, attributes)
+            case "acquired" | "timed out" | "withdrawn":
+                self._waited(event, attributes)
+                if event.kind == "acquired":
+                    self._acquired(event)
+            case "released" | "lost":
+                self._ended(event, attributes)
+            case "renewal failed":
+                self._failures.add(1, attributes)
+                if event.id in self._holding:
+                    self._holding[event.id].add_event(event.kind, {"interlock.reason": event.reason})
+            case "evicted":
+                self._evictions.add(1, attributes)
+
+    def _start(self, name: str, event: Event, ago: float | None) -> Span:
+        """Start a span that began some seconds ago, within the span that the program is in."""
+        attributes: dict[str, str | int] = {"interlock.name": event.name, "interlock.claim": event.id}
+        if event.label:
+            attributes["interlock.label"] = event.label
+        if event.fence is not None:
+            attributes["interlock.fence"] = event.fence
+        return self._tracer.start_span(name, attributes=attributes, start_time=time_ns() - int((ago or 0) * 1e9))
+
+    def _waited(self, event: Event, attributes: Attributes) -> None:
+        outcome = OUTCOMES[event.kind]
+        if event.waited is not None:
+            self._wait.record(event.waited, {**attributes, "interlock.outcome": outcome})
+        waiting = self._waiting.pop(event.id, None)
+        if waiting is not None:
+            then, span = waiting
+            self._waiters.add(-1, then)
+            span.set_attribute("interlock.outcome", outcome)
+            if event.reason:
+                span.set_attribute("interlock.reason", event.reason)
+            span.end()
+
+    def _acquired(self, event: Event) -> None:
+        span = self._start("interlock hold", event, 0)
+        if span.is_recording():
+            self._holding[event.id] = span
+            if len(self._holding) > MOST_OPEN:
+                self._holding.pop(next(iter(self._holding)), None)
+
+    def _ended(self, event: Event, attributes: Attributes) -> None:
+        if event.kind == "lost":
+            self._losses.add(1, attributes)
+        if event.held is not None:
+            self._hold.record(event.held, {**attributes, "interlock.outcome": event.kind})
+        span = self._holding.pop(event.id, None)
+        if span is not None:
+            span.set_attribute("interlock.outcome", event.kind)
+            if event.kind == "lost":
+                span.set_status(Status(StatusCode.ERROR, event.reason))
+            elif event.reason:
+                span.set_attribute("interlock.reason", event.reason)
+            span.end()
+
+    def _forget_waiters(self) -> None:
+        """Count nobody any more whose end will not be told here."""
+        for id in list(self._waiting):
+            waiting = self._waiting.pop(id, None)
+            if waiting is not None:
+                self._waiters.add(-1, waiting[0])
+
+    def close(self) -> None:
+        """End what is open: nothing more is told."""
+        for _, span in list(self._waiting.values()):
+            span.end()
+        self._forget_waiters()
+        while self._holding:
+            self._holding.popitem()[1].end()

@@ -1,0 +1,226 @@
+"""`interlock serve`, asked by real requests: what it tells, what it refuses, and how it ends."""
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.cli import main
+from interlock.testing.waiting import eventually
+from interlock.testing.world import Place
+from tests.support.served import TOKEN, Served, served
+from tests.support.stores import ROWS
+
+EVIL = "<script>alert(1)</script>\" onload='alert(2)'"
+NAMED = {row.name: row for row in ROWS}
+
+
+@pytest.fixture(params=["file", "valkey"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty place for locks, on a store of each sort."""
+    return NAMED[request.param].place(tmp_path)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return (tmp_path / "locks").as_uri()
+
+
+@pytest.fixture
+def locks(url: str) -> Iterator[interlock.Locks]:
+    with interlock.connect(url) as made:
+        yield made
+
+
+@pytest.fixture
+def page(url: str, tmp_path: Path) -> Iterator[Served]:
+    """The page of that store, whose token is known."""
+    with served(url, tmp_path) as made:
+        yield made
+
+
+def held(locks: interlock.Locks, name: str = "book", **how: Any) -> interlock.Grant:
+    grant = locks.lock(name, **how).acquire()
+    assert grant is not None
+    return grant
+
+
+def test_holders_and_waiters_are_told_and_one_is_evicted(place: Place, tmp_path: Path) -> None:
+    assert place.url is not None
+    with interlock.connect(place.url) as locks, served(place.url, tmp_path) as page:
+        with page.looks() as looks:
+            assert next(looks)["locks"] == []
+            grant = held(locks, ttl=0.6, label=EVIL)
+            seen = next(look for look in looks if look["locks"])
+            assert seen["store"] in page.said
+            assert (seen["namespace"], seen["token"], seen["hidden"]) == ("", True, 0)
+            (line,) = seen["locks"]
+            assert (line["name"], line["waiters"]) == ("book", [])
+            assert (line["holders"][0]["id"], line["holders"][0]["label"]) == (grant.id, EVIL)
+            assert page.evict("book", grant.id) == (200, {"evicted": 1})
+            before = time.monotonic()
+            assert next(look for look in looks if not look["locks"])
+            assert time.monotonic() - before < 0.9  # at once: not with the next look
+        eventually(lambda: grant.lost)
+        assert page.evict("book", grant.id) == (200, {"evicted": 0})
+        assert page.end(signal.SIGTERM)[1].startswith(
+            f"interlock: evicted the claim {grant.id} of 'book', asked from"
+        )
+
+
+def test_without_a_token_nobody_evicts(url: str, locks: interlock.Locks, tmp_path: Path) -> None:
+    grant = held(locks)
+    with served(url, tmp_path, token=None) as page:
+        assert "(read-only)" in page.said
+        for given in ("Bearer ", "Bearer None", f"Bearer {TOKEN}"):
+            assert page.evict("book", grant.id, Authorization=given)[0] == 403
+        with page.looks() as looks:
+            assert next(looks)["token"] is False
+    assert [view.id for view in locks.claims()] == [grant.id]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (401, {"Authorization": "Bearer another-token-of-them"}),
+        (401, {"Authorization": f"Basic {TOKEN}"}),
+        (401, {"Authorization": ""}),
+        (403, {"Origin": "http://evil.example"}),
+        (403, {"Origin": "null"}),
+        (403, {"Origin": "http://127.0.0.1:1"}),
+        (415, {"Content_Type": "text/plain"}),  # what a form of another site can send
+        (415, {"Content_Type": "application/x-www-form-urlencoded"}),
+    ],
+    ids=str,
+)
+def test_who_may_not_evict_evicts_nothing(
+    page: Served, locks: interlock.Locks, status: int, headers: dict[str, str]
+) -> None:
+    grant = held(locks)
+    assert page.evict("book", grant.id, **headers)[0] == status
+    assert [view.id for view in locks.claims()] == [grant.id]
+
+
+def test_a_request_that_makes_no_sense_is_refused_and_the_page_goes_on(page: Served) -> None:
+    ours = {"Content_Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    for body in ("", "[]", "{", '{"name": "a"}', '{"name": 1, "id": 2}', "[" * 9000, b"\xff"):
+        assert page.ask("/evict", "POST", body, **ours)[0] == 400
+    assert page.evict("", "1")[0] == 400
+    assert page.ask("/evict", "POST", "x" * 20_000, **ours)[0] == 413
+    assert page.ask("/evict")[0] == 405
+    assert page.ask("/../app.py")[0] == 404
+    assert page.ask(f"/?token={TOKEN}")[0] == 200
+
+
+def test_only_its_own_names_are_answered(url: str, tmp_path: Path) -> None:
+    with served(url, tmp_path, "--allow-host", "Locks.Example") as page:
+        for host in ("127.0.0.1", "localhost:1", "[::1]", "10.0.0.7:80", "locks.example", "LOCKS.example:8765"):
+            assert page.ask("/", Host=host)[0] == 200
+        for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1", "a@b"):
+            status, _, text = page.ask("/events", Host=host)
+            assert (status, "--allow-host" in text) == (400, True)
+        body = json.dumps({"name": "book", "id": "1"})
+        assert page.ask("/evict", "POST", body, Host="evil.example", Origin="http://evil.example")[0] == 400
+
+
+def test_browsers_are_told_to_run_nothing_else(page: Served) -> None:
+    for path in ("/", "/page.js", "/page.css", "/nothing"):
+        _, headers, text = page.ask(path)
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert "Access-Control-Allow-Origin" not in headers
+        assert TOKEN not in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_at_once_though_browsers_watch(page: Served, number: signal.Signals) -> None:
+    with page.looks() as first, page.looks() as second, socket.create_connection(("127.0.0.1", page.port)) as silent:
+        next(first), next(second)
+        silent.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")  # and reads nothing
+        before = time.monotonic()
+        assert page.end(number) == (0, "")
+        assert time.monotonic() - before < 5
+        assert list(first) == []
+
+
+def test_a_store_that_goes_away_is_told_and_seen_again(tmp_path: Path) -> None:
+    from tests.servers import RedisServer, need
+
+    need("valkey")
+    with RedisServer("valkey") as server:
+        server.start()
+        with served(server.url, tmp_path) as page, page.looks() as looks:
+            assert next(looks)["locks"] == []
+            server.stop()
+            assert next(look for look in looks if "error" in look)["error"]
+            server.start()
+            assert next(look for look in looks if "locks" in look)["locks"] == []
+
+
+def test_a_token_from_a_file_is_not_in_the_command(url: str, locks: interlock.Locks, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-token-from-a-file\n")
+    file.chmod(0o600)
+    grant = held(locks)
+    with served(url, tmp_path, "--token-file", str(file), token=None) as page:
+        assert "token can evict" in page.said
+        assert page.evict("book", grant.id)[0] == 401
+        assert page.evict("book", grant.id, Authorization="Bearer a-token-from-a-file") == (200, {"evicted": 1})
+
+
+@pytest.mark.parametrize(
+    ("token", "words", "advice"),
+    [
+        ("", [], "16 or more"),
+        ("short", [], "16 or more"),
+        ("a token with spaces in it", [], "16 or more"),
+        (None, ["--token-file", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_a_bad_token_is_64_and_is_not_said(
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    token: str | None,
+    words: list[str],
+    advice: str,
+) -> None:
+    if token is not None:
+        monkeypatch.setenv("INTERLOCK_SERVE_TOKEN", token)
+    assert main(["serve", "--store", url, "--port", "0", *words]) == 64
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert advice in errors
+    assert len(errors.splitlines()) == 1
+    assert not token or token not in errors
+
+
+def test_a_port_that_is_taken_is_69_and_a_store_that_is_away_75(
+    url: str, page: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--store", url, "--port", str(page.port)]) == 69
+    assert "--port 0" in capsys.readouterr().err
+    assert main(["serve", "--store", "redis://127.0.0.1:1", "--port", "0"]) == 75
+
+
+@pytest.mark.parametrize("module", ["starlette", "uvicorn"])
+def test_without_the_extra_it_is_69_and_says_what_to_install(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], module: str
+) -> None:
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith(("interlock.cli.serve.", module))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
+    assert main(["serve", "--store", url, "--port", "0"]) == 69
+    assert capsys.readouterr().err == (
+        "interlock: interlock serve needs Starlette and uvicorn: pip install 'interlock[serve]'\n"
+    )

@@ -1,0 +1,127 @@
+"""The page of `interlock serve` in a browser: what is to be seen, and a claim that is evicted by a click."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+import interlock
+from interlock.testing.waiting import eventually
+from tests.servers import need
+from tests.support.browser import PATIENCE, PICTURES, one_browser
+from tests.support.house import House
+from tests.support.served import TOKEN, served
+
+EVIL = "<img src=x onerror=document.title='had'>\u202e'\"&"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Remote]:
+    need("browser")
+    with one_browser() as made:
+        yield made
+
+
+def until(browser: webdriver.Remote, condition: Callable[[], Any]) -> Any:
+    """Wait until something is true of the page, and return it."""
+    return WebDriverWait(browser, PATIENCE, 0.05, (WebDriverException,)).until(lambda _: condition())
+
+
+def seen(browser: webdriver.Remote, *columns: int) -> list[tuple[str, ...]]:
+    """Return some columns of the rows of the page."""
+    rows = browser.execute_script("return [...claims.rows].map(row => [...row.cells].map(cell => cell.innerText))")
+    return [tuple(row[column] for column in columns) for row in rows]
+
+
+def picture(browser: webdriver.Remote) -> None:
+    """Keep what is to be seen for the documentation, if INTERLOCK_SCREENSHOTS is set."""
+    if os.environ.get("INTERLOCK_SCREENSHOTS"):
+        browser.set_window_size(1280, 420)
+        browser.execute_script("store.textContent = 'Store file:///var/lib/shop/locks'")
+        (PICTURES / "serve.png").write_bytes(browser.get_screenshot_as_png())
+
+
+def test_the_page_shows_the_line_as_it_changes_and_evicts(house: House, browser: webdriver.Remote) -> None:
+    with served(house.url, house.folder) as page:
+        browser.get(f"http://{page.host}/")
+        assert until(browser, lambda: browser.find_element(By.ID, "empty").is_displayed())
+        first = house.hold("nightly", "--ttl", "3", "--label", "report")
+        house.start("run", "--ttl", "6", "--label", "backup", "nightly", "--", "sleep", "60")
+        house.wait_for(1, "pending", "nightly")
+        house.hold("book:7", "-s", "--label", "import")
+        lines = [("book:7", "holder", "import"), ("nightly", "holder", "report"), ("nightly", "waiter", "backup")]
+        until(browser, lambda: seen(browser, 0, 1, 5) == lines)
+        assert browser.find_element(By.ID, "counts").text == "2 locks, 2 holders, 1 waiters"
+        assert house.url in browser.find_element(By.ID, "store").text
+        picture(browser)
+
+        button = browser.find_elements(By.CSS_SELECTOR, "#claims button")[1]
+        button.click()
+        assert "token" in browser.find_element(By.ID, "message").text
+        field = browser.find_element(By.ID, "token")
+        field.send_keys("not-the-token-at-all")
+        button.click()
+        browser.switch_to.alert.accept()
+        until(browser, lambda: "not the token" in browser.find_element(By.ID, "message").text)
+        field.clear()
+        field.send_keys(TOKEN)
+        button.click()
+        alert = browser.switch_to.alert
+        assert "nightly" in alert.text
+        alert.dismiss()
+        assert house.count("using", "nightly") == 1
+        button.click()
+        browser.switch_to.alert.accept()
+        until(browser, lambda: seen(browser, 1, 5)[1:] == [("holder", "backup")])
+        assert first.ended()[0] == 70
+        assert TOKEN not in browser.current_url
+
+        page.process.kill()
+        until(browser, lambda: "not connected" in browser.find_element(By.ID, "state").text)
+
+
+def test_names_and_labels_of_others_are_text(house: House, browser: webdriver.Remote) -> None:
+    with served(house.url, house.folder, "--namespace", EVIL) as page:
+        with interlock.connect(house.url, namespace=EVIL) as locks:
+            threading.current_thread().name, before = EVIL, threading.current_thread().name
+            try:
+                grant = locks.lock(EVIL, label=EVIL, ttl=0.9).acquire()
+            finally:
+                threading.current_thread().name = before
+            assert grant is not None
+            browser.get(f"http://{page.host}/")
+            shown = EVIL.replace("\u202e", "\\u{202e}")
+            assert until(browser, lambda: seen(browser, 0, 5)) == [(shown, shown)]
+            assert EVIL.partition("\u202e")[0] in browser.find_element(By.ID, "store").text
+            assert not browser.find_elements(By.TAG_NAME, "img")
+            assert browser.title == "interlock"
+            browser.find_element(By.ID, "token").send_keys(TOKEN)
+            browser.find_element(By.CSS_SELECTOR, "#claims button").click()
+            browser.switch_to.alert.accept()  # the name goes there and back unchanged
+            eventually(lambda: grant.lost)
+            until(browser, lambda: not seen(browser, 0))
+
+
+def test_scripts_that_the_page_did_not_bring_do_not_run(
+    house: House, browser: webdriver.Remote, tmp_path: Path
+) -> None:
+    with served(house.url, house.folder, token=None) as page:
+        with interlock.connect(house.url) as locks, locks.lock("book"):
+            browser.get(f"http://{page.host}/")
+            until(browser, lambda: seen(browser, 0) == [("book",)])
+            assert not browser.find_element(By.ID, "key").is_displayed()
+            assert not browser.find_element(By.CSS_SELECTOR, "#claims button").is_displayed()
+            browser.execute_script(
+                "const div = document.createElement('div'); div.innerHTML = arguments[0]; document.body.append(div)",
+                EVIL,
+            )
+            until(browser, lambda: browser.find_elements(By.TAG_NAME, "img"))
+            browser.execute_async_script("setTimeout(arguments[0], 200)")
+            assert browser.title == "interlock"

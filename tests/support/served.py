@@ -1,0 +1,110 @@
+"""`interlock serve` in a process of its own, and requests as browsers, and others, send them."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 30.0
+TOKEN = "a-token-of-the-tests"
+
+
+class Served:
+    """A page that is served.
+
+    Args:
+        process: `interlock serve`.
+        said: the line that it said.
+    """
+
+    def __init__(self, process: "subprocess.Popen[str]", said: str) -> None:
+        self.process = process
+        self.said = said
+        found = re.search(r"http://(127\.0\.0\.1:(\d+))/", said)
+        assert found is not None, said
+        self.host, self.port = found[1], int(found[2])
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Return a new connection."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+
+    def ask(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any, str]:
+        """Send a request; return the status, the headers and the text of the answer."""
+        connection = self.connect()
+        try:
+            sent = {key.replace("_", "-"): value for key, value in headers.items()}
+            connection.request(method, path, body, {"Host": self.host, **sent})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+        finally:
+            connection.close()
+
+    def evict(self, name: str, id: str, **headers: str) -> tuple[int, Any]:
+        """Ask for an eviction as the page does, but with these headers; return the status and the answer."""
+        ours = {"Content_Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+        body = json.dumps({"name": name, "id": id})
+        status, _, text = self.ask("/evict", "POST", body, **{**ours, **headers})
+        return status, json.loads(text)
+
+    @contextmanager
+    def looks(self) -> Iterator[Iterator[Any]]:
+        """Have what a browser is sent again and again."""
+        connection = self.connect()
+        try:
+            connection.request("GET", "/events", headers={"Host": self.host})
+            answer = connection.getresponse()
+            assert answer.status == 200
+            assert answer.headers["Content-Type"].startswith("text/event-stream")
+            yield (
+                json.loads(line.removeprefix(b"data: "))
+                for line in iter(answer.readline, b"")
+                if line.startswith(b"data: ")
+            )
+        finally:
+            connection.close()
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """Send a signal; return the status and what it said to the error stream."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, errors
+
+
+@contextmanager
+def served(url: str, folder: Path, *words: str, token: str | None = TOKEN) -> Iterator[Served]:
+    """Serve the page of a store.
+
+    Args:
+        url: of the store.
+        folder: where the command runs.
+        words: more of the command.
+        token: is in the environment.
+    """
+    environment = {**os.environ, "INTERLOCK_URL": url}
+    if token is not None:
+        environment["INTERLOCK_SERVE_TOKEN"] = token
+    process = subprocess.Popen(
+        [sys.executable, "-m", "interlock", "serve", "--port", "0", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert said, process.communicate()[1]
+        yield Served(process, said)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
