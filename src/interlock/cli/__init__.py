@@ -53,6 +53,17 @@ def _others(given: list[str]) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("click", "rich"):
             raise
-        from interlock.cli.exits import UNAVAILABLE, fail
+        return _without_click(given)
 
+
+def _without_click(given: list[str]) -> int:
+    from interlock.cli.exits import UNAVAILABLE, fail
+    from interlock.cli.summary import help_text, version_text
+
+    if given[:1] in (["--version"], ["-V"]):
+        print(version_text())
+    elif given[:1] in (["--help"], ["-h"]) or given[1:] in (["--help"], ["-h"]):
+        print(help_text(), end="")
+    else:
         return fail(UNAVAILABLE, "only `interlock run` works without click and rich: pip install 'interlock[cli]'")
+    return 0

@@ -74,9 +74,9 @@ def open_store(url: Any, tasks: bool = False) -> Store:
     if not isinstance(url, str):
         return _store_of_client(url, tasks)
     if "://" not in url:
-        raise InvalidArgument(
-            f"{masked(url)!r} is no store URL; give one like 'file:///var/lib/app/locks' or 'memory://'"
-        )
+        from interlock.locks.meant import advice_on
+
+        raise InvalidArgument(f"{masked(url)!r} is no store URL; {advice_on(url, BUILT_IN)}")
     parts = _split(url)
     _check_query(parts)
     factory = _factory(parts.scheme)
@@ -143,8 +143,12 @@ def _factory(scheme: str) -> Any:
 
     points = {point.name: point for point in entry_points(group="interlock.stores")}
     if scheme not in points:
-        known = ", ".join(sorted({*BUILT_IN, *points}))
-        raise InvalidArgument(f"no store has the scheme {scheme!r}; installed are: {known}")
+        from interlock.locks.meant import scheme_meant
+
+        known = sorted({*BUILT_IN, *points})
+        meant = scheme_meant(scheme, known)
+        advice = f"did you mean {meant}://? Installed" if meant else "installed"
+        raise InvalidArgument(f"no store has the scheme {scheme!r}; {advice} are: {', '.join(known)}")
     try:
         return points[scheme].load()
     except ImportError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from interlock.core.claims import PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of
+from interlock.core.claims import PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of, namespace_of
 from interlock.core.effects import Call, Op
 from interlock.core.errors import InvalidArgument
 from interlock.core.line import has_room, promotable
@@ -198,6 +198,16 @@ class MemoryStore(BaseStore):
             now = self._clock()
             keys = keys_of(key, sorted(self._space.lines))
             return [_view(place, now) for each in keys for place in self._space.live(each, now)]
+
+    def namespaces(self) -> Op[list[str]]:
+        """As `BaseStore.namespaces`."""
+        found: list[str] = yield Call(self._namespaces, ())
+        return found
+
+    def _namespaces(self) -> list[str]:
+        with self._space.mutex:
+            now = self._clock()
+            return sorted({namespace_of(key) for key in list(self._space.lines) if self._space.live(key, now)})
 
     def evict(self, key: str, id: str | None) -> Op[int]:
         """As `Queue.evict`."""

@@ -80,8 +80,11 @@ class FileStore(BaseStore):
     def from_url(cls, url: SplitResult) -> "FileStore":
         """Connect to file:///folder, file:///folder?mode=0770, or file:///folder?allow=virtiofs."""
         if url.netloc not in ("", "localhost") or url.fragment:
+            meant = (
+                f"file:///{url.netloc}{url.path}" if url.netloc and "@" not in url.netloc else "file:///var/lib/locks"
+            )
             raise InvalidArgument(
-                f"{masked(url.geturl())!r}: write three slashes and a folder, e.g. file:///var/lib/app/locks"
+                f"{masked(url.geturl())!r}: write three slashes and a folder; did you mean {meant}?"
             )
         return cls(unquote(url.path), **options(url.query))
 
@@ -272,6 +275,14 @@ class FileStore(BaseStore):
             from interlock.stores.files import views  # programs that lock do not look: they start faster
 
         found: list[ClaimView] = yield Call(views.look, (self.folder, self.liveness().is_alive, key))
+        return found
+
+    def namespaces(self) -> Op[list[str]]:
+        """As `BaseStore.namespaces`."""
+        with failing("the lines can't be looked at"):
+            from interlock.stores.files import views
+
+        found: list[str] = yield Call(views.namespaces, (self.folder, self.liveness().is_alive))
         return found
 
     # -- one step ---------------------------------------------------------------------------------------

@@ -158,6 +158,11 @@ class SqlQueue(BaseStore):
         """As `Queue.look`."""
         return views_of((yield from self._ask_again(self._texts.look(key))))
 
+    def namespaces(self) -> Op[list[str]]:
+        """As `BaseStore.namespaces`."""
+        rows = yield from self._ask_again(self._texts.namespaces())
+        return [name for (name,) in rows]
+
     def evict(self, key: str, id: str | None) -> Op[int]:
         """As `Queue.evict`."""
         rows = yield from self._ask_again(self._texts.leave(key, id or "*", True))
