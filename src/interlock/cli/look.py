@@ -190,7 +190,8 @@ def _termination_unwinds() -> Iterator[None]:
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(BY_SIGNAL + number)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ending = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no HUP
+    before = {number: signal.signal(number, leave) for number in ending}
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import described, masked, why
 from interlock.core.store import BaseStore, Store
 from interlock.locks.sync.connection import Locks
+from interlock.runtime.process import in_forked_child
 
 if TYPE_CHECKING:
     from interlock.locks.aio.connection import AsyncLocks
@@ -238,4 +239,4 @@ def _after_fork() -> None:
     _connecting = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -1,6 +1,5 @@
 """memory:// - locks between the threads and asyncio tasks of one process; the reference of all stores."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from interlock.core.errors import InvalidArgument
 from interlock.core.line import has_room, promotable
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Renewed
 from interlock.core.store import BaseStore
-from interlock.runtime.process import HOST, pid
+from interlock.runtime.process import HOST, in_forked_child, pid
 from interlock.runtime.sync import ThreadEvent
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def _after_fork() -> None:
         each.reset()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)
 
 
 class MemoryStore(BaseStore):

@@ -20,7 +20,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.queue import BUSY, GONE, OCCUPIED, EnterResult, Renewed
 from interlock.core.redaction import masked
 from interlock.core.store import BaseStore
-from interlock.runtime.process import WeakRegistry
+from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.stores.files.failures import failed, failing
 from interlock.stores.files.fastpath import Wakeups, jitter
 from interlock.stores.files.folder import Folder
@@ -432,4 +432,4 @@ def _after_fork() -> None:
         store._after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -1,7 +1,6 @@
 """Statements on a database, for threads: a bounded number of connections, each used by one thread at a time."""
 
 import os
-import select
 import threading
 import weakref
 from collections import deque
@@ -11,6 +10,7 @@ from typing import Any
 from psycopg import OperationalError
 
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.stores.postgresql.exchange import Row, broken, encoded, ended, no_answer, parameters, rows_of
 from interlock.stores.postgresql.sessions import Manners, Talk, checked
 from interlock.stores.sql.problems import Passing, Refused
@@ -36,10 +36,10 @@ class Connection:
         self.where = where
         checked(self.pgconn, where)
         self.pgconn.nonblocking = 1
-        self.poll = select.poll()
-        self.poll.register(self.pgconn.socket, select.POLLIN)
-        self._writing = select.poll()
-        self._writing.register(self.pgconn.socket, select.POLLIN | select.POLLOUT)
+        self.poll = poller()
+        self.poll.register(self.pgconn.socket, READABLE)
+        self._writing = poller()
+        self._writing.register(self.pgconn.socket, READABLE | WRITABLE)
 
     def is_open(self) -> bool:
         """Tell whether an idle connection is still there, as far as this side knows."""

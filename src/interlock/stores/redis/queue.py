@@ -1,6 +1,5 @@
 """The queue on a Redis server: every step of the line is one script, hence one round trip."""
 
-import os
 import random
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -20,7 +19,7 @@ from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import GONE, INDETERMINATE, OCCUPIED, REFUSED, EnterResult, Outage, Renewed
 from interlock.core.store import BaseStore
 from interlock.runtime.log import warn
-from interlock.runtime.process import HOST, WeakRegistry, pid
+from interlock.runtime.process import HOST, WeakRegistry, in_forked_child, pid
 from interlock.stores.redis.views import lines_like, views_of
 from interlock.stores.redis.waiters import WaiterRegistry
 
@@ -458,4 +457,4 @@ def _after_fork() -> None:
         store._start_afresh()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)
