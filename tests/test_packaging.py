@@ -48,6 +48,7 @@ def test_a_wheel_for_all_platforms_is_made_of_it(sources: Path, tmp_path: Path) 
         names = archive.namelist()
     assert not [name for name in names if name.endswith((".so", ".pyd"))]
     assert {"interlock/py.typed", "interlock/_redis/scripts/enter.lua"} <= set(names)
+    assert any(name.endswith(".data/data/share/man/man1/interlock.1") for name in names)
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"interlock"}
     program = (
         "import interlock; interlock.connect('memory://').lock('a').acquire().release(); print(interlock.__file__)"

@@ -4,8 +4,10 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 import pytest
@@ -117,8 +119,8 @@ def test_show_fits_a_narrow_terminal(house: House) -> None:
     house.hold("book", "--label", "nightly")
     (view,) = house.locks.claims("book")
     with terminal(house, "show", "book") as person:
-        person.see(rf"holder  exclusive  {view.pid}@{view.host}  nightly\n +since just now, lease ends in \d+ s\n")
-        person.see(rf" +fence {view.fence}, thread MainThread, id {view.id}\n")
+        person.see(rf"holder  exclusive  {view.pid}@{view.host}  nightly\n +since [^,]+, lease ends in \d+ s\n")
+        person.see(rf" +fence {view.fence}, thread MainThread, id\s+{view.id}\n")
 
 
 def test_json_has_the_documented_keys(seen: Seen, space: str, locks: interlock.Locks) -> None:
@@ -150,6 +152,54 @@ def test_namespaces_are_apart(seen: Seen, space: str) -> None:
         assert seen.json("ls") == []
         (lock,) = seen.json("ls", "--namespace", "shop")
         assert lock["name"] == "book"
+
+
+def test_claims_in_other_namespaces_are_told(seen: Seen, space: str, locks: interlock.Locks) -> None:
+    told = "There are claims in other namespaces, see --namespace: 'shop', 'x\\x1b'\n"
+    with (
+        interlock.connect(space, namespace="shop") as shop, shop.lock("book"),
+        interlock.connect(space, namespace="x\x1b") as odd, odd.lock("book"),
+    ):  # fmt: skip
+        assert seen("ls")[1] == f"No lock is held in {space}.\n{told}"
+        assert seen("show", "book")[1] == f"Nobody holds 'book' or waits for it in {space}.\n{told}"
+        with locks.lock("mine"):
+            for words in (["ls"], ["show", "mine"]):
+                assert seen(*words)[1].endswith(f"\n{told}")
+            printed = seen("ls", "--namespace", "shop")[1]
+            assert printed.startswith(f"Store {space}, namespace 'shop'\n")
+            assert "--namespace: '', 'x" in printed
+
+
+def test_watch_tells_of_other_namespaces(house: House) -> None:
+    with interlock.connect(house.url, namespace="shop") as shop, shop.lock("book"):
+        watch = house.start("watch", "--interval", "0.05")
+        eventually(lambda: watch.hear().endswith("--namespace: 'shop'"), "the other namespace")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_tables_fit_the_terminal_and_keep_names_whole(
+    seen: Seen, locks: interlock.Locks, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Console
+
+    plain = {"width": width, "force_terminal": True, "color_system": None}
+    monkeypatch.setattr(output, "console", lambda stderr=False: Console(**plain))
+    name = "report:weekly-07"
+    with locks.semaphore(name, 3, label="a label of some length"), locks.lock("b", label="x"):
+        listed, shown = (seen(*words)[1] for words in (["ls"], ["show", name]))
+        out = output.console()
+        with out.capture() as captured:
+            out.print(output.claims_table(out, output.lines_of(locks.claims())))
+    watched = captured.get()
+    for printed in (listed, shown, watched):
+        assert max(len(line) for line in printed.splitlines() if not line.startswith("Store ")) <= width, printed
+    assert all(f" {name} " in printed and "Label" not in printed for printed in (listed, watched))
+    assert "a label of some length" in " ".join(shown.split())
+    assert ("Kind" in listed, "Since" in listed, "Kind" in watched) == {
+        40: (False, False, False),
+        60: (True, False, True),
+        80: (True, True, True),
+    }[width]
 
 
 def test_names_and_labels_of_others_are_neither_markup_nor_commands_to_the_terminal(
@@ -305,6 +355,24 @@ def test_doctor_is_70_if_a_check_fails(seen: Seen, monkeypatch: pytest.MonkeyPat
     assert (status, json.loads(printed)["status"]) == (70, "fail")
 
 
+@pytest.mark.parametrize("scheme", ["redis", "postgresql", "postgresql+advisory"])
+def test_doctor_is_75_if_the_server_is_away(scheme: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with closed_port() as port:
+        assert main(["doctor", "--store", f"{scheme}://127.0.0.1:{port}/x"]) == 75
+        printed, errors = capsys.readouterr()
+        assert (printed, errors.count("\n")) == ("", 1)
+        assert errors.startswith("interlock: the store can't be used: ")
+        assert main(["doctor", "--json", "--store", f"{scheme}://127.0.0.1:{port}/x"]) == 75
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port that nobody listens on, and that nobody else gets meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
 # Errors
 
 
@@ -313,6 +381,13 @@ def test_doctor_is_70_if_a_check_fails(seen: Seen, monkeypatch: pytest.MonkeyPat
     [
         ([], "which command"),
         (["lock"], "No such command 'lock'"),
+        (["lss"], "did you mean interlock ls?"),
+        (["nightly", "--", "true"], "did you mean interlock run nightly -- COMMAND…?"),
+        (["--store", "memory://", "ls"], "interlock ls --store …"),
+        (["-n", "nightly", "--", "true"], "interlock run -n …"),
+        (["--permits=3", "ls"], "--permits is no option of interlock ls, but of interlock run"),
+        (["ls", "--permits", "3"], "it is one of interlock run"),
+        (["run", "--wiat=3", "nightly"], "did you mean --wait?"),
         (["ls", "book"], "unexpected extra argument"),
         (["ls", "--jsn"], "--jsn"),
         (["show"], "Missing argument 'NAME'"),
@@ -321,6 +396,13 @@ def test_doctor_is_70_if_a_check_fails(seen: Seen, monkeypatch: pytest.MonkeyPat
         (["watch", "--interval"], "requires an argument"),
         (["doctor", "--store", "nonsense://here"], "no store has the scheme"),
         (["ls", "--store", "here"], "no store URL"),
+        (["ls", "--store", "reddis://here"], "did you mean redis://?"),
+        (["ls", "--store", "postgres://here"], "did you mean postgresql://?"),
+        (["ls", "--store", "/var/locks"], "did you mean 'file:///var/locks'?"),
+        (["ls", "--store", "file://var/locks"], "did you mean file:///var/locks?"),
+        (["ls", "--store", "unix://run/redis"], "did you mean unix:///run/redis?"),
+        (["ls", "--store", ":secret@here:6379/0"], "did you mean 'redis://:***@here:6379/0'?"),
+        (["ls", "--store", "redis:here"], "did you mean 'redis://here'?"),
         (["ls", "--namespace", "x" * 1001], "at most 1000 characters"),
     ],
 )

@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+import interlock
+from interlock.cli.summary import COMMANDS
 from tests.support.house import COMMAND, House
 
 
@@ -273,6 +275,11 @@ def test_run_needs_neither_click_nor_rich(house: House) -> None:
     status, _, errors = house.run("ls", extra=without)
     assert status == 69
     assert "pip install 'interlock[cli]'" in errors
+    assert house.run("--version", extra=without) == (0, f"interlock {interlock.__version__}\n", "")
+    for words in (["--help"], ["ls", "-h"]):
+        status, printed, errors = house.run(*words, extra=without)
+        assert (status, errors) == (0, "")
+        assert all(f"\n  {name} " in printed for name in COMMANDS)
 
 
 def test_run_imports_nothing_that_is_slow(house: House) -> None:

@@ -15,6 +15,7 @@ CONTRACT = {
         "test_namespaces_are_separate",
         "test_namespace_and_name_do_not_run_into_each_other",
         "test_eviction_stays_in_its_namespace",
+        "test_a_store_that_knows_namespaces_tells_those_in_use",
         "test_a_bad_namespace_is_refused",
     ],
     "lease: ttl is at least 0.1 s, 30 s by default": [

@@ -23,7 +23,7 @@ from interlock.locks.sync.locks import AllLock, Lock, RLock
 from interlock.testing.world import KINDS, Place
 from tests.support.stores import PARTIAL_ROWS, ROWS
 
-NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store", "subscribe"}
+NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store", "namespace", "subscribe"}
 COLOURS = [
     (Locks, AsyncLocks), (Lock, AsyncLock), (RLock, AsyncRLock), (AllLock, AsyncAllLock), (Grant, AsyncGrant),
     (Grants, AsyncGrants), (interlock.connect, interlock.aconnect),

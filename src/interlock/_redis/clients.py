@@ -207,6 +207,7 @@ def client_of(url: SplitResult, tasks: bool) -> Any:
     """
     library = library_for(url.scheme)
     _check_quoting(url)
+    _check_socket(url)
     options = options_of(url)
     client = _client_of(url, library, tasks)
     if "max_connections" in options:
@@ -245,6 +246,16 @@ def _check_quoting(url: SplitResult) -> None:
     if url.netloc and ("@" in url.path + url.fragment or (query[1] and "=" not in query[0])):
         given = url.geturl()
         raise InvalidArgument(f"{masked(given)!r} is no URL of a Redis server: {why(ValueError(), given)}")
+
+
+def _check_socket(url: SplitResult) -> None:
+    """Refuse unix://folder/socket: the library would take the folder for a host and leave it out."""
+    host = url.netloc.rpartition("@")[2]
+    if url.scheme == "unix" and host not in ("", "localhost"):
+        raise InvalidArgument(
+            f"{masked(url.geturl())!r}: write three slashes and the path of the socket; "
+            f"did you mean unix:///{host}{url.path}?"
+        )
 
 
 def _timeout(url: SplitResult) -> dict[str, float]:

@@ -12,6 +12,7 @@ from interlock._redis.keepalive import keep_alive
 from interlock._redis.limit import Permit
 from interlock._redis.message import unreachable
 from interlock._redis.resp import MISSING, Garbage, Push, pack, parser
+from interlock.runtime.polling import is_own_poll
 
 ASKING = pack("ASKING")
 MOST = 65536  # bytes taken at a time
@@ -21,7 +22,6 @@ MOST_MISSES = 8  # looked in vain so often in a row: stop looking
 PAUSE = 200  # commands until the next tries
 SHORTEST = 0.1  # seconds to connect in, also after a long wait for the turn
 MOST_LATE = 4  # connections kept for one claim
-_poll = select.poll
 
 
 class Looking:
@@ -113,7 +113,7 @@ class Connection:
         keep_alive(self.sock, factory.io_timeout)
         self._poll: Any = None
         # gevent and its like put a socket and a way of waiting of their own there; TLS has its own too.
-        if type(self.sock) is socket.socket and select.poll is _poll and type(self.sock).__module__ == "socket":
+        if type(self.sock) is socket.socket and is_own_poll() and type(self.sock).__module__ == "socket":
             self.sock.setblocking(False)
             self._poll = select.poll()
         self._send, self._receive = self.sock.send, self.sock.recv

@@ -30,6 +30,10 @@ def keys_of_line(line: str) -> tuple[str, str, str]:
     return line, line + ORDER, line + WAITERS
 
 
+EVERY_LINE = "interlock:{*}"
+"""The pattern that all lines match."""
+
+
 def pattern_of(namespace: str) -> str:
     """Return the pattern that the lines of a namespace match."""
     quoted = _quoted(namespace, "}:")

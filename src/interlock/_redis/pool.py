@@ -1,6 +1,5 @@
 """The connections of threads to one server."""
 
-import select
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, NoReturn
@@ -25,7 +24,6 @@ MOST_MISSES = 8  # looked in vain so often in a row: stop looking
 PAUSE = 200  # commands until the next tries
 SHORTEST = 0.1  # seconds to connect in, also after a long wait for the turn
 MOST_LATE = 4  # connections kept for one claim
-_poll = select.poll
 
 
 class Pool:

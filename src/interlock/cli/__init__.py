@@ -4,6 +4,7 @@
 guarded command starts fast, and so that it starts at all where only the core is installed.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -30,6 +31,10 @@ def main(
         from interlock.cli.where import given as given_locks
 
         with given_locks(locks, called, alone=arguments is None):
+            if given[:1] == ["run"] and not hasattr(os, "fork") and given[1:] not in (["--help"], ["-h"]):
+                from interlock.cli.exits import UNAVAILABLE, fail
+
+                return fail(UNAVAILABLE, "interlock run needs a POSIX system: here, lock in the program itself")
             if given[:1] == ["run"]:
                 from interlock.cli.run import main as run
 
@@ -53,6 +58,17 @@ def _others(given: list[str]) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("click", "rich"):
             raise
-        from interlock.cli.exits import UNAVAILABLE, fail
+        return _without_click(given)
 
+
+def _without_click(given: list[str]) -> int:
+    from interlock.cli.exits import UNAVAILABLE, fail
+    from interlock.cli.summary import help_text, version_text
+
+    if given[:1] in (["--version"], ["-V"]):
+        print(version_text())
+    elif given[:1] in (["--help"], ["-h"]) or given[1:] in (["--help"], ["-h"]):
+        print(help_text(), end="")
+    else:
         return fail(UNAVAILABLE, "only `interlock run` works without click and rich: pip install 'interlock[cli]'")
+    return 0

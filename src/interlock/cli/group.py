@@ -1,30 +1,34 @@
 """The commands beside `run`, on click; each is imported when it is called."""
 
+import os
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 import interlock
 from interlock.cli.exits import STORE, USAGE, fail
+from interlock.cli.options import BY_SPELLING
+from interlock.cli.summary import COMMANDS, HEAD
 
-WHERE = {
-    "run": "interlock.cli.group:run",
-    "ls": "interlock.cli.look:ls",
-    "show": "interlock.cli.look:show",
-    "watch": "interlock.cli.look:watch",
-    "serve": "interlock.cli.serve:serve",
-    "evict": "interlock.cli.manage:evict",
-    "doctor": "interlock.cli.manage:doctor",
-    "demo": "interlock.cli.demo:demo",
-}
+COMPLETE = "_INTERLOCK_COMPLETE"  # in the environment of what a shell asks for completions
+
+LIKE = 0.6  # of what is typed, to be taken for what was meant
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with these words; return the exit status."""
+    if COMPLETE in os.environ:
+        from interlock.cli.complete import teach_bash
+
+        teach_bash()
     try:
-        status: Any = group.main(list(arguments), prog_name="interlock", standalone_mode=False)
+        status: Any = group.main(list(arguments), prog_name="interlock", complete_var=COMPLETE, standalone_mode=False)
+    except click.NoSuchOption as error:
+        return fail(USAGE, f"{_meant(error, arguments)} (see {_command_of(error)} --help)")
     except click.UsageError as error:
         return fail(USAGE, f"{error.format_message()} (see {_command_of(error)} --help)")
     except click.ClickException as error:
@@ -42,20 +46,62 @@ def _command_of(error: click.UsageError) -> str:
     return error.ctx.command_path if error.ctx is not None else "interlock"
 
 
+def _meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str:
+    """Say what was probably meant by an option that is not known where it stands."""
+    owners = [name for name in COMMANDS if error.option_name in _options_of(name)]
+    if not owners:
+        return error.format_message()
+    if error.ctx is not None and error.ctx.command is not group:
+        return f"No such option {error.option_name}: it is one of interlock {', '.join(owners)}"
+    called = next((word for word in arguments if word in COMMANDS), "")
+    if called and called not in owners:
+        return f"{error.option_name} is no option of interlock {called}, but of interlock {', '.join(owners)}"
+    return f"{error.option_name} stands after the command: interlock {called or owners[0]} {error.option_name} …"
+
+
+def _options_of(name: str) -> set[str]:
+    if name == "run":
+        return set(BY_SPELLING)
+    return {spelling for param in _command(name).params for spelling in param.opts if spelling.startswith("-")}
+
+
+def _command(name: str) -> click.Command:
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    command: click.Command = getattr(import_module(module), attribute)
+    return command
+
+
 class Lazy(click.Group):
     """A group that imports a command when somebody asks for it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, in the order of the help."""
-        return list(WHERE)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; None if there is none of that name."""
-        if cmd_name not in WHERE:
-            return None
-        module, _, name = WHERE[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        return command
+        return _command(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands and what they do, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's; of what is no command, say what was probably meant."""
+        name = args[0]
+        if name in COMMANDS or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        close = get_close_matches(name.lower(), COMMANDS, 1, LIKE)
+        if close:
+            advice = f"did you mean interlock {close[0]}?"
+        elif len(args) > 1:
+            advice = f"did you mean interlock run {name} -- COMMAND…?"
+        else:
+            advice = f"there are {', '.join(COMMANDS)}"
+        raise click.UsageError(f"No such command {name!r}; {advice}", ctx)
 
 
 class Plain(click.Command):
@@ -72,20 +118,25 @@ class Plain(click.Command):
 
         return run_main(ctx.args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return what may come next."""
+        from interlock.cli.complete import of_run
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+        return of_run(ctx.args, incomplete)
+
+
+@click.group(
+    cls=Lazy,
+    help=HEAD,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
 @click.version_option(interlock.__version__, "--version", "-V", prog_name="interlock", message="%(prog)s %(version)s")
 @click.pass_context
 def group(ctx: click.Context) -> None:
-    """Locks between processes: run a command under one, and see who holds which.
-
-    The locks are where --store or $INTERLOCK_URL says, else in files of the user's own,
-    /tmp/interlock-UID.
-
-    Exit status: 64 wrong usage, 75 the store cannot be used; each command's help tells the others.
-    """
+    """Run the command that is called."""
     if ctx.invoked_subcommand is None:
         raise click.UsageError("which command? interlock run NAME -- COMMAND… guards one", ctx)
 
 
-run = Plain("run", short_help="Hold a lock while a command runs.", add_help_option=False)
+run = Plain("run", short_help=COMMANDS["run"][1], add_help_option=False)

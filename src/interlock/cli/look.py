@@ -1,5 +1,6 @@
 """`interlock ls`, `show` and `watch`: who holds which lock, and who waits."""
 
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -9,19 +10,36 @@ from typing import Any, NoReturn
 
 import click
 
-from interlock import Locks
+from interlock import Locks, StoreError
 from interlock.cli import output
 from interlock.cli.exits import BY_SIGNAL, one_line
 from interlock.cli.where import called, connect
+from interlock.runtime.sync import run
 
-STORE_HELP = "Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
+OTHERS_KEPT = 10.0  # seconds; on some stores one has to look at everything to find other namespaces
+MOST_OTHERS = 5
+
+
+def _namespaces(*asked: Any) -> Any:
+    from interlock.cli.complete import namespaces
+
+    return namespaces(*asked)
+
+
+def names(*asked: Any) -> Any:
+    """Complete the name of a lock."""
+    from interlock.cli.complete import names as found
+
+    return found(*asked)
 
 
 def store_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that all commands about a store have."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        click.option("--namespace", metavar="TEXT", default="", help="Whose locks they are."),
+        click.option(
+            "--namespace", metavar="TEXT", default="", help="Whose locks they are.", shell_complete=_namespaces
+        ),
         click.option(
             "--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
         ),
@@ -37,30 +55,34 @@ def ls(store: str | None, namespace: str, as_json: bool) -> None:
     name = called(store)
     with connect(store, namespace=namespace) as locks:
         lines = output.lines_of(locks.claims())
+        others = "" if as_json else others_of(locks)
+    out = output.console()
     if as_json:
         output.print_json([output.line_json(line) for line in lines])
     elif lines:
-        click.echo(headed(name))
-        output.console().print(output.locks_table(lines))
+        out.print(output.picture_of(headed(name, locks), output.locks_table(out, lines), others))
     else:
-        click.echo(nobody(name, namespace))
+        out.print(output.picture_of(nobody(name, locks), others))
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=names)
 @store_options
 def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
     """Show who holds the lock NAME and who waits for it, in the order of the line."""
     place = called(store)
     with connect(store, namespace=namespace) as locks:
         line = output.line_of(name, locks.claims(name))
+        others = "" if as_json else others_of(locks)
     if as_json:
         output.print_json({**output.line_json(line), "store": place})
     elif line.holders or line.waiters:
-        click.echo(headed(place))
+        click.echo(headed(place, locks))
         output.print_line(line)
     else:
-        click.echo(f"Nobody holds {one_line(repr(name))} or waits for it in {one_line(place)}.")
+        click.echo(f"Nobody holds {one_line(repr(name))} or waits for it in {place_of(place, locks)}.")
+    if others:
+        click.echo(others)
 
 
 @click.command()
@@ -86,19 +108,38 @@ def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> 
             if as_json:
                 _repeat(interval, lambda: _print_look(locks, name))
             else:
-                _watch_tables(locks, name, namespace, interval)
+                _watch_tables(locks, name, interval)
     except KeyboardInterrupt:
         pass
 
 
-def nobody(store: str, namespace: str) -> str:
+def nobody(store: str, locks: Locks) -> str:
     """Say that there is nothing to see, and where."""
-    return f"No lock is held in {f'namespace {one_line(repr(namespace))} of ' * bool(namespace)}{one_line(store)}."
+    return f"No lock is held in {place_of(store, locks)}."
 
 
-def headed(store: str) -> str:
+def place_of(store: str, locks: Locks) -> str:
+    """Return what to call the store and the namespace."""
+    return f"namespace {one_line(repr(locks.namespace))} of {one_line(store)}" if locks.namespace else one_line(store)
+
+
+def headed(store: str, locks: Locks) -> str:
     """Say where one looks."""
-    return f"Store {one_line(store)}"
+    return f"Store {one_line(store)}" + f", namespace {one_line(repr(locks.namespace))}" * bool(locks.namespace)
+
+
+def others_of(locks: Locks) -> str:
+    """Say which other namespaces have claims; nothing if none has, or the store can't tell."""
+    tell = locks.store.namespaces
+    try:
+        found = sorted(set(() if tell is None else run(tell())) - {locks.namespace})
+    except StoreError:
+        found = []  # an access list may forbid it
+    if not found:
+        return ""
+    shown = ", ".join(one_line(repr(name)) for name in found[:MOST_OTHERS])
+    more = f" and {len(found) - MOST_OTHERS} more" if len(found) > MOST_OTHERS else ""
+    return f"There are claims in other namespaces, see --namespace: {shown}{more}"
 
 
 def _repeat(interval: float, look: Callable[[], None]) -> NoReturn:
@@ -113,12 +154,19 @@ def _print_look(locks: Locks, store: str) -> None:
     output.print_json(look, compact=True)
 
 
-def _watch_tables(locks: Locks, store: str, namespace: str, interval: float) -> None:
+def _watch_tables(locks: Locks, store: str, interval: float) -> None:
     console = output.console()
 
+    others, asked_at = "", -math.inf
+
     def picture() -> Any:
+        nonlocal others, asked_at
         lines = output.lines_of(locks.claims())
-        return output.under(headed(store), output.claims_table(lines)) if lines else nobody(store, namespace)
+        if time.monotonic() - asked_at > OTHERS_KEPT:
+            others, asked_at = others_of(locks), time.monotonic()
+        if not lines:
+            return output.picture_of(nobody(store, locks), others)
+        return output.picture_of(headed(store, locks), output.claims_table(console, lines), others)
 
     if not console.is_terminal:
         _repeat(interval, lambda: click.echo(_plain(console, picture())))
@@ -142,7 +190,8 @@ def _termination_unwinds() -> Iterator[None]:
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(BY_SIGNAL + number)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ending = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no HUP
+    before = {number: signal.signal(number, leave) for number in ending}
     try:
         yield
     finally:

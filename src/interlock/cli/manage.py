@@ -1,22 +1,29 @@
 """`interlock evict` and `doctor`: take a claim away, and find out whether a store is fit."""
 
 import sys
+from typing import Any
 
 import click
 
 from interlock import Locks
 from interlock.cli import output
-from interlock.cli.exits import CONFLICT, LOST, one_line, say
-from interlock.cli.look import store_options
+from interlock.cli.exits import CONFLICT, LOST, STORE, one_line, say
+from interlock.cli.look import names, store_options
 from interlock.cli.where import called, connect
 
 WORST_FIRST = ("fail", "warn", "ok")
 COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}
 
 
+def _ids(*asked: Any) -> Any:
+    from interlock.cli.complete import ids
+
+    return ids(*asked)
+
+
 @click.command()
-@click.argument("name")
-@click.argument("id", required=False)
+@click.argument("name", shell_complete=names)
+@click.argument("id", required=False, shell_complete=_ids)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @store_options
 def evict(name: str, id: str | None, yes: bool, store: str | None, namespace: str, as_json: bool) -> int:
@@ -43,7 +50,8 @@ def _confirmed(locks: Locks, name: str, id: str | None) -> bool:
     views = [view for view in locks.claims(name) if id in (None, view.id)]
     if not views:
         return False
-    output.console(stderr=True).print(output.claims_table([output.line_of(name, views)]))
+    out = output.console(stderr=True)
+    out.print(output.claims_table(out, [output.line_of(name, views)]))
     return click.confirm(f"Remove {_claims(len(views))} of {one_line(repr(name))}?", err=True)
 
 
@@ -56,19 +64,25 @@ def _claims(count: int) -> str:
 def doctor(store: str | None, namespace: str, as_json: bool) -> int:
     """Find out whether the store keeps the promises that locking needs.
 
-    Exit status: 0 if it does, with or without warnings; 70 if a check failed: do not use this store.
+    Exit status: 0 if it does, with or without warnings; 70 if a check failed: do not use this store; 75 if it
+    can't be used at all, because it does not answer or refuses everything.
     """
     name = called(store)
     with connect(store, namespace=namespace) as locks:
         checks = locks.doctor()
     statuses = {check.status for check in checks}
+    unusable = statuses == {"fail"}
     worst = next((status for status in WORST_FIRST if status in statuses), "ok")
     if as_json:
         found = [{"name": check.name, "status": check.status, "detail": check.detail} for check in checks]
         output.print_json({"store": name, "status": worst, "checks": found})
+    elif unusable:
+        say(f"the store can't be used: {checks[0].detail}")
     else:
         rows = [(check.name, check.status, check.detail) for check in checks]
         click.echo(f"Store {one_line(name)}")
         styles = (COLOURS[check.status] for check in checks)
         output.console().print(output.table_of(("Check", "Status", "Finding"), rows, styles))
+    if unusable:
+        return STORE
     return LOST if worst == "fail" else 0

@@ -194,7 +194,11 @@ def _take_short(word: str, rest: list[str], given: dict[str, Any]) -> None:
 def _option(spelling: str) -> Option:
     option = BY_SPELLING.get(spelling)
     if option is None:
-        raise Usage(f"there is no option {spelling}; if it is the command's own, write -- before the command")
+        from difflib import get_close_matches  # nobody else waits for it
+
+        close = get_close_matches(spelling, BY_SPELLING, 1) if spelling.startswith("--") else []
+        meant = f"did you mean {close[0]}? " if close else ""
+        raise Usage(f"there is no option {spelling}; {meant}if it is the command's own, write -- before the command")
     if option.key == "help":
         raise HelpWanted
     return option

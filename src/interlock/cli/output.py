@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
 
 WIDE = 10_000  # columns where there is no terminal: nothing is cut or wrapped
 FOLDED = frozenset(("Lock", "Process", "First", "Label", "Finding"))  # columns that are folded when space is short
+SPARE = (
+    "Label",
+    "First",
+    "Since",
+    "Lease ends",
+)  # left out in this order rather than that a name is folded
+SPARE_LATER = ("Kind", "Process")  # left out where names would not even have this space:
+NAME_SPACE = 16  # columns
+INDENT = 8 * " "
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -131,32 +141,56 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]], styles: Iter
     return table
 
 
-def locks_table(lines: Iterable[Line]) -> "Table":
+def fitting(
+    out: "Console", columns: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()
+) -> "Table":
+    """Return a table as `table_of`, without the columns that a terminal has no space for.
+
+    Args:
+        out: the terminal.
+        columns, rows, styles: as for `table_of`; the first column has the names.
+    """
+
+    def width(kept: Sequence[int], most: int) -> int:
+        cut = [[one_line(row[0])[:most], *row[1:]] for row in rows]
+        table = table_of([columns[i] for i in kept], [[row[i] for i in kept] for row in cut])
+        return out.measure(table, options=out.options.update(width=WIDE)).maximum
+
+    kept = list(range(len(columns)))
+    for spare, most in ((SPARE, WIDE), (SPARE_LATER, NAME_SPACE)):
+        for name in spare:
+            if name in columns and width(kept, most) > out.width:
+                kept.remove(columns.index(name))
+    return table_of([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], styles)
+
+
+def locks_table(out: "Console", lines: Iterable[Line]) -> "Table":
     """Return a table with a row for each lock."""
     rows = []
     for line in lines:
         first = (*line.holders, *line.waiters)[0]
         counts = (str(len(line.holders)), str(len(line.waiters)))
         rows.append((line.name, line.kinds, *counts, f"{first.pid}@{first.host}", first.label, ago(first.since)))
-    return table_of(("Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"), rows)
+    return fitting(out, ("Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"), rows)
 
 
-def claims_table(lines: Iterable[Line]) -> "Table":
+def claims_table(out: "Console", lines: Iterable[Line]) -> "Table":
     """Return a table with a row for each claim."""
     claims = [(line.name, view) for line in lines for view in (*line.holders, *line.waiters)]
-    return table_of(
+    return fitting(
+        out,
         ("Lock", "State", "Kind", "Process", "Label", "Since", "Lease ends"),
-        ((name, *_main_facts(view)) for name, view in claims),
-        ("bold" if view.state == "using" else "" for _, view in claims),
+        [(name, *_main_facts(view)) for name, view in claims],
+        ["bold" if view.state == "using" else "" for _, view in claims],
     )
 
 
-def under(head: str, table: "Table") -> Any:
-    """Return a table with a line of plain text above it."""
+def picture_of(*parts: "str | Table") -> Any:
+    """Return tables and lines of plain text, one below the other; empty lines are left out."""
     from rich.console import Group
     from rich.text import Text
 
-    return Group(Text(head, overflow="fold"), table)
+    return Group(*(Text(part, overflow="fold") if isinstance(part, str) else part for part in parts if part))
 
 
 def line_table(line: Line) -> "Table":
@@ -169,12 +203,12 @@ def line_table(line: Line) -> "Table":
     )
 
 
-def line_text(line: Line) -> str:
-    """Return what `line_table` shows, three rows for each claim, for a narrow terminal."""
-    return "\n\n".join(_record(view) for view in (*line.holders, *line.waiters))
+def line_text(line: Line, width: int) -> str:
+    """Return what `line_table` shows, in a few rows for each claim, for a terminal of so many columns."""
+    return "\n\n".join(_record(view, width) for view in (*line.holders, *line.waiters))
 
 
-def _record(view: ClaimView) -> str:
+def _record(view: ClaimView, width: int) -> str:
     state, kind, process, label, since, lease = _main_facts(view)
     fence = "" if view.fence is None else f"fence {view.fence}, "
     rows = (
@@ -182,7 +216,9 @@ def _record(view: ClaimView) -> str:
         f"since {since}, lease ends {lease}",
         f"{fence}thread {view.thread}, id {view.id}",
     )
-    return "\n        ".join(one_line(row) for row in rows)
+    wrapper = TextWrapper(max(width, 20), "", INDENT, break_on_hyphens=False)
+    first, *others = (one_line(row) for row in rows)
+    return "\n".join((wrapper.fill(first), *(wrapper.fill(INDENT + row) for row in others)))
 
 
 def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
@@ -197,4 +233,4 @@ def print_line(line: Line) -> None:
     if out.measure(table, options=out.options.update(width=WIDE)).maximum <= out.width:
         out.print(table)
     else:
-        click.echo(line_text(line))
+        click.echo(line_text(line, out.width))

@@ -155,6 +155,11 @@ def fits(units: int, capacity: int, others: Sequence[tuple[int, int]]) -> bool:
     return units <= capacity
 
 
+def namespace_of(key: str) -> str:
+    """Return the namespace of a key."""
+    return key.partition(SEPARATOR)[0]
+
+
 def keys_of(key: str, known: Iterable[str]) -> list[str]:
     """Return the keys that `key` stands for: itself, or, without a name, all known ones of its namespace."""
     return [each for each in known if each.startswith(key)] if key.endswith(SEPARATOR) else [key]

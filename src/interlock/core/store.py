@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeAlias
 from urllib.parse import SplitResult
 
 from interlock.core.claims import Check, Claim, LockSpec
-from interlock.core.effects import TaskWakeup, ThreadWakeup
+from interlock.core.effects import Op, TaskWakeup, ThreadWakeup
 from interlock.core.queue import EnterResult, Queue
 
 EnterNow: TypeAlias = Callable[[Claim, Any, bool, bool], EnterResult]
@@ -32,6 +32,7 @@ class BaseStore:
         node_of: tells, quickly and without failing, which of several servers keeps a claim: what is on different
             servers is renewed side by side.
         adoctor: as `doctor`, awaited; None: `doctor` is called in another thread, so that it does not block the loop.
+        namespaces: the namespaces in which somebody holds a lock or waits; None: this store can't tell.
         lock_in_transaction: returns what takes a lock in a transaction of the caller, which releases it.
         doubt: set by the connection; the store calls it with the id of a claim that it may not have any more, whose
             holder then asks at once.
@@ -44,6 +45,7 @@ class BaseStore:
     aleave_now: AsyncLeaveNow | None = None
     node_of: Callable[[Claim], object] | None = None
     adoctor: Callable[[], Awaitable[list[Check]]] | None = None
+    namespaces: Callable[[], Op[list[str]]] | None = None
     lock_in_transaction: Callable[[LockSpec, float | None, Any], Any] | None = None
     doubt: Callable[[str], object] = staticmethod(_nobody_asks)
 
@@ -87,6 +89,10 @@ class Common(Queue, Protocol):
         """As in `BaseStore`."""
 
     doubt: Callable[[str], object]
+
+    @property
+    def namespaces(self) -> Callable[[], Op[list[str]]] | None:
+        """As in `BaseStore`."""
 
     @property
     def lock_in_transaction(self) -> Callable[[LockSpec, float | None, Any], Any] | None:

@@ -8,7 +8,6 @@ INTERLOCK = {
 An entry that says nothing of a store has the ORM store; where its database is SQLite's, the files beside that.
 """
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from inspect import signature
@@ -24,6 +23,7 @@ from interlock.core.redaction import described, masked
 from interlock.core.store import Store
 from interlock.locks.connect import open_store
 from interlock.locks.sync.connection import Locks
+from interlock.runtime.process import in_forked_child
 
 if TYPE_CHECKING:
     from interlock.locks.aio.connection import AsyncLocks
@@ -294,7 +294,7 @@ def _after_fork() -> None:
         each._mutex = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)
 
 
 def forget_connections(*, setting: str, **_: object) -> None:

@@ -25,6 +25,7 @@ from interlock.core.errors import StoreError
 from interlock.django.waiters import LineWaiters
 from interlock.django.wrappers import is_direct, open_wrapper, shut
 from interlock.runtime import log
+from interlock.runtime.process import in_forked_child
 
 CHANNEL = "interlock_claim"
 TELL = f"SELECT pg_notify('{CHANNEL}', %s)"
@@ -245,4 +246,4 @@ def _after_fork() -> None:
         each.forked()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -1,6 +1,5 @@
 """Connections of the store's own: in autocommit, to the primary, never the one of a request."""
 
-import os
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from interlock.core.claims import checked_count
 from interlock.core.errors import StoreError
 from interlock.django.failures import NoConnection, is_definite, translated
 from interlock.django.wrappers import database_name, open_wrapper, shut
-from interlock.runtime.process import pid
+from interlock.runtime.process import in_forked_child, pid
 
 MOST = 4  # connections of a process to one database, unless MAX_CONNECTIONS says otherwise
 IDLE = 60.0  # seconds after which a connection that nobody uses is closed
@@ -276,4 +275,4 @@ def _after_fork() -> None:
         each.forked()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -11,6 +11,7 @@ from interlock.django.conf import DEFAULT, alocks, locks, place
 from interlock.django.occupation import Row
 from interlock.locks.connect import aconnect, connect
 from interlock.locks.sync.connection import Locks
+from interlock.testing.fakes import FakeLocks
 
 
 class override_locks(ContextDecorator):
@@ -21,24 +22,30 @@ class override_locks(ContextDecorator):
     Args:
         alias: in INTERLOCK.
         url: another store in place of memory.
+        fake: a place in memory with faults to order, in place of both.
     """
 
-    def __init__(self, alias: str = DEFAULT, url: str | None = None) -> None:
+    def __init__(self, alias: str = DEFAULT, url: str | None = None, fake: FakeLocks | None = None) -> None:
         self._alias = alias
         self._url = url
+        self._fake = fake
         self._before: list[tuple[Any, Any]] = []
 
     def _recreate_cm(self) -> "override_locks":
-        return type(self)(self._alias, self._url)
+        return type(self)(self._alias, self._url, self._fake)
 
     def __enter__(self) -> Locks:
         configured = place(self._alias)
         url = self._url or f"memory://{uuid4().hex}"
         how = {"namespace": configured.namespace, "ttl": configured.ttl}
-        made = connect(url, **how)  # type: ignore[arg-type]
+        made: Locks
+        if self._fake is not None:
+            made, amade = self._fake.connect(**how), self._fake.aconnect(**how)  # type: ignore[arg-type]
+        else:
+            made, amade = connect(url, **how), aconnect(url, **how)  # type: ignore[arg-type]
         self._before = [
             (locks, locks.put(self._alias, made)),
-            (alocks, alocks.put(self._alias, aconnect(url, **how))),  # type: ignore[arg-type]
+            (alocks, alocks.put(self._alias, amade)),
         ]
         return made
 

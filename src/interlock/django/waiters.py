@@ -1,7 +1,6 @@
 """The waiters of this process, so that its threads and tasks hand over to each other at once."""
 
 import math
-import os
 import random
 import threading
 import time
@@ -9,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from interlock.core.claims import Claim
+from interlock.runtime.process import in_forked_child
 
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two looks of a waiter whom nobody tells
 BEHIND = 1.0  # the same for one behind another of this process, or where other processes tell it
@@ -147,4 +147,4 @@ def _after_fork() -> None:
         waiters.__init__()  # type: ignore[misc]
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -75,6 +75,11 @@ class BaseLocks(Generic[L]):
         """The store, for those who extend this library."""
         return self._session.store
 
+    @property
+    def namespace(self) -> str:
+        """What separates these locks from those of other applications on the store."""
+        return self._session.namespace
+
     def subscribe(self, function: events.Listener) -> Callable[[], None]:
         """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
 

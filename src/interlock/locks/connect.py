@@ -11,6 +11,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import described, masked, why
 from interlock.core.store import BaseStore, Store
 from interlock.locks.sync.connection import Locks
+from interlock.runtime.process import in_forked_child
 
 if TYPE_CHECKING:
     from interlock.locks.aio.connection import AsyncLocks
@@ -83,9 +84,9 @@ def open_store(url: Any, tasks: bool = False) -> Store:
     if not isinstance(url, str):
         return _store_of_client(url, tasks)
     if "://" not in url:
-        raise InvalidArgument(
-            f"{masked(url)!r} is no store URL; give one like 'file:///var/lib/app/locks' or 'memory://'"
-        )
+        from interlock.locks.meant import advice_on
+
+        raise InvalidArgument(f"{masked(url)!r} is no store URL; {advice_on(url, BUILT_IN)}")
     parts = _split(url)
     _check_query(parts)
     factory = _factory(parts.scheme)
@@ -152,8 +153,12 @@ def _factory(scheme: str) -> Any:
 
     points = {point.name: point for point in entry_points(group="interlock.stores")}
     if scheme not in points:
-        known = ", ".join(sorted({*BUILT_IN, *points}))
-        raise InvalidArgument(f"no store has the scheme {scheme!r}; installed are: {known}")
+        from interlock.locks.meant import scheme_meant
+
+        known = sorted({*BUILT_IN, *points})
+        meant = scheme_meant(scheme, known)
+        advice = f"did you mean {meant}://? Installed" if meant else "installed"
+        raise InvalidArgument(f"no store has the scheme {scheme!r}; {advice} are: {', '.join(known)}")
     try:
         return points[scheme].load()
     except ImportError as error:
@@ -243,4 +248,4 @@ def _after_fork() -> None:
     _connecting = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 from interlock.core.claims import SEPARATOR
+from interlock.runtime.process import in_forked_child
 
 LIBRARY = os.path.dirname(__file__) + os.sep
 DEV = sys.flags.dev_mode
@@ -46,4 +47,4 @@ def warn(key: str, where: str, source: Any) -> None:
         )
 
 
-os.register_at_fork(after_in_child=kept.clear)
+in_forked_child(kept.clear)

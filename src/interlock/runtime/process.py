@@ -2,15 +2,31 @@
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Generic, TypeVar
 
 from interlock.core.claims import shown_text
 
 T = TypeVar("T")
-HOST = shown_text(os.uname().nodename)
+
+
+def _node() -> str:
+    if hasattr(os, "uname"):
+        return os.uname().nodename
+    from socket import gethostname  # only where it is needed: it is slow to load
+
+    return gethostname()
+
+
+HOST = shown_text(_node())
 _pid = os.getpid()
+
+
+def in_forked_child(function: Callable[[], object]) -> None:
+    """Let `function` be called in each child that is forked; where nobody can fork there is nothing to do."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
 
 
 def pid() -> int:
@@ -52,4 +68,4 @@ def _after_fork() -> None:
     _pid = os.getpid()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -1,19 +1,18 @@
 """memory:// - locks between the threads and asyncio tasks of one process; the reference of all stores."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from interlock.core.claims import PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of
+from interlock.core.claims import PENDING, SEPARATOR, USING, Check, Claim, ClaimView, State, keys_of, namespace_of
 from interlock.core.effects import Call, Op
 from interlock.core.errors import InvalidArgument
 from interlock.core.line import has_room, promotable
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Renewed
 from interlock.core.store import BaseStore
-from interlock.runtime.process import HOST, pid
+from interlock.runtime.process import HOST, in_forked_child, pid
 from interlock.runtime.sync import ThreadEvent
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def _after_fork() -> None:
         each.reset()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)
 
 
 class MemoryStore(BaseStore):
@@ -198,6 +197,16 @@ class MemoryStore(BaseStore):
             now = self._clock()
             keys = keys_of(key, sorted(self._space.lines))
             return [_view(place, now) for each in keys for place in self._space.live(each, now)]
+
+    def namespaces(self) -> Op[list[str]]:
+        """As `BaseStore.namespaces`."""
+        found: list[str] = yield Call(self._namespaces, ())
+        return found
+
+    def _namespaces(self) -> list[str]:
+        with self._space.mutex:
+            now = self._clock()
+            return sorted({namespace_of(key) for key in list(self._space.lines) if self._space.live(key, now)})
 
     def evict(self, key: str, id: str | None) -> Op[int]:
         """As `Queue.evict`."""

@@ -1,7 +1,6 @@
 """What the locks and grants of one connection of tasks share: the store, who holds, who enters, who renews."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any
@@ -19,7 +18,7 @@ from interlock.locks.owners import Holds
 from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, Entering, closed_meanwhile
 from interlock.runtime import log
 from interlock.runtime.aio import afinish, arun, at_the_end, give_way, turns
-from interlock.runtime.process import WeakRegistry
+from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.runtime.sync import fresh_id
 
 
@@ -198,4 +197,4 @@ def _after_fork() -> None:
         session.start_afresh()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -5,7 +5,6 @@ No request stands before a deadline: a loss is told then, whatever a renewal wai
 
 import asyncio
 import math
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from interlock.locks.leases import LONGEST_SLEEP, Entry, LeaseTable, Tell
 from interlock.locks.sync.renewers import by_node, portions
 from interlock.runtime import log
 from interlock.runtime.aio import arun
+from interlock.runtime.process import in_forked_child
 
 G = TypeVar("G", bound=BaseGrant)
 AT_ONCE = 100  # leases whose request is made in one turn of the loop
@@ -206,4 +206,4 @@ class LoopWatchdog(Generic[G]):
             log.warn("could not release %r, whose `async with` was left; its lease ends: %s", grant.name, error)
 
 
-os.register_at_fork(after_in_child=_kept.clear)
+in_forked_child(_kept.clear)

@@ -1,6 +1,5 @@
 """What the locks and grants of one connection of threads share: the store, who holds, who enters, who renews."""
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from threading import Thread
@@ -17,7 +16,7 @@ from interlock.locks.owners import Holds
 from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, Entering, closed_meanwhile
 from interlock.locks.sync.watchdog import Watchdog
 from interlock.runtime import log
-from interlock.runtime.process import WeakRegistry
+from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.runtime.sync import fresh_id, run
 
 G = TypeVar("G", bound=BaseGrant)
@@ -179,4 +178,4 @@ def _after_fork() -> None:
         session.start_afresh()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

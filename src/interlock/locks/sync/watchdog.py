@@ -104,11 +104,13 @@ class Watchdog(Generic[G]):
         """Note that the store no longer has the grant's claim, and tell."""
         self._table.lost(grant, GONE_THERE)
 
-    def doubt(self, id: str) -> None:
-        """Ask the store at once about a claim that it may not have any more."""
-        if self._table.doubt(id):
+    def doubt(self, id: str) -> bool:
+        """Ask the store at once about a claim that it may not have any more; False if nobody here holds it."""
+        held = self._table.doubt(id)
+        if held:
             self._alarm = 0.0
             self._poke()
+        return held
 
     def stop(self) -> None:
         """End the threads."""

@@ -1,8 +1,14 @@
 """postgresql+advisory://: advisory locks of a PostgreSQL server, which end with the session that has them."""
 
+import select
 from urllib.parse import SplitResult
 
+from interlock.core.errors import StoreError
 from interlock.core.store import BaseStore
+
+if not hasattr(select, "poll"):
+    raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")
+
 from interlock.stores.advisory.options import options_of
 from interlock.stores.advisory.room import room_of
 from interlock.stores.advisory.store import AdvisoryStore

@@ -6,7 +6,6 @@ line of the server, the others behind it in here. Leases are kept in here too: t
 session has when that ends.
 """
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from weakref import WeakSet
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Renewed
-from interlock.runtime.process import WeakRegistry
+from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.places import Place, is_shared
 from interlock.stores.advisory.session import Refusal, Session, refused
@@ -475,4 +474,4 @@ def _after_fork() -> None:
         room.abandon()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -27,7 +27,9 @@ class Watcher:
     def __init__(self, room: "Room") -> None:
         self._room = room
         self._thread: threading.Thread | None = None
-        self._reads, self._writes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._reads, self._writes = os.pipe()
+        for each in (self._reads, self._writes):
+            os.set_blocking(each, False)
         self._wakes = 0.0
         self._stopped = False
         self._mutex = threading.Lock()

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from interlock.core.errors import StoreError
 from interlock.runtime.compiled import compiled
-from interlock.runtime.process import WeakRegistry
+from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.stores.files.compiled import CompiledPath
 from interlock.stores.files.fastpath import FastPath
 from interlock.stores.files.folder import Folder, file_name
@@ -268,4 +268,4 @@ def _after_fork() -> None:
         opened.forget()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -20,7 +20,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.queue import BUSY, GONE, OCCUPIED, EnterResult, Renewed
 from interlock.core.redaction import masked
 from interlock.core.store import BaseStore
-from interlock.runtime.process import WeakRegistry
+from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.stores.files.failures import failed, failing
 from interlock.stores.files.fastpath import Wakeups, jitter
 from interlock.stores.files.folder import Folder
@@ -80,8 +80,11 @@ class FileStore(BaseStore):
     def from_url(cls, url: SplitResult) -> "FileStore":
         """Connect to file:///folder, file:///folder?mode=0770, or file:///folder?allow=virtiofs."""
         if url.netloc not in ("", "localhost") or url.fragment:
+            meant = (
+                f"file:///{url.netloc}{url.path}" if url.netloc and "@" not in url.netloc else "file:///var/lib/locks"
+            )
             raise InvalidArgument(
-                f"{masked(url.geturl())!r}: write three slashes and a folder, e.g. file:///var/lib/app/locks"
+                f"{masked(url.geturl())!r}: write three slashes and a folder; did you mean {meant}?"
             )
         return cls(unquote(url.path), **options(url.query))
 
@@ -274,6 +277,14 @@ class FileStore(BaseStore):
         found: list[ClaimView] = yield Call(views.look, (self.folder, self.liveness().is_alive, key))
         return found
 
+    def namespaces(self) -> Op[list[str]]:
+        """As `BaseStore.namespaces`."""
+        with failing("the lines can't be looked at"):
+            from interlock.stores.files import views
+
+        found: list[str] = yield Call(views.namespaces, (self.folder, self.liveness().is_alive))
+        return found
+
     # -- one step ---------------------------------------------------------------------------------------
 
     def _step(self, line: LineFile, data: bytes) -> Step:
@@ -421,4 +432,4 @@ def _after_fork() -> None:
         store._after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from interlock.core.claims import SEPARATOR, ClaimView, moment_of
+from interlock.core.claims import SEPARATOR, ClaimView, moment_of, namespace_of
 from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, file_name, names_in
 from interlock.stores.files.linefile import header, key_of
@@ -18,15 +18,26 @@ def look(folder: Folder, is_alive: Callable[[str], bool], key: str) -> list[Clai
     try:
         if not key.endswith(SEPARATOR):
             return [view(slot, key) for slot in slots(folder, key, is_alive)]
-        keys = {found for name in names_in(folder.using) if (found := key_of(folder, name)) is not None}
         return [
             view(slot, each)
-            for each in sorted(keys)
+            for each in sorted(_keys(folder))
             if each.startswith(key)
             for slot in slots(folder, each, is_alive)
         ]
     except OSError as error:
         raise failed(f"the lines in {folder.path} can't be read", error) from error
+
+
+def namespaces(folder: Folder, is_alive: Callable[[str], bool]) -> list[str]:
+    """List the namespaces that have live claims; as `BaseStore.namespaces`."""
+    try:
+        return sorted({namespace_of(key) for key in _keys(folder) if any(slots(folder, key, is_alive))})
+    except OSError as error:
+        raise failed(f"the lines in {folder.path} can't be read", error) from error
+
+
+def _keys(folder: Folder) -> set[str]:
+    return {key for name in names_in(folder.using) if (key := key_of(folder, name)) is not None}
 
 
 def slots(folder: Folder, key: str, is_alive: Callable[[str], bool]) -> Iterator[Slot]:

@@ -4,8 +4,8 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.redaction import described
 from interlock.stores.base import BaseStore, Store
+from interlock.stores.sql.engines import engine_of
 
 INSTALL = "locks in PostgreSQL need psycopg 3: pip install 'interlock[sql]'"
 
@@ -59,20 +59,7 @@ def from_client(client: Any, tasks: bool) -> Store:
         client: an `Engine`, or for tasks an `AsyncEngine`, of psycopg 3; it stays the program's, and open.
         tasks: True if asyncio tasks will use the store.
     """
-    from sqlalchemy.engine import Engine
-    from sqlalchemy.ext.asyncio import AsyncEngine
-
-    wanted = AsyncEngine if tasks else Engine
-    if not isinstance(client, wanted):
-        raise InvalidArgument(
-            f"{described(client)} is no {wanted.__name__}: {'aconnect' if tasks else 'connect'}() takes the engine, "
-            f"as locks are taken on connections of their own: a claim inside a transaction is seen by nobody"
-        )
-    engine = client.sync_engine if isinstance(client, AsyncEngine) else client
-    if engine.dialect.name == "sqlite":
-        from interlock.stores.sqlite import from_engine
-
-        return from_engine(engine, tasks)
+    engine = engine_of(client, tasks)
     if (engine.dialect.name, engine.dialect.driver) not in (
         ("postgresql", "psycopg"),
         ("postgresql", "psycopg_async"),

@@ -1,7 +1,6 @@
 """How to connect: by a URL, or as an SQLAlchemy engine does that the program has already."""
 
 import math
-import select
 from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlencode
@@ -12,6 +11,7 @@ from psycopg.pq import ConnStatus, PGconn, PollingStatus
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import masked
+from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.stores.sql.ddl import GRACE, TABLE, ddl
 from interlock.stores.sql.problems import Refused, Unreachable, advice, refusal
 
@@ -165,8 +165,8 @@ class _Connection:
         while wanted != PollingStatus.OK:
             if wanted == PollingStatus.FAILED or self.pgconn.status == ConnStatus.BAD:
                 raise psycopg.OperationalError(self.pgconn.error_message.decode(errors="replace"))
-            poll = select.poll()
-            poll.register(self.pgconn.socket, select.POLLIN if wanted == PollingStatus.READING else select.POLLOUT)
+            poll = poller()
+            poll.register(self.pgconn.socket, READABLE if wanted == PollingStatus.READING else WRITABLE)
             left = deadline - monotonic()
             if left <= 0 or not poll.poll(left * 1000 + 0.5):
                 raise psycopg.OperationalError(f"no answer within {io_timeout:g} s")

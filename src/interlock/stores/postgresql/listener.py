@@ -1,7 +1,5 @@
 """How waiting threads hear that they were promoted: one connection listens, and one thread reads it."""
 
-import os
-import select
 import threading
 from time import monotonic
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 from psycopg import OperationalError
 
 from interlock.core.errors import StoreError
+from interlock.runtime.polling import READABLE, WakePipe, poller
 from interlock.stores.postgresql.exchange import encoded, ended, parameters
 from interlock.stores.postgresql.pool import Connection
 from interlock.stores.postgresql.sessions import WHOSE
@@ -44,7 +43,7 @@ class ThreadListener:
         self._closed = False
         self._subscribed = False
         self._doubts = False
-        self._poke: tuple[int, int] | None = None
+        self._poke: WakePipe | None = None
         self._poking = threading.RLock()  # a file that is poked is not closed meanwhile
 
     def start(self, channel: str, waiters: Waiters) -> None:
@@ -81,11 +80,10 @@ class ThreadListener:
                 connection.close()
                 return
             connection.exchange(listen(self._channel), until, io_timeout)
-            poke = os.pipe()
+            poke = WakePipe()
         except BaseException:
             connection.close()
             raise
-        os.set_blocking(poke[1], False)
         self._connection, self._poke, self.live = connection, poke, True
         self._thread = threading.Thread(
             target=self._read, args=(connection, poke), name="interlock-listens", daemon=True
@@ -95,10 +93,10 @@ class ThreadListener:
             self._waiters.let_all_look()  # what was said meanwhile was not heard
         self._subscribed = True
 
-    def _read(self, connection: Connection, poke: tuple[int, int]) -> None:
+    def _read(self, connection: Connection, poke: WakePipe) -> None:
         """Read until the connection ends, is not needed for a while, or does not hear any more."""
         try:
-            self._read_on(connection, poke[0])
+            self._read_on(connection, poke)
         except (OperationalError, OSError):
             pass
         finally:
@@ -107,14 +105,13 @@ class ThreadListener:
             connection.close()
             with self._poking:
                 self._poke = None
-                for fd in poke:
-                    os.close(fd)
+                poke.close()
             self._waiters.let_all_look()
 
-    def _read_on(self, connection: Connection, poke: int) -> None:
-        poll = select.poll()
-        poll.register(poke, select.POLLIN)
-        poll.register(connection.pgconn.socket, select.POLLIN)
+    def _read_on(self, connection: Connection, poke: WakePipe) -> None:
+        poll = poller()
+        poll.register(poke.fileno(), READABLE)
+        poll.register(connection.pgconn.socket, READABLE)
         heard_at = needed_at = monotonic()
         asked_at = 0.0
         while not self._closed:
@@ -131,8 +128,8 @@ class ThreadListener:
                 asked_at, self._doubts = now, False
                 ask_itself(connection.pgconn, self._channel)
             next_at = asked_at + self._factory.io_timeout if asked_at else now + SILENCE / 2
-            if (poke, select.POLLIN) in poll.poll(max(1.0, (next_at - now) * 1000)):
-                os.read(poke, 512)
+            if (poke.fileno(), READABLE) in poll.poll(max(1.0, (next_at - now) * 1000)):
+                poke.drain()
             connection.pgconn.consume_input()
             if ended(connection.pgconn):
                 return
@@ -140,10 +137,7 @@ class ThreadListener:
     def _wake(self) -> None:
         with self._poking:
             if self._poke is not None:
-                try:
-                    os.write(self._poke[1], b"!")
-                except OSError:
-                    pass  # poked often enough
+                self._poke.poke()
 
     def suspect(self) -> None:
         """As `Listener.suspect`."""
@@ -162,8 +156,8 @@ class ThreadListener:
     def reset(self) -> None:
         """In a forked child: leave the parent's connection alone."""
         self._inherited.append(self._connection)
-        for fd in self._poke or ():
-            os.close(fd)
+        if self._poke is not None:
+            self._poke.close()
         self._start_afresh()
 
 

@@ -1,13 +1,13 @@
 """Statements on a database, for threads: a bounded number of connections, each used by one thread at a time."""
 
 import os
-import select
 from time import monotonic
 from typing import Any
 
 from psycopg import OperationalError
 
 from interlock.core.errors import StoreError
+from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.stores.postgresql.exchange import Row, broken, encoded, ended, no_answer, parameters, rows_of
 from interlock.stores.postgresql.sessions import Manners, Talk, checked
 from interlock.stores.sql.pool import BoundedPool
@@ -31,10 +31,10 @@ class Connection:
         self.where = where
         checked(self.pgconn, where)
         self.pgconn.nonblocking = 1
-        self.poll = select.poll()
-        self.poll.register(self.pgconn.socket, select.POLLIN)
-        self._writing = select.poll()
-        self._writing.register(self.pgconn.socket, select.POLLIN | select.POLLOUT)
+        self.poll = poller()
+        self.poll.register(self.pgconn.socket, READABLE)
+        self._writing = poller()
+        self._writing.register(self.pgconn.socket, READABLE | WRITABLE)
 
     def is_open(self) -> bool:
         """Tell whether an idle connection is still there, as far as this side knows."""

@@ -1,6 +1,5 @@
 """The queue on a Redis server: every step of the line is one script, hence one round trip."""
 
-import os
 import random
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -9,19 +8,19 @@ from typing import Any
 from uuid import uuid4
 
 from interlock._redis.errors import Moving, Passing, Redirected, Refused, refusal
-from interlock._redis.keys import keys_of_line, line_of
+from interlock._redis.keys import EVERY_LINE, key_of, keys_of_line, line_of, pattern_of
 from interlock._redis.message import Broken, Denied, Message, NoAnswer, Unreachable
 from interlock._redis.pipeline import ask_all
 from interlock._redis.resp import ReplyError, ended_by
 from interlock._redis.scripts import ENTER, EVICT, LEAVE, LOOK, RENEW, call, prefix, with_source
-from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec
+from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, namespace_of
 from interlock.core.effects import Ask, Op
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import GONE, INDETERMINATE, OCCUPIED, REFUSED, EnterResult, Outage, Renewed
 from interlock.core.store import BaseStore
 from interlock.runtime.log import warn
-from interlock.runtime.process import HOST, WeakRegistry, pid
-from interlock.stores.redis.views import lines_in, views_of
+from interlock.runtime.process import HOST, WeakRegistry, in_forked_child, pid
+from interlock.stores.redis.views import lines_like, views_of
 from interlock.stores.redis.waiters import WaiterRegistry
 
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
@@ -411,12 +410,23 @@ class RedisQueue(BaseStore):
         """As `Queue.look`."""
         lines = [line_of(key)]
         if key.endswith(SEPARATOR):
-            lines = yield from lines_in(self._pool, key[:-1])
+            lines = yield from lines_like(self._pool, pattern_of(key[:-1]))
         views: list[ClaimView] = []
         for line in lines:
-            reply = yield from self._ask(Message(call(LOOK, keys_of_line(line)), line))
-            views += views_of(line, reply)
+            views += yield from self._views(line)
         return views
+
+    def namespaces(self) -> Op[list[str]]:
+        """As `BaseStore.namespaces`; a line that nobody is in may still be there for its fence."""
+        found: list[str] = []
+        for line in (yield from lines_like(self._pool, EVERY_LINE)):
+            namespace = namespace_of(key_of(line))
+            if namespace not in found and (yield from self._views(line)):
+                found.append(namespace)
+        return found
+
+    def _views(self, line: str) -> Op[list[ClaimView]]:
+        return views_of(line, (yield from self._ask(Message(call(LOOK, keys_of_line(line)), line))))
 
     def evict(self, key: str, id: str | None) -> Op[int]:
         """As `Queue.evict`."""
@@ -456,4 +466,4 @@ def _after_fork() -> None:
         store._start_afresh()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

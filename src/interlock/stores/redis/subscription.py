@@ -5,8 +5,6 @@ message, the next one reads.  So a lone waiter is woken by the kernel, not by an
 """
 
 import math
-import os
-import select
 import threading
 from time import monotonic
 from typing import Any
@@ -20,6 +18,7 @@ from interlock._redis.resp import Garbage, ReplyError, pack
 from interlock._redis.routing import Reading
 from interlock.core.errors import StoreError
 from interlock.core.queue import Granted
+from interlock.runtime.polling import READABLE, WakePipe, poller
 from interlock.stores.redis.waiters import WaiterRegistry
 
 GOODBYE = 1.0  # seconds to wait for whoever reads
@@ -54,7 +53,7 @@ class Subscription:
         self._sleepers: dict[int, ThreadWaiter] = {}
         self._reader: ThreadWaiter | None = None
         self._retry_at = 0.0
-        self._poke_in = self._poke_out = -1
+        self._pipe: WakePipe | None = None
         self._poking = (
             threading.RLock()
         )  # re-entrant: a signal handler, or the garbage collector, may release a grant
@@ -146,9 +145,9 @@ class Subscription:
         """Read until `waiter` was rung or the time is over; the caller holds `_reading`."""
         if self._retry_at == math.inf:
             return  # closed
-        if self._poke_in < 0:
-            self._poke_in, self._poke_out = os.pipe()
-            os.set_blocking(self._poke_out, False)
+        if self._pipe is None:
+            self._pipe = WakePipe()
+        pipe = self._pipe
         while not waiter.rung:
             if self._strayed and self._connection is not None:
                 self._strayed = False
@@ -161,9 +160,9 @@ class Subscription:
                 return  # late, or closed
             connection = self._connection
             if connection is None or not self.live:
-                self._sleep(min(left, max(0.01, self._retry_at - monotonic())), None)
+                self._sleep(pipe, min(left, max(0.01, self._retry_at - monotonic())), None)
             else:
-                if self._sleep(min(left, self._quiet_for()), connection):
+                if self._sleep(pipe, min(left, self._quiet_for()), connection):
                     self._hear(connection)
                 self._confirm(connection)
 
@@ -212,15 +211,16 @@ class Subscription:
         """Note that a claim was promoted and not told."""
         self._suspected = True
 
-    def _sleep(self, seconds: float, connection: Connection | None) -> bool:
+    @staticmethod
+    def _sleep(pipe: WakePipe, seconds: float, connection: Connection | None) -> bool:
         """Wait until poked, or until something comes; tell whether something came."""
-        poll = select.poll()
-        poll.register(self._poke_in, select.POLLIN)
+        poll = poller()
+        poll.register(pipe.fileno(), READABLE)
         if connection is not None:
-            poll.register(connection.sock, select.POLLIN)
+            poll.register(connection.sock, READABLE)
         ready = {fd for fd, _ in poll.poll(seconds * 1000 + 0.5)}
-        if self._poke_in in ready:
-            os.read(self._poke_in, 512)
+        if pipe.fileno() in ready:
+            pipe.drain()
         return connection is not None and connection.sock.fileno() in ready
 
     def _subscribe_again(self) -> None:
@@ -308,11 +308,8 @@ class Subscription:
 
     def _poke(self) -> None:
         with self._poking:  # the pipe is not closed meanwhile
-            if self._poke_out >= 0:
-                try:
-                    os.write(self._poke_out, b"!")
-                except OSError:
-                    pass  # poked often enough
+            if self._pipe is not None:
+                self._pipe.poke()
 
     def close(self) -> None:
         """End the subscription; its files are closed by who reads them, or here if nobody does."""
@@ -330,10 +327,9 @@ class Subscription:
 
     def _close_pipe(self) -> None:
         with self._poking:
-            fds, self._poke_in, self._poke_out = (self._poke_in, self._poke_out), -1, -1
-            for fd in fds:
-                if fd >= 0:
-                    os.close(fd)
+            pipe, self._pipe = self._pipe, None
+            if pipe is not None:
+                pipe.close()
 
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""

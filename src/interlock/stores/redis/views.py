@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from interlock._redis.keys import key_of, pattern_of
+from interlock._redis.keys import key_of
 from interlock._redis.message import Message
 from interlock._redis.resp import pack
 from interlock._redis.routing import Reading
@@ -22,13 +22,13 @@ def nodes_of(pool: Any) -> Op[list[str]]:
     return nodes
 
 
-def lines_in(pool: Any, namespace: str) -> Op[list[str]]:
-    """Return the lines of a namespace, by SCAN: it looks at every key of the database, in small steps."""
+def lines_like(pool: Any, pattern: str) -> Op[list[str]]:
+    """Return the lines that match a pattern, by SCAN: it looks at every key of the database, in small steps."""
     found: set[str] = set()
     for node in (yield from nodes_of(pool)):
         cursor = b"0"
         while True:
-            command = pack("SCAN", cursor, "MATCH", pattern_of(namespace), "COUNT", "1000")
+            command = pack("SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
             cursor, names = yield Ask(pool, Message(command, node))
             found.update(name.decode() for name in names)
             if cursor in (b"0", 0):

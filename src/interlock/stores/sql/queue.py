@@ -1,6 +1,5 @@
 """The queue on a database that folds a step into one statement; who performs the statements is its door."""
 
-import os
 from collections.abc import Sequence
 from itertools import count
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Outage, Renewed
 from interlock.core.store import BaseStore
 from interlock.runtime import log
-from interlock.runtime.process import WeakRegistry
+from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.stores.sql.problems import AT_ONCE, Passing, Refused, Unreachable
 from interlock.stores.sql.statements import MICROS, Statement, promotions_in, views_of
 from interlock.stores.sql.waiters import Waiters
@@ -159,6 +158,11 @@ class SqlQueue(BaseStore):
         """As `Queue.look`."""
         return views_of((yield from self._ask_again(self._texts.look(key))))
 
+    def namespaces(self) -> Op[list[str]]:
+        """As `BaseStore.namespaces`."""
+        rows = yield from self._ask_again(self._texts.namespaces())
+        return [name for (name,) in rows]
+
     def evict(self, key: str, id: str | None) -> Op[int]:
         """As `Queue.evict`."""
         rows = yield from self._ask_again(self._texts.leave(key, id or "*", True))
@@ -231,4 +235,4 @@ def _after_fork() -> None:
         queue._start_afresh()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+in_forked_child(_after_fork)

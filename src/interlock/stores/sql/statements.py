@@ -71,11 +71,12 @@ class Texts:
         self._leave = f"SELECT removed, told FROM {names.function('leave')}({_places(4)})"
         self._renew = f"SELECT id, renewed FROM {names.function('renew')}({_places(3)})"
         self._sweep = f"SELECT swept FROM {names.function('sweep')}({_places(2)})"
+        live = f"FROM {names.table} l, (SELECT {NOW} AS moment) n WHERE l.id <> '' AND l.until > n.moment"
         self._look = (
-            f"SELECT l.name, l.id, l.units, l.capacity, l.fence, l.host, l.pid, l.thread, l.label, l.since, "
-            f"l.until - n.moment FROM {names.table} l, (SELECT {NOW} AS moment) n "
-            f"WHERE l.id <> '' AND l.until > n.moment AND "
+            "SELECT l.name, l.id, l.units, l.capacity, l.fence, l.host, l.pid, l.thread, l.label, l.since, "
+            f"l.until - n.moment {live} AND "
         )
+        self._namespaces = f"SELECT DISTINCT l.namespace {live}"
         self._fixed = lru_cache(4096)(_fixed)
 
     def start_afresh(self) -> None:
@@ -107,6 +108,10 @@ class Texts:
         if key.endswith(SEPARATOR):
             return Statement(f'{self._look} l.namespace = $1 ORDER BY l.name COLLATE "C", l.number', (key[:-1],))
         return Statement(f"{self._look} l.key = $1 ORDER BY l.number", (hashed(key),))
+
+    def namespaces(self) -> Statement:
+        """List the namespaces that have live claims."""
+        return Statement(self._namespaces)
 
     @staticmethod
     def notify(channels: Sequence[str], messages: Sequence[str]) -> Statement:

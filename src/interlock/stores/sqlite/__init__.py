@@ -6,8 +6,9 @@ from urllib.parse import SplitResult
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
 from interlock.stores.base import BaseStore, Store
+from interlock.stores.sql.engines import engine_of
 
-__all__ = ["SqliteStores", "from_engine"]
+__all__ = ["SqliteStores", "from_client"]
 
 
 class SqliteStores(BaseStore):
@@ -30,17 +31,18 @@ class SqliteStores(BaseStore):
         return SqliteStore(options_of(url))
 
 
-def from_engine(engine: Any, tasks: bool) -> Store:
+def from_client(client: Any, tasks: bool) -> Store:
     """Return the store in a file beside the database of an SQLAlchemy engine; the engine itself is not used.
 
     Args:
-        engine: an `Engine` of sqlite.
+        client: an `Engine`, or for tasks an `AsyncEngine`, of sqlite.
         tasks: True if asyncio tasks will use the store.
 
     Raises:
-        InvalidArgument: its database is no file.
+        InvalidArgument: its database is no file, or it is an engine of the other colour.
         StoreError: the file can't be used.
     """
+    engine = engine_of(client, tasks)
     from interlock.stores.sqlite.options import options_beside
     from interlock.stores.sqlite.store import SqliteStore, ThreadSqliteStore
 

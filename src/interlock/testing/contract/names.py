@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from interlock.runtime.sync import run
 from interlock.testing.world import World
 
 ODD = [
@@ -84,6 +85,19 @@ def test_eviction_stays_in_its_namespace(world: World) -> None:
     grant = ann.do(mine.lock(world.name).acquire)
     assert ann.do(other.evict, world.name) == 0
     assert ann.do(grant.release) is True
+
+
+def test_a_store_that_knows_namespaces_tells_those_in_use(world_of_threads: World) -> None:
+    world = world_of_threads
+    ann = world.actor()
+    tell = world.connect().store.namespaces
+    if tell is None:
+        return  # one that can't tell says nothing wrong
+    spaces = ["", "a:b", "}", "日本語"]
+    grants = [ann.do(world.connect(namespace=space).lock(world.name).acquire) for space in spaces]
+    assert sorted(run(tell())) == spaces
+    ann.do(grants[1].release)
+    assert sorted(run(tell())) == ["", "}", "日本語"]
 
 
 def test_all_connections_of_a_place_see_the_same_locks(world: World) -> None:

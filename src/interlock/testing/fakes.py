@@ -1,0 +1,214 @@
+"""For tests of programs that lock: locks in memory, with a clock set by hand and faults to order."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar
+
+from interlock.core.claims import DEFAULT_TTL, SEPARATOR
+from interlock.core.effects import Op, Sleep
+from interlock.core.errors import InvalidArgument, UnknownOutcome
+from interlock.locks.aio.connection import AsyncLocks
+from interlock.locks.aio.grants import AsyncGrant
+from interlock.locks.events import Event, subscribe
+from interlock.locks.sync.connection import Locks
+from interlock.locks.sync.grants import Grant
+from interlock.runtime.sync import run
+from interlock.stores.memory import MemoryStore, Space
+from interlock.testing.faults import Around
+
+T = TypeVar("T")
+Step: TypeAlias = Literal["enter", "leave", "renew", "look", "evict"]
+TOLD_WITHIN = 10.0  # seconds; holders are told at once unless the store is stalled
+
+
+class FakeLocks:
+    """A place for locks in memory, whose clock stands still until a test moves it on.
+
+    All connections to one such place see each other's claims, of threads and of asyncio tasks.
+    """
+
+    def __init__(self) -> None:
+        self._space = Space()
+        self._now = 0.0
+        self._stores: list[_FakeStore] = []
+        self._locks: list[Locks] = []
+        self._drops: Counter[str] = Counter()
+        self._stalled_until = 0.0
+
+    def connect(self, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> Locks:
+        """Return the locks of this place, for threads.
+
+        Args:
+            namespace: as for `interlock.connect`.
+            ttl: seconds of lease, by the clock of this place.
+        """
+        made = Locks(self._store(), namespace=namespace, ttl=ttl)
+        self._locks.append(made)
+        return made
+
+    def aconnect(self, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> AsyncLocks:
+        """Return the locks of this place, for asyncio tasks; arguments as for `connect`."""
+        return AsyncLocks(self._store(), namespace=namespace, ttl=ttl)
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock on: leases that end by that are over, the next get the locks, and holders are told.
+
+        Holders that are threads know it when this returns, tasks when their loop has had its turn.
+
+        Args:
+            seconds: 0 or more; a lease is renewed by the time of day, which does not move with this clock.
+        """
+        if not seconds >= 0:
+            raise InvalidArgument(f"a clock is moved on by 0 seconds or more, not {seconds!r}")
+        before = self._claims()
+        self._now += seconds
+        for key in before.values():
+            run(self._looker().evict(key, ""))  # nobody's: it clears away what is over, and hands over
+        left = self._claims()
+        self._tell({id: key for id, key in before.items() if id not in left})
+
+    def lose(self, what: Grant | str) -> None:
+        """Take a lock away from its holders, as an eviction or a lease that ended; threads know it when this returns.
+
+        Args:
+            what: a grant; or the name of a lock, for code that keeps its grant to itself.
+
+        Raises:
+            InvalidArgument: nobody holds it here; or asyncio tasks run in this thread, where `alose` does this.
+        """
+        if _on_a_loop():
+            raise InvalidArgument("the holder could not be told while this waits: write `await fake.alose(…)`")
+        missing = self._holders(what)
+        self._evict(missing)
+        self._tell(missing)
+
+    async def alose(self, what: Grant | AsyncGrant | str) -> None:
+        """As `lose`, where asyncio tasks run: the body of the holder's `async with` is cancelled."""
+        missing = self._holders(what)
+        all_told = asyncio.Event()
+        set_it = partial(asyncio.get_running_loop().call_soon_threadsafe, all_told.set)
+        self._evict(missing)
+        with self._hearing(missing, set_it), suppress(TimeoutError):
+            self._doubt(missing)
+            await asyncio.wait_for(all_told.wait(), TOLD_WITHIN)
+
+    def drop_reply(self, step: Step = "enter", times: int = 1) -> None:
+        """Lose the store's next answers to a step, which is done all the same.
+
+        Args:
+            step: "enter" (acquire), "leave" (release), "renew", "look" (claims) or "evict".
+            times: how many.
+        """
+        self._drops[step] += times
+
+    def stall(self, seconds: float) -> None:
+        """Let the store answer nothing for so many seconds, of real time, as a server that is stopped."""
+        self._stalled_until = time.monotonic() + seconds
+
+    def close(self) -> None:
+        """Close the connections of threads, and forget all claims; those of tasks end with their loop."""
+        self._stalled_until = 0.0
+        self._drops.clear()
+        for each in self._locks:
+            each.close()
+        self._space.reset()
+
+    def __enter__(self) -> "FakeLocks":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _store(self) -> "_FakeStore":
+        made = _FakeStore(self, self._looker())
+        self._stores.append(made)
+        return made
+
+    def _looker(self) -> MemoryStore:
+        return MemoryStore(self._space, lambda: self._now)
+
+    def _claims(self) -> dict[str, str]:
+        """Return the ids of all claims, with their keys."""
+        store = self._looker()
+        spaces = [namespace + SEPARATOR for namespace in run(store.namespaces())]
+        return {view.id: space + view.name for space in spaces for view in run(store.look(space))}
+
+    def _holders(self, what: Grant | AsyncGrant | str) -> dict[str, str]:
+        """Return the ids of those who hold a lock, with their keys."""
+        store = self._looker()
+        found = {
+            view.id: key
+            for key in self._claims().values()
+            for view in run(store.look(key))
+            if view.state == "using" and (view.name == what if isinstance(what, str) else view.id == what.id)
+        }
+        if not found:
+            raise InvalidArgument(f"nobody holds {what!r} here: it is free, was lost before, or is another place's")
+        return found
+
+    def _evict(self, claims: dict[str, str]) -> None:
+        for id, key in claims.items():
+            run(self._looker().evict(key, id))
+
+    def _tell(self, missing: dict[str, str]) -> None:
+        """Let holders find out that they hold nothing; wait for those of threads, who do not depend on this one."""
+        all_told = threading.Event()
+        with self._hearing(missing, all_told.set):
+            held = self._doubt(missing)
+            for id in set(missing) - held:
+                missing.pop(id, None)
+            if missing:
+                all_told.wait(TOLD_WITHIN)
+
+    @contextmanager
+    def _hearing(self, missing: dict[str, str], all_told: Callable[[], object]) -> Iterator[None]:
+        """Meanwhile, take claims out of `missing` whose holders tell of the loss; call `all_told` after the last."""
+
+        def heard(event: Event) -> None:
+            if event.kind == "lost" and missing.pop(event.id, None) is not None and not missing:
+                all_told()
+
+        stop = subscribe(heard)
+        try:
+            yield
+        finally:
+            stop()
+
+    def _doubt(self, claims: dict[str, str]) -> set[str]:
+        """Let holders ask the store; return the claims that threads hold."""
+        return {id for id in list(claims) if [store.doubt(id) for store in self._stores].count(True)}
+
+    def meddle(self, step: str, op: Op[T]) -> Op[T]:
+        """Perform a step of a store, with the faults that were ordered."""
+        while (left := self._stalled_until - time.monotonic()) > 0:
+            yield Sleep(min(left, 0.05))
+        answer = yield from op
+        if self._drops[step] > 0:
+            self._drops[step] -= 1
+            raise UnknownOutcome(f"the reply to {step!r} was lost, by order of the test")
+        return answer
+
+
+class _FakeStore(Around):
+    """One connection's store: that of memory, with the faults of its place."""
+
+    def __init__(self, place: FakeLocks, store: MemoryStore) -> None:
+        super().__init__(store)
+        self._place = place
+        self.namespaces = store.namespaces
+
+    def _through(self, step: str, op: Op[T]) -> Op[T]:
+        return (yield from self._place.meddle(step, op))
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,35 @@
+"""The plugin for pytest: fixtures with locks in memory, for tests of programs that lock.
+
+It is loaded by every run of pytest where interlock is installed, so it imports nothing before a fixture is asked for.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from interlock.locks.aio.connection import AsyncLocks
+    from interlock.locks.sync.connection import Locks
+    from interlock.testing.fakes import FakeLocks
+
+
+@pytest.fixture
+def fake_locks() -> "Iterator[FakeLocks]":
+    """A place for locks in memory, new for each test: its clock is set by hand, and faults can be ordered."""
+    from interlock.testing.fakes import FakeLocks
+
+    with FakeLocks() as fake:
+        yield fake
+
+
+@pytest.fixture
+def locks(fake_locks: "FakeLocks") -> "Locks":
+    """Locks for threads, in the memory of `fake_locks`."""
+    return fake_locks.connect()
+
+
+@pytest.fixture
+def alocks(fake_locks: "FakeLocks") -> "AsyncLocks":
+    """Locks for asyncio tasks, in the memory of `fake_locks`."""
+    return fake_locks.aconnect()

@@ -1,0 +1,47 @@
+"""The contract without what only POSIX systems have; run by `test_without_posix`, in a process of its own."""
+
+import os
+
+import pytest
+
+import interlock
+from interlock.cli import main
+from interlock.locks.connect import open_store
+from interlock.testing.contract import *  # noqa: F403
+from interlock.testing.contract import Place
+
+URLS = os.environ["URLS"].split()
+
+
+@pytest.fixture(params=URLS, ids=lambda url: url.partition(":")[0])
+def place(request: pytest.FixtureRequest) -> Place:
+    url: str = request.param
+    return Place(open=lambda: open_store(url), open_for_tasks=lambda: open_store(url, tasks=True), url=url)
+
+
+def test_nothing_is_left_of_posix() -> None:
+    assert not hasattr(os, "fork")
+    with pytest.raises(ModuleNotFoundError):
+        import fcntl  # noqa: F401
+
+
+@pytest.mark.parametrize("url", ["file:///tmp/x", None])
+def test_files_say_what_they_need(url: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INTERLOCK_URL", raising=False)
+    for connect in (interlock.connect, interlock.aconnect):
+        with pytest.raises(interlock.StoreError, match="needs a POSIX system"):
+            connect(url)
+
+
+@pytest.mark.parametrize("url", ["postgresql+advisory://here/x", "mariadb+advisory://here/x"])
+def test_advisory_locks_say_what_they_need(url: str) -> None:
+    with pytest.raises(interlock.StoreError, match="POSIX system"):
+        interlock.connect(url)
+
+
+def test_the_command_looks_and_does_not_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with interlock.connect(URLS[-1]).lock("book"):
+        assert main(["ls", "--store", URLS[-1]]) == 0
+    assert " book " in capsys.readouterr().out
+    assert main(["run", "book", "--", "true"]) == 69
+    assert "POSIX" in capsys.readouterr().err

@@ -1,0 +1,42 @@
+"""Where there is no POSIX, as on Windows: the package, memory:// and servers work, and files say what they need."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.servers import PostgresServer, RedisServer, need
+
+ROOT = Path(__file__).parents[2]
+SUITE = Path(__file__).parent / "suite_without_posix.py"
+CONTRACT = "release_wakes or excludes or time_out_says or fence_is_greater or reply_was_lost or raises_on_leaving"
+PLATFORM = "command_looks or files_say or advisory or nothing_is_left or knows_namespaces"
+
+
+def test_the_contract_holds_without_posix(tmp_path: Path) -> None:
+    need("valkey")
+    need("postgres")
+    (tmp_path / "test_suite.py").write_text(SUITE.read_text())
+    chosen = f"exclusive and ({CONTRACT}) or {PLATFORM}"
+    words = ("-q", "-x", "-p", "no:cacheprovider", "-p", "tests.support.no_posix", "-k", chosen)
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
+    with RedisServer("valkey") as valkey, PostgresServer() as postgres:
+        urls = f"memory://x {postgres.url}?create=true {valkey.url}"
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", *words],
+            cwd=tmp_path,
+            env={**os.environ, **alone, "URLS": urls},
+            timeout=280,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr
+    assert int(re.findall(r"(\d+) passed", ran.stdout)[0]) > 50
+
+
+def test_nobody_asks_for_forks_past_the_guard() -> None:
+    """Without fork there is no `os.register_at_fork`: `runtime.process.in_forked_child` asks whether it is there."""
+    found = [path for path in (ROOT / "src").rglob("*.py") if "os.register_at_fork" in path.read_text()]
+    assert [path.name for path in found] == ["process.py"]

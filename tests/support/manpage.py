@@ -1,0 +1,98 @@
+"""The manual page of the command, made of its help: `./dev man`."""
+
+from collections.abc import Iterator
+
+import click
+
+import interlock
+from interlock.cli.group import group
+from interlock.cli.options import INTRODUCTION, OPTIONS
+from interlock.cli.summary import COMMANDS, HEAD
+
+ENVIRONMENT = (
+    ("INTERLOCK_URL", "Where the locks are, unless --store says so: redis://host, file:///folder and so on."),
+    ("INTERLOCK_NAME, INTERLOCK_FENCE, INTERLOCK_HELD", "Set by run for its command: the lock, its fencing token, "
+     "and the claims of this run and of those around it."),
+    ("SHELL", "What runs the COMMAND of -c."),
+)  # fmt: skip
+STATUSES = (
+    ("0", "It is done."),
+    ("1", "The lock was not obtained (run), nothing was removed (evict), or nobody reads the output."),
+    ("64", "Wrong usage."),
+    ("69", "The command to run was not found or is not executable; or click and rich are not installed."),
+    ("70", "The lock was lost (run), a check failed (doctor), or interlock itself has an error."),
+    ("75", "The store cannot be used."),
+    ("128+n", "Signal n ended it."),
+)
+
+
+def page() -> str:
+    """Return the page, in the language of man(7)."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield ".\\\" Made of the command's help by ./dev man."
+    yield f'.TH INTERLOCK 1 "" "interlock {interlock.__version__}" "User Commands"'
+    yield from (".SH NAME", _plain("interlock - hold a lock while a command runs, and see who holds which"))
+    yield ".SH SYNOPSIS"
+    for usage in (
+        "run [OPTIONS] NAME [OPTIONS] [--] COMMAND…",
+        *(_usage(name) for name in COMMANDS if name != "run"),
+    ):
+        yield from (".B interlock", _plain(usage), ".br")
+    yield ".SH DESCRIPTION"
+    yield from _paragraphs(HEAD)
+    yield ".SH COMMANDS"
+    for name in COMMANDS:
+        yield f".SS {name}"
+        yield from _run() if name == "run" else _command(name)
+    for title, rows in (("ENVIRONMENT", ENVIRONMENT), ("EXIT STATUS", STATUSES)):
+        yield f".SH {title}"
+        yield from _rows(rows)
+    yield from (".SH SEE ALSO", ".BR flock (1)", ".PP", "https://interlock.readthedocs.io/")
+
+
+def _command_of(name: str) -> tuple[click.Command, click.Context]:
+    context = click.Context(group, info_name="interlock")
+    command = group.get_command(context, name)
+    assert command is not None
+    return command, click.Context(command, context, name, help_option_names=["-h", "--help"])
+
+
+def _usage(name: str) -> str:
+    command, context = _command_of(name)
+    return " ".join((name, *command.collect_usage_pieces(context)))
+
+
+def _command(name: str) -> Iterator[str]:
+    command, context = _command_of(name)
+    yield from _paragraphs(command.help or "")
+    yield from _rows([row for param in command.get_params(context) if (row := param.get_help_record(context))])
+
+
+def _run() -> Iterator[str]:
+    text = INTRODUCTION.partition("\n\n")[2].removesuffix("\nOptions:\n")
+    yield from _paragraphs(text)
+    yield from _rows([(", ".join(o.spellings) + f" {o.value}".rstrip(), o.help) for o in OPTIONS])
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for paragraph in text.split("\n\n"):
+        if words := paragraph.split():
+            yield from (".PP", _plain(" ".join(words)))
+
+
+def _rows(rows: "list[tuple[str, str]] | tuple[tuple[str, str], ...]") -> Iterator[str]:
+    for left, right in rows:
+        yield from (".TP", f"\\fB{_plain(left)}\\fR", _plain(right))
+
+
+def _plain(text: str) -> str:
+    """Return text that means nothing to the formatter."""
+    quoted = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
+    return f"\\&{quoted}" if quoted[:1] in (".", "'") else quoted
+
+
+if __name__ == "__main__":
+    print(page(), end="")
