@@ -16,6 +16,7 @@ WHERE = {
     "watch": "interlock.cli.look:watch",
     "evict": "interlock.cli.manage:evict",
     "doctor": "interlock.cli.manage:doctor",
+    "torture": "interlock.cli.torture:torture",
     "demo": "interlock.cli.demo:demo",
 }
 
