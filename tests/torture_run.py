@@ -11,17 +11,18 @@ from pathlib import Path
 from interlock.testing.torture import Plan, Verdict, judge, run
 from interlock.testing.torture.faults import possible
 from interlock.testing.torture.history import read
+from interlock.testing.torture.plan import io_of
 from interlock.testing.torture.report import as_markdown, as_text
 from tests.support.torture_server import TorturedServer
 
 SERVERS = ("valkey", "redis", "postgresql")
 HEAD = """# Evidence
 
-What runs of `./dev torture` found, written by them. Each section is one run: processes of threads and of asyncio tasks
-use locks of all kinds while faults are made, and a judge reads what they wrote down. A violation is two holders at a time
-by their own clocks, a fence that repeats or falls, a lost update of a fenced counter, somebody overtaken, a time-out not
-kept, a wait longer than the [contract](../reference/contract.md) promises for the fault, or anything left over. How to
-run it on a store of yours: [`interlock torture`](../reference/cli.md).
+What runs of `./dev torture` found, written by them. Each section is one run: processes of threads and of asyncio
+tasks use locks of all kinds while faults are made, and a judge reads what they wrote down. A violation is two holders
+at a time by their own clocks, a fence that repeats or falls, a lost update of a fenced counter, somebody overtaken, a
+time-out not kept, a wait longer than the [contract](../reference/contract.md) promises for the fault, or anything
+left over. How to run it on a store of yours: [`interlock torture`](../reference/cli.md).
 
 """
 
@@ -40,7 +41,7 @@ def plan_of(url: str, args: argparse.Namespace, faults: list[str]) -> Plan:
     """Return what is done on a URL."""
     return Plan(
         url, procs=args.procs, threads=args.threads, secs=args.secs, seed=args.seed, faults=tuple(faults),
-        frees_at_death=url.startswith("file:"),
+        io=io_of(url), frees_at_death=url.startswith("file:"),
     )  # fmt: skip
 
 

@@ -1,8 +1,12 @@
 """A private server as a run of torture may strike it, behind a proxy."""
 
-import interlock
+import psycopg
+
+from interlock.stores.sql.ddl import ddl
 from tests.servers import PostgresServer, RedisServer
 from tests.servers.proxy import Proxy
+
+CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends in the middle of it, one minute by default
 
 
 class TorturedServer:
@@ -21,7 +25,7 @@ class TorturedServer:
         self._server: PostgresServer | RedisServer
         account = database = ""
         if kind == "postgresql":
-            self._server = server = PostgresServer()
+            self._server = server = PostgresServer(config=CONFIG)
             account, database = f"{server.user}@", f"/{server.database}"
         else:
             self._server = RedisServer("redis" if kind == "redis" else "valkey", persist=True)
@@ -29,7 +33,8 @@ class TorturedServer:
         self.keeps_data = True
         self.url = f"{kind}://{account}{self.network.host}:{self.network.port}{database}"
         if kind == "postgresql":
-            interlock.connect(f"{self.url}?create=true").close()
+            with psycopg.connect(server.url, autocommit=True) as connection:
+                connection.execute(ddl().encode())
 
     @property
     def wipes(self) -> bool:

@@ -107,7 +107,7 @@ def torture(store: str | None, judged: str | None, server_pid: int | None, **how
 def _run(store: str | None, server_pid: int | None, how: dict[str, Any]) -> Path:
     from interlock.testing.torture.coordinator import run
     from interlock.testing.torture.faults import FAULTS, possible
-    from interlock.testing.torture.plan import Plan
+    from interlock.testing.torture.plan import Plan, io_of
 
     url = default_url() if store is None else store
     check_url(url)
@@ -129,6 +129,7 @@ def _run(store: str | None, server_pid: int | None, how: dict[str, Any]) -> Path
         ttl=how["ttl"],
         colour="threads" if url.startswith("memory:") and how["colour"] == "both" else how["colour"],
         namespace=how["namespace"],
+        io=io_of(url),
         frees_at_death=url.startswith("file:"),
     )
     return run(plan, how["history"], server)

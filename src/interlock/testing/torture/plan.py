@@ -72,6 +72,11 @@ class Plan:
         return cls(**{**facts, "faults": tuple(facts["faults"])})
 
 
+def io_of(url: str) -> float:
+    """Return for how many seconds one request to a store of ours may wait, unless its URL says otherwise."""
+    return 2.0 if url.startswith(("redis", "valkey", "unix")) else 5.0
+
+
 class Choice(NamedTuple):
     """One operation.
 

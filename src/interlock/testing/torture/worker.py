@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
@@ -162,26 +163,27 @@ def obey(worker: Worker) -> None:
     worker.stopped.set()
 
 
-def opened() -> int:
-    """Return how many descriptors are open; 0 where that can't be seen."""
-    try:
-        return len(os.listdir("/dev/fd"))
-    except OSError:
-        return 0
+def opened() -> dict[str, str]:
+    """Return the descriptors that are open and what they are; none where that can't be seen."""
+    found = {}
+    for descriptor in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
+        with suppress(OSError):  # that of the listing
+            found[descriptor] = os.readlink(f"/proc/self/fd/{descriptor}")
+    return found
 
 
-def left_over(before: int, deadline: float) -> dict[str, Any]:
+def left_over(before: dict[str, str], deadline: float) -> dict[str, Any]:
     """Return which descriptors and threads there are more than before, once those that end have ended.
 
     Args:
-        before: how many descriptors there were.
+        before: the descriptors that there were.
         deadline: when to wait no longer for that; monotonic.
     """
     mine = {threading.main_thread().name, "obey", "lag"}
     while True:
         threads = [thread.name for thread in threading.enumerate() if thread.name not in mine]
-        more = opened() - before
-        if (more <= 0 and not threads) or time.monotonic() > deadline:
+        more = [what for descriptor, what in opened().items() if descriptor not in before]
+        if (not more and not threads) or time.monotonic() > deadline:
             return {"descriptors": more, "threads": threads}
         time.sleep(0.02)
 
