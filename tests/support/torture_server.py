@@ -6,6 +6,7 @@ from interlock.stores.sql.ddl import ddl
 from tests.servers import PostgresServer, RedisServer
 from tests.servers.proxy import Proxy
 
+NO_DISK = {"appendfsync": "no"}  # a killed server has written what it answered; a busy disk is no fault of this run
 CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends in the middle of it, one minute by default
 
 
@@ -28,7 +29,7 @@ class TorturedServer:
             self._server = server = PostgresServer(config=CONFIG)
             account, database = f"{server.user}@", f"/{server.database}"
         else:
-            self._server = RedisServer("redis" if kind == "redis" else "valkey", persist=True)
+            self._server = RedisServer("redis" if kind == "redis" else "valkey", persist=True, config=NO_DISK)
         self.network = Proxy(self._server.host, self._server.port)
         self.keeps_data = True
         self.url = f"{kind}://{account}{self.network.host}:{self.network.port}{database}"

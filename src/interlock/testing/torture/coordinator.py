@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,15 @@ class Child:
         with open(self._folder / "errors", "ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "interlock.testing.torture.worker"],
-                stdin=subprocess.PIPE, stderr=errors, start_new_session=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
             )  # fmt: skip
         self._lives += 1
         self.order(json.dumps(told))
+
+    def wait_ready(self) -> None:
+        """Wait until it works, or has died."""
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
 
     def order(self, word: str) -> None:
         """Give it an order; one that is dead hears nothing."""
@@ -88,11 +94,10 @@ class Child:
         self._over(hung)
 
     def _over(self, hung: bool) -> None:
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.close()
-        except OSError:
-            pass
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
         self._history.write("exit", of=self.key, status=self.process.returncode, hung=hung)
 
 
@@ -112,6 +117,7 @@ class Coordinator:
         self._children: list[Child] = []
         self._striking: list[threading.Thread] = []
         self._one_at_a_time = threading.Lock()
+        self._calm = 0.0
 
     def run(self) -> Path:
         """Run; return where the history is."""
@@ -121,6 +127,8 @@ class Coordinator:
             try:
                 for number in range(self._plan.procs):
                     self._children.append(Child(self._plan, number, self._folder, self._history))
+                for child in self._children:
+                    child.wait_ready()
                 self._strike()
             finally:
                 for child in self._children:
@@ -138,7 +146,7 @@ class Coordinator:
 
     def _strike(self) -> None:
         end = time.monotonic() + self._plan.secs
-        calm = end - self._plan.calm
+        calm = self._calm = end - self._plan.calm
         while self._plan.faults and (now := time.monotonic()) < calm:
             time.sleep(min(self._random.uniform(0.2, 1.8) * self._plan.every, calm - now))
             for child in self._children:
@@ -162,6 +170,8 @@ class Coordinator:
             child, self._plan.ttl, random.Random(self._random.random()), folder_of(self._plan.store), self._server
         )
         with self._one_at_a_time if shared else threading.Lock():
+            if time.monotonic() > self._calm:
+                return  # those before it took long
             since, key, problem = time.monotonic(), child.key, ""
             try:
                 fault.make(struck)
@@ -191,8 +201,17 @@ class Coordinator:
         locks.close()
         folder = folder_of(self._plan.store)
         pipes = [] if folder is None else sorted(os.listdir(folder / "alive"))
-        files = [name for name in pipes if not name.startswith("foreign")]
+        files = [name for name in pipes if not name.startswith("foreign") and not _is_running(name)]
         return {"claims": [f"{view.name} {view.state} of {view.pid}" for view in claims], "files": files}
+
+
+def _is_running(pipe: str) -> bool:
+    """Tell whether the process of a liveness pipe is there: somebody else who uses the folder."""
+    try:
+        os.kill(int(pipe.partition("-")[0]), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    return True
 
 
 def run(plan: Plan, folder: str | Path | None = None, server: Server | None = None) -> Path:

@@ -212,6 +212,7 @@ def main() -> None:
     before = opened()
     worker = kind(plan, told["number"], told["life"], history, told["shelf"])
     history.write("start", colour=kind.__name__, pid=os.getpid())
+    os.write(1, b"ready\n")
     threading.Thread(target=obey, args=(worker,), name="obey", daemon=True).start()
     threading.Thread(target=measure_lag, args=(history,), name="lag", daemon=True).start()
     worker.work()

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from interlock.testing.torture.judge.run import Op, Run
+from interlock.testing.torture.judge.run import Op, Run, Span
 from interlock.testing.torture.judge.violation import Violation
 from interlock.testing.torture.plan import EXCLUSIVE
 
@@ -63,19 +63,20 @@ def fences(run: Run) -> list[Violation]:
             if other is not hold and other.id != hold.id:
                 text = f"{hold.op} has the fence {hold.fence} of {other.op}"
                 found.append(Violation("fence repeated", name, hold.since, text))
-        found += _falling(name, holds)
+        found += _falling(run, name, holds)
     return found
 
 
-def _falling(name: str, holds: list[_Hold]) -> Iterator[Violation]:
+def _falling(run: Run, name: str, holds: list[_Hold]) -> Iterator[Violation]:
     """Yield fences that are lower than one that was over before their acquire began, or before an exclusive hold."""
-    waiting = sorted(holds, key=lambda hold: _before(hold))
+    loses = [made.span for made in run.faults if made.loses]
+    begun = sorted(((_before(hold, loses), hold) for hold in holds), key=lambda each: each[0])
     ended = sorted(holds, key=lambda hold: hold.until if hold.op.kind in EXCLUSIVE else hold.since)
     highest, index = None, 0
-    for hold in waiting:
+    for before, hold in begun:
         while index < len(ended):
             other = ended[index]
-            if (other.until if other.op.kind in EXCLUSIVE else other.since) >= _before(hold):
+            if (other.until if other.op.kind in EXCLUSIVE else other.since) >= before:
                 break
             if other is not hold and (highest is None or other.fence > highest.fence):
                 highest = other
@@ -85,9 +86,17 @@ def _falling(name: str, holds: list[_Hold]) -> Iterator[Violation]:
             yield Violation("fence fell", name, hold.since, text)
 
 
-def _before(hold: _Hold) -> float:
-    """Return the time before which every grant has a lower fence: since when it held alone, if it ever did."""
-    return hold.since if hold.op.kind in EXCLUSIVE and hold.until > hold.since else hold.op.invoked
+def _before(hold: _Hold, loses: list[Span]) -> float:
+    """Return the time before which every grant has a lower fence: since when it held alone, if it ever did.
+
+    Who waits for the second of two locks may not know yet that the first one was lost with the store's data.
+    """
+    alone = hold.op.kind in EXCLUSIVE and hold.until > hold.since
+    return (
+        hold.since
+        if alone and not any(span.meets(hold.op.invoked, hold.since) for span in loses)
+        else hold.op.invoked
+    )
 
 
 def stale_writes(run: Run) -> list[Violation]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from interlock.testing.torture.history import Record
 from interlock.testing.torture.plan import Plan
 
-NEVER = float("inf")
+LINGERS = {"forget": 10.0, "drop": 5.0}
+"""Seconds for which a fault may still be felt: by who next uses a connection that nobody has used since."""
 
 
 class Span(NamedTuple):
@@ -80,7 +81,7 @@ class Run:
         return [
             made
             for made in self.faults
-            if made.span.meets(since, until)
+            if made.span.meets(since - LINGERS.get(made.name, 0.0), until)
             and (not made.of or not shared)
             and (not made.of or not process or made.of == process)
         ]
