@@ -11,9 +11,8 @@ from pathlib import Path
 from interlock.testing.torture import Plan, Verdict, judge, run
 from interlock.testing.torture.faults import possible
 from interlock.testing.torture.history import read
-from interlock.testing.torture.plan import io_of
 from interlock.testing.torture.report import as_markdown, as_text
-from tests.support.torture_server import TorturedServer
+from tests.support.torture_server import IO, TorturedServer
 
 SERVERS = ("valkey", "redis", "postgresql")
 HEAD = """# Evidence
@@ -41,7 +40,7 @@ def plan_of(url: str, args: argparse.Namespace, faults: list[str]) -> Plan:
     """Return what is done on a URL."""
     return Plan(
         url, procs=args.procs, threads=args.threads, secs=args.secs, seed=args.seed, faults=tuple(faults),
-        io=io_of(url), frees_at_death=url.startswith("file:"),
+        io=IO, frees_at_death=url.startswith("file:"),
     )  # fmt: skip
 
 

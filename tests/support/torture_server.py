@@ -6,6 +6,7 @@ from interlock.stores.sql.ddl import ddl
 from tests.servers import PostgresServer, RedisServer
 from tests.servers.proxy import Proxy
 
+IO = 2.0  # seconds that one request takes at most
 NO_DISK = {"appendfsync": "no"}  # a killed server has written what it answered; a busy disk is no fault of this run
 CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends in the middle of it, one minute by default
 
@@ -33,6 +34,8 @@ class TorturedServer:
         self.network = Proxy(self._server.host, self._server.port)
         self.keeps_data = True
         self.url = f"{kind}://{account}{self.network.host}:{self.network.port}{database}"
+        if kind == "postgresql":
+            self.url += f"?timeout={IO:g}"
         if kind == "postgresql":
             with psycopg.connect(server.url, autocommit=True) as connection:
                 connection.execute(ddl().encode())

@@ -8,9 +8,8 @@ import pytest
 from interlock.testing.torture import Plan, Verdict, judge, run
 from interlock.testing.torture.faults import possible
 from interlock.testing.torture.history import read
-from interlock.testing.torture.plan import io_of
 from interlock.testing.torture.report import as_text
-from tests.support.torture_server import TorturedServer
+from tests.support.torture_server import IO, TorturedServer
 
 SEED = 18  # its first process has a listener
 BROKEN = {
@@ -66,8 +65,8 @@ def test_nothing_is_found_on_a_store_that_is_struck_by_every_fault(
 def plan_of(url: str, seed: int, faults: list[str]) -> Plan:
     """Return a short run; a machine that tests four things at once is given time."""
     return Plan(
-        url, procs=2, threads=2, secs=4.0, seed=seed, faults=tuple(faults), every=0.25, slack=5.0,
-        io=io_of(url), frees_at_death=url.startswith("file:"),
+        url, procs=2, threads=2, secs=3.0, seed=seed, faults=tuple(faults), every=0.25, slack=5.0,
+        io=IO, frees_at_death=url.startswith("file:"),
     )  # fmt: skip
 
 
