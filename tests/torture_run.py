@@ -56,6 +56,7 @@ def main() -> int:
     args = parser.parse_args()
     command = shlex.join(["./dev", "torture", *sys.argv[1:]])
     page, found = HEAD, 0
+    print(f"seed {args.seed}", flush=True)
     for kind in args.stores or ["file", *SERVERS]:
         folder = Path(tempfile.mkdtemp(prefix="torture-"))
         verdict = tortured(kind, args, folder)

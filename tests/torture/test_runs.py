@@ -48,6 +48,7 @@ def test_nothing_is_found_on_a_store_that_is_struck_by_every_fault(
     kind: str, seed: int | None, tmp_path: Path
 ) -> None:
     number = random.SystemRandom().randrange(2**32) if seed is None else seed
+    print(f"seed {number}")  # pytest shows it with a failure
     where = tmp_path / "run"
     if kind == "file":
         url = f"file://{tmp_path / 'locks'}"
@@ -56,7 +57,7 @@ def test_nothing_is_found_on_a_store_that_is_struck_by_every_fault(
         with TorturedServer(kind) as server:
             faults = [name for name in possible(server.url, "both", server) if name != "wipe" or server.wipes]
             verdict = judge(read(run(plan_of(server.url, number, faults), where, server)))
-    print(as_text(verdict))  # pytest shows it with a failure: the seed, first of all
+    print(as_text(verdict))
     assert verdict.violations == []
     assert verdict.outcomes["ok"] > 20
     assert verdict.run.faults
