@@ -112,7 +112,9 @@ def _run(store: str | None, server_pid: int | None, how: dict[str, Any]) -> Path
     url = default_url() if store is None else store
     check_url(url)
     server = None if server_pid is None else ServerOfPid(server_pid)
-    can = possible(url, how["colour"], server, pid_only=True)
+    alone = url.startswith("memory:")
+    colour = "threads" if alone and how["colour"] == "both" else how["colour"]
+    can = possible(url, colour, server, pid_only=True)
     faults = tuple(can) if how["everything"] else tuple(name for name in FAULTS if how.get(f"fault_{name}"))
     if wrong := sorted(set(faults) - set(can)):
         raise click.UsageError(f"this run can't make {', '.join(wrong)}: it has {', '.join(can)}")
@@ -120,14 +122,14 @@ def _run(store: str | None, server_pid: int | None, how: dict[str, Any]) -> Path
     click.echo(f"seed: {seed}")
     plan = Plan(
         url,
-        procs=1 if url.startswith("memory:") else how["procs"],
+        procs=1 if alone else how["procs"],
         threads=how["threads"],
         secs=how["secs"],
         seed=seed,
         faults=faults,
         every=how["every"],
         ttl=how["ttl"],
-        colour="threads" if url.startswith("memory:") and how["colour"] == "both" else how["colour"],
+        colour=colour,
         namespace=how["namespace"],
         io=io_of(url),
         frees_at_death=url.startswith("file:"),

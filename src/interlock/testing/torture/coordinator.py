@@ -31,10 +31,14 @@ class Child:
         number: of the process.
         folder: of the run.
         history: of the coordinator.
+
+    Attributes:
+        other_colour: "threads" or "tasks": what faults of it are not for.
     """
 
     def __init__(self, plan: Plan, number: int, folder: Path, history: History) -> None:
         self._plan, self._number, self._folder, self._history = plan, number, folder, history
+        self.other_colour = "threads" if plan.of_tasks(number) else "tasks"
         self._lives = 0
         self._mutex = threading.Lock()
         self.start()
@@ -152,9 +156,11 @@ class Coordinator:
             for child in self._children:
                 child.replace_dead()
             name = self._random.choice(self._plan.faults)
-            thread = threading.Thread(
-                target=self._make, args=(name, FAULTS[name], self._random.choice(self._children))
-            )
+            fit = [child for child in self._children if FAULTS[name].where != child.other_colour]
+            if not fit:
+                continue
+            child = self._random.choice(fit)
+            thread = threading.Thread(target=self._make, args=(name, FAULTS[name], child))
             thread.start()
             self._striking.append(thread)
         for thread in self._striking:
