@@ -113,7 +113,7 @@ def _run(store: str | None, server_pid: int | None, how: dict[str, Any]) -> Path
     check_url(url)
     server = None if server_pid is None else ServerOfPid(server_pid)
     alone = url.startswith("memory:")
-    colour = "threads" if alone and how["colour"] == "both" else how["colour"]
+    colour: Any = "threads" if alone and how["colour"] == "both" else how["colour"]
     can = possible(url, colour, server, pid_only=True)
     faults = tuple(can) if how["everything"] else tuple(name for name in FAULTS if how.get(f"fault_{name}"))
     if wrong := sorted(set(faults) - set(can)):
