@@ -132,6 +132,8 @@ def _net(name: str, lasts: float = 0.0) -> Callable[[Struck], None]:
         getattr(network, name)(*((struck.random.uniform(0.005, 0.05),) if name == "delay" else ()))
         if lasts:
             time.sleep(struck.ttl * struck.random.uniform(0.1, lasts))
+            if name == "black_hole":
+                network.refuse()  # no connection loses bytes in the middle and lives on
             network.restore()
 
     return make
