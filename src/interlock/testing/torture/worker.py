@@ -23,6 +23,7 @@ from interlock.testing.torture.shelf import Reader
 
 LAG = 0.25  # seconds; shorter ones are not told
 AFTER_ERROR = 0.02  # seconds
+CHILD_SECONDS = 60
 PATIENCE = 60.0  # seconds; who waits longer hangs, and the coordinator says so
 
 
@@ -118,11 +119,14 @@ class ThreadWorker(Worker):
     def _fork(self) -> None:
         pid = os.fork()
         if pid == 0:
+            signal.alarm(CHILD_SECONDS)  # its parent may be killed meanwhile, and nobody else would end it
             try:
                 self._live_as_child()
             finally:
                 os._exit(0)
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
+        if status:
+            self.history.write("exit", of=f"{self.history.process}f{pid}", status=status, hung=True)
 
     def _live_as_child(self) -> None:
         self.history = History(self.history.path, f"{self.history.process}f{os.getpid()}")
