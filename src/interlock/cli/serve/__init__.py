@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from interlock.cli.exits import UNAVAILABLE, USAGE, fail, one_line, say
-from interlock.cli.look import STORE_HELP
 from interlock.cli.serve.token import TOKEN, token_of
 from interlock.cli.where import called, connect
 
@@ -15,7 +14,7 @@ EXTRA = ("starlette", "uvicorn", "anyio", "h11")
 
 @click.command()
 @click.option("--namespace", metavar="TEXT", default="", help="Whose locks they are.")
-@click.option("--store", metavar="URL", help=STORE_HELP)
+@click.option("--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID.")
 @click.option("--host", metavar="HOST", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", metavar="N", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any.")
 @click.option(

@@ -1,0 +1,202 @@
+"""What goes wrong: the table of faults, and what makes each of them."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+
+class Server(Protocol):
+    """A server that a run may strike; the network before it too, if `network` is there."""
+
+    network: Any
+    keeps_data: bool
+
+    def pause(self) -> None:
+        """Stop its process; connections stay, nobody answers."""
+
+    def resume(self) -> None:
+        """Let it go on."""
+
+    def restart(self) -> None:
+        """Kill it, and start it again at the same address."""
+
+    def wipe(self) -> None:
+        """Forget all data."""
+
+
+class Process(Protocol):
+    """A worker as the coordinator sees it."""
+
+    key: str
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+
+    def order(self, word: str) -> None:
+        """Give it an order."""
+
+
+@dataclass
+class Struck:
+    """What a fault has at its disposal.
+
+    Attributes:
+        process: the worker to strike.
+        ttl: seconds of lease.
+        random: decides how long.
+        folder: of the store, if it is files.
+        server: of the store, if it may be struck.
+    """
+
+    process: Process
+    ttl: float
+    random: random.Random
+    folder: Path | None = None
+    server: Server | None = None
+
+
+class Fault(NamedTuple):
+    """One kind of fault.
+
+    Attributes:
+        help: what it does.
+        make: does it; returns when it is over.
+        where: what it needs: "process", "threads", "tasks", "files", "server", "network".
+        stalls: for how many leases longer than it lasts others may have to wait.
+        loses: True if the store forgets who holds what, so that two may hold until the next renewal.
+    """
+
+    help: str
+    make: Callable[[Struck], object]
+    where: str
+    stalls: float = 0.0
+    loses: bool = False
+
+
+def _signal(number: signal.Signals) -> Callable[[Struck], None]:
+    return lambda struck: struck.process.send(number)
+
+
+def _order(word: str) -> Callable[[Struck], None]:
+    return lambda struck: struck.process.order(word)
+
+
+def _stop(struck: Struck) -> None:
+    struck.process.send(signal.SIGSTOP)
+    time.sleep(struck.ttl * struck.random.uniform(0.1, 2.5))
+    struck.process.send(signal.SIGCONT)
+
+
+def _move(struck: Struck) -> None:
+    folder = the(struck.folder)
+    folder.rename(folder.with_name(f"{folder.name}-{time.monotonic_ns()}"))
+
+
+def _liveness(struck: Struck) -> None:
+    for pipe in (the(struck.folder) / "alive").glob("*"):
+        if struck.random.random() < 0.3:
+            pipe.unlink(missing_ok=True)
+
+
+def _foreign(struck: Struck) -> None:
+    folder, name = the(struck.folder), f"foreign-{time.monotonic_ns()}"
+    os.mkfifo(folder / "using" / name)
+    (folder / "pending" / name).symlink_to("/nowhere")
+    (folder / "alive" / name).write_bytes(b"\0" * 700)
+
+
+def _pause(struck: Struck) -> None:
+    server = the(struck.server)
+    server.pause()
+    time.sleep(struck.ttl * struck.random.uniform(0.1, 2.0))
+    server.resume()
+
+
+def _restart(struck: Struck) -> None:
+    the(struck.server).restart()
+
+
+def _wipe(struck: Struck) -> None:
+    the(struck.server).wipe()
+
+
+def _net(name: str, lasts: float = 0.0) -> Callable[[Struck], None]:
+    def make(struck: Struck) -> None:
+        network = the(struck.server).network
+        getattr(network, name)(*((struck.random.uniform(0.005, 0.05),) if name == "delay" else ()))
+        if lasts:
+            time.sleep(struck.ttl * struck.random.uniform(0.1, lasts))
+            if name == "black_hole":
+                network.refuse()  # no connection loses bytes in the middle and lives on
+            network.restore()
+
+    return make
+
+
+def the(found: Any) -> Any:
+    """Return it, if the run has it.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if found is None:
+        raise ValueError("this run has nothing that this fault could strike")
+    return found
+
+
+FAULTS = {
+    "kill": Fault("kill -9 a process", _signal(signal.SIGKILL), "process", stalls=1),
+    "stop": Fault("SIGSTOP a process, often past its leases", _stop, "process", stalls=1),
+    "interrupt": Fault("Ctrl-C", _signal(signal.SIGINT), "process", stalls=1),
+    "term": Fault("TERM: an exit while daemon threads work", _signal(signal.SIGTERM), "process", stalls=1),
+    "close": Fault("close() while others wait", _order("close"), "process"),
+    "fork": Fault("fork, with a child that locks", _order("fork"), "threads"),
+    "cancel": Fault("cancel a task", _order("cancel"), "tasks"),
+    "loop": Fault("end the event loop, begin another", _order("loop"), "tasks"),
+    "move": Fault("rename the folder", _move, "files", stalls=1, loses=True),
+    "liveness": Fault("remove liveness and wake-up pipes", _liveness, "files", stalls=1, loses=True),
+    "foreign": Fault("drop foreign files into the folder", _foreign, "files"),
+    "pause": Fault("SIGSTOP the server", _pause, "server", stalls=1),
+    "restart": Fault("kill the server and start it again", _restart, "server", stalls=1),
+    "wipe": Fault("delete all data of the server", _wipe, "server", stalls=1, loses=True),
+    "cut": Fault("cut all connections", _net("cut"), "network", stalls=1),
+    "forget": Fault("swallow what goes through the connections of now", _net("forget"), "network", stalls=1),
+    "delay": Fault("pass replies late", _net("delay", 1.0), "network", stalls=1),
+    "hole": Fault("swallow everything for a while", _net("black_hole", 1.0), "network", stalls=1),
+    "drop": Fault(
+        "cut a connection after its request, before its reply", _net("drop_next_reply"), "network", stalls=1
+    ),
+}
+
+
+def folder_of(url: str) -> Path | None:
+    """Return the folder of a store of files; None if it is another store."""
+    parts = urlsplit(url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def possible(url: str, colour: str, server: Server | None, pid_only: bool = False) -> list[str]:
+    """Return the names of the faults that a run can make.
+
+    Args:
+        url: of the store.
+        colour: of the processes.
+        server: which may be struck.
+        pid_only: the server can only be stopped and let go on.
+    """
+    has = {"process"} | {word for word in ("threads", "tasks") if colour in (word, "both")}
+    if url.startswith("memory:"):
+        has -= {"process"}
+        return ["close", *(name for name, fault in FAULTS.items() if fault.where in has - {"threads"})]
+    if folder_of(url) is not None:
+        has.add("files")
+    if server is not None:
+        has |= {"server"} | ({"network"} if server.network is not None else set())
+    names = [name for name, fault in FAULTS.items() if fault.where in has]
+    return [name for name in names if not (pid_only and name in ("restart", "wipe"))]

@@ -1,0 +1,242 @@
+"""The judge convicts histories in which something can't be, and acquits the others; all are made by hand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from interlock.testing.torture.history import Record, parsed
+from interlock.testing.torture.judge import Verdict, judge
+from interlock.testing.torture.plan import Plan
+
+
+class Told:
+    """A history that is written by hand; times are seconds."""
+
+    def __init__(self, **plan: Any) -> None:
+        self.records: list[Record] = []
+        self.say(0.0, "plan", "coordinator", plan=Plan("file:///x", **plan).as_json())
+        self._ops = 0
+
+    def say(self, t: float, event: str, process: str, **facts: Any) -> None:
+        """Write a record."""
+        self.records.append({"t": t, "p": process, "e": event, **facts})
+
+    def ask(
+        self, process: str, t: float, kind: str = "lock", timeout: float = 10.0, units: int = 1, of: int = 1
+    ) -> int:
+        """Let a process call acquire; return the number of the operation."""
+        self._ops += 1
+        self.say(
+            t, "invoke", process, op=self._ops, kind=kind, names=["book"], timeout=timeout, ttl=1.0, units=units,
+            capacity=of,
+        )  # fmt: skip
+        return self._ops
+
+    def get(self, process: str, op: int, t: float, fence: int, until: float) -> None:
+        """Let an operation hold the lock from `t` until then."""
+        self.say(t, "ok", process, op=op, fences=[fence], ids=[f"id{op}"])
+        self.say(until, "over", process, op=op)
+
+    def hold(self, process: str, t: float, fence: int, until: float, **how: Any) -> int:
+        """As `ask` and `get` at once."""
+        op = self.ask(process, t, **how)
+        self.get(process, op, t, fence, until)
+        return op
+
+    def fault(self, name: str, since: float, until: float, of: str = "", loses: bool = False) -> None:
+        """Let a fault strike."""
+        self.say(until, "fault", "coordinator", fault=name, since=since, of=of, loses=loses)
+
+    def final(self, counter: str, writes: int, value: int, **left: Any) -> None:
+        """End it, with so many writes of a counter."""
+        counters = [{"name": "book", "counter": counter, "writes": writes, "value": value}]
+        self.say(100.0, "final", "coordinator", **{"counters": counters, "claims": [], "files": [], **left})
+
+    def verdict(self) -> Verdict:
+        """Return what the judge says."""
+        return judge(self.records)
+
+
+def two_holders(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    told.hold("1.0", 1.5, 2, 2.5)
+
+
+def too_many_units(told: Told) -> None:
+    for process in range(2):
+        told.hold(f"{process}.0", 1.0 + process / 10, 1 + process, 2.0, kind="semaphore", units=2, of=3)
+
+
+def a_fence_repeats(told: Told) -> None:
+    told.hold("0.0", 1.0, 7, 2.0)
+    told.hold("1.0", 3.0, 7, 4.0)
+
+
+def a_fence_falls(told: Told) -> None:
+    told.hold("0.0", 1.0, 7, 2.0)
+    told.hold("1.0", 3.0, 6, 4.0)
+
+
+def a_stale_write(told: Told) -> None:
+    for t, fence in ((1.0, 8), (2.0, 7)):
+        told.say(t, "write", "coordinator", name="book", counter="fenced", fence=fence, accepted=True)
+
+
+def a_lost_fenced_update(told: Told) -> None:
+    told.fault("stop", 1.0, 3.0, "0.0")
+    told.final("fenced", 9, 8)
+
+
+def a_lost_update(told: Told) -> None:
+    told.final("plain", 9, 8)
+
+
+def overtaken(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    early = told.ask("1.0", 1.1)
+    told.say(1.2, "queued", "1.0", op=early, id=f"id{early}")
+    late = told.ask("2.0", 1.3)
+    told.get("2.0", late, 2.1, 2, 2.2)
+    told.get("1.0", early, 2.3, 3, 2.4)
+
+
+def too_long(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 9.0)
+    told.say(9.1, "fail", "1.0", op=told.ask("1.0", 1.1, timeout=0.5))
+
+
+def too_early(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 9.0)
+    told.say(2.0, "fail", "1.0", op=told.ask("1.0", 1.1, timeout=5.0))
+
+
+def free_while_somebody_waits(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    told.get("1.0", told.ask("1.0", 1.5), 6.0, 2, 7.0)
+
+
+def free_for_longer_than_the_fault_explains(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    told.fault("kill", 2.0, 2.0, "0.0")
+    told.get("1.0", told.ask("1.0", 1.5), 7.0, 2, 8.0)
+
+
+def an_error_without_a_fault(told: Told) -> None:
+    told.say(1.1, "unknown", "0.0", op=told.ask("0.0", 1.0), error="StoreError", text="it is away")
+
+
+def an_error_of_no_store(told: Told) -> None:
+    told.fault("restart", 1.0, 2.0)
+    told.say(1.1, "unknown", "0.0", op=told.ask("0.0", 1.0), error="TypeError", text="8 arguments")
+
+
+def a_claim_left(told: Told) -> None:
+    told.final("plain", 1, 1, claims=["book pending of 7"])
+
+
+def a_descriptor_left(told: Told) -> None:
+    told.say(9.0, "end", "0.0", descriptors=["pipe:[7]"], threads=[])
+
+
+def a_process_that_hangs(told: Told) -> None:
+    told.say(9.0, "exit", "coordinator", of="0.0", status=-9, hung=True)
+
+
+BAD: dict[Callable[[Told], None], str] = {
+    two_holders: "overlap",
+    too_many_units: "overlap",
+    a_fence_repeats: "fence repeated",
+    a_fence_falls: "fence fell",
+    a_stale_write: "stale write",
+    a_lost_fenced_update: "lost fenced update",
+    a_lost_update: "lost update",
+    overtaken: "order",
+    too_long: "time-out",
+    too_early: "gave up early",
+    free_while_somebody_waits: "stall",
+    free_for_longer_than_the_fault_explains: "stall",
+    an_error_without_a_fault: "error",
+    an_error_of_no_store: "error",
+    a_claim_left: "left over",
+    a_descriptor_left: "left over",
+    a_process_that_hangs: "hang",
+}
+
+
+@pytest.mark.parametrize("tell", BAD, ids=lambda tell: tell.__name__)
+def test_what_can_not_be_is_found_and_nothing_else(tell: Callable[[Told], None]) -> None:
+    told = Told()
+    tell(told)
+    assert [each.rule for each in told.verdict().violations] == [BAD[tell]]
+
+
+def readers_together(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 3.0, kind="read", units=1, of=1000)
+    told.hold("1.0", 1.5, 2, 2.5, kind="read", units=1, of=1000)
+
+
+def two_holders_after_the_data_was_lost(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    told.fault("wipe", 1.2, 1.2, loses=True)
+    told.hold("1.0", 1.5, 2, 2.5)
+
+
+def a_lost_update_of_who_was_stopped(told: Told) -> None:
+    told.fault("stop", 1.0, 3.0, "0.0")
+    told.final("plain", 9, 8)
+
+
+def a_holder_who_was_killed(told: Told) -> None:
+    told.say(1.0, "ok", "0.0", op=told.ask("0.0", 0.9), fences=[1], ids=["a"])
+    told.fault("kill", 1.0, 1.0, "0.0")
+    told.get("1.0", told.ask("1.0", 1.5), 2.5, 2, 3.0)
+
+
+def a_waiter_who_was_killed(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    told.ask("1.0", 1.5)
+    told.fault("kill", 1.8, 1.8, "1.0")
+    told.say(1.9, "exit", "coordinator", of="1.0", status=-9, hung=False)
+    told.hold("0.0", 50.0, 2, 51.0)
+
+
+def a_waiter_whose_claim_was_made_anew(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    early = told.ask("1.0", 1.1)
+    told.say(1.2, "queued", "1.0", op=early, id="another")
+    late = told.ask("2.0", 1.3)
+    told.get("2.0", late, 2.1, 2, 2.2)
+    told.get("1.0", early, 2.3, 3, 2.4)
+
+
+def a_busy_machine(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    told.say(5.9, "lag", "1.0", since=2.0)
+    told.get("1.0", told.ask("1.0", 1.5), 6.0, 2, 7.0)
+
+
+GOOD = (
+    readers_together, two_holders_after_the_data_was_lost, a_lost_update_of_who_was_stopped, a_holder_who_was_killed,
+    a_waiter_who_was_killed, a_waiter_whose_claim_was_made_anew, a_busy_machine,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("tell", GOOD, ids=lambda tell: tell.__name__)
+def test_what_the_contract_allows_is_acquitted(tell: Callable[[Told], None]) -> None:
+    told = Told()
+    tell(told)
+    assert told.verdict().violations == []
+
+
+def test_what_is_allowed_is_counted_apart() -> None:
+    told = Told()
+    two_holders_after_the_data_was_lost(told)
+    told.final("plain", 9, 6)
+    verdict = told.verdict()
+    assert (verdict.excused, verdict.unfenced, verdict.violations) == (1, 3, [])
+
+
+def test_a_line_that_is_no_record_is_named() -> None:
+    with pytest.raises(ValueError, match="line 2 "):
+        list(parsed(['{"t": 1, "p": "0.0", "e": "calm"}\n', '{"t": 1, "p"']))

@@ -1,0 +1,77 @@
+"""Runs: the judge convicts broken locks and acquits ours, on stores that are struck by every fault."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from interlock.testing.torture import Plan, Verdict, judge, run
+from interlock.testing.torture.faults import possible
+from interlock.testing.torture.history import read
+from interlock.testing.torture.report import as_text
+from tests.support.torture_server import IO, TorturedServer
+
+SEED = 18  # its first process has a listener
+BROKEN = {
+    "NoLock": "overlap",
+    "PlainDel": "overlap",
+    "Overrun": "overlap",
+    "Barging": "order",
+    "Unrevoked": "overlap",
+}
+
+
+def of_broken(kind: str, folder: Path) -> Verdict:
+    """Return what the judge says of one kind of lock."""
+    plan = Plan(
+        "memory://", procs=1, threads=8, secs=1.0, seed=SEED, colour="threads", hot=1,
+        connect=f"tests.support.broken_locks:{kind}",
+    )  # fmt: skip
+    return judge(read(run(plan, folder)))
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_lock_is_convicted(kind: str, tmp_path: Path) -> None:
+    assert BROKEN[kind] in {each.rule for each in of_broken(kind, tmp_path).violations}
+
+
+def test_a_lock_whose_leases_end_early_is_no_broken_one(tmp_path: Path) -> None:
+    verdict = of_broken("Locks", tmp_path)
+    assert verdict.violations == []
+    assert any(op.lost for op in verdict.run.ops)
+    assert any(op.queued for op in verdict.run.ops)  # else nobody could be convicted of barging
+
+
+@pytest.mark.parametrize("seed", [SEED, None], ids=["fixed", "fresh"])
+@pytest.mark.parametrize("kind", ["file", "valkey", "postgresql"])
+def test_nothing_is_found_on_a_store_that_is_struck_by_every_fault(
+    kind: str, seed: int | None, tmp_path: Path
+) -> None:
+    number = random.SystemRandom().randrange(2**32) if seed is None else seed
+    print(f"seed {number}")  # pytest shows it with a failure
+    where = tmp_path / "run"
+    if kind == "file":
+        url = f"file://{tmp_path / 'locks'}"
+        verdict = judge(read(run(plan_of(url, number, possible(url, "both", None)), where)))
+    else:
+        with TorturedServer(kind) as server:
+            faults = [name for name in possible(server.url, "both", server) if name != "wipe" or server.wipes]
+            verdict = judge(read(run(plan_of(server.url, number, faults), where, server)))
+    print(as_text(verdict))
+    assert verdict.violations == []
+    assert verdict.outcomes["ok"] > 20
+    assert verdict.run.faults
+
+
+def plan_of(url: str, seed: int, faults: list[str]) -> Plan:
+    """Return a short run; a machine that tests four things at once is given time."""
+    return Plan(
+        url, procs=2, threads=2, secs=3.0, seed=seed, faults=tuple(faults), every=0.25, slack=5.0,
+        io=IO, frees_at_death=url.startswith("file:"),
+    )  # fmt: skip
+
+
+def test_a_child_that_does_not_start_is_no_success(tmp_path: Path) -> None:
+    plan = Plan("memory://", procs=1, secs=0.2, connect="tests.support.broken_locks:Missing")
+    assert {"death"} == {each.rule for each in judge(read(run(plan, tmp_path))).violations}
+    assert "AttributeError" in (tmp_path / "errors").read_text()
