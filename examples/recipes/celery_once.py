@@ -1,11 +1,9 @@
-"""Celery: a task that runs once at a time, and is skipped, repeated or waited for while it runs elsewhere.
+"""Celery: a task that is skipped, or comes again later, while it runs elsewhere; and one that is done once.
 
-    INTERLOCK_URL=redis://localhost celery -A examples.recipes.celery_once worker
+    INTERLOCK_URL=redis://localhost BROKER=redis://localhost celery -A examples.recipes.celery_once worker
 """
 
 import os
-import time
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,45 +11,41 @@ from celery import Celery, Task
 
 import interlock
 
-app = Celery("shop", broker=os.environ.get("BROKER", "redis://localhost"), backend=os.environ.get("BROKER"))
-TABLE = Path(os.environ.get("TABLE", "table"))
-
-
-@cache
-def locks() -> interlock.Locks:
-    """Connect at the first task of a worker's process: prefork makes those by fork, and a child owns nothing."""
-    return interlock.connect(namespace="shop")
+broker = os.environ.get("BROKER", "redis://localhost")
+app = Celery("shop", broker=broker, backend=broker)
+locks = interlock.connect(namespace="shop")  # one for each worker process, also for those that prefork makes
+ledger = Path(os.environ.get("LEDGER", "ledger"))
 
 
 @app.task
+@locks.guard("report:{month}", on_busy="skip")
 def report(month: str) -> str:
-    """Skip if another worker makes this report just now: both would make the same one."""
-    with locks().lock(f"report:{month}").acquire(timeout=0) or _skipped() as grant:
-        return _made(month) if grant else "skipped"
+    """Skip while another worker makes this report: both would make the same one."""
+    return work(f"report {month}")
 
 
 @app.task(bind=True, max_retries=None)
-def charge(self: Task[Any, Any], customer: str) -> str:
+def change(self: Task[Any, Any], customer: str) -> str:
     """Come again later: a worker that waits for a lock does nothing else meanwhile."""
-    grant = locks().lock(f"customer:{customer}", ttl=60).acquire(timeout=0)
-    if grant is None:
-        raise self.retry(countdown=0.2)
-    with grant:
-        return _made(customer)
+    try:
+        with locks.lock(f"customer:{customer}", timeout=0):
+            return work(f"change {customer}")
+    except interlock.LockTimeout as busy:
+        raise self.retry(countdown=0.2) from busy
 
 
-class _skipped:
-    """A `with` without a lock."""
+@app.task(acks_late=True)
+def pay(order: str) -> str:
+    """Do it once, though the broker may deliver it twice: the lock orders the two, the record tells the second."""
+    with locks.lock(f"order:{order}", timeout=60):
+        if ledger.exists() and f"end pay {order}\n" in ledger.read_text():
+            return "paid before"
+        return work(f"pay {order}")
 
-    def __enter__(self) -> None: ...
 
-    def __exit__(self, *_: object) -> None: ...
-
-
-def _made(what: str) -> str:
-    with TABLE.open("a") as table:
-        table.write(f"begin {what}\n")
-        table.flush()
-        time.sleep(0.3)
-        table.write(f"end {what}\n")
-    return "made"
+def work(what: str) -> str:
+    """Write down when it begins and ends."""
+    with ledger.open("a") as lines:
+        print("begin", what, file=lines, flush=True)
+        print("end", what, file=lines)
+    return "done"

@@ -2,12 +2,12 @@
 
     INTERLOCK_URL=redis://localhost uvicorn examples.recipes.web:app --workers 4
 
-FastAPI is Starlette: `FastAPI(lifespan=lifespan, exception_handlers=ANSWERS)` takes the same functions.
+FastAPI is Starlette: `Starlette(lifespan=lifespan)` and `add_exception_handler` take the same functions.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -57,13 +57,10 @@ async def away(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": "try again"}, 503, headers={"Retry-After": "5"})
 
 
-Answer = Callable[[Request, Exception], Awaitable[JSONResponse]]
-ANSWERS: dict[type[Exception], Answer] = {
-    interlock.LockTimeout: busy,
-    interlock.LockLost: away,
-    interlock.StoreError: away,
-}
-app = FastAPI(lifespan=lifespan, exception_handlers={**ANSWERS})
+app = FastAPI(lifespan=lifespan)
+app.add_exception_handler(interlock.LockTimeout, busy)
+app.add_exception_handler(interlock.LockLost, away)
+app.add_exception_handler(interlock.StoreError, away)
 
 
 @app.post("/buy/{item}")

@@ -13,12 +13,12 @@ from tests.docs.pages import PAGES, PRELUDES, ROOT, RUN_BY_COMMAND, RUN_ELSEWHER
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
 
 WITH_BLOCKS = [page for page in PAGES if blocks_of(page) and name_of(page) not in RUN_ELSEWHERE]
-SERVERS = {"redis": RedisServer, "postgres": PostgresServer, "mariadb": MariaServer}
+SERVERS = {"valkey": RedisServer, "postgres": PostgresServer, "mariadb": MariaServer}
 
 
 @pytest.fixture
 def servers(page: Path) -> Iterator[dict[str, str]]:
-    """The URLs of the servers that the first line of a page's prelude asks for: `# needs: redis`."""
+    """The URLs of the servers that the first line of a page's prelude asks for: `# needs: valkey`."""
     prelude = prelude_of(page)
     first = prelude.read_text().partition("\n")[0] if prelude.exists() else ""
     wanted = first.partition("# needs:")[2].split()
