@@ -1,6 +1,6 @@
 """Celery: a task that is skipped, or comes again later, while it runs elsewhere; and one that is done once.
 
-    INTERLOCK_URL=redis://localhost BROKER=redis://localhost celery -A examples.recipes.celery_once worker
+INTERLOCK_URL=redis://localhost BROKER=redis://localhost celery -A examples.recipes.celery_once worker
 """
 
 import os

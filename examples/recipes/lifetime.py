@@ -1,6 +1,6 @@
 """Connection lifetime: one for each process, made where it is first needed, closed where the program ends.
 
-    python -m examples.recipes.lifetime
+python -m examples.recipes.lifetime
 """
 
 import atexit

@@ -1,6 +1,6 @@
 """multiprocessing, concurrent.futures and joblib: a lock goes to the workers as an argument.
 
-    python -m examples.recipes.pool
+python -m examples.recipes.pool
 """
 
 import sys

@@ -1,7 +1,7 @@
 """RQ: the same jobs.  A worker forks for each job, and what a killed job held is free when its lease ends.
 
-    INTERLOCK_URL=redis://localhost rq worker shop        # in one shell, or ten
-    python -c "from examples.recipes.rq_once import *; queue().enqueue(report, '2026-11')"
+INTERLOCK_URL=redis://localhost rq worker shop        # in one shell, or ten
+python -c "from examples.recipes.rq_once import *; queue().enqueue(report, '2026-11')"
 """
 
 import os

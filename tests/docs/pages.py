@@ -21,6 +21,13 @@ RUN_ELSEWHERE = {
     "docs/stores/redis-keylock.md": "tests/redis/keylock/test_keylock_pages.py",
 }
 
+# Translations: the same blocks, byte by byte, as the page that they translate.
+TRANSLATIONS = {
+    "README.zh-CN.md": "README.md",
+    "docs/zh/cron.md": "docs/recipes/cron.md",
+    "docs/zh/first-lock.md": "docs/tutorial/first-lock.md",
+}
+
 # Commands that take minutes, and what runs them instead.
 RUN_BY_COMMAND = {
     "./dev": ".github/workflows",

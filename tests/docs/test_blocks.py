@@ -9,10 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, PRELUDES, ROOT, RUN_BY_COMMAND, RUN_ELSEWHERE, blocks_of, name_of, prelude_of
+from tests.docs.pages import (
+    PAGES,
+    PRELUDES,
+    ROOT,
+    RUN_BY_COMMAND,
+    RUN_ELSEWHERE,
+    TRANSLATIONS,
+    blocks_of,
+    name_of,
+    prelude_of,
+)
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
 
-WITH_BLOCKS = [page for page in PAGES if blocks_of(page) and name_of(page) not in RUN_ELSEWHERE]
+WITH_BLOCKS = [page for page in PAGES if blocks_of(page) and name_of(page) not in {**RUN_ELSEWHERE, **TRANSLATIONS}]
 SERVERS = {"valkey": RedisServer, "postgres": PostgresServer, "mariadb": MariaServer}
 
 
@@ -55,6 +65,12 @@ def test_the_tests_that_run_pages_elsewhere_know_them() -> None:
     for page, test in RUN_ELSEWHERE.items():
         assert Path(page).name in (ROOT / test).read_text().replace('" / "', "/"), test
     assert all((ROOT / who).exists() for who in RUN_BY_COMMAND.values())
+
+
+@pytest.mark.parametrize("page", TRANSLATIONS)
+def test_a_translation_has_the_blocks_of_its_page(page: str) -> None:
+    translated = [block.text for block in blocks_of(ROOT / page)]
+    assert translated == [block.text for block in blocks_of(ROOT / TRANSLATIONS[page])]
 
 
 def test_no_prelude_is_left_over() -> None:

@@ -105,7 +105,8 @@ def pairs(client: Redis) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]
     return {
         "redis-py": (lambda: client.lock("report", timeout=60), lambda: KeyLock(client, "report")),
         "ClientLock": (
-            lambda: client.lock("report", timeout=60), lambda: client.lock("report", timeout=60, lock_class=ClientLock),
+            lambda: client.lock("report", timeout=60),
+            lambda: client.lock("report", timeout=60, lock_class=ClientLock),
         ),
         "python-redis-lock": (
             lambda: redis_lock.Lock(client, "report", expire=60), lambda: KeyLock(client, "lock:report"),

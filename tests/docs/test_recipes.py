@@ -34,11 +34,11 @@ def server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def environment(server: RedisServer, tmp_path: Path) -> Iterator[dict[str, str]]:
+def environment(server: RedisServer, tmp_path: Path) -> dict[str, str]:
     """The environment of workers; the server is empty."""
     with Redis.from_url(server.url) as client:
         client.flushall()
-    yield {
+    return {
         **os.environ, "INTERLOCK_URL": server.url, "BROKER": server.url,
         "LEDGER": str(tmp_path / "ledger"), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -62,8 +62,8 @@ def start(environment: dict[str, str], *words: str) -> Process:
 
 def test_celery_skips_comes_again_and_pays_once(environment: dict[str, str], shop: interlock.Locks) -> None:
     worker = start(
-        environment, "-m", "celery", "-A", "examples.recipes.celery_once", "worker", "--concurrency=2", "--without-mingle",
-        "--without-gossip",
+        environment, "-m", "celery", "-A", "examples.recipes.celery_once", "worker", "--concurrency=2",
+        "--without-mingle", "--without-gossip",
     )  # fmt: skip
     code = """if True:
         import sys
@@ -237,7 +237,9 @@ def test_the_lines_for_one_machine_exclude(environment: dict[str, str], tmp_path
     assert (tmp_path / "done").read_text() == "mirror\nnightly\n"
 
 
-def test_of_several_machines_one_runs_it_though_their_clocks_differ(environment: dict[str, str], tmp_path: Path) -> None:
+def test_of_several_machines_one_runs_it_though_their_clocks_differ(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     job(tmp_path)
     variables, line = cron_lines()[2]
     assert variables == {"INTERLOCK_URL": "redis://locks.example"}
@@ -258,8 +260,12 @@ def test_the_units_of_systemd_are_right(environment: dict[str, str], tmp_path: P
         (tmp_path / name).write_text(text)
     job(tmp_path, "cd $(dirname $0)")
     (tmp_path / "interlock").symlink_to(Path(sys.executable).parent / "interlock")
-    subprocess.run(["systemd-analyze", "verify", tmp_path / "nightly.service", tmp_path / "nightly.timer"], check=True)
-    (start,) = [line for line in (tmp_path / "nightly.service").read_text().splitlines() if line.startswith("ExecStart=")]
+    subprocess.run(
+        ["systemd-analyze", "verify", tmp_path / "nightly.service", tmp_path / "nightly.timer"], check=True
+    )
+    (start,) = [
+        line for line in (tmp_path / "nightly.service").read_text().splitlines() if line.startswith("ExecStart=")
+    ]
     command = start.removeprefix("ExecStart=").replace("--at-least 60 ", "").split()
     with interlock.connect(environment["INTERLOCK_URL"]) as locks, locks.lock("report"):
         assert subprocess.run(command, env=environment).returncode == 0

@@ -2,7 +2,11 @@
 import os
 
 published = []
-ADDRESSES = {"postgresql+advisory://app@db.example/app": os.environ["INTERLOCK_DOCS_POSTGRES"].replace("postgresql:", "postgresql+advisory:")}
+ADDRESSES = {
+    "postgresql+advisory://app@db.example/app": os.environ["INTERLOCK_DOCS_POSTGRES"].replace(
+        "postgresql:", "postgresql+advisory:"
+    )
+}
 
 
 def publish(fence):

@@ -14,7 +14,9 @@ ADDRESSES = {
 }
 holding = interlock.connect(folder.as_uri())
 grant = holding.lock("book:1", label="nightly report").acquire()
-threading.Thread(target=lambda: interlock.connect(folder.as_uri()).lock("book:1").acquire(timeout=60), daemon=True).start()
+threading.Thread(
+    target=lambda: interlock.connect(folder.as_uri()).lock("book:1").acquire(timeout=60), daemon=True
+).start()
 while len(holding.claims("book:1")) < 2:
     pass
 os.chdir(folder)

@@ -7,7 +7,11 @@ from sqlalchemy import create_engine, text
 
 url = os.environ["INTERLOCK_DOCS_POSTGRES"]
 engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-ADDRESSES = {"postgresql://user:password@host/database": url, "postgresql://host/database": url, "| psql": f"| psql {url}"}
+ADDRESSES = {
+    "postgresql://user:password@host/database": url,
+    "postgresql://host/database": url,
+    "| psql": f"| psql {url}",
+}
 
 
 def execute(statements):

@@ -12,6 +12,6 @@ def print(*words):
 
 def check():
     page = Path(sys.argv[1]).read_text()
-    comments = [said for said in re.findall(r"^ *print\(.*\) +# (.*)$", page, re.M)]
+    comments = re.findall(r"^ *print\(.*\) +# (.*)$", page, re.M)
     assert printed == comments, (printed, comments)
     assert len(comments) >= 10
