@@ -16,6 +16,7 @@ PRELUDES = Path(__file__).parent / "preludes"
 # Pages whose blocks a test elsewhere runs, in its own way.
 RUN_ELSEWHERE = {
     "docs/explanation/seeds-redis.md": "tests/redis/keylock/test_keylock_pages.py",
+    "docs/howto/testing.md": "tests/fakes/test_howto.py",
     "docs/howto/optimistic.md": "tests/optimistic/test_optimistic_howto.py",
     "docs/howto/third-party-store.md": "tests/contract/test_third_party.py",
     "docs/stores/redis-keylock.md": "tests/redis/keylock/test_keylock_pages.py",
@@ -34,6 +35,8 @@ RUN_BY_COMMAND = {
     ". .venv/bin/activate": "dev",
     "pytest -n 4": "dev",
     "ruff check .": "dev",
+    "pip install": "examples/walks",
+    "interlock serve": "tests/cli",
     "examples/library/run": "tests/examples/test_run.py",
     "python examples/library/race.py": "tests/examples/test_race.py",
     "python -m proof": "tests/protocol",

@@ -11,7 +11,6 @@ import pytest
 
 from tests.docs.pages import (
     PAGES,
-    PRELUDES,
     ROOT,
     RUN_BY_COMMAND,
     RUN_ELSEWHERE,
@@ -63,7 +62,8 @@ def test_what_is_not_run_says_why_and_is_rare() -> None:
 
 def test_the_tests_that_run_pages_elsewhere_know_them() -> None:
     for page, test in RUN_ELSEWHERE.items():
-        assert Path(page).name in (ROOT / test).read_text().replace('" / "', "/"), test
+        if (ROOT / page).exists():
+            assert Path(page).name in (ROOT / test).read_text().replace('" / "', "/"), test
     assert all((ROOT / who).exists() for who in RUN_BY_COMMAND.values())
 
 
@@ -71,7 +71,3 @@ def test_the_tests_that_run_pages_elsewhere_know_them() -> None:
 def test_a_translation_has_the_blocks_of_its_page(page: str) -> None:
     translated = [block.text for block in blocks_of(ROOT / page)]
     assert translated == [block.text for block in blocks_of(ROOT / TRANSLATIONS[page])]
-
-
-def test_no_prelude_is_left_over() -> None:
-    assert {prelude_of(page) for page in WITH_BLOCKS} >= set(PRELUDES.glob("*.py"))

@@ -1,7 +1,7 @@
 """Walk the walks of examples/walks as strangers do, each in a fresh virtual environment: `python -m tests.docs.walk`.
 
-The wheel of this tree is built first, so `pip install interlock` in a walk is this interlock.  Prints, in Markdown, what
-docs/explanation/walks.md has: the time of each walk, and of its installation.
+The wheel of this tree is built first, so `pip install interlock` in a walk is this interlock.  Prints, in Markdown,
+what docs/explanation/walks.md has: the time of each walk, and of its installation.
 """
 
 import os
@@ -39,8 +39,8 @@ def _walk(script: Path, home: Path, constraints: Path, redis: str) -> None:
         shutil.copytree(ROOT / part, home / part, ignore=shutil.ignore_patterns("data", "__pycache__"))
     store = redis if script.name.startswith(ON_REDIS) else (home / "locks").as_uri()
     environment = {
-        "PATH": f"{home / 'venv/bin'}:/usr/bin:/bin", "HOME": str(Path.home()), "LANG": "C.UTF-8", "INTERLOCK_URL": store,
-        "BROKER": redis, "LEDGER": str(home / "ledger"), "PIP_CONSTRAINT": str(constraints), "PIP_QUIET": "1",
+        "PATH": f"{home / 'venv/bin'}:/usr/bin:/bin", "HOME": str(Path.home()), "LANG": "C.UTF-8",
+        "INTERLOCK_URL": store, "BROKER": redis, "LEDGER": str(home / "ledger"), "PIP_CONSTRAINT": str(constraints), "PIP_QUIET": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONPATH": str(home),
     }  # fmt: skip
     environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
