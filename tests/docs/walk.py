@@ -1,4 +1,4 @@
-"""Walk the walks of examples/walks as strangers do, each in a fresh virtual environment: `python -m tests.docs.walk`.
+"""Walk examples/walks as strangers do, each in a fresh virtual environment: `python -m tests.docs.walk [WORD…]`.
 
 The wheel of this tree is built first, so `pip install interlock` in a walk is this interlock.  Prints, in Markdown,
 what docs/explanation/walks.md has: the time of each walk, and of its installation.
@@ -20,8 +20,8 @@ WALKS = sorted((ROOT / "examples" / "walks").glob("*.sh"))
 ON_REDIS = ("2-", "3-", "7-")
 
 
-def main(folder: Path) -> None:
-    """Walk them all."""
+def main(folder: Path, words: list[str]) -> None:
+    """Walk those whose names have one of the words; without words all of them."""
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT],
         check=True, capture_output=True, env={**os.environ, "INTERLOCK_PURE": "1"},
@@ -30,6 +30,8 @@ def main(folder: Path) -> None:
     print("| walk | in all | of that pip |\n|---|---:|---:|")
     with RedisServer() as server:
         for script in WALKS:
+            if words and not any(word in script.name for word in words):
+                continue
             _walk(script, folder / script.stem, folder / "constraints", server.url)
 
 
@@ -40,7 +42,8 @@ def _walk(script: Path, home: Path, constraints: Path, redis: str) -> None:
     store = redis if script.name.startswith(ON_REDIS) else (home / "locks").as_uri()
     environment = {
         "PATH": f"{home / 'venv/bin'}:/usr/bin:/bin", "HOME": str(Path.home()), "LANG": "C.UTF-8",
-        "INTERLOCK_URL": store, "BROKER": redis, "LEDGER": str(home / "ledger"), "PIP_CONSTRAINT": str(constraints), "PIP_QUIET": "1",
+        "INTERLOCK_URL": store, "BROKER": redis, "LEDGER": str(home / "ledger"),
+        "PIP_CONSTRAINT": str(constraints), "PIP_QUIET": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONPATH": str(home),
     }  # fmt: skip
     environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
@@ -52,7 +55,7 @@ def _walk(script: Path, home: Path, constraints: Path, redis: str) -> None:
     installed = time.monotonic()
     said = _run([line for line in lines if line not in install], home, environment)
     ended = time.monotonic()
-    (home.parent / f"{script.stem}.txt").write_text(said)
+    sys.stderr.write(f"{script.stem}\n{said}\n")
     print(f"| {script.stem} | {ended - began:.0f} s | {installed - began:.0f} s |", flush=True)
 
 
@@ -67,8 +70,5 @@ def _run(lines: list[str], home: Path, environment: dict[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        main(Path(sys.argv[1]))
-    else:
-        with TemporaryDirectory() as there:
-            main(Path(there))
+    with TemporaryDirectory() as there:
+        main(Path(there), sys.argv[1:])
