@@ -1,6 +1,7 @@
 """What is published: a source distribution that has everything, and a wheel that runs everywhere."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -46,6 +47,10 @@ def test_a_wheel_for_all_platforms_is_made_of_it(sources: Path, tmp_path: Path) 
     assert wheel.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+        (metadata,) = [archive.read(name).decode() for name in names if name.endswith("/METADATA")]
+    assert "](https://github.com/interlock-py/interlock/blob/main/docs/tutorial/first-lock.md)" in metadata
+    assert re.findall(r"\]\((?!https?:|#)[^)]*\)", metadata) == []  # the package index knows no files beside the page
+    assert "interlock/django/locale/zh_Hans/LC_MESSAGES/django.mo" in names
     assert not [name for name in names if name.endswith((".so", ".pyd"))]
     assert {"interlock/py.typed", "interlock/_redis/scripts/enter.lua"} <= set(names)
     assert any(name.endswith(".data/data/share/man/man1/interlock.1") for name in names)

@@ -12,7 +12,9 @@ import interlock
 from interlock.testing import contract
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "third-party-store.md"
-CHAPTERS_TO_PLAY = "test_namespaces or two_lock_objects or of_those_who_try or order_of_their or interrupted_by"
+CHAPTERS_TO_PLAY = (
+    "wakes_the_waiter or test_namespaces or two_lock_objects or of_those_who_try or order_of_their or interrupted_by"
+)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 
 from interlock.core.claims import DONE, PENDING, SEPARATOR, USING, WRITER_UNITS
 from interlock.core.errors import LockError
@@ -33,12 +34,12 @@ INTERVALS = (2, 5, 30)  # seconds
 class StateFilter(admin.SimpleListFilter):
     """Holders or waiters; those that are over are not shown."""
 
-    title = "state"
+    title = gettext_lazy("state")
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         """Return the choices."""
-        return [(USING, "Using"), (PENDING, "Pending")]
+        return [(USING, _("Using")), (PENDING, _("Pending"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Filter."""
@@ -50,12 +51,12 @@ class StateFilter(admin.SimpleListFilter):
 class KindFilter(admin.SimpleListFilter):
     """The kinds of locks."""
 
-    title = "kind"
+    title = gettext_lazy("kind")
     parameter_name = "kind"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         """Return the choices."""
-        return [("exclusive", "exclusive"), ("rw", "reader or writer"), ("semaphore", "semaphore")]
+        return [("exclusive", _("exclusive")), ("rw", _("reader or writer")), ("semaphore", _("semaphore"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Filter."""
@@ -117,32 +118,32 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         user: Any = request.user
         return bool(user.has_perm("interlock.evict_claim"))
 
-    @admin.display(description="kind")
+    @admin.display(description=gettext_lazy("kind"))
     def kind(self, claim: Claim) -> str:
         """The kind of lock in words."""
         return claim.kind
 
-    @admin.display(description="holder", ordering="host")
+    @admin.display(description=gettext_lazy("holder"), ordering="host")
     def holder(self, claim: Claim) -> str:
         """The host and the process."""
         return f"{claim.host} / {claim.pid}"
 
-    @admin.display(description="since", ordering="since")
+    @admin.display(description=gettext_lazy("since"), ordering="since")
     def held_since(self, claim: Claim) -> str:
         """How long ago it was made."""
         seconds = time.time() - claim.since / MICROSECONDS
-        return (
-            f"{max(0.0, seconds):.0f} s ago"
-            if seconds < 120
-            else f"{timesince(claim.made_at, datetime.now(UTC))} ago"
-        )
+        short = seconds < 120
+        time_ago = f"{max(0.0, seconds):.0f} s" if short else timesince(claim.made_at, datetime.now(UTC))
+        return _("%(time)s ago") % {"time": time_ago}
 
-    @admin.display(description="expires in", ordering="until")
+    @admin.display(description=gettext_lazy("expires in"), ordering="until")
     def expires(self, claim: Any) -> str:
         """How long the lease still lasts unless it is renewed."""
-        return f"{claim.left / MICROSECONDS:.1f} s" if claim.left > 0 else "expired"
+        return f"{claim.left / MICROSECONDS:.1f} s" if claim.left > 0 else _("expired")
 
-    @admin.action(description="Evict the selected claims: their holders lose the lock", permissions=["evict"])
+    @admin.action(
+        description=gettext_lazy("Evict the selected claims: their holders lose the lock"), permissions=["evict"]
+    )
     def evict(self, request: HttpRequest, queryset: QuerySet[Claim]) -> HttpResponse | None:
         """Take claims away once that was confirmed, and note who did it in the admin's log."""
         if request.POST.get(CONFIRMED):
@@ -168,16 +169,15 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
                     evicted += 1
                     _note(request, claim)
         except LockError as error:
-            self.message_user(request, f"The store failed: {error}", messages.ERROR)
+            self.message_user(request, _("The store failed: %(error)s") % {"error": error}, messages.ERROR)
         finally:
             store.close()
         level = messages.SUCCESS if evicted else messages.WARNING
-        claims = "1 claim was" if evicted == 1 else f"{evicted} claims were"
-        self.message_user(
-            request,
-            f"{claims} evicted. A holder notices within a third of its lease; until then it may work on.",
-            level,
-        )
+        said = ngettext("%(count)d claim was evicted.", "%(count)d claims were evicted.", evicted) % {
+            "count": evicted
+        }
+        advice = _("A holder notices within a third of its lease; until then it may work on.")
+        self.message_user(request, f"{said} {advice}", level)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the list; `?refresh=5` shows it anew every 5 seconds."""
@@ -187,7 +187,7 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         seconds = min(max(int(wanted), 1), 3600) if wanted.isascii() and wanted.isdigit() else None
         path = query.urlencode()
         choices = [(each, f"?{path}{'&' if path else ''}{REFRESH}={each}") for each in INTERVALS]
-        context = {"refresh": seconds, "refresh_choices": choices, "refresh_stop": f"?{path}", "title": "Claims"}
+        context = {"refresh": seconds, "refresh_choices": choices, "refresh_stop": f"?{path}", "title": _("Claims")}
         response: HttpResponse = super().changelist_view(request, {**context, **(extra_context or {})})
         return response
 

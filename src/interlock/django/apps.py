@@ -2,6 +2,7 @@
 
 from django.apps import AppConfig
 from django.core.signals import setting_changed
+from django.utils.translation import gettext_lazy as _
 
 
 class InterlockConfig(AppConfig):
@@ -9,7 +10,7 @@ class InterlockConfig(AppConfig):
 
     name = "interlock.django"
     label = "interlock"
-    verbose_name = "Locks"
+    verbose_name = _("Locks")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -7,6 +7,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.test import Client, override_settings
 from django.urls import include, path
+from django.utils.translation import override
 
 from interlock.django import locks
 from interlock.django.claimlines import began
@@ -128,3 +129,10 @@ def test_nothing_can_be_added_changed_or_deleted() -> None:
         assert client.post(f"{LIST}{row.pk}/change/", {"name": "b"}).status_code == 403
         assert client.post(f"{LIST}{row.pk}/delete/", {"post": "yes"}).status_code == 403
         assert str(row).startswith("a (using")
+
+
+def test_the_list_is_in_the_language_of_the_site() -> None:
+    with locks.lock("book:1"), override("zh-hans"):
+        shown = client_of("view_claim").get(LIST).content.decode()
+    for text in ("占用", "持有者", "剩余租期", "使用中"):
+        assert text in shown, text

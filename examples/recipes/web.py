@@ -1,0 +1,79 @@
+"""FastAPI or Starlette: one connection a process, 423 and 503 for locks, and one leader among many workers.
+
+    INTERLOCK_URL=redis://localhost uvicorn examples.recipes.web:app --workers 4
+
+FastAPI is Starlette: `Starlette(lifespan=lifespan)` and `add_exception_handler` take the same functions.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+import interlock
+
+stock = {"pen": 3}
+state: dict[str, Any] = {"leader": False, "reports": 0}
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Connect when the event loop runs; at the end let the leader go first, then close."""
+    async with interlock.aconnect(os.environ.get("INTERLOCK_URL"), namespace="shop") as locks:
+        app.state.locks = locks
+        leader = asyncio.create_task(lead(locks))
+        yield
+        leader.cancel()
+        await asyncio.gather(leader, return_exceptions=True)
+
+
+async def lead(locks: interlock.AsyncLocks) -> None:
+    """One worker of all machines does the periodic work; if it dies or loses the lock, another goes on."""
+    while True:
+        try:
+            async with locks.lock("leader", ttl=10) as grant:
+                state["leader"] = True
+                while True:
+                    state["reports"] += 1  # what writes outside should hand on grant.fence
+                    await asyncio.sleep(1)
+                    grant.check()
+        except interlock.LockError:  # lost, or the store is away: stand in line again
+            await asyncio.sleep(1)
+        finally:
+            state["leader"] = False
+
+
+async def busy(request: Request, error: Exception) -> JSONResponse:
+    """Somebody else has it for longer than we want to wait."""
+    return JSONResponse({"detail": "somebody else is at it"}, 423, headers={"Retry-After": "1"})
+
+
+async def away(request: Request, error: Exception) -> JSONResponse:
+    """The locks can't be reached, or this one was lost: the body did not finish."""
+    return JSONResponse({"detail": "try again"}, 503, headers={"Retry-After": "5"})
+
+
+app = FastAPI(lifespan=lifespan)
+app.add_exception_handler(interlock.LockTimeout, busy)
+app.add_exception_handler(interlock.LockLost, away)
+app.add_exception_handler(interlock.StoreError, away)
+
+
+@app.post("/buy/{item}")
+async def buy(item: str, request: Request) -> dict[str, int]:
+    """Take one of the stock: read, think, write, and nobody else in between."""
+    async with request.app.state.locks.lock(f"stock:{item}", timeout=2):
+        left = stock[item]
+        await asyncio.sleep(0.01)  # the database, the payment
+        stock[item] = left - 1
+    return {"left": stock[item]}
+
+
+@app.get("/health")
+async def health() -> dict[str, Any]:
+    """Tell who leads."""
+    return state

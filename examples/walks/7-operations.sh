@@ -1,0 +1,9 @@
+# Who holds what, is the store fit, and away with what is stuck.
+pip install "interlock[cli,redis]"
+interlock doctor
+interlock run deploy -- sleep 60 & stuck=$!
+sleep 1
+interlock ls --json
+kill -9 $stuck
+interlock evict --yes deploy
+interlock run -n deploy -- echo "free again"

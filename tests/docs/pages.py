@@ -1,0 +1,92 @@
+"""The blocks of code of the documentation, and who runs them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md"), *ROOT.glob("examples/**/*.md")]
+)
+PYTHON = ("python", "py", "python3", "pycon")
+SHELL = ("console", "sh", "bash", "shell")
+NOT_RUN = "*Not run by a test:"
+PRELUDES = Path(__file__).parent / "preludes"
+
+# Pages whose blocks a test elsewhere runs, in its own way.
+RUN_ELSEWHERE = {
+    "docs/explanation/seeds-redis.md": "tests/redis/keylock/test_keylock_pages.py",
+    "docs/howto/testing.md": "tests/fakes/test_howto.py",
+    "docs/howto/optimistic.md": "tests/optimistic/test_optimistic_howto.py",
+    "docs/howto/third-party-store.md": "tests/contract/test_third_party.py",
+    "docs/stores/redis-keylock.md": "tests/redis/keylock/test_keylock_pages.py",
+}
+
+# Translations: the same blocks, byte by byte, as the page that they translate.
+TRANSLATIONS = {
+    "README.zh-CN.md": "README.md",
+    "docs/zh/cron.md": "docs/recipes/cron.md",
+    "docs/zh/first-lock.md": "docs/tutorial/first-lock.md",
+}
+
+# Commands that take minutes, and what runs them instead.
+RUN_BY_COMMAND = {
+    "./dev": ".github/workflows",
+    ". .venv/bin/activate": "dev",
+    "pytest -n 4": "dev",
+    "ruff check .": "dev",
+    "pip install": "examples/walks",
+    "interlock serve": "tests/cli",
+    "examples/library/run": "tests/examples/test_run.py",
+    "python examples/library/race.py": "tests/examples/test_race.py",
+    "python -m proof": "tests/protocol",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: where it begins, its language, its text."""
+
+    page: Path
+    line: int  # of its first line of code, from 1
+    language: str
+    text: str
+    reason: str  # why no test runs it; empty if one does
+
+    @property
+    def commands(self) -> list[str]:
+        """What a console shows after its prompt, continued lines joined; a script as a whole."""
+        if self.language != "console":
+            return [self.text]
+        lines = self.text.replace("\\\n", " ").splitlines()
+        return [line[2:] for line in lines if line.startswith(("$ ", "# "))]
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return the Python and shell blocks of a page, in order."""
+    text = page.read_text()
+    found = []
+    for match in re.finditer(r"^(`{3,})([^\n`]*)\n(.*?)^\1[ \t]*$\n?", text, re.M | re.S):
+        language = match[2].strip()
+        if language not in (*PYTHON, *SHELL):
+            continue
+        after = text[match.end() :].lstrip()
+        reason = after[len(NOT_RUN) :].split("*")[0].strip() if after.startswith(NOT_RUN) else ""
+        line = text[: match.start(3)].count("\n") + 1
+        found.append(Block(page, line, language, match[3], reason))
+    return found
+
+
+def name_of(page: Path) -> str:
+    """Return the path of a page in the repository."""
+    return str(page.relative_to(ROOT))
+
+
+def prelude_of(page: Path) -> Path:
+    """Return the file that makes what the examples of a page take for granted; it need not be there."""
+    return PRELUDES / (name_of(page).removesuffix(".md").replace("/", "_").replace("-", "_").lower() + ".py")
+
+
+def run_by_command(command: str) -> str | None:
+    """Return what runs a command that takes minutes; None for all others."""
+    return next((who for prefix, who in RUN_BY_COMMAND.items() if command.startswith(prefix)), None)

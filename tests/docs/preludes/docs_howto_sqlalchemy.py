@@ -1,0 +1,40 @@
+# needs: postgres
+import os
+
+import interlock
+from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, insert, select
+from sqlalchemy.orm import DeclarativeBase, Session
+
+url = os.environ["INTERLOCK_DOCS_POSTGRES"]
+engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+metadata = MetaData()
+locks = interlock.connect("memory://")
+ADDRESSES = {
+    "postgresql+advisory://app@db.example/app": url.replace("postgresql:", "postgresql+advisory:"),
+    "books = Table(": "books = made(",
+    "fenced(Book, grant)": 'fenced(Book, locks.lock("book:7").acquire())',
+}
+
+
+class Base(DeclarativeBase):
+    metadata = metadata
+
+
+def made(*parts):
+    """Make the table of the page, with the columns that its later examples take for granted, and one row."""
+    global Book, book, session
+    table = Table(*parts, Column("copies", Integer))
+    metadata.create_all(engine)
+    Book = type("Book", (Base,), {"__table__": table})
+    with engine.begin() as connection:
+        connection.execute(insert(table).values(id=7, name="Ema", copies=2))
+    session = Session(engine)
+    book = session.get_one(Book, 7)
+    session.rollback()
+    return table
+
+
+def check():
+    assert left == 1
+    with engine.connect() as connection:
+        assert connection.execute(select(books.c.name)).scalar() == "Emma"

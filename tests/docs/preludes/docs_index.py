@@ -1,0 +1,1 @@
+ADDRESSES = {"/var/lib/app/locks": str(FOLDER / "locks")}

@@ -1,0 +1,14 @@
+from types import SimpleNamespace
+
+ADDRESSES = {"/var/lib/app/locks": str(FOLDER / "locks")}
+written = []
+shelf = SimpleNamespace(
+    read=lambda number: SimpleNamespace(number=number), write=lambda book, fence: written.append((book.name, fence))
+)
+(FOLDER / "report.sh").write_text("#!/bin/sh\necho report >report\n")
+(FOLDER / "report.sh").chmod(0o755)
+
+
+def check():
+    assert [name for name, fence in written] == ["The name, without the typo"]
+    assert (FOLDER / "report").read_text() == "report\n"

@@ -1,0 +1,149 @@
+"""What excludes what while a program moves to interlock: each claim of docs/coming-from, with the real libraries.
+
+(django-redis and django-pglock: in the preludes of their pages, which need a configured Django.)
+"""
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import fasteners
+import portalocker
+import pytest
+import redis_lock
+from filelock import FileLock
+from redis import Redis
+
+import interlock
+from interlock.redis import ClientLock, KeyLock
+from tests.servers import RedisServer, need
+
+Held = Callable[[Path], AbstractContextManager[Any]]
+
+
+@contextmanager
+def flock(path: Path) -> Iterator[None]:
+    """Hold a path by flock(1); raise `TimeoutError` if another has it."""
+    words = ["flock", "-n", "-E", "42", str(path), "-c", "echo held; read line"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if process.stdout.readline() != "held\n":
+            raise TimeoutError
+        yield
+        process.stdin.write("\n")
+
+
+@contextmanager
+def fasteners_lock(path: Path) -> Iterator[None]:
+    """Hold a path by fasteners."""
+    lock = fasteners.InterProcessLock(path)
+    if not lock.acquire(blocking=False):
+        raise TimeoutError
+    yield
+    lock.release()
+
+
+HOLDERS: dict[str, Held] = {
+    "flock": flock,
+    "filelock": lambda path: FileLock(path, timeout=0),
+    "portalocker": lambda path: portalocker.Lock(path, timeout=0, fail_when_locked=True),
+    "fasteners": fasteners_lock,
+}
+
+
+@pytest.mark.parametrize("who", HOLDERS)
+def test_a_lock_of_the_kernel_and_a_line_do_not_exclude_each_other(who: str, tmp_path: Path) -> None:
+    path = tmp_path / "report"
+    with interlock.connect((tmp_path / "locks").as_uri()) as locks:
+        for name in (str(path), "report"):
+            with HOLDERS[who](path), locks.lock(name, timeout=0):
+                pass
+            with locks.lock(name, timeout=0), HOLDERS[who](path):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "excluded"),
+    [
+        ("filelock", "flock", True), ("portalocker", "flock", True), ("filelock", "portalocker", True),
+        ("fasteners", "flock", False), ("fasteners", "portalocker", False),
+    ],
+)  # fmt: skip
+def test_which_locks_of_files_exclude_each_other(one: str, other: str, excluded: bool, tmp_path: Path) -> None:
+    for first, second in ((one, other), (other, one)):
+        if not excluded:
+            with HOLDERS[first](tmp_path / "report"), HOLDERS[second](tmp_path / "report"):
+                pass
+            continue
+        with HOLDERS[first](tmp_path / "report"), pytest.raises((TimeoutError, portalocker.LockException)):
+            with HOLDERS[second](tmp_path / "report"):
+                pass
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Redis]:
+    """A client of a private Valkey."""
+    need("valkey")
+    with RedisServer() as server, closing(Redis.from_url(server.url)) as found:
+        yield found
+
+
+def held_by(lock: Any) -> bool:
+    """Try to take a lock once, and give it back."""
+    if not lock.acquire(blocking=False):
+        return True
+    lock.release()
+    return False
+
+
+def pairs(client: Redis) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+    """Return for each library its lock and ours, which are to exclude each other."""
+    return {
+        "redis-py": (lambda: client.lock("report", timeout=60), lambda: KeyLock(client, "report")),
+        "ClientLock": (
+            lambda: client.lock("report", timeout=60),
+            lambda: client.lock("report", timeout=60, lock_class=ClientLock),
+        ),
+        "python-redis-lock": (
+            lambda: redis_lock.Lock(client, "report", expire=60), lambda: KeyLock(client, "lock:report"),
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("library", ["redis-py", "ClientLock", "python-redis-lock"])
+def test_the_key_of_each_library_is_excluded_by_a_lock_of_one_key(library: str, client: Redis) -> None:
+    theirs, ours = pairs(client)[library]
+    for first, second in ((theirs, ours), (ours, theirs)):
+        holder = first()
+        assert holder.acquire(blocking=False)
+        assert held_by(second())
+        holder.release()
+        assert not held_by(second())
+
+
+@pytest.mark.parametrize("library", ["redis-py", "python-redis-lock"])
+def test_a_key_and_a_line_do_not_exclude_each_other(library: str, client: Redis) -> None:
+    theirs, _ = pairs(client)[library]
+    with interlock.connect(client) as locks, locks.lock("report", timeout=0):
+        assert not held_by(theirs())
+
+
+def test_a_waiter_of_python_redis_lock_is_not_told_of_our_release(client: Redis) -> None:
+    ours = KeyLock(client, "lock:report", shared=True)
+    ours.acquire()
+    waits = redis_lock.Lock(client, "report", expire=60)
+    got: list[bool] = []
+    thread = threading.Thread(target=lambda: got.append(waits.acquire(timeout=1)))
+    thread.start()
+    while not client.info("clients")["blocked_clients"]:
+        pass
+    ours.release()
+    thread.join(0.3)
+    assert thread.is_alive()  # the key is free, and it has not looked
+    thread.join(10)
+    assert got == [True]
+    waits.release()

@@ -1,0 +1,279 @@
+"""The recipes do what their pages say: real workers, servers and crontabs, on private servers."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import nbclient
+import nbformat
+import pytest
+from redis import Redis
+
+import interlock
+from examples.recipes import lifetime, pool
+from tests.docs.pages import ROOT
+from tests.servers import RedisServer, need
+from tests.support.house import Process, eventually
+
+RECIPES = ROOT / "examples" / "recipes"
+CRON = RECIPES / "cron"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    """A private Valkey."""
+    need("valkey")
+    with RedisServer() as found:
+        yield found
+
+
+@pytest.fixture
+def environment(server: RedisServer, tmp_path: Path) -> dict[str, str]:
+    """The environment of workers; the server is empty."""
+    with Redis.from_url(server.url) as client:
+        client.flushall()
+    return {
+        **os.environ, "INTERLOCK_URL": server.url, "BROKER": server.url,
+        "LEDGER": str(tmp_path / "ledger"), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def shop(environment: dict[str, str]) -> Iterator[interlock.Locks]:
+    """The locks of the workers, taken by the test."""
+    with interlock.connect(environment["INTERLOCK_URL"], namespace="shop") as locks:
+        yield locks
+
+
+def start(environment: dict[str, str], *words: str) -> Process:
+    """Start a worker."""
+    return Process(
+        [sys.executable, *words], env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def test_celery_skips_comes_again_and_pays_once(environment: dict[str, str], shop: interlock.Locks) -> None:
+    worker = start(
+        environment, "-m", "celery", "-A", "examples.recipes.celery_once", "worker", "--concurrency=2",
+        "--without-mingle", "--without-gossip",
+    )  # fmt: skip
+    code = """if True:
+        import sys
+        from examples.recipes.celery_once import change, pay, report
+        busy = report.delay("2026-11")
+        later = change.delay("ada")
+        payments = [pay.delay("7") for _ in range(2)]
+        said = [busy.get(timeout=60), sorted(each.get(timeout=60) for each in payments)]
+        print(said, later.ready(), flush=True)
+        sys.stdin.readline()
+        print(report.delay("2026-11").get(timeout=60), later.get(timeout=60))
+    """
+    client = Process(
+        [sys.executable, "-c", code], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        with shop.lock("report:2026-11"), shop.lock("customer:ada"):
+            assert client.hear() == "[None, ['done', 'paid before']] False"
+        client.say("go on")
+        assert client.hear() == "done done"
+    finally:
+        client.ended()
+        worker.terminate()
+        worker.wait(60)
+    ledger = Path(environment["LEDGER"]).read_text().split("\n")
+    assert sorted(ledger) == sorted(
+        ["", *(f"{when} {what}" for what in ("report 2026-11", "change ada", "pay 7") for when in ("begin", "end"))]
+    )
+
+
+def test_rq_skips_what_is_done_elsewhere(environment: dict[str, str], shop: interlock.Locks) -> None:
+    code = """if True:
+        from rq import SimpleWorker, Worker
+        from examples.recipes.rq_once import queue, report
+        jobs = [queue().enqueue(report, month) for month in ("2026-10", "2026-11")]
+        Worker([queue()], connection=queue().connection).work(burst=True, logging_level="ERROR")
+        print([job.return_value() for job in jobs])
+    """
+    with shop.lock("report:2026-11"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+    assert done.stdout == "['done', None]\n"
+
+
+def test_the_web_application_answers_423_and_503_and_has_one_leader(
+    environment: dict[str, str], server: RedisServer, shop: interlock.Locks
+) -> None:
+    ports = []
+    workers = []
+    for _ in range(2):
+        code = (
+            "import asyncio, socket, uvicorn\n"
+            "from examples.recipes.web import app\n"
+            "s = socket.socket(); s.bind(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
+            "uvicorn.Server(uvicorn.Config(app, log_level='error')).run(sockets=[s])\n"
+        )
+        worker = Process([sys.executable, "-c", code], env=environment, text=True, stdout=subprocess.PIPE)
+        workers.append(worker)
+        ports.append(f"http://127.0.0.1:{worker.hear()}")
+
+    def leaders() -> list[str]:
+        return [port for port in ports if httpx.get(f"{port}/health").json()["leader"]]
+
+    try:
+        eventually(lambda: all(_answers(port) for port in ports), "both answer")
+        (first,) = eventually(leaders, "one leads")
+        with shop.lock("stock:pen"):
+            assert httpx.post(f"{ports[0]}/buy/pen", timeout=10).status_code == 423
+        assert httpx.post(f"{ports[0]}/buy/pen").json() == {"left": 2}
+        workers[ports.index(first)].terminate()  # the lifespan ends, and the leader goes
+        (second,) = eventually(lambda: [port for port in ports if port != first and _leads(port)], "the other leads")
+        server.pause()
+        assert httpx.post(f"{second}/buy/pen", timeout=30).status_code == 503
+        server.resume()
+        eventually(lambda: _leads(second), "it leads again, when the store is back")
+    finally:
+        server.resume()
+        for worker in workers:
+            worker.terminate()
+            worker.communicate(timeout=60)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _leads(url: str) -> bool:
+    return bool(httpx.get(f"{url}/health").json()["leader"])
+
+
+def test_pools_of_every_kind_lose_no_update(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.recipes.pool", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert done.stdout == "400\n"  # 50 times by 2 workers of 4 kinds
+    (tmp_path / "table").write_text("0")
+    with interlock.connect("memory://") as locks:  # and the count can fail: two that read the same number
+        both_read = threading.Barrier(2, timeout=30)
+
+        class Table:
+            def read_text(self) -> str:
+                found = (tmp_path / "table").read_text()
+                both_read.wait()
+                return found
+
+            def write_text(self, text: str) -> None:
+                (tmp_path / "table").write_text(text)
+
+        threads = [threading.Thread(target=pool.add, args=(locks.lock(name), Table(), 1)) for name in "ab"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert (tmp_path / "table").read_text() == "1"
+
+
+def test_a_notebook_locks_and_awaits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERLOCK_URL", (tmp_path / "locks").as_uri())
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    notebook = nbformat.read(RECIPES / "notebook.ipynb", as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell("print(trained, fence > 0)"))
+    nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert notebook.cells[-1].outputs[0].text == "once True\n"
+
+
+def test_a_connection_is_made_once_and_serves_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERLOCK_URL", (tmp_path / "locks").as_uri())
+    assert not (tmp_path / "locks").exists()  # importing it has touched no store
+    with lifetime.locks().lock("parent"):
+        first = lifetime.work("one")
+        assert lifetime.in_a_child() > 0
+        assert lifetime.work("one") > first
+    lifetime.locks().close()
+    lifetime.locks.cache_clear()
+
+
+def cron_lines() -> list[tuple[dict[str, str], str]]:
+    """Return the commands of the crontab, each with the variables that are set above it."""
+    found: list[tuple[dict[str, str], str]] = []
+    variables: dict[str, str] = {}
+    for line in (CRON / "crontab").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, is_variable, value = line.partition("=")
+            if is_variable and name.isidentifier():
+                variables = {**variables, name: value}
+            else:
+                found.append((variables, line.split(None, 5)[5]))
+    return found
+
+
+def job(folder: Path, commands: str = "") -> None:
+    """Write the program that cron starts."""
+    (folder / "job").write_text(f"#!/bin/sh\n{commands}\necho $1 >>done\n")
+    (folder / "job").chmod(0o755)
+
+
+def test_the_lines_for_one_machine_exclude(environment: dict[str, str], tmp_path: Path) -> None:
+    job(tmp_path)
+    environment["INTERLOCK_URL"] = (tmp_path / "locks").as_uri()  # not /tmp/interlock-UID, which is the tester's own
+    (_, mirror), (_, nightly), _ = cron_lines()
+    with interlock.connect(environment["INTERLOCK_URL"]) as locks, locks.lock("mirror"):
+        assert subprocess.run(["sh", "-c", mirror], cwd=tmp_path, env=environment).returncode == 1
+    for line in (mirror, nightly):
+        assert subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment).returncode == 0
+    assert (tmp_path / "done").read_text() == "mirror\nnightly\n"
+
+
+def test_of_several_machines_one_runs_it_though_their_clocks_differ(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    job(tmp_path)
+    variables, line = cron_lines()[2]
+    assert variables == {"INTERLOCK_URL": "redis://locks.example"}
+    first = subprocess.Popen(["sh", "-c", line], cwd=tmp_path, env=environment)
+    eventually((tmp_path / "done").exists, "the first has done it")
+    late = [subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment).returncode for _ in range(2)]
+    assert late == [1, 1]
+    assert (tmp_path / "done").read_text() == "report\n"
+    first.terminate()  # it would stay for the rest of its minute
+    first.wait(60)
+
+
+def test_the_units_of_systemd_are_right(environment: dict[str, str], tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("NOT TESTED: there is no systemd-analyze here")
+    for name in ("nightly.service", "nightly.timer"):
+        text = (CRON / name).read_text().replace("/opt/app/bin", str(tmp_path))
+        (tmp_path / name).write_text(text)
+    job(tmp_path, "cd $(dirname $0)")
+    (tmp_path / "interlock").symlink_to(Path(sys.executable).parent / "interlock")
+    subprocess.run(
+        ["systemd-analyze", "verify", tmp_path / "nightly.service", tmp_path / "nightly.timer"], check=True
+    )
+    (start,) = [
+        line for line in (tmp_path / "nightly.service").read_text().splitlines() if line.startswith("ExecStart=")
+    ]
+    command = start.removeprefix("ExecStart=").replace("--at-least 60 ", "").split()
+    with interlock.connect(environment["INTERLOCK_URL"]) as locks, locks.lock("report"):
+        assert subprocess.run(command, env=environment).returncode == 0
+    assert not (tmp_path / "done").exists()
+    assert subprocess.run(command, env=environment).returncode == 0
+    assert (tmp_path / "done").read_text() == "report\n"
+
+
+def test_the_notebook_has_no_outputs() -> None:
+    cells = json.loads((RECIPES / "notebook.ipynb").read_text())["cells"]
+    assert not any(cell.get("outputs") for cell in cells)
