@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any, NamedTuple
 
 from django.db import IntegrityError
 
 from interlock.core.claims import DONE, QUEUED, SEPARATOR, USING, Claim, ClaimView, State
 from interlock.core.effects import Ask, Call
-from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.errors import InvalidArgument
 from interlock.core.pending import Record, Verdict, judge
 from interlock.core.queue import Renewed
 from interlock.django import claimlines
@@ -21,10 +20,9 @@ from interlock.django.performing import Performer, in_transaction
 from interlock.django.records import fitting, hashed, record_of, view_of
 from interlock.django.renewing import renew
 from interlock.django.statements import MICROSECONDS
-from interlock.django.sweeping import SWEEP_AGE, SWEEP_EVERY, SWEEP_MOST, Sweeper
+from interlock.django.sweeping import Sweeper
 from interlock.django.waiters import BEHIND, LONGEST, LineWaiters
 from interlock.django.wrappers import make_wrapper
-from interlock.runtime import log
 from interlock.runtime.process import HOST, pid
 
 ENTERING = 0.25  # seconds that who acquires waits for a connection, before its own time-out is looked at
@@ -67,10 +65,10 @@ class Lines:
             self.listener.join(self)
         self._functions = Functions() if self.listener is not None else None
         self._server = server
-        self._releases = count()
         self._do = self._performer.do
         self._leaving = Leaving(self._performer, self.waiters, self._functions)
-        self.sweep = Sweeper(self._performer, self._leaving.remove_lapsed).sweep
+        self._sweeper = Sweeper(self._performer, self._leaving.remove_lapsed)
+        self.sweep = self._sweeper.sweep
 
     def close(self) -> None:
         """Close the connections; safe to repeat."""
@@ -237,11 +235,8 @@ class Lines:
     def _delete(self, claim: Claim) -> bool:
         self.waiters.forget(claim)
         removed = self._leaving.leave(claim.spec.key, claim.id)
-        if removed and next(self._releases) % SWEEP_EVERY == 0:
-            try:
-                self.sweep(SWEEP_MOST, SWEEP_AGE)
-            except StoreError as error:
-                log.warn("could not sweep old records, later perhaps: %s", error)
+        if removed:
+            self._sweeper.released()
         return removed
 
     def _reap(self, key: str, id: str) -> bool:

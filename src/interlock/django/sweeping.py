@@ -3,14 +3,17 @@
 import sys
 import threading
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from django.db import IntegrityError
 
 from interlock.core.claims import USING
+from interlock.core.errors import StoreError
 from interlock.django import claimlines
 from interlock.django.performing import Performer
 from interlock.django.statements import MICROSECONDS
+from interlock.runtime import log
 
 SWEEP_EVERY = 64  # releases of a store, from its first: programs that release once clear up too
 SWEEP_MOST = 1000  # records that one release clears away
@@ -29,6 +32,15 @@ class Sweeper:
         self._performer = performer
         self._remove_lapsed = remove_lapsed
         self._sweeping = threading.Lock()
+        self._releases = count()
+
+    def released(self) -> None:
+        """Sweep a bounded number of records at every so many releases."""
+        if next(self._releases) % SWEEP_EVERY == 0:
+            try:
+                self.sweep(SWEEP_MOST, SWEEP_AGE)
+            except StoreError as error:
+                log.warn("could not sweep old records, later perhaps: %s", error)
 
     def sweep(self, most: int = sys.maxsize, age: float = 0.0) -> int:
         """Delete records that are over, after having noted the highest of their fences, and end leases that ran out.
