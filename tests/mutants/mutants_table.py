@@ -307,8 +307,8 @@ MUTANTS = [
     _error(
         "start: the floor of the ORM is never raised",
         "tests/django/store/test_processes.py -k sweep",
-        "django/register.py",
-        "        if not self._statement(connection, claimlines.raise_floor).count(connection, fence=top):",
+        "django/sweeping.py",
+        "        if not self._performer.statement(connection, claimlines.raise_floor).count(connection, fence=top):",
         "        if True:",
     ),
     _error(

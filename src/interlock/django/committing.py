@@ -21,6 +21,7 @@ from interlock.core.errors import LockLost, StoreError
 from interlock.django.conf import locks
 from interlock.django.records import hashed
 from interlock.django.statements import MICROSECONDS, Statement, compiled, select
+from interlock.django.waiters import LineWaiters
 from interlock.locks.grants import GONE_THERE, LEASE_ENDED, BaseGrant, BaseGrants
 from interlock.runtime import log
 from interlock.runtime.sync import run
@@ -245,7 +246,9 @@ def wait_for_late_commits(relied: Relied, using: Sequence[str], still: Callable[
         return True
     if using and not any(_is_in(connections[each], store) for each in using):
         return True
-    late = {id for grant in relied.grants for id in _outside_of_loops(_late, store, grant)}
+    waiters = LineWaiters.of(alias)
+    unsure = [grant for grant in relied.grants if not waiters.is_clean(grant.id)]
+    late = {id for grant in unsure for id in _outside_of_loops(_late, store, grant)}
     while late and _outside_of_loops(_are_locked, store, late):
         left = still()
         if left is not None and left <= 0:

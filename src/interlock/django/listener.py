@@ -22,6 +22,7 @@ from django.db.backends.signals import connection_created
 from django.db.utils import InterfaceError
 
 from interlock.core.errors import StoreError
+from interlock.django.folding import promoted_in
 from interlock.django.waiters import LineWaiters
 from interlock.django.wrappers import is_direct, open_wrapper, shut
 from interlock.runtime import log
@@ -167,7 +168,7 @@ class Listener:
 
     def _hear(self, said: str, ping: str) -> None:
         if said != ping:
-            self.waiters.wake(said)
+            self.waiters.promoted(*promoted_in(said))
             return
         news = not self.hears
         self._heard = time.monotonic()

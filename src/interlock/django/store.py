@@ -14,9 +14,10 @@ from interlock.core.claims import Check, Claim
 from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.pending import Pending
-from interlock.core.queue import BUSY, EnterResult
+from interlock.core.queue import BUSY, OCCUPIED, REFUSED, EnterResult
 from interlock.django.conf import checked_most
 from interlock.django.failures import NoConnection
+from interlock.django.folding import Entered
 from interlock.django.models import Claim as ClaimModel
 from interlock.django.pool import MOST
 from interlock.django.register import Lines, NotCreated, Step
@@ -64,6 +65,11 @@ class OrmStore(Pending):
         return turn._replace(asked=False) if unwritten else turn
 
     def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
+        if not again and self.register.enters_at_once:
+            # Who has not subscribed yet would not hear of its turn: it is not written before.
+            entered = yield self.register.enter(claim, wakeup, wakeup is not None)
+            if entered is not None:
+                return _result(entered, wait)
         if again and self.register.waiters.was_told(claim):
             fence = yield self.register.promote_if_free(claim)  # most likely it is its turn
             if fence is not None:
@@ -107,6 +113,14 @@ class OrmStore(Pending):
         """As `close`, without blocking the loop."""
         with ThreadPoolExecutor(1, "interlock-close") as one:
             await asyncio.get_running_loop().run_in_executor(one, self.close)
+
+
+def _result(entered: Entered, wait: bool) -> EnterResult:
+    if entered.state == "using":
+        return EnterResult("using", entered.fence or 0)
+    if entered.state == "pending":
+        return EnterResult("pending", 0, Lines.poll)
+    return OCCUPIED if wait else REFUSED
 
 
 class Server:

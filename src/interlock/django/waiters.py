@@ -8,12 +8,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from interlock.core.claims import Claim
+from interlock.core.queue import Granted
 from interlock.runtime.process import in_forked_child
 
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two looks of a waiter whom nobody tells
 BEHIND = 1.0  # the same for one behind another of this process, or where other processes tell it
 GROWTH = 1.5
 YOUNG = 0.25  # of its ttl: so long a waiter looks without writing
+FEW = 16  # waiters of a line who are said to be here when another leaves it
+MOST_CLEAN = 10_000  # claims; those of grants that were lost are not taken back
 
 
 class _Waiter:
@@ -40,6 +43,7 @@ class LineWaiters:
     def __init__(self) -> None:
         self._mutex = threading.RLock()
         self._lines: dict[str, dict[str, _Waiter]] = {}
+        self._clean: set[str] = set()
 
     @classmethod
     def of(cls, alias: str) -> "LineWaiters":
@@ -60,13 +64,33 @@ class LineWaiters:
 
     def forget(self, claim: Claim) -> None:
         """Forget a waiter that waits no more."""
-        key = claim.spec.key
         with self._mutex:
-            waiters = self._lines.get(key)
-            if waiters is not None:
-                waiters.pop(claim.id, None)
-                if not waiters:
-                    del self._lines[key]
+            self._clean.discard(claim.id)
+            self._drop(claim.spec.key, claim.id)
+
+    def _drop(self, key: str, id: str) -> _Waiter | None:
+        waiters = self._lines.get(key, {})
+        waiter = waiters.pop(id, None)
+        if waiter is not None and not waiters:
+            del self._lines[key]
+        return waiter
+
+    def note_clean(self, id: str) -> None:
+        """Note a holder before whom no other let its lease end, so that nobody may still be committing."""
+        with self._mutex:
+            if len(self._clean) >= MOST_CLEAN:
+                self._clean.clear()  # they will ask
+            self._clean.add(id)
+
+    def is_clean(self, id: str) -> bool:
+        """True if `note_clean` was said of a claim that has not left since."""
+        return id in self._clean
+
+    def ids(self, key: str) -> list[str]:
+        """Return the ids of the first waiters of a line that are here."""
+        with self._mutex:
+            waiters = self._lines.get(key, {})
+            return sorted(waiters, key=lambda id: waiters[id].place)[:FEW]
 
     def is_young(self, claim: Claim, now: float) -> bool:
         """True if the lease of a waiter needs no extension yet."""
@@ -122,6 +146,19 @@ class LineWaiters:
             waiter = next((waiters[id] for waiters in self._lines.values() if id in waiters), None)
         if waiter is not None:
             waiter.tell()
+        return waiter is not None
+
+    def promoted(self, id: str, fence: int) -> bool:
+        """Tell a waiter that it holds the lock; with the fence 0, to look again. False if it does not wait here."""
+        if not fence:
+            return self.wake(id)
+        with self._mutex:
+            key = next((key for key, waiters in self._lines.items() if id in waiters), None)
+            waiter = None if key is None else self._drop(key, id)
+            if waiter is not None:
+                self.note_clean(id)
+        if waiter is not None:
+            waiter.wakeup.tell(Granted(id, fence))
         return waiter is not None
 
     def wake_all(self) -> None:

@@ -13,7 +13,7 @@ from interlock.runtime import log
 
 collect_ignore = ["test_connections.py"] if settings.DATABASE == "sqlite" else []  # it has no server
 if settings.DATABASE != "postgresql":  # others tell nobody
-    collect_ignore.append("test_listening.py")
+    collect_ignore += ["test_listening.py", "test_folding.py"]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from django.test import override_settings
 from store.shelf.models import Item
 
 from interlock import Locks
-from interlock.django import locks, register
+from interlock.django import locks, sweeping
 from interlock.django.claimlines import FLOOR
 from interlock.django.guarded.editors import Page
 from interlock.django.models import Claim
@@ -122,7 +122,7 @@ def test_a_release_sweeps_also_in_a_program_that_releases_once() -> None:
 
 
 def test_one_release_sweeps_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(register, "SWEEP_MOST", 5)
+    monkeypatch.setattr(sweeping, "SWEEP_MOST", 5)
     for number in range(13):
         values = {"key": f"{number}", "name": "x", "units": 1, "capacity": 1, "pid": 1, "since": 1, "until": 1}
         Claim.objects.create(claim=f"old {number}", state="done", fence=number, **values)

@@ -99,7 +99,7 @@ def test_nobody_is_told_anything_where_nobody_waits(site: Callable[..., None]) -
         for _ in range(3):
             with locks.lock("a"):
                 pass
-        assert b"UPDATE" in proxy.sent
+        assert b"interlock_claim_enter" in proxy.sent
         assert b"notify" not in proxy.sent.lower()
         assert b"LISTEN" not in proxy.sent
         assert listeners() == []
