@@ -139,6 +139,11 @@ def a_descriptor_left(told: Told) -> None:
     told.say(9.0, "end", "0.0", descriptors=["pipe:[7]"], threads=[])
 
 
+def a_descriptor_of_an_interrupt(told: Told) -> None:
+    told.fault("interrupt", 1.0, 1.0, "0.0")
+    told.say(9.0, "end", "0.0", descriptors=["/x/using/a"], threads=[])
+
+
 def a_process_that_hangs(told: Told) -> None:
     told.say(9.0, "exit", "coordinator", of="0.0", status=-9, hung=True)
 
@@ -218,7 +223,7 @@ def a_busy_machine(told: Told) -> None:
 
 GOOD = (
     readers_together, two_holders_after_the_data_was_lost, a_lost_update_of_who_was_stopped, a_holder_who_was_killed,
-    a_waiter_who_was_killed, a_waiter_whose_claim_was_made_anew, a_busy_machine,
+    a_waiter_who_was_killed, a_waiter_whose_claim_was_made_anew, a_busy_machine, a_descriptor_of_an_interrupt,
 )  # fmt: skip
 
 
