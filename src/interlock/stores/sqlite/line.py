@@ -171,6 +171,10 @@ def _sweep(execute: Execute, clock: Clock, age: int) -> Rows:
     return []
 
 
+def _namespaces(execute: Execute, clock: Clock) -> Rows:
+    return execute("SELECT DISTINCT namespace FROM claims WHERE until > ?", (clock(),))
+
+
 def _look(execute: Execute, clock: Clock, where: str, value: Any) -> Rows:
     moment = clock()
     rows: Rows = execute(_LOOK + where, (moment, moment, value)).fetchall()
@@ -221,6 +225,10 @@ class Steps:
         if key.endswith(SEPARATOR):
             return Step(_look, ("namespace = ? ORDER BY name, number", key[:-1]))
         return Step(_look, ("key = ? ORDER BY number", hashed(key)))
+
+    def namespaces(self) -> Step:
+        """As `Texts.namespaces`."""
+        return Step(_namespaces)
 
     def notify(self, channels: Sequence[str], messages: Sequence[str]) -> Step:
         """As `Texts.notify`."""
