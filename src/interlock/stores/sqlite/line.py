@@ -172,7 +172,8 @@ def _sweep(execute: Execute, clock: Clock, age: int) -> Rows:
 
 
 def _namespaces(execute: Execute, clock: Clock) -> Rows:
-    return execute("SELECT DISTINCT namespace FROM claims WHERE until > ?", (clock(),))
+    rows: Rows = execute("SELECT DISTINCT namespace FROM claims WHERE until > ?", (clock(),)).fetchall()
+    return rows
 
 
 def _look(execute: Execute, clock: Clock, where: str, value: Any) -> Rows:
