@@ -75,9 +75,10 @@ def test_those_who_wait_in_daemon_threads_leave_no_ghost(locks: interlock.Locks,
     held = locks.lock("book").acquire()
     assert held is not None
     with program(WAITS_IN_DAEMONS, url, ttl=TTL) as ending:
-        assert ending.wait(20) == 0
+        status = ending.wait(20)
         assert ending.stderr is not None
-        ending.stderr.read()
+        told = ending.stderr.read()
+        assert status == 0, told
     started = time.monotonic()
     assert [view.id for view in locks.claims("book")] == [held.id]
     held.release()

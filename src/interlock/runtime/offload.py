@@ -15,7 +15,10 @@ async def offload(executor: Executor, call: Callable[[], T]) -> T:
         executor: whose thread.
         call: what may block.
     """
-    future = asyncio.get_running_loop().run_in_executor(executor, call)
+    try:
+        future = asyncio.get_running_loop().run_in_executor(executor, call)
+    except RuntimeError:
+        return call()  # the interpreter ends: pools of threads take nothing any more
     cancelled = None
     while not future.done():
         try:

@@ -29,6 +29,12 @@ def in_forked_child(function: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=function)
 
 
+def around_forks(before: Callable[[], object], parent: Callable[[], object], child: Callable[[], object]) -> None:
+    """Let functions be called before each fork, and after it in the parent and in the child."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=parent, after_in_child=child)
+
+
 def pid() -> int:
     """Return this process's id, without a system call."""
     return _pid

@@ -16,6 +16,7 @@ from interlock.runtime import log
 from interlock.runtime.sync import run
 
 WITHDRAW_LIMIT = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
+GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 HANDLER_LIMIT = 10.0  # seconds that a signal handler may take after its close()
 SHORTEST_LOOK, LONGEST_LOOK = 0.0002, 0.01
 
@@ -78,7 +79,9 @@ def _close_store(session: Session[Any]) -> None:
 
 def at_exit(session: Session[Any]) -> None:
     """End with the interpreter: leave no ghost, and let nobody in while a thread of this process may still work."""
+    waited = {owner_of(each) for each in list(session.entering.values())}
     withdraw(session, threading.current_thread())
+    _see_them_end(waited)
     watchdog = session.watchdog
     held = watchdog.entries
     if held and not session.store.frees_at_death:
@@ -96,6 +99,17 @@ def at_exit(session: Session[Any]) -> None:
             )
     if not held and not session.entering:
         _close_store(session)
+
+
+def _see_them_end(threads: set[Any]) -> None:
+    """Give threads that gave up a moment to end: one that tells why on stderr while Python ends makes it abort.
+
+    Source: https://docs.python.org/3/library/threading.html#thread-objects, on daemon threads.
+    """
+    deadline = time.monotonic() + GIVEN_UP_LIMIT
+    for thread in threads:
+        while type(thread) is threading.Thread and thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(SHORTEST_LOOK)
 
 
 def withdraw(session: Session[Any], caller: threading.Thread, interrupted: bool = False) -> None:

@@ -1,15 +1,16 @@
 """The file of the locks, as this process has it open: one connection, and who uses it in turn."""
 
-import asyncio
 import random
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from os import lstat, register_at_fork
+from functools import partial
+from os import lstat
 from time import monotonic, monotonic_ns, sleep
 from typing import Any
 
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.runtime.process import around_forks
 from interlock.stores.sql.problems import Passing, Refused
 from interlock.stores.sqlite.line import Rows, Step
 from interlock.stores.sqlite.opening import (
@@ -180,21 +181,9 @@ class Database:
         """As `perform`, in a thread; it comes to its end even if the task is cancelled, which then hears of that."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="interlock-sqlite")
-        loop = asyncio.get_running_loop()
-        try:
-            future = loop.run_in_executor(self._executor, self.perform, step)
-        except RuntimeError:
-            return self.perform(step)  # the interpreter ends: its pools of threads take nothing any more
-        cancelled = None
-        while not future.done():
-            try:
-                await asyncio.wait((future,))
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            future.exception()
-            raise cancelled
-        return future.result()
+        from interlock.runtime.offload import offload  # only programs with an event loop load asyncio
+
+        return await offload(self._executor, partial(self.perform, step))
 
     def close(self) -> None:
         """Give up the connection and the thread."""
@@ -277,6 +266,4 @@ def _after_fork_in_child() -> None:
         database.inherit()
 
 
-register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)  # fmt: skip
+around_forks(_before_fork, _after_fork_in_parent, _after_fork_in_child)
