@@ -52,7 +52,7 @@ def server_of(place: Place, kind: str) -> str:
 def url_of(place: Place, scheme: str) -> str:
     """The URL of a store of ours."""
     if scheme == "sqlite":
-        return f"sqlite:///{place.folder}/locks.sqlite3?create=true"
+        return f"sqlite:///{place.folder}/locks.sqlite3"
     url = server_of(place, scheme.partition("+")[0])
     return f"{scheme}:{url.partition(':')[2]}" + ("" if "+" in scheme else "?create=true")
 

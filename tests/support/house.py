@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,5 +126,6 @@ class House:
         for process in self._started:
             if process.poll() is None:
                 process.kill()
-            process.communicate()
+            with suppress(subprocess.TimeoutExpired):  # its children may still have the pipes
+                process.communicate(timeout=5)
         self.locks.close()

@@ -66,7 +66,7 @@ def test_nothing_is_found_on_a_store_that_is_struck_by_every_fault(
 def plan_of(url: str, seed: int, faults: list[str]) -> Plan:
     """Return a short run; a machine that tests four things at once is given time."""
     return Plan(
-        url, procs=2, threads=2, secs=3.0, seed=seed, faults=tuple(faults), every=0.25, slack=5.0,
+        url, procs=2, threads=2, secs=3.0, seed=seed, faults=tuple(faults), every=0.25, slack=10.0,
         io=IO, frees_at_death=url.startswith("file:"),
     )  # fmt: skip
 

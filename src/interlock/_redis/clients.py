@@ -252,10 +252,9 @@ def _check_socket(url: SplitResult) -> None:
     """Refuse unix://folder/socket: the library would take the folder for a host and leave it out."""
     host = url.netloc.rpartition("@")[2]
     if url.scheme == "unix" and host not in ("", "localhost"):
-        raise InvalidArgument(
-            f"{masked(url.geturl())!r}: write three slashes and the path of the socket; "
-            f"did you mean unix:///{host}{url.path}?"
-        )
+        shown = masked(url.geturl())
+        meant = "" if "***" in shown else f"; did you mean unix:///{host}{url.path}?"
+        raise InvalidArgument(f"{shown!r}: write three slashes and the path of the socket{meant}")
 
 
 def _timeout(url: SplitResult) -> dict[str, float]:

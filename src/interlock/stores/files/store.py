@@ -80,12 +80,10 @@ class FileStore(BaseStore):
     def from_url(cls, url: SplitResult) -> "FileStore":
         """Connect to file:///folder, file:///folder?mode=0770, or file:///folder?allow=virtiofs."""
         if url.netloc not in ("", "localhost") or url.fragment:
-            meant = (
-                f"file:///{url.netloc}{url.path}" if url.netloc and "@" not in url.netloc else "file:///var/lib/locks"
-            )
-            raise InvalidArgument(
-                f"{masked(url.geturl())!r}: write three slashes and a folder; did you mean {meant}?"
-            )
+            shown = masked(url.geturl())
+            hides = "***" in shown or not url.netloc
+            meant = "file:///var/lib/locks" if hides else f"file:///{url.netloc}{url.path}"
+            raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
         return cls(unquote(url.path), **options(url.query))
 
     # -- enter ------------------------------------------------------------------------------------------
