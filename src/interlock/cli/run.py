@@ -81,6 +81,8 @@ class Guard:
         self._name = repr(order.name)
         self._lost = False
         self._told_to_end = False
+        self._saying = threading.Lock()
+        self._over = False
 
     def run(self) -> int:
         """Wait for the lock, run the command, release; return the exit status."""
@@ -98,6 +100,8 @@ class Guard:
             return fail(STORE, f"the store can't be used: {error}")
         finally:
             self._child.discard()
+            with self._saying:
+                self._over = True
 
     def _with_store(self) -> int:
         from interlock.core.errors import LockError
@@ -121,7 +125,13 @@ class Guard:
 
     def _take_log(self) -> None:
         """Say what the library logs only with -v: it goes on trying, and a loss is told in any case."""
-        log.divert(say if self._order.verbose else lambda line: None)
+        log.divert(self._say_of_log if self._order.verbose else lambda line: None)
+
+    def _say_of_log(self, line: str) -> None:
+        """Say what a thread of the library logs; nothing at the end: Python aborts if a daemon thread writes then."""
+        with self._saying:
+            if not self._over:
+                say(line)
 
     def _lock(self, locks: "Locks") -> "Lock":
         order = self._order
