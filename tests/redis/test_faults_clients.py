@@ -145,7 +145,7 @@ def test_a_clients_own_time_out_is_kept(
     began = time.monotonic()
     with pytest.raises(StoreError):
         ann.do(lock.acquire, timeout=0)
-    assert time.monotonic() - began < 1.0 + 0.3 + 0.5
+    assert time.monotonic() - began < 1.0 + 0.3 + 1.0  # for a busy machine
     proxy.restore()
     eventually(lambda: world.nothing_left())
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from interlock.testing.waiting import throughout
+from interlock.testing.waiting import Lateness, throughout
 from interlock.testing.world import World
 from tests.servers import DistantCluster, RedisCluster, RedisServer, need
 from tests.support.redis_worlds import key_of, place_of
 
 LEASES = 500
 LATENCY = 0.01  # seconds
-TTL = 2.0
+TTL = 6.0
 LATE = 0.2  # seconds after the deadline by which a loss is told
-ROUNDS = 3.0  # leases that the others are watched for
+ROUNDS = 1.5  # leases that the others are watched for
 
 
 @pytest.fixture
@@ -68,12 +68,13 @@ def test_a_node_that_stops_takes_its_own_leases_only_each_told_at_its_deadline(
         holders = Holders(world, LEASES, TTL)
         gone = holders.of(distant, dead)
         assert LEASES / 5 < len(gone) < LEASES / 2
-        dead.pause()
-        ended = time.monotonic()
-        throughout(ROUNDS * TTL, lambda: holders.told.keys() <= gone)
+        with Lateness() as machine:
+            dead.pause()
+            ended = time.monotonic()
+            throughout(ROUNDS * TTL, lambda: holders.told.keys() <= gone)
         assert holders.told.keys() == gone
-        assert max(holders.told.values()) - ended < TTL + LATE
-        assert holders.late() < LATE
+        assert max(holders.told.values()) - ended < TTL + LATE + machine.worst
+        assert holders.late() < LATE + machine.worst
         assert sum(grant.held for grant in holders.grants) == LEASES - len(gone)
     finally:
         dead.resume()
@@ -91,7 +92,7 @@ def test_a_slot_that_is_being_moved_costs_no_lease_of_another_slot(colour: str) 
             holders = Holders(world, 100, TTL)
             moved = holders.grants[0].name
             with cluster.moving(key_of(moved)):
-                throughout(1.5 * TTL, lambda: holders.told.keys() <= {moved})
+                throughout(1.2 * TTL, lambda: holders.told.keys() <= {moved})
             assert sum(grant.held for grant in holders.grants) >= 99
         finally:
             world.close()

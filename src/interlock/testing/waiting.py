@@ -1,5 +1,6 @@
 """How tests wait: for a condition with a deadline, never for a time that should be enough."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -45,6 +46,32 @@ def throughout(seconds: float, condition: Callable[[], object]) -> None:
         passed = time.monotonic() - started
         assert answer, f"became {answer!r} after {passed:.2f} s of {seconds:g} s"
         time.sleep(PAUSE * 4)
+
+
+class Lateness:
+    """How late a thread is woken at worst while the body runs: what a busy machine adds to a bound of a test.
+
+    Attributes:
+        worst: seconds, so far.
+    """
+
+    def __enter__(self) -> "Lateness":
+        self.worst = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while True:
+            asleep = time.monotonic()
+            if self._over.wait(PAUSE):
+                return
+            self.worst = max(self.worst, time.monotonic() - asleep - PAUSE)
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 def until_renewed(grant: Any, times: int = 1) -> None:
