@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -16,19 +17,65 @@ take_signals_as_at_a_terminal()  # before anything starts a thread or a process
 SAME_LINES = {"redis", "writer", "semaphore", "semaphore, all permits"}
 """Stores and kinds in the names of tests that execute the lines which others have executed."""
 
+MANY = 24
+"""Combinations of a test from which on `--thin` halves them: all stores in both colours are fewer."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Coverage doubles the time of a test: `./dev test` runs apart what shows no more of it."""
+    """Coverage doubles the time of a test, combinations multiply it: `./dev test` asks for what each part needs."""
     parser.addoption("--part", choices=("covered", "plain"), help="run only what coverage needs, or only the rest")
+    parser.addoption("--thin", action="store_true", help="run every second of a test's many combinations")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one part of the tests, if one is asked for."""
+    """Keep what is asked for."""
     part = config.getoption("part")
-    if part is not None:
-        apart = [item for item in items if _repeats(item) != (part == "plain")]
-        config.hook.pytest_deselected(items=apart)
-        items[:] = [item for item in items if _repeats(item) == (part == "plain")]
+    kept = [item for item in items if part is None or _repeats(item) == (part == "plain")]
+    if config.getoption("thin"):
+        kept = thinned(kept)
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = kept
+
+
+def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Leave out every second combination of tests that have many, like the black squares of a chessboard.
+
+    Each store is tested with each kind, and each colour with each of them, but not all three.  `./dev test all` runs
+    all.
+    """
+    tests: dict[tuple[str, str], list[dict[str, object]]] = {}
+    for item in items:
+        tests.setdefault(_test(item), []).append(_values(item))
+    axes = {test: _axes(combinations) for test, combinations in tests.items()}
+    return [
+        item
+        for item in items
+        if sum(seen.index(_values(item)[name]) for name, seen in axes[_test(item)].items()) % 2 == 0
+    ]
+
+
+def _axes(combinations: list[dict[str, object]]) -> dict[str, list[object]]:
+    """Return the values of each parameter of a test, if it has many combinations and runs in all of them."""
+    axes: dict[str, list[object]] = {}
+    for combination in combinations:
+        for name, value in combination.items():
+            seen = axes.setdefault(name, [])
+            if value not in seen:
+                seen.append(value)
+    varied = {name: seen for name, seen in axes.items() if len(seen) > 1}
+    whole = prod(map(len, varied.values())) <= len(combinations)  # not several values by one parametrization
+    return varied if whole and len(varied) > 1 and len(combinations) >= MANY else {}
+
+
+def _test(item: pytest.Item) -> tuple[str, str]:
+    return str(item.path), getattr(item, "originalname", None) or item.name
+
+
+def _values(item: pytest.Item) -> dict[str, object]:
+    """Return the value of each parameter of a test."""
+    callspec = getattr(item, "callspec", None)
+    return dict(callspec.params) if callspec else {}
 
 
 def _repeats(item: pytest.Item) -> bool:
