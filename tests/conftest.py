@@ -18,7 +18,7 @@ SAME_LINES = {"redis", "writer", "semaphore", "semaphore, all permits"}
 """Stores and kinds in the names of tests that execute the lines which others have executed."""
 
 MANY = 24
-"""Combinations of a test from which on `--thin` halves them: all stores in both colours are fewer."""
+"""Combinations of two parameters from which on `--thin` halves them: all stores in both colours are fewer."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,7 +65,8 @@ def _axes(combinations: list[dict[str, object]]) -> dict[str, list[object]]:
                 seen.append(value)
     varied = {name: seen for name, seen in axes.items() if len(seen) > 1}
     whole = prod(map(len, varied.values())) <= len(combinations)  # not several values by one parametrization
-    return varied if whole and len(varied) > 1 and len(combinations) >= MANY else {}
+    many = len(varied) > 2 or (len(varied) == 2 and len(combinations) >= MANY)
+    return varied if whole and many else {}
 
 
 def _test(item: pytest.Item) -> tuple[str, str]:

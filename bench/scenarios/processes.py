@@ -17,7 +17,7 @@ from bench.contestants.locks import Flock, Lock, NoLock
 from bench.figures import waits
 from bench.model import Beside, Contestant, Metric, Raw, Scenario, Seat, Target
 
-PROCESSES = 8
+PROCESSES = int(os.environ.get("BENCH_PROCESSES", "8"))
 WARM_UP = 0.1  # seconds
 NUMBER = struct.Struct("<q")
 
