@@ -236,7 +236,10 @@ def test_behind_a_pooler_waiters_look_and_do_not_listen(bouncer: PgBouncer, url:
         waiting.result(10).release()
 
 
-def test_fifty_waiters_are_two_connections_and_less_than_a_statement_a_second_each(url: str, ask: Ask) -> None:
+def test_fifty_waiters_are_two_connections_and_less_than_a_statement_a_second_each(
+    url: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.stores.sql.pool.UNUSED", 1.0)  # on a busy machine there are more at first
     with interlock.connect(url) as locks, interlock.connect(url) as others, ThreadPoolExecutor(50) as pool:
         grant = locks.lock("a").acquire()
         asked: list[Any] = []
@@ -245,11 +248,10 @@ def test_fifty_waiters_are_two_connections_and_less_than_a_statement_a_second_ea
         wire.ask = lambda statement: (asked.append(statement), ask_really(statement))[1]
         waiting = [pool.submit(lambda: others.lock("a").acquire().release()) for _ in range(50)]
         eventually(lambda: len(locks.claims("a")) == 51, 30)
-        others.store.rest()
         asked.clear()
-        threading.Event().wait(10)
-        assert len(asked) < 500
+        threading.Event().wait(5)
+        assert len(asked) < 250
         there = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'interlock'"
-        eventually(lambda: (others.store.rest(), ask(there)[0][0] <= 2 + 2)[1], 10)  # on a busy machine it had more
+        eventually(lambda: ask(there)[0][0] <= 2 + 1)  # the holder has one
         grant.release()
         assert all(each.result(60) for each in waiting)

@@ -8,9 +8,8 @@ from interlock.core.claims import Check
 from interlock.runtime.sync import ThreadEvent, run
 from interlock.stores.mysql.checks import examine
 from interlock.stores.mysql.connection import Pool
+from interlock.stores.sql.datagrams import DatagramListener, DatagramQueue
 from interlock.stores.sql.mysql import MysqlTexts, Statements
-from interlock.stores.sql.queue import SqlQueue
-from interlock.stores.sql.waiters import Waiters
 
 if TYPE_CHECKING:
     from interlock.runtime.aio import TaskEvent
@@ -35,39 +34,17 @@ class _Server(Pool):
         self._executor.shutdown(wait=False)
 
 
-class _Nobody:
-    """Hears nothing: these servers tell nobody anything, so waiters look, and are told what this process does."""
-
-    live = False
-
-    def start(self, channel: str, waiters: Waiters) -> None:
-        """As `Listener.start`."""
-
-    def ask(self, message: Any) -> None:
-        """As `Listener`."""
-
-    async def aask(self, message: Any) -> None:
-        """As `Listener`."""
-
-    def suspect(self) -> None:
-        """As `Listener.suspect`."""
-
-    def close(self) -> None:
-        """As `Listener.close`."""
-
-    def reset(self) -> None:
-        """In a forked child: nothing is inherited."""
-
-
-class MysqlStore(SqlQueue):
+class MysqlStore(DatagramQueue):
     """A store in a table of MySQL or MariaDB.
 
     Args:
         factory: how to connect.
     """
 
+    _hears_all = False  # other hosts can't tell
+
     def __init__(self, factory: Any) -> None:
-        super().__init__(_Server(factory), _Nobody(), MysqlTexts(factory.options.table))
+        super().__init__(_Server(factory), DatagramListener(), MysqlTexts(factory.options.table))
 
     def thread_wakeup(self) -> ThreadEvent:
         """Return a wake-up for the calling thread."""

@@ -11,7 +11,7 @@ from psycopg import OperationalError
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.stores.postgresql.exchange import Row, broken, encoded, ended, no_answer, parameters, rows_of
 from interlock.stores.postgresql.sessions import Manners, Talk, checked
-from interlock.stores.sql.pool import GROW
+from interlock.stores.sql.pool import GROW, put_back
 from interlock.stores.sql.problems import Passing, Refused
 from interlock.stores.sql.statements import Statement
 
@@ -128,6 +128,11 @@ class _Here:
         self.age = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
 
+    def put_back(self, connection: AsyncConnection) -> None:
+        for each in put_back(self.idle, connection):
+            self.all.discard(each)
+            each.close()
+
     def wake_one(self) -> None:
         while self.waiting:
             future = self.waiting.popleft()
@@ -184,7 +189,7 @@ class AsyncPool:
         finally:
             here.used -= 1
             if sound and age == here.age and not connection.ended and not self._closed:
-                here.idle.append(connection)
+                here.put_back(connection)
             else:
                 here.all.discard(connection)
                 connection.close()
@@ -226,7 +231,7 @@ class AsyncPool:
             if self._closed:
                 connection.close()
             else:
-                here.idle.append(connection)
+                here.put_back(connection)
         finally:
             here.used -= 1
             here.wake_one()

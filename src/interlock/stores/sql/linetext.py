@@ -1,7 +1,7 @@
 """The line of a name as one text, and its steps: for a database where the client decides and the row is swapped.
 
-A line of text is a claim: its id, until when its lease is, its fence (0 while it waits), and what it asks for. The
-first two have a fixed place, so that a statement of SQL can extend a lease where it stands.
+A line of text is a claim: its id, until when its lease is, its fence (0 while it waits), what it asks for, who it is,
+and where it listens, if it does. The first two have a fixed place, so that a statement of SQL can extend a lease.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,7 @@ class Place(NamedTuple):
         units, capacity: what it asks for.
         since: microseconds; when it came.
         host, pid, thread, label: who it is.
+        channel: where it listens; empty if it does not.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Place(NamedTuple):
     pid: int
     thread: str
     label: str
+    channel: str = ""
 
     @property
     def state(self) -> State:
@@ -93,7 +95,7 @@ def _text(place: Place) -> str:
     host, thread, label = (quote(text, safe="") for text in (place.host, place.thread, place.label))
     return (
         f"{mark(place.id)}{place.until:0{DIGITS}d} {place.fence:0{DIGITS}d} {place.units} {place.capacity} "
-        f"{place.since} {host} {place.pid} {thread} {label}"
+        f"{place.since} {host} {place.pid} {thread} {label}{place.channel and ' '}{place.channel}"
     )
 
 
@@ -103,41 +105,42 @@ def places_in(text: bytes) -> tuple[Place, ...]:
 
 
 def _place(line: str) -> Place:
-    id, until, fence, units, capacity, since, host, pid, thread, label = line.split(" ")
+    id, until, fence, units, capacity, since, host, pid, thread, label, *channel = line.split(" ")
     return Place(
         unquote(id), int(until), int(fence), int(units), int(capacity), int(since), unquote(host), int(pid),
-        unquote(thread), unquote(label),
+        unquote(thread), unquote(label), *channel[:1],
     )  # fmt: skip
 
 
-def place_of(claim: Claim, ttl: int, now: int) -> Place:
+def place_of(claim: Claim, ttl: int, now: int, channel: str = "") -> Place:
     """Return a claim as it comes into a line.
 
     Args:
         claim: the claim.
         ttl: microseconds of its lease.
         now: microseconds.
+        channel: where it listens.
     """
     spec = claim.spec
     return Place(
-        claim.id, now + ttl, 0, spec.units, spec.capacity, now, HOST, pid(), claim.who, spec.label
+        claim.id, now + ttl, 0, spec.units, spec.capacity, now, HOST, pid(), claim.who, spec.label, channel
     )  # fmt: skip
 
 
 class _Walked(NamedTuple):
     line: Line
     removed: int
-    told: dict[str, int]
+    told: list[Place]
 
     def told_but(self, id: str) -> str:
         """Return who has news but for one, as `promotions_in` reads it."""
-        return "\n".join(f" {each} {fence}" for each, fence in self.told.items() if each != id)
+        return "\n".join(f"{each.channel} {each.id} {each.fence}" for each in self.told if each.id != id)
 
 
 def _walk(line: Line, leaves: str = "", grants: bool = True) -> _Walked:
     """Remove who leaves ('*' for all) and whose lease has ended, promote whose turn has come."""
     left: list[Place] = []
-    told: dict[str, int] = {}
+    told: list[Place] = []
     removed = 0
     for place in line.places:
         if place.until <= line.now:
@@ -145,18 +148,18 @@ def _walk(line: Line, leaves: str = "", grants: bool = True) -> _Walked:
         if leaves in ("*", place.id):
             removed += 1
             if not place.fence:
-                told[place.id] = 0
+                told.append(place)
         else:
             left.append(place)
     top = line.top
     for place in list(promotable(left)) if grants else ():
         top = max(top + 1, line.now)
-        told[place.id] = top
-        left[left.index(place)] = place._replace(fence=top)
+        told.append(place._replace(fence=top))
+        left[left.index(place)] = told[-1]
     return _Walked(line._replace(places=tuple(left), top=top), removed, told)
 
 
-def enter(line: Line, claim: Claim, ttl: int, mode: str) -> Step:
+def enter(line: Line, claim: Claim, ttl: int, mode: str, channel: str = "") -> Step:
     """Ask for the lock, or where a claim stands.
 
     Args:
@@ -164,6 +167,7 @@ def enter(line: Line, claim: Claim, ttl: int, mode: str) -> Step:
         claim: who asks.
         ttl: microseconds of its lease.
         mode: "try", "wait", or "again" for one that is known to stand in line.
+        channel: where it listens.
 
     Returns:
         With the answer: state, fence, microseconds until a lease before it ends, who else was promoted, whether its
@@ -177,13 +181,13 @@ def enter(line: Line, claim: Claim, ttl: int, mode: str) -> Step:
         mine = line.places[index]
         write = bool(walked.told) or mine.until - line.now < ttl * FRESH
         if write:
-            extended = mine._replace(until=max(mine.until, line.now + ttl))
+            extended = mine._replace(until=max(mine.until, line.now + ttl), channel=channel or mine.channel)
             line = line._replace(places=(*line.places[:index], extended, *line.places[index + 1 :]))
         return Step(
             line if write else None,
             (mine.state, mine.fence, _soonest(line, index), others, write, _waiting(line, index)),
         )
-    newcomer = place_of(claim, ttl, line.now)
+    newcomer = place_of(claim, ttl, line.now, channel)
     if mode == "again":
         state = "gone"
     elif has_room(line.places, newcomer.units, newcomer.capacity):

@@ -155,9 +155,9 @@ class MysqlTexts:
 
     def enter(self, claim: Claim, mode: str, channel: str) -> Statements:
         """Ask for the lock; `mode` is try, wait or again."""
-        return Statements(lambda facts: self._enter(claim, mode, facts))
+        return Statements(lambda facts: self._enter(claim, mode, channel, facts))
 
-    def _enter(self, claim: Claim, mode: str, facts: Facts) -> Talk:
+    def _enter(self, claim: Claim, mode: str, channel: str, facts: Facts) -> Talk:
         ttl = micros(claim.spec.ttl)
         if claim.spec.ttl > facts.longest:
             raise Refused(f"a lease of {claim.spec.ttl:g} s is too long for this server: {facts.hint}")
@@ -170,7 +170,7 @@ class MysqlTexts:
             done = yield self._take(claim, ttl)
             if done.affected:
                 return [("using", done.insert_id, None, "", True, 0)]
-        return [(yield from self._swap(claim.spec.key, lambda line: enter(line, claim, ttl, mode)))]
+        return [(yield from self._swap(claim.spec.key, lambda line: enter(line, claim, ttl, mode, channel)))]
 
     def _take(self, claim: Claim, ttl: int) -> str:
         """Take a lock that nobody holds or waits for."""

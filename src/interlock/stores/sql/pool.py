@@ -12,6 +12,7 @@ from interlock.stores.sql.problems import Passing, Refused
 
 LOST = 0.5  # seconds until it is looked whether an interrupt took a connection from its thread
 GROW = 0.1  # seconds to wait for a connection that is in use, before another one is made
+UNUSED = 5.0  # seconds after which a connection is closed where others do the work
 
 Talk = Generator[Any, Any, list[Any]]
 """What to say one after the other on one connection; what it returns is the answer."""
@@ -131,11 +132,10 @@ class BoundedPool:
             self._lent.pop(id(place), None)
             connection, place.connection = place.connection, None
             keep = place.sound and not self._closed and place.age == self._age
-            if keep and connection is not None:
-                self._idle.append(connection)
+            over = [] if connection is None else put_back(self._idle, connection) if keep else [connection]
             self._free.notify()
-        if not keep and connection is not None:
-            connection.close()
+        for each in over:
+            each.close()
 
     def drop(self) -> None:
         """Close what is idle now, and what is in use when it comes back."""
@@ -163,6 +163,16 @@ class BoundedPool:
         """In a forked child: leave the parent's connections alone; libpq would say goodbye on them."""
         self._inherited += self._idle
         self._start_afresh()
+
+
+def put_back(idle: Any, connection: Any) -> list[Any]:
+    """Add a connection to the idle ones; return those to be closed, which it and others have left without work."""
+    connection.used_at = now = monotonic()
+    idle.append(connection)
+    over = [each for each in idle if each.used_at < now - UNUSED]
+    for each in over:
+        idle.remove(each)
+    return over
 
 
 def _talk(connection: Any, talk: Talk, deadline: float, io_timeout: float) -> list[Any]:

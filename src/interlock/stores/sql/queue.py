@@ -58,6 +58,8 @@ class SqlQueue(BaseStore):
         texts: the statements, as `Texts` has them.
     """
 
+    _hears_all = True  # False where some promotions are told to nobody: then waiters look often, too
+
     def __init__(self, server: Any, listener: Any, texts: Any) -> None:
         self._server = server
         self._listener = listener
@@ -90,6 +92,7 @@ class SqlQueue(BaseStore):
                 yield Ask(self._listener, None)
         mode = "again" if again else "wait" if wakeup is not None else "try"
         channel = self._channel if wakeup is not None and self._listener.live else ""
+        hears = bool(channel) and self._hears_all
         try:
             rows = yield from self._ask(self._texts.enter(claim, mode, channel))
         except StoreError as error:
@@ -100,10 +103,10 @@ class SqlQueue(BaseStore):
             yield from self._tell(told)
         if state == "pending":
             lease = None if recheck_after is None else int(recheck_after) / MICROS
-            return EnterResult("pending", 0, self._waiters.pause(claim.id, lease, bool(channel), before), asked)
+            return EnterResult("pending", 0, self._waiters.pause(claim.id, lease, hears, before), asked)
         self._waiters.remove(claim.id)
         if state == "using":
-            if again and channel:
+            if again and hears:
                 self._listener.suspect()  # it waited and was not told: perhaps nobody of this process is any more
             return EnterResult("using", int(fence), asked=asked)
         if state == "gone":
@@ -195,20 +198,24 @@ class SqlQueue(BaseStore):
             return (yield from self._ask(statement))
 
     def _tell(self, told: str) -> Op[None]:
-        """Tell those who were promoted: here at once, elsewhere by a statement of its own, after the commit."""
-        channels: list[str] = []
-        messages: list[str] = []
+        """Tell those who were promoted; the step that did so has been answered."""
+        messages: dict[str, list[str]] = {}
         for channel, id, fence in promotions_in(told):
             if channel == self._channel or not channel:
                 self._waiters.tell(id, fence)
             else:
-                channels.append(channel)
-                messages.append(f"{id} {fence}")
-        if channels:
-            try:
-                yield from self._ask(self._texts.notify(channels, messages))
-            except StoreError as error:
-                log.warn("could not tell who is next, who will find out by looking: %s", error)
+                messages.setdefault(channel, []).append(f"{id} {fence}")
+        if messages:
+            yield from self._tell_others(messages)
+
+    def _tell_others(self, messages: dict[str, list[str]]) -> Op[None]:
+        """Tell waiters of other processes, by their channels."""
+        told = [(channel, each) for channel, some in messages.items() for each in some]
+        channels, words = zip(*told, strict=True)
+        try:
+            yield from self._ask(self._texts.notify(channels, words))
+        except StoreError as error:
+            log.warn("could not tell who is next, who will find out by looking: %s", error)
 
     def _sweep(self) -> Op[None]:
         try:

@@ -52,12 +52,10 @@ class Step(NamedTuple):
         function: called with what executes SQL, the clock, and `args`; returns rows.  It has read all of an answer
             before it executes something else.
         args: of the function.
-        transaction: False for something that needs none.
     """
 
     function: Callable[..., Rows]
     args: tuple[Any, ...] = ()
-    transaction: bool = True
 
 
 class _Row:
@@ -191,14 +189,7 @@ def _fixed(spec: LockSpec, who: str) -> tuple[Any, ...]:
 
 
 class Steps:
-    """The steps, as `stores.sql.statements.Texts` has them for PostgreSQL.
-
-    Args:
-        notify: tells waiters of other processes, given their channels and messages.
-    """
-
-    def __init__(self, notify: Callable[[Sequence[str], Sequence[str]], None]) -> None:
-        self._notify = notify
+    """The steps, as `stores.sql.statements.Texts` has them for PostgreSQL."""
 
     def start_afresh(self) -> None:
         """In a forked child: it is another process."""
@@ -230,12 +221,3 @@ class Steps:
     def namespaces(self) -> Step:
         """As `Texts.namespaces`."""
         return Step(_namespaces)
-
-    def notify(self, channels: Sequence[str], messages: Sequence[str]) -> Step:
-        """As `Texts.notify`."""
-
-        def told(execute: Execute, clock: Clock) -> Rows:
-            self._notify(channels, messages)
-            return []
-
-        return Step(told, transaction=False)

@@ -6,11 +6,11 @@ from interlock.core.claims import USING, Check, Claim
 from interlock.core.errors import StoreError
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
 from interlock.runtime.sync import ThreadEvent, run
-from interlock.stores.sql.queue import SWEEP_EVERY, SqlQueue
+from interlock.stores.sql.datagrams import DatagramListener, DatagramQueue
+from interlock.stores.sql.queue import SWEEP_EVERY
 from interlock.stores.sqlite.checks import examine
 from interlock.stores.sqlite.database import database_of, give_back
 from interlock.stores.sqlite.line import Rows, Step, Steps
-from interlock.stores.sqlite.listener import DatagramListener, notify
 from interlock.stores.sqlite.options import Options
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ class _Server:
     def ask(self, step: Step) -> Rows:
         """Do a step."""
         self._check_open()
-        return self.database.perform(step) if step.transaction else step.function(None, None, *step.args)
+        return self.database.perform(step)
 
     async def aask(self, step: Step) -> Rows:
         """Do a step without blocking the loop."""
         self._check_open()
-        return await self.database.aperform(step) if step.transaction else step.function(None, None, *step.args)
+        return await self.database.aperform(step)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -48,7 +48,7 @@ class _Server:
             give_back(self.database)
 
 
-class SqliteStore(SqlQueue):
+class SqliteStore(DatagramQueue):
     """A store in a SQLite file.
 
     Args:
@@ -61,7 +61,7 @@ class SqliteStore(SqlQueue):
     def __init__(self, options: Options) -> None:
         server = _Server(options)
         try:
-            self._steps = Steps(notify)
+            self._steps = Steps()
             super().__init__(server, DatagramListener(), cast(Any, self._steps))
             server.ask(Step(lambda execute, clock: []))
         except BaseException:

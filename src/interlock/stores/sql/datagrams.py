@@ -1,0 +1,149 @@
+"""How waiters of one host hear of their turn: a datagram to a Unix socket without a name in the file system.
+
+It is sent when the store has answered the step that promoted them, and says what the store would: an id and a fence.
+Nothing depends on it.  What is lost is found by looking: a claim that waits does so every few seconds where datagrams
+tell of every promotion, and every few hundredths of one elsewhere: between hosts, or containers with own networks.
+"""
+
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from interlock.core.effects import Call, Op
+from interlock.runtime import log
+from interlock.stores.sql.queue import SqlQueue
+from interlock.stores.sql.waiters import Waiters
+
+LONGEST = 32768  # bytes of a datagram
+MANY = 256  # messages in one
+SENDING = 0.05  # seconds to wait for a process that does not read
+UNTOLD = 2  # promotions in a row that were not heard of; then nothing is
+_UCRED = struct.Struct("iII")
+_SOMEBODY = 65534  # stands for all users whom a user namespace does not know
+
+
+class DatagramListener:
+    """What hears that claims of this process were promoted, and tells others; for both colours."""
+
+    def __init__(self) -> None:
+        self._start_afresh()
+
+    def reset(self) -> None:
+        """In a forked child: hear nothing of what the parent is told."""
+        if self._socket is not None:
+            self._socket.close()
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self.live = False
+        self._opening = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._untold = 0
+        self._closed = False
+
+    def start(self, channel: str, waiters: Waiters) -> None:
+        """As `Listener.start`."""
+        self._channel = channel
+        self._waiters = waiters
+
+    def ask(self, _: Any) -> None:
+        """Listen, unless that is done already, or was of no use."""
+        with self._opening:
+            if self.live or self._closed or self._untold >= UNTOLD or not hasattr(socket, "SO_PASSCRED"):
+                return
+            try:
+                heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+                heard.bind(f"\0{self._channel}")
+                self._socket, self.live = heard, True
+                threading.Thread(target=self._read, args=(heard,), name="interlock-listens", daemon=True).start()
+            except (OSError, RuntimeError):  # no name, no descriptor, no thread
+                self._socket, self.live = None, False
+                self._untold = UNTOLD  # waiters look by themselves
+
+    async def aask(self, message: Any) -> None:
+        """As `ask`, which takes some microseconds."""
+        self.ask(message)
+
+    def suspect(self) -> None:
+        """As `Listener.suspect`."""
+        self._untold += 1
+        if self._untold >= UNTOLD:
+            self.live = False
+
+    def tell(self, messages: Mapping[str, Sequence[str]], patience: float) -> None:
+        """Tell waiters of other processes, by their channels; wait so many seconds for one that does not read."""
+        if not hasattr(socket, "SO_PASSCRED"):
+            return
+        for channel, some in messages.items():
+            try:
+                _send(channel, some, patience)
+            except ConnectionRefusedError:
+                pass  # its process has ended, or is not of this host
+            except OSError as error:
+                log.warn("could not tell who is next, who will find out by looking: %s", error)
+
+    def close(self) -> None:
+        """As `Listener.close`; the thread closes its socket."""
+        self._closed = True
+        self.live = False
+        with self._opening:
+            ending, self._socket = self._socket, None
+        if ending is not None:
+            try:
+                ending.shutdown(socket.SHUT_RD)
+            except OSError:
+                pass  # it has ended
+
+    def _read(self, heard: socket.socket) -> None:
+        """Tell waiters what comes, until the socket is shut down."""
+        with heard:
+            while True:
+                try:
+                    data, about, _, _ = heard.recvmsg(LONGEST, socket.CMSG_SPACE(_UCRED.size))
+                except OSError:
+                    break
+                if self._closed:
+                    break
+                self._untold = 0
+                self._hear(data.decode(errors="replace"), _sender(about))
+        self.live = False
+
+    def _hear(self, text: str, sender: int) -> None:
+        """Tell waiters what somebody says.
+
+        A fence is believed from who could write it into the store: processes of this user, and root.  From others it
+        only means that the claim should look.
+        """
+        believed = sender in (os.geteuid(), 0) and sender != _SOMEBODY
+        for line in text.splitlines():
+            if believed:
+                self._waiters.tell_message(line)
+            else:
+                self._waiters.tell(line.partition(" ")[0], 0)
+
+
+def _sender(about: Iterable[tuple[int, int, bytes]]) -> int:
+    """Return the user who sent a datagram, as the kernel says; -1 if it does not."""
+    for _, kind, data in about:
+        if kind == socket.SCM_CREDENTIALS:
+            return int(_UCRED.unpack(data[: _UCRED.size])[1])
+    return -1
+
+
+def _send(channel: str, messages: Sequence[str], patience: float) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
+        speaking.settimeout(patience)
+        speaking.connect(f"\0{channel}")  # so that a full socket can be waited for
+        for start in range(0, len(messages), MANY):
+            speaking.send("\n".join(messages[start : start + MANY]).encode())
+
+
+class DatagramQueue(SqlQueue):
+    """The queue of a store that tells nobody anything: processes of one host tell each other."""
+
+    def _tell_others(self, messages: dict[str, list[str]]) -> Op[None]:
+        yield Call(self._listener.tell, (messages, SENDING if self._hears_all else 0.0))
