@@ -8,13 +8,14 @@ CHUNK = 65_536
 
 
 class Proxy:
-    """A proxy on a free port of 127.0.0.1, before a server; use it as a context manager.
+    """A proxy on a free port, before a server; use it as a context manager.
 
     A request is what a client sent at once, and its reply is what the server sends next on that connection. Every
     method has taken effect when it returns.
 
     Args:
         host, port: the server.
+        address: of this machine, where to listen.
 
     Attributes:
         host, port: where clients connect.
@@ -23,9 +24,9 @@ class Proxy:
         cuts: how many replies were cut off.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, address: str = "127.0.0.1") -> None:
         self._server = (host, port)
-        self.host = "127.0.0.1"
+        self.host = address
         self.port = 0
         self.connections = 0
         self.requests = 0
