@@ -22,6 +22,14 @@ left over. How to run it on a store of yours: [`interlock torture`](../reference
 """
 
 
+def with_section(page: str, section: str) -> str:
+    """Return a page of evidence with a section, which takes the place of an older one on the same store."""
+    title = section.partition("\n")[0]
+    head, *others = page.rstrip().split("\n\n## ")
+    kept = [f"## {other}" for other in others if f"## {other}".partition("\n")[0] != title]
+    return "\n\n".join([head, *kept, section.rstrip()]) + "\n"
+
+
 def main() -> int:
     """Run; return 1 if something was found."""
     parser = argparse.ArgumentParser(prog="./dev torture", description=__doc__)
@@ -34,7 +42,7 @@ def main() -> int:
     parser.add_argument("--markdown", metavar="FILE")
     args = parser.parse_args()
     command = shlex.join(["./dev", "torture", *sys.argv[1:]])
-    page, found = HEAD, 0
+    found = 0
     print(f"seed {args.seed}", flush=True)
     for kind in args.stores or STORES:
         folder = Path(tempfile.mkdtemp(prefix="torture-"))
@@ -42,10 +50,11 @@ def main() -> int:
             kind, folder, procs=args.procs, threads=args.threads, secs=args.secs, seed=args.seed, slack=args.slack
         )
         print(f"{kind}: {as_text(verdict)}\nhistory: {folder / 'run' / 'history.jsonl'}", flush=True)
-        page += as_markdown(verdict, kind, command, time.strftime("%Y-%m-%d")) + "\n"
         found += len(verdict.violations)
         if args.markdown:
-            Path(args.markdown).write_text(page.rstrip() + "\n", encoding="utf-8")
+            page = Path(args.markdown)
+            section = as_markdown(verdict, kind, command, time.strftime("%Y-%m-%d"))
+            page.write_text(with_section(page.read_text() if page.exists() else HEAD, section), encoding="utf-8")
     return int(found > 0)
 
 

@@ -1,6 +1,7 @@
 """A TCP proxy that cuts, delays and swallows what goes through it, on command."""
 
 import asyncio
+import random
 
 from interlock.testing.actors import Background
 
@@ -34,7 +35,7 @@ class Proxy:
         self._sent = bytearray()
         self._links: set[_Link] = set()
         self._patterns: list[bytes] = []
-        self._delay = 0.0
+        self._delay = self._scatter = 0.0
         self._swallows_requests = False
         self._swallows_replies = False
         self._forgets_new = False
@@ -77,6 +78,10 @@ class Proxy:
         """Pass each reply so many seconds late."""
         self._delay = seconds
 
+    def scatter(self, seconds: float) -> None:
+        """Pass each reply late by a time of its own, up to so many seconds, so that some come in another order."""
+        self._scatter = seconds
+
     def black_hole(self, passes_requests: bool = False) -> None:
         """Keep all connections and accept new ones, but swallow what goes through.
 
@@ -111,7 +116,7 @@ class Proxy:
     def restore(self) -> None:
         """Behave; what was swallowed stays so, and the connections that were kept are of use again."""
         self._patterns = []
-        self._delay = 0.0
+        self._delay = self._scatter = 0.0
         self._swallows_requests = self._swallows_replies = self._forgets_new = False
         self._background.run(self._listen())
 
@@ -201,8 +206,8 @@ class Proxy:
                 return
             if self._swallows_replies or link.forgotten:
                 continue
-            if self._delay:
-                await asyncio.sleep(self._delay)
+            if self._delay or self._scatter:
+                await asyncio.sleep(self._delay + random.uniform(0.0, self._scatter))
             writer.write(data)
             await writer.drain()
 

@@ -1,5 +1,6 @@
 """Stores as a run of torture strikes them: private servers behind a proxy, and files."""
 
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -74,9 +75,11 @@ class TorturedServer:
                 connection.cursor().execute(ddl_of_mysql())
 
     @property
-    def wipes(self) -> bool:
-        """True if all its data can be deleted while it runs."""
-        return isinstance(self._server, RedisServer)
+    def cant(self) -> tuple[str, ...]:
+        """What it can't be struck by: to delete the data of a database is to drop what its administrator made."""
+        if isinstance(self._server, RedisServer):
+            return ()
+        return ("wipe", "empty") if isinstance(self._server, PostgresServer) else ("wipe", "empty", "deafen")
 
     def pause(self) -> None:
         """As `Server.pause`."""
@@ -94,6 +97,47 @@ class TorturedServer:
         """Delete all data."""
         if isinstance(self._server, RedisServer):
             self._server.command("FLUSHALL")
+
+    def empty(self) -> None:
+        """As `Server.empty`."""
+        self._server.kill()
+        shutil.rmtree(self._server.folder / "appendonlydir", ignore_errors=True)
+        (self._server.folder / "appendonly.aof").unlink(missing_ok=True)
+        self._server.start()
+
+    def deafen(self) -> None:
+        """As `Server.deafen`."""
+        if isinstance(self._server, RedisServer):
+            self._server.command("CLIENT", "KILL", "TYPE", "PUBSUB")
+        elif isinstance(self._server, PostgresServer):
+            with psycopg.connect(self._server.url, autocommit=True) as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%'"
+                )
+
+    def left(self) -> dict[str, list[str]]:
+        """As `Server.left`."""
+        if isinstance(self._server, RedisServer):
+            with self._server.wire() as wire:
+                keys = [key for key in wire.ask("KEYS", "*") if wire.ask("PTTL", key) == -1]
+                clients = wire.ask("CLIENT", "LIST").splitlines()
+            return {"keys": keys, "connections": [each for each in clients if " cmd=client" not in each]}
+        if isinstance(self._server, PostgresServer):
+            with psycopg.connect(self._server.url) as connection:
+                found = connection.execute(
+                    "SELECT pid, query FROM pg_stat_activity"
+                    " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+                ).fetchall()
+        else:
+            host, port, user = self._server.host, self._server.port, self._server.user
+            with pymysql.connect(host=host, port=port, user=user) as connection:
+                cursor = connection.cursor()
+                cursor.execute(
+                    "SELECT id, info FROM information_schema.processlist"
+                    " WHERE id <> CONNECTION_ID() AND command <> 'Daemon' AND user <> 'system user'"
+                )
+                found = cursor.fetchall()
+        return {"connections": [str(each) for each in found]}
 
     def __enter__(self) -> "TorturedServer":
         return self
@@ -115,8 +159,8 @@ def tortured(kind: str, folder: Path, **how: Any) -> Verdict:
     with nullcontext() if local else TorturedServer(kind) as server:
         url = local or (server.url if server else "")
         faults = possible(url, "both", server)
-        if server is not None and not server.wipes:
-            faults.remove("wipe")
+        if server is not None:
+            faults = [name for name in faults if name not in server.cant]
         if kind == "django":
             faults = [name for name in faults if name not in UNHEARD]
             how |= ORM
