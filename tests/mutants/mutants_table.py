@@ -138,6 +138,13 @@ MUTANTS = [
         "            return error\n",
     ),
     _error(
+        "partial: who can't give back a turn that came too late waits no more",
+        "tests/fakes/test_fakes.py -k too_late",
+        "core/acquire.py",
+        "        return error\n    return None",
+        "        raise error\n    return None",
+    ),
+    _error(
         "partial: a listener that fails keeps the others from being told",
         _contract("test_a_listener_that_fails_is_logged_and_holds_back_nobody"),
         "locks/events.py",

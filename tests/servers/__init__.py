@@ -4,6 +4,7 @@ from tests.servers.browser import BrowserPrograms, browser_programs
 from tests.servers.cluster import RedisCluster
 from tests.servers.distant import DistantCluster
 from tests.servers.home import Missing, NotStarted
+from tests.servers.hosts import Host, Hosts
 from tests.servers.mariadb import MariaServer
 from tests.servers.needs import available, need
 from tests.servers.pgbouncer import PgBouncer
@@ -17,6 +18,8 @@ from tests.servers.tls import TlsFiles
 __all__ = [
     "BrowserPrograms",
     "DistantCluster",
+    "Host",
+    "Hosts",
     "MariaServer",
     "Missing",
     "NotStarted",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from tests.servers.browser import browser_programs
 from tests.servers.home import Missing
+from tests.servers.hosts import host_programs
 from tests.servers.mariadb import mariadb_programs
 from tests.servers.pgbouncer import pgbouncer_program
 from tests.servers.postgres import postgres_programs
@@ -19,6 +20,7 @@ KINDS: dict[str, Callable[[], object]] = {
     "pgbouncer": pgbouncer_program,
     "mariadb": mariadb_programs,
     "browser": browser_programs,
+    "hosts": host_programs,
 }
 
 
@@ -26,7 +28,8 @@ def available(kind: str) -> str | None:
     """Tell why a server of this kind can't be started here; None if it can.
 
     Args:
-        kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb" or "browser".
+        kind: "valkey", "redis", "tls" (certificates), "postgres", "pgbouncer", "mariadb", "browser", or "hosts"
+            (network namespaces).
     """
     if kind not in KINDS:
         raise ValueError(f"one of {', '.join(KINDS)}, not {kind!r}")

@@ -1,6 +1,7 @@
 """A TCP proxy that cuts, delays and swallows what goes through it, on command."""
 
 import asyncio
+import random
 
 from interlock.testing.actors import Background
 
@@ -8,13 +9,14 @@ CHUNK = 65_536
 
 
 class Proxy:
-    """A proxy on a free port of 127.0.0.1, before a server; use it as a context manager.
+    """A proxy on a free port, before a server; use it as a context manager.
 
     A request is what a client sent at once, and its reply is what the server sends next on that connection. Every
     method has taken effect when it returns.
 
     Args:
         host, port: the server.
+        address: of this machine, where to listen.
 
     Attributes:
         host, port: where clients connect.
@@ -23,9 +25,9 @@ class Proxy:
         cuts: how many replies were cut off.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, address: str = "127.0.0.1") -> None:
         self._server = (host, port)
-        self.host = "127.0.0.1"
+        self.host = address
         self.port = 0
         self.connections = 0
         self.requests = 0
@@ -33,7 +35,7 @@ class Proxy:
         self._sent = bytearray()
         self._links: set[_Link] = set()
         self._patterns: list[bytes] = []
-        self._delay = 0.0
+        self._delay = self._scatter = 0.0
         self._swallows_requests = False
         self._swallows_replies = False
         self._forgets_new = False
@@ -76,6 +78,10 @@ class Proxy:
         """Pass each reply so many seconds late."""
         self._delay = seconds
 
+    def scatter(self, seconds: float) -> None:
+        """Pass each reply late by a time of its own, up to so many seconds, so that some come in another order."""
+        self._scatter = seconds
+
     def black_hole(self, passes_requests: bool = False) -> None:
         """Keep all connections and accept new ones, but swallow what goes through.
 
@@ -110,7 +116,7 @@ class Proxy:
     def restore(self) -> None:
         """Behave; what was swallowed stays so, and the connections that were kept are of use again."""
         self._patterns = []
-        self._delay = 0.0
+        self._delay = self._scatter = 0.0
         self._swallows_requests = self._swallows_replies = self._forgets_new = False
         self._background.run(self._listen())
 
@@ -200,8 +206,8 @@ class Proxy:
                 return
             if self._swallows_replies or link.forgotten:
                 continue
-            if self._delay:
-                await asyncio.sleep(self._delay)
+            if self._delay or self._scatter:
+                await asyncio.sleep(self._delay + random.uniform(0.0, self._scatter))
             writer.write(data)
             await writer.drain()
 

@@ -139,6 +139,26 @@ def a_descriptor_left(told: Told) -> None:
     told.say(9.0, "end", "0.0", descriptors=["pipe:[7]"], threads=[])
 
 
+def a_thread_left(told: Told) -> None:
+    told.say(9.0, "end", "0.0", descriptors=[], threads=["interlock-watchdog"])
+
+
+def a_pipe_left(told: Told) -> None:
+    told.final("plain", 1, 1, files=["7-0a.bell"])
+
+
+def a_key_left(told: Told) -> None:
+    told.final("plain", 1, 1, keys=["interlock:book"])
+
+
+def a_connection_left(told: Told) -> None:
+    told.final("plain", 1, 1, connections=["id=7 cmd=evalsha"])
+
+
+def a_process_that_died_of_nothing(told: Told) -> None:
+    told.say(9.0, "exit", "coordinator", of="0.0", status=1, hung=False)
+
+
 def a_descriptor_of_an_interrupt(told: Told) -> None:
     told.fault("interrupt", 1.0, 1.0, "0.0")
     told.say(9.0, "end", "0.0", descriptors=["/x/using/a"], threads=[])
@@ -165,6 +185,11 @@ BAD: dict[Callable[[Told], None], str] = {
     an_error_of_no_store: "error",
     a_claim_left: "left over",
     a_descriptor_left: "left over",
+    a_thread_left: "left over",
+    a_pipe_left: "left over",
+    a_key_left: "left over",
+    a_connection_left: "left over",
+    a_process_that_died_of_nothing: "death",
     a_process_that_hangs: "hang",
 }
 

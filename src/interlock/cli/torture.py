@@ -43,7 +43,11 @@ class ServerOfPid:
         """Never called: nobody said how to start it."""
         raise NotImplementedError
 
-    wipe = restart
+    wipe = empty = deafen = restart
+
+    def left(self) -> dict[str, list[str]]:
+        """Return nothing: nobody said what is left where."""
+        return {}
 
 
 def fault_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,7 +55,7 @@ def fault_options(function: Callable[..., Any]) -> Callable[..., Any]:
     from interlock.testing.torture.faults import FAULTS
 
     for name, fault in reversed(FAULTS.items()):
-        if fault.where != "network" and name not in ("restart", "wipe"):
+        if fault.where not in ("network", "server") or name == "pause":
             function = click.option(f"--{name}", f"fault_{name}", is_flag=True, help=fault.help + ".")(function)
     return function
 

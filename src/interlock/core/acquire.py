@@ -93,6 +93,7 @@ def acquire(queue: Queue, call: AcquireCall) -> Op[Held | None]:
     queued = False  # the claim is known to stand in line
     unanswered = 0  # requests in a row
     away_since: float | None = None
+    left_behind: StoreError | None = None
     while True:
         if call.closed:
             raise _closed(claim)
@@ -108,7 +109,7 @@ def acquire(queue: Queue, call: AcquireCall) -> Op[Held | None]:
             alive = yield Before(sent + claim.spec.ttl)
             if alive:
                 return Held(claim, answer.fence, sent + claim.spec.ttl)
-            yield from queue.leave(claim)
+            left_behind = yield from _give_back(queue, claim)
         if answer.state == "using" or answer.state == "gone":
             fresh = yield FRESH_ID
             claim = call.claim = claim._replace(id=fresh)
@@ -116,6 +117,8 @@ def acquire(queue: Queue, call: AcquireCall) -> Op[Held | None]:
             granted = fresh = None
             # Leases that end before the replies come would else keep the caller here for ever.
             if not (yield from _in_time(call)):
+                if left_behind is not None:
+                    raise left_behind
                 return None
             if answer is GIVEN_UP:
                 unanswered = _one_more(unanswered)
@@ -175,6 +178,15 @@ def _in_time(call: AcquireCall) -> Op[bool]:
     if call.deadline is None:
         return True
     return cast(bool, (yield Before(call.deadline)))
+
+
+def _give_back(queue: Queue, claim: Claim) -> Op[StoreError | None]:
+    """Take out a claim that was granted too late; return why not, since then it ends with its lease."""
+    try:
+        yield from queue.leave(claim)
+    except StoreError as error:  # the next request says whether waiting helps
+        return error
+    return None
 
 
 def _one_more(unanswered: int) -> int:

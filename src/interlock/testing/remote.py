@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import interlock
@@ -31,10 +32,11 @@ class Remote:
 
     Args:
         url: what `locks` is connected to there; None to leave that to the test.
+        before: the words before its command, for example to start it on another host.
     """
 
-    def __init__(self, url: str | None) -> None:
-        command = [sys.executable, "-m", "interlock.testing.remote", *([] if url is None else [url])]
+    def __init__(self, url: str | None, before: Sequence[str] = ()) -> None:
+        command = [*before, sys.executable, "-m", "interlock.testing.remote", *([] if url is None else [url])]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -190,7 +190,7 @@ class Coordinator:
 
     def _left(self) -> dict[str, Any]:
         """Return what is left in the store, once all leases have had time to end."""
-        deadline = time.monotonic() + 2 * self._plan.ttl + self._plan.slack
+        deadline = time.monotonic() + 2 * self._plan.ttl + self._plan.slack + self._plan.io
         if self._plan.store.startswith("memory:"):
             return {"claims": [], "files": []}
         locks = loaded(self._plan.connect)(self._plan.store, namespace=self._plan.namespace)
@@ -205,10 +205,16 @@ class Coordinator:
                 break
             time.sleep(0.05)
         locks.close()
+        server: dict[str, list[str]] = {}
+        while self._server is not None and time.monotonic() < deadline:
+            server = self._server.left()
+            if not any(server.values()):
+                break
+            time.sleep(0.05)
         folder = folder_of(self._plan.store)
         pipes = [] if folder is None else sorted(os.listdir(folder / "alive"))
         files = [name for name in pipes if not name.startswith("foreign") and not _is_running(name)]
-        return {"claims": [f"{view.name} {view.state} of {view.pid}" for view in claims], "files": files}
+        return {"claims": [f"{view.name} {view.state} of {view.pid}" for view in claims], "files": files, **server}
 
 
 def _is_running(pipe: str) -> bool:

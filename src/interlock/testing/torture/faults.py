@@ -29,6 +29,15 @@ class Server(Protocol):
     def wipe(self) -> None:
         """Forget all data."""
 
+    def empty(self) -> None:
+        """Kill it, and start it again without its data."""
+
+    def deafen(self) -> None:
+        """Cut the connections on which processes hear of their turns."""
+
+    def left(self) -> dict[str, list[str]]:
+        """Return the keys and connections that nobody should have left, once all have ended."""
+
 
 class Process(Protocol):
     """A worker as the coordinator sees it."""
@@ -126,10 +135,18 @@ def _wipe(struck: Struck) -> None:
     the(struck.server).wipe()
 
 
+def _empty(struck: Struck) -> None:
+    the(struck.server).empty()
+
+
+def _deafen(struck: Struck) -> None:
+    the(struck.server).deafen()
+
+
 def _net(name: str, lasts: float = 0.0) -> Callable[[Struck], None]:
     def make(struck: Struck) -> None:
         network = the(struck.server).network
-        getattr(network, name)(*((struck.random.uniform(0.005, 0.05),) if name == "delay" else ()))
+        getattr(network, name)(*((struck.random.uniform(0.005, 0.05),) if name in ("delay", "scatter") else ()))
         if lasts:
             time.sleep(struck.ttl * struck.random.uniform(0.1, lasts))
             if name == "black_hole":
@@ -165,9 +182,12 @@ FAULTS = {
     "pause": Fault("SIGSTOP the server", _pause, "server", stalls=1),
     "restart": Fault("kill the server and start it again", _restart, "server", stalls=1),
     "wipe": Fault("delete all data of the server", _wipe, "server", stalls=1, loses=True),
+    "empty": Fault("kill the server and start it without its data", _empty, "server", stalls=1, loses=True),
+    "deafen": Fault("cut the connections of those who listen", _deafen, "server", stalls=1),
     "cut": Fault("cut all connections", _net("cut"), "network", stalls=1),
     "forget": Fault("swallow what goes through the connections of now", _net("forget"), "network", stalls=1),
     "delay": Fault("pass replies late", _net("delay", 1.0), "network", stalls=1),
+    "scatter": Fault("pass replies late, each by another time", _net("scatter", 1.0), "network", stalls=1),
     "hole": Fault("swallow everything for a while", _net("black_hole", 1.0), "network", stalls=1),
     "drop": Fault(
         "cut a connection after its request, before its reply", _net("drop_next_reply"), "network", stalls=1
@@ -199,4 +219,4 @@ def possible(url: str, colour: str, server: Server | None, pid_only: bool = Fals
     if server is not None:
         has |= {"server"} | ({"network"} if server.network is not None else set())
     names = [name for name, fault in FAULTS.items() if fault.where in has]
-    return [name for name in names if not (pid_only and name in ("restart", "wipe"))]
+    return [name for name in names if not (pid_only and FAULTS[name].where == "server" and name != "pause")]

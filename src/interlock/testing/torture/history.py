@@ -18,7 +18,7 @@ end     a process closed all: descriptors and threads that it has more than befo
 exit    a process is gone: of, status, hung
 fault   a fault was over at `t`: fault, since, of (the process that it struck), loses (data)
 calm    no fault comes from here on
-final   all have ended: counters, claims
+final   all have ended: counters, and the claims, files, keys and connections that are left
 """
 
 import json

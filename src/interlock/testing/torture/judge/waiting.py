@@ -116,7 +116,7 @@ def left_over(run: Run) -> list[Violation]:
     """Find what is left when all have ended, who did not end, and who died of nothing."""
     found = []
     for record in run.records["final"]:
-        for what in ("claims", "files"):
+        for what in ("claims", "files", "keys", "connections"):
             found += [Violation("left over", "", record["t"], f"{what}: {each}") for each in record.get(what, ())]
     for record in run.records["end"]:
         # Python may raise KeyboardInterrupt between the call that opens and the line that keeps what it returned.
