@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bench.contestants import needs, seam
 from bench.contestants.locks import interlock_memory
-from bench.model import Beside, Contestant, Metric, Scenario
+from bench.model import Beside, Contestant, Metric, Scenario, Target
 from bench.scenarios import pairs
 from bench.scenarios.compiled import best, slices
 
-OFF = "nobody listens"
+OFF, LISTENER = "nobody listens", "a listener"
+BESIDE = Beside(OFF)
 
 SCENARIO: Scenario[pairs.Batch] = Scenario(
     key="events",
@@ -16,7 +17,7 @@ SCENARIO: Scenario[pairs.Batch] = Scenario(
     groups=frozenset({"events"}),
     contestants=(
         Contestant(OFF, pairs.calls(interlock_memory), needs.interlock, "ours"),
-        Contestant("a listener", pairs.calls(seam.with_listener), needs.interlock, "ours", "that does nothing"),
+        Contestant(LISTENER, pairs.calls(seam.with_listener), needs.interlock, "ours", "that does nothing"),
         Contestant(
             "interlock.otel, no SDK", pairs.calls(seam.with_api_only), needs.module("opentelemetry.trace"), "ours"
         ),
@@ -27,5 +28,6 @@ SCENARIO: Scenario[pairs.Batch] = Scenario(
     metrics=(Metric("best", "best µs per pair"), Metric("us", "median µs per pair")),
     work=slices,
     fold=best,
-    beside=(Beside(OFF),),
+    beside=(BESIDE,),
+    targets=(Target("one that does nothing at most doubles it", LISTENER, "best", 0.5, least=True, beside=BESIDE),),
 )
