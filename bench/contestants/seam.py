@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 from bench.contestants import locks
@@ -18,39 +19,29 @@ CHECKS = (
 """What the seam costs an acquire and a release while nobody listens."""
 
 
-def without_seam(make: Callable[[Place], Any]) -> Callable[[Place], Any]:
-    """The same source without the checks of the seam."""
-
-    def build(place: Place) -> Any:
-        compile_anew("if 0:")
-        return make(place)
-
-    return build
-
-
-def as_it_is(make: Callable[[Place], Any]) -> Callable[[Place], Any]:
-    """With the checks; compiled anew too, since that alone makes a difference of a hundredth."""
-
-    def build(place: Place) -> Any:
-        compile_anew(None)
-        return make(place)
-
-    return build
-
-
-def compile_anew(instead: str | None) -> None:
-    """Compile acquire and release from their source.
+def side(lock: Any, instead: str | None) -> Callable[[int], None]:
+    """Take and release a lock with the source as it is, or without the checks; both compiled anew, which alone costs.
 
     Args:
+        lock: of threads.
         instead: stands in the place of the checks; None leaves them.
     """
     from interlock.locks.sync import grants, session
 
-    _compile(session, session.Session, "acquire", 3, instead)
-    _compile(grants, grants.Grant, "release", 1, instead)
+    enter = _compiled(session, session.Session, "acquire", 3, instead)
+    release = _compiled(grants, grants.Grant, "release", 1, instead)
+    shared = lock._session
+    acquire = lock.acquire
+
+    def batch(times: int) -> None:
+        shared.acquire = MethodType(enter, shared)
+        for _ in range(times):
+            release(acquire())
+
+    return batch
 
 
-def _compile(module: Any, owner: type, name: str, expected: int, instead: str | None) -> None:
+def _compiled(module: Any, owner: type, name: str, expected: int, instead: str | None) -> Any:
     source = textwrap.dedent(inspect.getsource(getattr(owner, name)))
     found = sum(source.count(check) for check in CHECKS)
     if found != expected:
@@ -58,8 +49,8 @@ def _compile(module: Any, owner: type, name: str, expected: int, instead: str | 
     for check in CHECKS if instead is not None else ():
         source = source.replace(check, instead or "")
     changed: dict[str, Any] = {}
-    exec(compile(source, "without the seam", "exec"), vars(module), changed)
-    setattr(owner, name, changed[name])
+    exec(compile(source, "with and without the seam", "exec"), vars(module), changed)
+    return changed[name]
 
 
 def with_listener(place: Place) -> Any:

@@ -6,7 +6,7 @@ from catalogue.models import Author, Book, Copy, Loan, Reader, Reservation
 from catalogue.protection.web import GuardedAdmin, GuardedInline
 
 
-class CopyInline(GuardedInline, admin.TabularInline):
+class CopyInline(GuardedInline, admin.TabularInline):  # type: ignore[type-arg] # can't be subscripted at run time
     """The copies of a book."""
 
     model = Copy

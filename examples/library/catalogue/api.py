@@ -6,6 +6,7 @@ from django.db.models import Count, QuerySet
 from rest_framework import status
 from rest_framework.decorators import action
 from rest_framework.filters import SearchFilter
+from rest_framework.generics import GenericAPIView
 from rest_framework.permissions import SAFE_METHODS, IsAdminUser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -45,23 +46,24 @@ class StaffOrReadOnly(IsAdminUser):
         return request.method in SAFE_METHODS or super().has_permission(request, view)
 
 
-class Of:
+class Of(GenericAPIView[Any]):
     """Lists of what belongs to one object, if asked so, as by `?copy=7`; and of what is not over, by `?open=1`."""
 
     of: str
 
-    def filter_queryset(self, queryset: QuerySet) -> QuerySet:
+    def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Return what is asked for."""
-        rows = super().filter_queryset(queryset)
+        rows: Any = super().filter_queryset(queryset)
         asked = self.request.query_params
         if "open" in asked and hasattr(rows, "open"):
             rows = rows.open()
         if self.of in asked:
             rows = rows.filter(**{self.of: KEY.run_validation(asked[self.of])})
-        return rows
+        found: QuerySet[Any] = rows
+        return found
 
 
-class Protected(OccupiedViewSetMixin, GuardedViewSetMixin, ModelViewSet):
+class Protected(OccupiedViewSetMixin, GuardedViewSetMixin, ModelViewSet[Any]):
     """A view set that occupies an object while it changes it."""
 
     def perform_update(self, serializer: Any) -> None:
@@ -117,7 +119,7 @@ class ReaderViewSet(Protected):
     serializer_class = ReaderSerializer
 
 
-class LoanViewSet(Of, ReadOnlyModelViewSet):
+class LoanViewSet(Of, ReadOnlyModelViewSet[Loan]):
     """Loans, which the lending desk makes and ends."""
 
     queryset = Loan.objects.all()
@@ -125,7 +127,7 @@ class LoanViewSet(Of, ReadOnlyModelViewSet):
     of = "copy"
 
 
-class ReservationViewSet(Of, ReadOnlyModelViewSet):
+class ReservationViewSet(Of, ReadOnlyModelViewSet[Reservation]):
     """Reservations: cancel them."""
 
     queryset = Reservation.objects.all()
@@ -143,7 +145,8 @@ class ReservationViewSet(Of, ReadOnlyModelViewSet):
 def _reader(view: Any, request: Request) -> Reader:
     asked = view.get_serializer(data=request.data)
     asked.is_valid(raise_exception=True)
-    return asked.validated_data["reader"]
+    reader: Reader = asked.validated_data["reader"]
+    return reader
 
 
 def _created(serializer: Any) -> Response:

@@ -26,8 +26,8 @@ def borrow(copy: Copy, reader: Reader) -> Loan:
         Refused: it is lent already, or kept for others.
     """
     with occupy(copy.book, timeout=WAIT, label="borrow") as book:
-        free = [each.pk for each in book.copies.with_lent() if not each.lent]
-        if copy.pk not in free:
+        free = list(book.copies.free())
+        if copy not in free:
             raise Refused(f"Copy {copy} is lent already.")
         reservations = book.reservations.open()
         if reservations.exclude(reader=reader).count() >= len(free):

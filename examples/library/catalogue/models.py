@@ -54,12 +54,16 @@ class Book(Guarded, models.Model):
         return reverse("book", args=[self.pk])
 
 
-class CopyQuerySet(models.QuerySet):
+class CopyQuerySet(models.QuerySet["Copy"]):
     """Copies."""
 
     def with_lent(self) -> "CopyQuerySet":
         """Add to each copy whether it is `lent`."""
         return self.annotate(lent=Exists(Loan.objects.open().filter(copy=OuterRef("pk"))))
+
+    def free(self) -> "CopyQuerySet":
+        """Keep those that are not lent."""
+        return self.filter(~Exists(Loan.objects.open().filter(copy=OuterRef("pk"))))
 
 
 class Copy(Guarded, models.Model):
@@ -93,7 +97,7 @@ class Reader(Guarded, models.Model):
         return f"{self.name} ({self.card})"
 
 
-class LoanQuerySet(models.QuerySet):
+class LoanQuerySet(models.QuerySet["Loan"]):
     """Loans."""
 
     def open(self) -> "LoanQuerySet":
@@ -118,7 +122,7 @@ class Loan(Guarded, models.Model):
         return f"{self.copy} to {self.reader}"
 
 
-class ReservationQuerySet(models.QuerySet):
+class ReservationQuerySet(models.QuerySet["Reservation"]):
     """Reservations."""
 
     def open(self) -> "ReservationQuerySet":

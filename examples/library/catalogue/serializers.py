@@ -1,11 +1,13 @@
 """What the API shows and takes: plain serializers, which know nothing of locks or guards."""
 
+from typing import Any
+
 from rest_framework import serializers
 
 from catalogue.models import Book, Copy, Loan, Reader, Reservation
 
 
-class BookSerializer(serializers.ModelSerializer):
+class BookSerializer(serializers.ModelSerializer[Book]):
     """A book; the lending desk changes its status."""
 
     author_name = serializers.CharField(source="author.name", read_only=True)
@@ -17,7 +19,7 @@ class BookSerializer(serializers.ModelSerializer):
         read_only_fields = ["status", "times_lent"]
 
 
-class RenameSerializer(serializers.ModelSerializer):
+class RenameSerializer(serializers.ModelSerializer[Book]):
     """The title of a book."""
 
     class Meta:
@@ -25,7 +27,7 @@ class RenameSerializer(serializers.ModelSerializer):
         fields = ["title"]
 
 
-class CopySerializer(serializers.ModelSerializer):
+class CopySerializer(serializers.ModelSerializer[Copy]):
     """A copy, and whether it is lent."""
 
     lent = serializers.BooleanField(read_only=True)
@@ -35,7 +37,7 @@ class CopySerializer(serializers.ModelSerializer):
         fields = ["id", "book", "number", "shelf", "note", "lent"]
 
 
-class ReaderSerializer(serializers.ModelSerializer):
+class ReaderSerializer(serializers.ModelSerializer[Reader]):
     """A reader."""
 
     class Meta:
@@ -43,7 +45,7 @@ class ReaderSerializer(serializers.ModelSerializer):
         fields = ["id", "card", "name"]
 
 
-class LoanSerializer(serializers.ModelSerializer):
+class LoanSerializer(serializers.ModelSerializer[Loan]):
     """A loan."""
 
     class Meta:
@@ -51,7 +53,7 @@ class LoanSerializer(serializers.ModelSerializer):
         fields = ["id", "copy", "reader", "since", "returned_at"]
 
 
-class ReservationSerializer(serializers.ModelSerializer):
+class ReservationSerializer(serializers.ModelSerializer[Reservation]):
     """A reservation."""
 
     class Meta:
@@ -59,7 +61,7 @@ class ReservationSerializer(serializers.ModelSerializer):
         fields = ["id", "book", "reader", "since", "ended_at"]
 
 
-class ForReaderSerializer(serializers.Serializer):
+class ForReaderSerializer(serializers.Serializer[Any]):
     """For whom something is done."""
 
     reader = serializers.PrimaryKeyRelatedField(queryset=Reader.objects.all())

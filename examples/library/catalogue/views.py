@@ -17,12 +17,12 @@ from interlock.core.errors import LockTimeout
 from interlock.django.guarded import StaleObject
 
 
-class BookList(ListView):
+class BookList(ListView):  # type: ignore[type-arg] # can't be subscripted at run time
     """All books, or those that a search finds."""
 
     paginate_by = 30
 
-    def get_queryset(self) -> QuerySet:
+    def get_queryset(self) -> QuerySet[Book]:
         """Return the books whose title or author contains what was searched for."""
         books = Book.objects.select_related("author").annotate(number=Count("copies")).order_by("title", "pk")
         return books.filter(Q(title__icontains=self.searched) | Q(author__name__icontains=self.searched))
@@ -37,7 +37,7 @@ class BookList(ListView):
         return super().get_context_data(searched=self.searched, **kwargs)
 
 
-class BookPage(DetailView):
+class BookPage(DetailView):  # type: ignore[type-arg] # can't be subscripted at run time
     """A book, its copies and its reservations."""
 
     queryset = Book.objects.select_related("author")

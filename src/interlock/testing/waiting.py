@@ -1,8 +1,10 @@
 """How tests wait: for a condition with a deadline, never for a time that should be enough."""
 
+import gc
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -46,6 +48,17 @@ def throughout(seconds: float, condition: Callable[[], object]) -> None:
         passed = time.monotonic() - started
         assert answer, f"became {answer!r} after {passed:.2f} s of {seconds:g} s"
         time.sleep(PAUSE * 4)
+
+
+@contextmanager
+def collected() -> Iterator[None]:
+    """Collect at the end of the body what was made in it only: a whole large process takes longer than a lease."""
+    gc.freeze()
+    try:
+        yield
+        gc.collect()
+    finally:
+        gc.unfreeze()
 
 
 class Lateness:

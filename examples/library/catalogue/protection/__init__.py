@@ -8,14 +8,14 @@ guarded: `Guarded` stands before `models.Model` in each model.
 occupy: and whatever decides by more than one row occupies the book first.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
 GUARDS = settings.PROTECTION in ("guarded", "occupy")
 OCCUPIES = settings.PROTECTION == "occupy"
 
-if GUARDS:
+if TYPE_CHECKING or GUARDS:
     from interlock.django.guarded import Guarded
 else:
 
@@ -23,7 +23,7 @@ else:
         """Guards nothing."""
 
 
-if OCCUPIES:
+if TYPE_CHECKING or OCCUPIES:
     from interlock.django import occupy
 else:
     from contextlib import nullcontext

@@ -1,13 +1,13 @@
 """The chosen protection of view sets and of the admin."""
 
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 
 from catalogue.protection import GUARDS, OCCUPIES
 
-if GUARDS:
+if TYPE_CHECKING or GUARDS:
     from interlock.django.guarded.admin import GuardedAdmin, GuardedInline
     from interlock.django.rest import GuardedViewSetMixin
 else:
@@ -20,7 +20,7 @@ else:
         """Guards nothing."""
 
 
-if OCCUPIES:
+if TYPE_CHECKING or OCCUPIES:
     from interlock.django.rest import OccupiedViewSetMixin
 else:
 

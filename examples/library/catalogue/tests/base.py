@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
 from rest_framework.test import APITestCase
 
 from catalogue.models import Author, Book, Copy, Reader
@@ -19,10 +19,18 @@ def under(*protections: str) -> Callable[[Any], Any]:
 class LibraryTest(LocksMixin, APITestCase):
     """A book with two copies, and three readers; the client is staff."""
 
+    staff: User
+    book: Book
+    first: Copy
+    second: Copy
+    ana: Reader
+    ben: Reader
+    eve: Reader
+
     @classmethod
     def setUpTestData(cls) -> None:
         """Make them."""
-        cls.staff = get_user_model().objects.create_superuser("librarian")
+        cls.staff = User.objects.create_superuser("librarian")
         author = Author.objects.create(name="Jane Austen")
         cls.book = Book.objects.create(title="Emma", author=author, year=1815)
         cls.first, cls.second = (

@@ -1,5 +1,8 @@
 """The rules of the lending desk, by the API; they hold under each protection while nobody else is there."""
 
+from collections.abc import Callable
+from typing import Any
+
 from catalogue.models import Book, Reservation
 from catalogue.tests.base import LibraryTest
 
@@ -24,11 +27,12 @@ class LendingTest(LibraryTest):
 
     def test_a_book_is_lent_while_all_its_copies_are(self) -> None:
         statuses = []
-        for step in (
+        steps: tuple[Callable[[], Any], ...] = (
             lambda: self.borrow(self.first, self.ana),
             lambda: self.borrow(self.second, self.ben),
             lambda: self.give_back(self.first),
-        ):
+        )
+        for step in steps:
             step()
             statuses.append(self.now().status)
         assert statuses == [Book.Status.FREE, Book.Status.LENT, Book.Status.FREE]
@@ -90,7 +94,7 @@ class CatalogueTest(LibraryTest):
         self.give_back(self.first)
 
         def count(query: str) -> int:
-            return self.client.get(f"/api/loans/{query}").json()["count"]
+            return int(self.client.get(f"/api/loans/{query}").json()["count"])
 
         numbers = [
             count(query) for query in ("", "?open=1", f"?copy={self.first.pk}", f"?open=1&copy={self.first.pk}")

@@ -13,6 +13,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Gate
+from interlock.testing.contract.fixtures import needs_signals
 from interlock.testing.contract.interrupts import called_at
 from interlock.testing.faults import FailingLeave, Slow
 from interlock.testing.waiting import eventually
@@ -292,6 +293,7 @@ def _drop(world: World, lock: Any) -> None:
         gc.collect()
 
 
+@needs_signals
 def test_a_close_that_is_interrupted_comes_to_its_end(world_of_threads: World) -> None:
     world = world_of_threads
     main = threading.main_thread().ident
@@ -319,6 +321,7 @@ def test_a_close_that_is_interrupted_comes_to_its_end(world_of_threads: World) -
     assert _closed_while_it_waited(waiting)
 
 
+@needs_signals
 def test_close_in_a_signal_handler_while_the_main_thread_waits(world_of_threads: World) -> None:
     world = world_of_threads
     main = threading.main_thread().ident

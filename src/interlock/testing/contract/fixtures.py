@@ -1,10 +1,13 @@
 """The fixtures of the contract's tests; whoever uses them provides one more, `place`."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from interlock.testing.world import KINDS, TASKS, THREADS, Kind, Place, World
+
+needs_signals = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signal to a thread on this system")
 
 
 def _world(place: Place, colour: str) -> Iterator[World]:

@@ -12,7 +12,7 @@ import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.faults import Failing
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import collected, eventually
 from interlock.testing.world import Kind, World
 
 
@@ -332,8 +332,8 @@ def forget(world: World, make: Any) -> None:
     async def task() -> None:
         await make().acquire()
 
-    world.actor().do(work if world.colour == "threads" else task)
-    gc.collect()
+    with collected():
+        world.actor().do(work if world.colour == "threads" else task)
 
 
 def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, kind: Kind) -> None:
@@ -390,8 +390,8 @@ def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind) -
     async def task() -> None:
         await lock.acquire()
 
-    ann.do(work if world.colour == "threads" else task)
-    gc.collect()
+    with collected():
+        ann.do(work if world.colour == "threads" else task)
     until = time.monotonic() + world.holders()[0].expires_in
     # Renewed, which nobody does for a dropped grant.
     eventually(lambda: time.monotonic() + world.holders()[0].expires_in > until + 0.1)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.testing.contract.fixtures import needs_signals
 from interlock.testing.waiting import eventually, until_renewed
 from interlock.testing.world import Kind, World
 
@@ -284,6 +285,7 @@ def test_a_release_interrupted_at_any_moment_can_be_done_again(world_of_threads:
     assert moment > 3
 
 
+@needs_signals
 def test_a_wait_interrupted_by_a_signal_leaves_nothing(world_of_threads: World, kind: Kind) -> None:
     world = world_of_threads
     holder = kind.rival(world.connect(), world.name).acquire()

@@ -1,7 +1,6 @@
 """Leases: renewed while the holder lives, judged by its own clock from before the request, ended when not renewed."""
 
 import asyncio
-import gc
 import math
 import threading
 import time
@@ -14,7 +13,7 @@ from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
 from interlock.testing.faults import Busy, Counting, Failing, Partial, Slow, Stuck
-from interlock.testing.waiting import eventually, throughout, until_renewed
+from interlock.testing.waiting import collected, eventually, throughout, until_renewed
 from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
@@ -409,9 +408,9 @@ def test_a_grant_that_is_dropped_is_renewed_no_more(world: World) -> None:
     kept = world.actor().do(locks.lock(world.fresh_name(), ttl=4).acquire)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        ann.do(locks.lock(world.name, ttl=1).acquire)
-        ann.forget()
-        gc.collect()
+        with collected():
+            ann.do(locks.lock(world.name, ttl=1).acquire)
+            ann.forget()
     eventually(world.nothing_left, within=1 + LATE)
     until_renewed(kept)
     assert kept.held is True
