@@ -44,6 +44,9 @@ class Copied:
         return copy.deepcopy(self._copy)
 
 
+_FROZEN = (Frozen, Copied)
+
+
 class Adapted:
     """A value that the column holds otherwise than it was given.
 
@@ -90,7 +93,7 @@ def thaw(kept: Any) -> Any:
     """Return the value that was kept, as the program knows it."""
     if type(kept) is Adapted:
         kept = kept.given
-    return kept.thaw() if isinstance(kept, Frozen | Copied) else kept
+    return kept.thaw() if isinstance(kept, _FROZEN) else kept
 
 
 def thaw_held(kept: Any) -> Any:
