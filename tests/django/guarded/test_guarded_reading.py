@@ -8,6 +8,7 @@ import django
 import pytest
 from django.core import serializers
 from django.db import connections, models, transaction
+from django.db.models import signals
 from django.test import override_settings
 from guarded.helpers import statements
 from guarded.library.models import Author, Book, Everything, OldBook
@@ -80,6 +81,20 @@ def test_a_row_is_guarded_while_it_is_locked_too() -> None:
             mine.save()
         assert len(sql) == 1
     assert Book.objects.get().name == "name"
+
+
+def test_what_is_remembered_is_what_was_read_though_a_receiver_has_changed_it_in_place() -> None:
+    def mark(instance: Book, **kwargs: object) -> None:
+        instance.tags.append("seen")
+
+    signals.post_init.connect(mark, Book)
+    try:
+        mine = Book.objects.get()
+    finally:
+        signals.post_init.disconnect(mark, Book)
+    assert changes(mine) == {"tags": (["red"], ["red", "seen"])}
+    mine.save()
+    assert Book.objects.get().tags == ["red", "seen"]
 
 
 class TestDeferred:

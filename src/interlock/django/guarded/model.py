@@ -11,7 +11,7 @@ from django.db import connections, models, router, transaction
 from interlock.django.guarded import checks
 from interlock.django.guarded.errors import StaleObject
 from interlock.django.guarded.peers import noting
-from interlock.django.guarded.plan import key_fields, plan_of
+from interlock.django.guarded.plan import Plan, key_fields, plan_of
 from interlock.django.guarded.policies import OnStale
 from interlock.django.guarded.rows import is_of_database, knows_row, may_be_of
 from interlock.django.guarded.saving import REFUSED, SAVING, Saving, Triple
@@ -39,7 +39,7 @@ def keep_guarded(cls: Any) -> None:
     def from_db(cls: Any, db: str | None, field_names: Any, values: Any, **options: Any) -> Any:
         new = make(cls, db, field_names, values, **options)
         if KEY not in vars(new):
-            setattr(new, KEY, of_row(type(new), db, field_names, values))
+            setattr(new, KEY, of_row(plan_of(type(new)), db, field_names, values))
         return new
 
     setattr(from_db, _GUARDS, True)
@@ -60,6 +60,7 @@ class Guarded(Base):
     """
 
     on_stale: ClassVar[OnStale] = MappingProxyType({})
+    _guarded_plan: ClassVar[Plan | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -76,8 +77,15 @@ class Guarded(Base):
     @classmethod
     def from_db(cls, db: str | None, field_names: Any, values: Any, **options: Any) -> Any:
         """Return an instance of a row, which remembers the values that it was read with."""
-        new = super().from_db(db, field_names, values, **options)
-        setattr(new, KEY, of_row(cls, db, field_names, values))  # to ask for its __dict__ would take longer
+        # Rows are read by the thousand: each call counts, also of `plan_of`, `super`, `vars`, or with an empty **.
+        plan = cls._guarded_plan
+        if plan is None or plan.fields is not cls._meta.concrete_fields:
+            plan = plan_of(cls)
+        if plan.django is None:
+            plan.django = super().from_db
+        row = of_row(plan, db, field_names, values)  # before an `__init__` of the model's can change what is in it
+        new = plan.django(db, field_names, values, **options) if options else plan.django(db, field_names, values)
+        setattr(new, KEY, row)
         if options:
             mode = options.get("fetch_mode")
             if mode is not None and mode.track_peers:

@@ -1,7 +1,7 @@
 """What there is to know of a guarded model, found out once."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db import connections, models
@@ -21,7 +21,6 @@ _CLOSED_TYPES = frozenset(
 )  # fmt: skip
 _PLAIN_PRE_SAVES = (models.Field.pre_save, models.FileField.pre_save)
 _CLOCK_PRE_SAVES = (models.DateField.pre_save, models.DateTimeField.pre_save, models.TimeField.pre_save)
-_KEY = "_guarded_plan"
 
 
 class Plan:
@@ -35,6 +34,7 @@ class Plan:
         by_attname: the fields.
         keys: attributes of the primary keys of its tables.
         fences: attributes of `FenceField`s.
+        django: the model's `from_db` without the guard.
     """
 
     def __init__(self, model: Any) -> None:
@@ -42,6 +42,7 @@ class Plan:
         self.attnames: tuple[str, ...] = tuple(field.attname for field in self.fields)
         self.by_attname: dict[str, Any] = {field.attname: field for field in self.fields}
         self.open_at = tuple(index for index, field in enumerate(self.fields) if not _is_closed(field))
+        self.django: Callable[..., Any] | None = None
         self._some: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[int, ...]]] = {}
         self.computing = tuple(field.attname for field in self.fields if _computes(field))
         self._columns: dict[str, dict[str, Column | None]] = defaultdict(dict)
@@ -110,11 +111,10 @@ class Plan:
 
 def plan_of(model: Any) -> Plan:
     """Return the plan of a model class, made when it is first needed."""
-    plan: Plan | None = model.__dict__.get(_KEY)
-    # Django makes a new tuple of fields when a field was added to the class later.
+    plan: Plan | None = model._guarded_plan
+    # A base class has other fields; and Django makes a new tuple of them when one was added to the class later.
     if plan is None or plan.fields is not model._meta.concrete_fields:
-        plan = Plan(model)
-        setattr(model, _KEY, plan)
+        plan = model._guarded_plan = Plan(model)
     return plan
 
 

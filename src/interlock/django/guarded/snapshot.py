@@ -1,10 +1,10 @@
 """What an instance knows of its row: the values as they were read or written last."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from interlock.django.guarded.plan import Plan, plan_of
+from interlock.django.guarded.plan import Plan
 from interlock.django.guarded.undo import Age, Scope
 from interlock.django.guarded.values import IMMUTABLE, freeze, kept_of
 
@@ -20,8 +20,8 @@ class Missing(Enum):
 
 MISSING: Final = Missing.MISSING
 
-Row: TypeAlias = tuple[str | None, tuple[str, ...], Any]
-"""A row as it was read: the alias of the database, the names of the attributes, and their frozen values."""
+Row: TypeAlias = tuple[Any, ...]
+"""A row as it was read: the frozen values, the names of their attributes, and the alias of the database."""
 
 Undo: TypeAlias = tuple[Scope, Mapping[str, Any]]
 """A scope, and what the snapshot said before something was saved in it; MISSING: nothing."""
@@ -118,20 +118,15 @@ def _restore(values: dict[str, Any], saved: Mapping[str, Any]) -> None:
             values[attname] = value
 
 
-def of_row(model: Any, db: str | None, field_names: Iterable[str], row: Any) -> Row:
+def of_row(plan: Plan, db: str | None, field_names: Iterable[str], row: Sequence[Any]) -> Row:
     """Return what to keep of a row, as `from_db` gets it; few rows are saved, so no more is made of it before."""
-    plan = plan_of(model)
     attnames, open_at = plan.attnames, plan.open_at
     if len(row) != len(attnames):
         attnames, open_at = plan.some(field_names)
-    frozen = None
+    kept = [*row, attnames, db]
     for index in open_at:
-        value = row[index]
-        if type(value) not in IMMUTABLE:
-            if frozen is None:
-                frozen = list(row)
-            frozen[index] = freeze(value)
-    return db, attnames, tuple(frozen or row)  # the collector needs not look into tuples of plain values
+        kept[index] = freeze(row[index])
+    return tuple(kept)  # one object, into which the collector needs not look: all that is in it is plain
 
 
 def of_attributes(plan: Plan, instance: Any, attnames: Iterable[str]) -> dict[str, Any]:
@@ -151,7 +146,7 @@ def snapshot_of(instance: Any) -> Snapshot | None:
     if found is None:
         return None
     if type(found) is tuple:
-        db, attnames, row = found
+        *row, attnames, db = found
         found = vars(instance)[KEY] = Snapshot(db, dict(zip(attnames, row, strict=True)))
     assert isinstance(found, Snapshot)
     settled = found.settled()
