@@ -47,7 +47,7 @@ def available(kind: str) -> str | None:
 def need(kind: str) -> None:
     """In a test or a fixture: go on only if such a server can be started.
 
-    If not, the test fails where the environment has `CI` set, unless root's rights are what is missing; elsewhere it is
+    If not, the test fails where the environment has `CI` set, unless rights are what is missing; elsewhere it is
     skipped, and the summary says so.
 
     Args:
