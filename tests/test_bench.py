@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench import cli, figures, report, runner
+from bench import cli, figures, pictures, report, runner
 from bench.model import Beside, Facts, Metric, Outcome, Result, Target, Unavailable
 from bench.scenarios import SCENARIOS, by_key, handover, processes
 from tests.support.bench_command import bench, check_report
@@ -127,7 +127,9 @@ def test_lost_updates_are_what_the_counter_lacks() -> None:
 def test_a_hand_over_lasts_from_the_release_to_the_next_arrival() -> None:
     even = {"had 0": 1.0, "left 0": 2.0, "had 2": 4.0}
     odd = {"had 1": 2.5, "left 1": 3.9}
-    assert handover.fold([even, odd]) == pytest.approx({"us": 0.3e6, "p95": 0.5e6, "count": 2})
+    assert handover.fold([even, odd]) == pytest.approx(
+        {"us": 0.3e6, "p5": 0.1e6, "p95": 0.5e6, "p99": 0.5e6, "count": 2}
+    )
 
 
 @pytest.mark.parametrize(("order", "count"), [([-1, 0, 1, 2], 0), ([-1, 1, 0, 2], 1), ([2, 1, -1, 0], 2)])
@@ -183,3 +185,12 @@ def test_a_plain_table_has_straight_columns(capsys: pytest.CaptureFixture[str]) 
         "a          1",
         "long name  12,345",
     ]
+
+
+def test_pictures_and_tables_are_of_the_reports_that_are_checked_in() -> None:
+    contention = pictures.load("contention")
+    for name, drawing in pictures.pictures(contention, pictures.load("growth")).items():
+        assert (pictures.IMAGES / f"bench-{name}.svg").read_text() == drawing
+    for page in (pictures.ROOT / "README.md", pictures.ROOT / "docs/explanation/figures.md"):
+        assert pictures.with_table(page.read_text(), contention) == page.read_text()
+        assert contention["machine"]["date"] in page.read_text()

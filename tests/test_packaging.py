@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -11,13 +12,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+DATE = "1700000000"  # seconds since the epoch, which the files of a distribution are to tell
 
 
 def built(kind: str, source: Path, folder: Path, **environment: str) -> Path:
     """Build a distribution with the tools that are installed here; return its path."""
     command = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(folder), str(source)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=250, check=False, env={**os.environ, **environment}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+        env={**os.environ, "SOURCE_DATE_EPOCH": DATE, **environment},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (made,) = folder.iterdir()
@@ -63,3 +70,16 @@ def test_a_wheel_for_all_platforms_is_made_of_it(sources: Path, tmp_path: Path) 
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert ran.stdout.startswith(str(wheel))
+
+
+def test_the_same_sources_make_the_same_files(sources: Path, tmp_path: Path) -> None:
+    """Also elsewhere; and the compiled part uses what all Pythons from 3.11 have."""
+    copy = shutil.copytree(sources, tmp_path / "elsewhere" / "copy")
+    made = [built("sdist", tree, tmp_path / f"sdist-{tree.name}").read_bytes() for tree in (sources, copy)]
+    assert made[0] == made[1]
+    first, second = (built("wheel", tree, tmp_path / f"wheel-{tree.name}") for tree in (sources, copy))
+    assert "-cp311-abi3-" in first.name
+    assert first.read_bytes() == second.read_bytes()
+    command = [sys.executable, "-m", "abi3audit", "--strict", str(first)]
+    audit = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert audit.returncode == 0, audit.stdout + audit.stderr

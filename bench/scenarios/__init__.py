@@ -14,6 +14,7 @@ from bench.scenarios import (
     django_save,
     events,
     events_off,
+    growth,
     handover,
     memory,
     processes,
@@ -58,6 +59,7 @@ SCENARIOS: tuple[Scenario[Any], ...] = (
     django_handover.SCENARIO,
     django_save.SCENARIO,
     django_reading.SCENARIO,
+    growth.SCENARIO,
     command.SCENARIO,
 )
 

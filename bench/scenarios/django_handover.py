@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.contestants import django_site as site
 from bench.contestants import needs
-from bench.model import Beside, Contestant, Metric, Scenario, Target
+from bench.model import Beside, Contestant, Scenario, Target
 from bench.scenarios import handover
 
 LOCK, OCCUPY = "interlock lock", "interlock occupy"
@@ -24,11 +24,7 @@ SCENARIO: Scenario[handover.Player] = Scenario(
         Contestant(PGLOCK.peer, handover.blocking(site.entered(site.pg_lock)), pglock, notes="waits in the server"),
         Contestant(PGLOCK_READS.peer, handover.blocking(site.entered(site.pg_row)), pglock, notes="refresh_from_db"),
     ),
-    metrics=(
-        Metric("us", "median µs"),
-        Metric("p95", "p95 µs"),
-        Metric("count", "hand-overs", "-", "sum"),
-    ),
+    metrics=handover.METRICS,
     work=handover.work,
     fold=handover.fold,
     workers=2,

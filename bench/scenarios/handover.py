@@ -160,9 +160,17 @@ def fold(raws: Sequence[Raw]) -> Raw:
     times = raws[0] | raws[1]
     turns = [int(key.removeprefix("left ")) for key in times if key.startswith("left ")]
     passed = [(times[f"had {turn + 1}"] - times[f"left {turn}"]) * 1e6 for turn in turns]
-    return {"us": median(passed), "p95": percentile(passed, 95), "count": float(len(passed))}
+    percents = {f"p{percent}": percentile(passed, percent) for percent in (5, 95, 99)}
+    return {"us": median(passed), **percents, "count": float(len(passed))}
 
 
+METRICS = (
+    Metric("us", "median µs"),
+    Metric("p5", "p5 µs"),
+    Metric("p95", "p95 µs"),
+    Metric("p99", "p99 µs"),
+    Metric("count", "hand-overs", "-", "sum"),
+)
 OURS = (
     Contestant("interlock", blocking(locks.interlock_file), needs.interlock, "ours"),
     Contestant("interlock asyncio", awaiting(locks.interlock_file_async), needs.interlock, "ours"),
@@ -200,11 +208,7 @@ SCENARIO: Scenario[Player] = Scenario(
     title="Hand-over to a waiting process on files",
     groups=frozenset({"files"}),
     contestants=(*OURS, *PEERS, *LIMITS),
-    metrics=(
-        Metric("us", "median µs"),
-        Metric("p95", "p95 µs"),
-        Metric("count", "hand-overs", "-", "sum"),
-    ),
+    metrics=METRICS,
     work=work,
     fold=fold,
     workers=2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.contestants import needs, redis_locks, redis_peers
 from bench.contestants.redis_raw import BlpopToken, SetNxBlpop
 from bench.contestants.redis_server import stage
-from bench.model import Beside, Contestant, Metric, Scenario, Target
+from bench.model import Beside, Contestant, Scenario, Target
 from bench.scenarios import handover
 from bench.scenarios.handover import awaiting, blocking
 
@@ -35,11 +35,7 @@ SCENARIO: Scenario[handover.Player] = Scenario(
     title="Hand-over to a waiting process on Redis",
     groups=frozenset({"redis"}),
     contestants=(*OURS, *PEERS, *LIMITS),
-    metrics=(
-        Metric("us", "median µs"),
-        Metric("p95", "p95 µs"),
-        Metric("count", "hand-overs", "-", "sum"),
-    ),
+    metrics=handover.METRICS,
     work=handover.work,
     fold=handover.fold,
     workers=2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.contestants import sql_locks
 from bench.contestants.sql_locks import OURS
 from bench.contestants.sql_server import stage
-from bench.model import Beside, Contestant, Metric, Scenario, Target
+from bench.model import Beside, Contestant, Scenario, Target
 from bench.scenarios import handover
 from bench.scenarios.handover import awaiting, blocking
 
@@ -30,11 +30,7 @@ SCENARIO: Scenario[handover.Player] = Scenario(
             for one in sql_locks.LIMITS
         ),
     ),
-    metrics=(
-        Metric("us", "median µs"),
-        Metric("p95", "p95 µs"),
-        Metric("count", "hand-overs", "-", "sum"),
-    ),
+    metrics=handover.METRICS,
     work=handover.work,
     fold=handover.fold,
     workers=2,

@@ -40,6 +40,7 @@ RUN_BY_COMMAND = {
     "examples/library/run": "tests/examples/test_run.py",
     "python examples/library/race.py": "tests/examples/test_race.py",
     "python -m proof": "tests/protocol",
+    "python -m bench.pictures": "tests/test_bench.py",
 }
 
 

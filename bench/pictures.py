@@ -1,0 +1,121 @@
+"""Makes the pictures and tables of the documentation from what `--json` has written: `python -m bench.pictures`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bench.drawing import Row, bars, lines
+
+ROOT = Path(__file__).parent.parent
+FIGURES = ROOT / "docs" / "explanation" / "figures"
+IMAGES = ROOT / "docs" / "images"
+BEGIN, END = "<!-- written by python -m bench.pictures -->\n", "<!-- end -->"
+STORES = {"files": "", "Redis": "redis_"}
+"""What stands before the keys of the scenarios on a store."""
+
+
+def main() -> None:
+    """Write all of them."""
+    contention, growth = load("contention"), load("growth")
+    for name, drawing in pictures(contention, growth).items():
+        (IMAGES / f"bench-{name}.svg").write_text(drawing, encoding="utf-8")
+    for page in (ROOT / "README.md", ROOT / "docs" / "explanation" / "figures.md"):
+        page.write_text(with_table(page.read_text(encoding="utf-8"), contention), encoding="utf-8")
+
+
+def load(name: str) -> dict[str, Any]:
+    """Read one report."""
+    found: dict[str, Any] = json.loads((FIGURES / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def with_table(page: str, report: dict[str, Any]) -> str:
+    """Put the table in the place of the one between the marks of a page."""
+    before, _, rest = page.partition(BEGIN)
+    return before + BEGIN + table(report) + END + rest.partition(END)[2]
+
+
+def pictures(contention: dict[str, Any], growth: dict[str, Any]) -> dict[str, str]:
+    """Draw each picture, by its name."""
+    made = {"growth": growth_of(growth)}
+    for store, key in STORES.items():
+        name = store.lower()
+        made[f"handover-{name}"] = handover_of(contention, f"{key}handover", store)
+        for what, figure, title, unit in (
+            ("throughput", "rate", "sections per second, more is better", "sections/s"),
+            ("fairness", "longest", "longest wait by mean wait, less is fairer", "times"),
+        ):
+            rows = [
+                Row(one["name"], one["role"], value(one, figure))
+                for one in ran(contention, f"{key}processes")
+                if one["role"] != "control"
+            ]
+            made[f"{what}-{name}"] = bars(f"8 processes, one name, {store}: {title}", unit, rows, told(contention))
+    return made
+
+
+def handover_of(report: dict[str, Any], key: str, store: str) -> str:
+    """Draw how long hand-overs take: 5th to 99th percentile, thick to the 95th, and the median."""
+    rows = [
+        Row(one["name"], one["role"], *(value(one, figure) for figure in ("us", "p5", "p99", "p95")))
+        for one in ran(report, key)
+    ]
+    title = f"Hand-over to a waiting process, {store}: median, 5 to 95 %, and up to 99 %"
+    return bars(title, "µs from release() to the return of acquire()", rows, told(report))
+
+
+def growth_of(report: dict[str, Any]) -> str:
+    """Draw what a turn costs by the length of the line."""
+    rows = {
+        one["name"]: {
+            int(figure.removeprefix("us_")): found["value"]
+            for figure, found in one["figures"].items()
+            if figure.startswith("us_") and found["value"] is not None
+        }
+        for one in ran(report, "growth")
+    }
+    title = "One turn of a line: the head leaves, another one enters"
+    return lines(title, ("claims in line", "µs"), rows, told(report))
+
+
+def ran(report: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The contestants of a scenario that took part."""
+    (scenario,) = [one for one in report["scenarios"] if one["key"] == key]
+    return [one for one in scenario["contestants"] if one["status"] == "ok"]
+
+
+def value(contestant: dict[str, Any], figure: str) -> float:
+    """One figure of a contestant."""
+    return float(contestant["figures"][figure]["value"] or 0.0)
+
+
+def told(report: dict[str, Any]) -> str:
+    """When and where it was measured, in a line."""
+    about = report["machine"]
+    return f"{about['date']}, {about['python']}, {about['processors']}, load {about['load'].split()[0]} at the start"
+
+
+def table(report: dict[str, Any]) -> str:
+    """The table: ours and peers, on each store."""
+    lines_of = [
+        "| | hand-over, median µs | 95th percentile | sections/s, 8 processes | lost updates | longest / mean wait |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for store, key in STORES.items():
+        contended = {one["name"]: one for one in ran(report, f"{key}processes")}
+        for one in ran(report, f"{key}handover"):
+            other = contended.get(one["name"])
+            if one["role"] in ("ours", "peer") and other is not None:
+                cells = [value(one, "us"), value(one, "p95"), *(value(other, key) for key in ("rate", "lost"))]
+                name = f"**{one['name']}**" if one["role"] == "ours" else one["name"]
+                texts = [*(f"{cell:,.0f}" for cell in cells), f"{value(other, 'longest'):,.1f}"]
+                lines_of.append(f"| {store}: {name} | {' | '.join(texts)} |")
+    about = report["machine"]
+    versions = ", ".join(one for one in about["versions"].split(", ") if "not installed" not in one)
+    return "\n".join(lines_of) + f"\n\n{told(report)}; {report['rounds']} rounds; {versions}.\n"
+
+
+if __name__ == "__main__":
+    main()
