@@ -67,7 +67,7 @@ class TorturedServer:
             subprocess.run([sys.executable, "-m", "tests.support.torture_orm", self.url], check=True)
         elif isinstance(server, PostgresServer):
             with psycopg.connect(server.url, autocommit=True) as connection:
-                connection.execute(ddl().encode())
+                connection.execute(ddl(grace=Plan.ttl).encode())  # the longest lease of a run; 30 s unless said
         else:
             with pymysql.connect(
                 host=server.host, port=server.port, user=server.user, database=server.database
