@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django import VERSION
 from django.core import checks
 from django.db import connection, connections, transaction
 from django.test import override_settings
@@ -187,7 +188,8 @@ def test_the_checks_warn_of_requests_that_read_before_they_wait(apart: dict[str,
 
     assert found() == []
     apart["ATOMIC_REQUESTS"] = True
-    assert found() == ["interlock.W005"]
+    # Before 5.1 Django has no option that the check could advise.
+    assert found() == (["interlock.W005"] if VERSION >= (5, 1) else [])
     apart["OPTIONS"] = {"transaction_mode": "IMMEDIATE"}
     assert found() == []
 
