@@ -25,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Coverage doubles the time of a test, combinations multiply it: `./dev test` asks for what each part needs."""
     parser.addoption("--part", choices=("covered", "plain"), help="run only what coverage needs, or only the rest")
     parser.addoption("--thin", action="store_true", help="run every second of a test's many combinations")
+    parser.addoption("--whole", dest="thin", action="store_false", help="run all of them after all")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -264,7 +264,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a claim promoted too late is not given back",
         "claiming",
-        "sent + claim.spec.ttl)\n            yield from queue.leave(claim)",
+        "sent + claim.spec.ttl)\n            left_behind = yield from _give_back(queue, claim)",
         "sent + claim.spec.ttl)",
         _LAPSE,
         "nobody can ever hold the lock any more",

@@ -51,7 +51,7 @@ JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
 UNKNOWN = "        except UnknownOutcome:\n            turn = GIVEN_UP"
 ANSWERED = "            yield Answered(answers[0])\n"
 TAKEN_BACK = "                yield from _time_is_over(queue, call, answer.outage, queued)\n"
-GIVEN_UP = "            yield from queue.leave(claim)\n"
+GIVEN_UP = "            left_behind = yield from _give_back(queue, claim)\n"
 NO_MORE = '        if answer.state == "using" or'
 REFUSED = "            return REFUSED"
 ALIVE = "            alive = yield Before("
