@@ -127,7 +127,8 @@ def stamps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[OnStale], tupl
     def pair_of(policy: OnStale) -> tuple[Letter, Letter]:
         monkeypatch.setattr(Letter, "on_stale", policy, raising=False)
         vars(Letter).get("_guarded_plan") and delattr(Letter, "_guarded_plan")
-        Letter.objects.create(stamp=10, subject="naem")  # a save makes it 11
+        Letter.objects.create(subject="naem")
+        Letter.objects.update(stamp=11)  # whatever it was made: Django 6.0 asks a field twice for what it inserts
         return Letter.objects.get(), Letter.objects.get()
 
     yield pair_of

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -24,7 +23,15 @@ from interlock.testing.waiting import eventually
 
 HERE = Path(__file__).parent
 AT_ONCE, ROUNDS = 6, 4
-POOLED = settings.DATABASE == "postgresql" and django.VERSION >= (5, 1) and find_spec("psycopg") is not None
+
+
+def has_pools() -> bool:
+    """True if Django has pools of connections here: from 5.1 on, and only with psycopg 3."""
+    if settings.DATABASE != "postgresql" or django.VERSION < (5, 1):
+        return False
+    from django.db.backends.postgresql.psycopg_any import is_psycopg3
+
+    return bool(is_psycopg3)
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +96,7 @@ def test_tasks_in_forked_workers_of_celery_lose_no_update(tmp_path: Path) -> Non
     assert [view.name for view in locks.claims()] == []
 
 
-if POOLED:
+if has_pools():
 
     def test_processes_with_a_pool_of_connections_lose_no_update() -> None:
         environment = surroundings()
