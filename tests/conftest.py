@@ -31,9 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what is asked for."""
     part = config.getoption("part")
-    kept = [item for item in items if part is None or _repeats(item) == (part == "plain")]
-    if config.getoption("thin"):
-        kept = thinned(kept)
+    kept = thinned(items) if config.getoption("thin") else items  # first: a part is no whole grid of combinations
+    kept = [item for item in kept if part is None or _repeats(item) == (part == "plain")]
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
