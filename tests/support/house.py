@@ -16,8 +16,11 @@ COMMAND = [sys.executable, "-m", "interlock"]
 
 # Says its process id, then each signal that it gets; leaves when its input ends, or by TERM if told so.
 REPORTER = r"""
-import os, signal, sys
+import os, select, signal, sys
 kind = sys.argv[1]
+news, tell = os.pipe()
+os.set_blocking(tell, False)
+signal.set_wakeup_fd(tell)  # so that one that comes just before select ends it
 def told(number, frame):
     os.write(1, signal.Signals(number).name.encode() + b"\n")
     if kind == "leaves" and number == signal.SIGTERM:
@@ -25,8 +28,13 @@ def told(number, frame):
 for number in (1, 2, 3, 10, 12, 15, 18):
     signal.signal(number, told)
 print(os.getpid(), flush=True)
-while sys.stdin.readline():
-    print("line", flush=True)
+while True:
+    if news in select.select([0, news], [], [])[0]:
+        os.read(news, 100)
+    elif not (lines := os.read(0, 1000)):
+        break
+    else:
+        os.write(1, b"line\n" * lines.count(b"\n"))
 """
 
 

@@ -346,7 +346,7 @@ def test_close_in_a_signal_handler_while_the_main_thread_waits(world_of_threads:
     assert time.monotonic() - started < SOON
     # A store whose statement was interrupted may let close() release only when the call has gone on.
     eventually(lambda: held.held is False)
-    assert world.nothing_left(held.name)
+    eventually(lambda: world.nothing_left(held.name))
     assert eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [blocker.id])
 
 
