@@ -118,8 +118,10 @@ class MysqlSession(Session):
         with self.mutex:
             self._drain()
             text = self._sql(WAIT, key)
+            self._begun = True
             self._do(lambda: self._client._execute_command(COM_QUERY, text))
             self.waits_for = key, shared
+            self._begun = False
 
     def collect(self, seconds: float = 0.0) -> int | None:
         """As `Session.collect`."""
@@ -136,11 +138,13 @@ class MysqlSession(Session):
                 if row[0] is None:
                     raise Refusal("0", "the wait was broken off by KILL QUERY, a time limit, or a deadlock")
             except Refusal:
+                self._begun = False
                 self.waits_for = None
                 # As on PostgreSQL: it may have been granted.
                 self._unlock(key, shared)
                 raise
             self.counts[key, shared] = 1
+            self._begun = False
             self.waits_for = None
             return int(row[0])
 

@@ -85,8 +85,10 @@ class PostgresSession(Session):
         """
         with self.mutex:
             self._prepare(WAIT, shared, 1)
+            self._begun = True
             self._send(WAIT, shared, key)
             self.waits_for = key, shared
+            self._begun = False
 
     def collect(self, seconds: float = 0.0) -> int | None:
         """Return the fence if the lock has been granted, None if the answer is not there.
@@ -105,12 +107,14 @@ class PostgresSession(Session):
             try:
                 (fence,) = self._row()
             except Refusal:
+                self._begun = False
                 self.waits_for = None
                 # A time-out or a cancellation may come when the lock was granted already, and it is kept then: as a
                 # waiting session has no other lock, all are given back.
                 self._simple("SELECT pg_advisory_unlock_all()")
                 raise
             self.counts[key, shared] = 1
+            self._begun = False
             self.waits_for = None
             return int(str(fence))
 

@@ -309,6 +309,9 @@ class Room:
         if not session.mutex.acquire(blocking=False):
             return
         try:
+            if session.left:  # it has no lock, and the server ends the wait with it
+                self.lost(session)
+                return
             if session.unsettled:
                 session.settle()
             for key, shared in list(session.counts):
@@ -354,9 +357,11 @@ class Room:
         except Refusal:
             pass  # broken off
         except StoreError:
-            session.fail()
             self.lost(session)
             return
+        except BaseException:  # interrupted: what it waits for may be granted, and nobody would take the answer
+            self.lost(session)
+            raise
         self._give_back()
 
     def _give_back(self) -> None:

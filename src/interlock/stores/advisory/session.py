@@ -47,6 +47,7 @@ class Session:
         self.alive = True
         self.counts: dict[tuple[int, bool], int] = {}
         self._suspect: tuple[int, bool] | None = None
+        self._begun = False  # a wait is being asked for
 
     # -- locks ------------------------------------------------------------------------------------------
 
@@ -122,7 +123,12 @@ class Session:
     @property
     def unsettled(self) -> bool:
         """True if an answer was not waited for, or an interrupt came."""
-        return self._owes() or self._suspect is not None
+        return self._owes() or self._suspect is not None or self.left
+
+    @property
+    def left(self) -> bool:
+        """True if who asked for a wait was interrupted: its answer would be taken for that of the next question."""
+        return self._begun and self.waits_for is None
 
     def _try(self, key: int, shared: bool) -> str | None:
         """Ask the server for the lock; return the fence if it was free."""
