@@ -73,6 +73,7 @@ class MysqlSession(Session):
         try:
             found = said.result()
         except (pymysql.err.InterfaceError, OSError) as error:
+            self._said = None
             raise self._broken(error) from error
         except pymysql.MySQLError as error:
             self._said = None
@@ -80,6 +81,8 @@ class MysqlSession(Session):
             if isinstance(number, int) and (2000 <= number < 3000 or not self._client.open):
                 raise self._broken(error) from error
             raise Refusal(str(number), str(error)) from error
+        finally:
+            del said  # an error that knows this call, which knows the error, would keep all its callers alive
         self._said = None
         return found
 

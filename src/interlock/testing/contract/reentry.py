@@ -1,6 +1,5 @@
 """Re-entrant locks: a count on top of one claim, per thread or task, that dies with the lease."""
 
-import asyncio
 import gc
 import warnings
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.faults import Failing
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 
 
@@ -218,7 +217,6 @@ def test_a_hold_whose_handles_are_all_forgotten_ends_at_once(world: World) -> No
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
                 locks.rlock(world.name, ttl=0.6).acquire()
-                eventually(lambda: seen)  # a thread of the store's may have the call in its hands for a moment
                 return len(seen)
         finally:
             gc.enable()
@@ -230,9 +228,6 @@ def test_a_hold_whose_handles_are_all_forgotten_ends_at_once(world: World) -> No
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
                 await locks.rlock(world.name, ttl=0.6).acquire()
-                async with asyncio.timeout(PATIENCE):
-                    while not seen:
-                        await asyncio.sleep(0.01)
                 return len(seen)
         finally:
             gc.enable()
