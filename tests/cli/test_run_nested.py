@@ -2,10 +2,10 @@
 
 import os
 import shlex
-import time
 
 import pytest
 
+from interlock.testing.waiting import moment, since
 from tests.support.house import COMMAND, House
 
 RUN = shlex.join([*COMMAND, "run"])
@@ -18,13 +18,13 @@ def nested(house: House, outer: str, inner: str, *options: str, **how: object) -
 
 
 def test_the_same_name_is_told_at_once_and_is_64(house: House) -> None:
-    begun = time.monotonic()
+    begun = moment()
     status, printed, errors = nested(house, "x", "x -- echo in")
     assert (status, printed) == (64, "")
     assert errors.startswith(f"interlock: 'x' {HELD}")
     assert errors.count("\n") == 1
     assert "-n or -w" in errors
-    assert time.monotonic() - begun < 15
+    assert since(begun) < 15
     assert house.locks.claims() == []
 
 

@@ -1,14 +1,13 @@
 """Processes that are killed, stopped, or come to their end, while they hold a lock or wait for one."""
 
 import signal
-import time
 from collections.abc import Callable
 
 import pytest
 
 import interlock
 from interlock.testing.remote import Remote, RemoteError, log_next, logged
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import KINDS, Kind, Place, World
 from tests.support.stores import ROWS
 
@@ -42,10 +41,10 @@ def test_a_killed_holder_frees_the_lock_for_those_who_come(
     fence = holder.do(acquire())
     assert locks.lock("book").acquire(timeout=0) is None
     holder.kill()
-    started = time.monotonic()
+    started = moment()
     grant = locks.lock("book").acquire(timeout=TTL * 2)
     assert grant is not None
-    assert time.monotonic() - started < patience(place, TTL)
+    assert since(started) < patience(place, TTL)
     assert grant.fence > fence
 
 
@@ -104,10 +103,10 @@ def test_a_killed_waiter_does_not_block_the_line(world: World, remote: Start, po
         waiter.start("with locks.lock('book') as grant: result = grant.fence")
         world.until_waiting(number + 1, "book")
     waiters[position].kill()
-    started = time.monotonic()
+    started = moment()
     holder.release()
     fences = [waiter.answer() for waiter in waiters if waiter is not waiters[position]]
-    assert time.monotonic() - started < SOON
+    assert since(started) < SOON
     assert fences == sorted(fences)
     assert len(set(fences)) == 3
 
@@ -121,10 +120,10 @@ def test_all_waiters_but_the_last_are_killed(world: World, remote: Start) -> Non
         world.until_waiting(number + 1, "book")
     for waiter in waiters[:3]:
         waiter.kill()
-    started = time.monotonic()
+    started = moment()
     holder.release()
     assert waiters[3].answer() > holder.fence
-    assert time.monotonic() - started < SOON
+    assert since(started) < SOON
 
 
 @FREES_AT_DEATH
@@ -190,10 +189,10 @@ def test_a_stopped_waiter_costs_the_others_at_most_its_lease(world: World, remot
     job = world.actor().start(world.connect().lock("book").acquire)
     world.until_waiting(2, "book")
     waiter.signal(signal.SIGSTOP)
-    started = time.monotonic()
+    started = moment()
     holder.release()
     grant = job.result(20)
-    assert time.monotonic() - started < 1 + SOON
+    assert since(started) < 1 + SOON
     waiter.signal(signal.SIGCONT)
     world.until_waiting(1, "book")  # it begins again
     grant.release()

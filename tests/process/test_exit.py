@@ -2,14 +2,13 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
 
 import interlock
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Place, World
 from tests.servers import RedisServer, need
 
@@ -79,12 +78,12 @@ def test_those_who_wait_in_daemon_threads_leave_no_ghost(locks: interlock.Locks,
         assert ending.stderr is not None
         told = ending.stderr.read()
         assert status == 0, told
-    started = time.monotonic()
+    started = moment()
     assert [view.id for view in locks.claims("book")] == [held.id]
     held.release()
     assert locks.lock("book").acquire(timeout=SOON) is not None
     assert locks.lock("other").acquire(timeout=SOON) is not None
-    assert time.monotonic() - started < SOON
+    assert since(started) < SOON
 
 
 def test_what_a_thread_held_that_has_ended_is_released_at_exit(locks: interlock.Locks, remote: Start) -> None:
@@ -161,9 +160,9 @@ def test_an_asyncio_program_that_ends_without_close_leaves_no_lock(
         assert ends.stderr is not None
         told = ends.stderr.read()
         assert ends.wait(20) == 0, told
-    started = time.monotonic()
+    started = moment()
     assert locks.lock("book").acquire(timeout=TTL * 2) is not None
-    assert time.monotonic() - started < SOON, told
+    assert since(started) < SOON, told
     assert locks.claims("another") == []
     assert "stay until" not in told
 
@@ -242,10 +241,10 @@ def test_a_program_that_ends_while_its_server_is_away_ends_soon(outage: str) -> 
         assert ends.stdin is not None
         assert ends.stdout.readline() == "ready\n"
         getattr(server, outage)()
-        started = time.monotonic()
+        started = moment()
         ends.stdin.close()
         assert ends.wait(30) == 0
-        assert time.monotonic() - started < 10
+        assert since(started) < 10
         if outage == "pause":
             server.resume()
 

@@ -20,7 +20,7 @@ from interlock import StoreError
 from interlock.runtime.sync import run
 from interlock.stores.files.linefile import LineFile
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, moment, since
 from tests.support.files_folder import SLACK, connect, until_waiting, within
 
 PATIENT = 1.0
@@ -110,7 +110,7 @@ def test_a_time_out_is_kept(line: interlock.Locks, folder: Path, caller: Colours
 
 def test_who_stands_in_line_gives_up_within_one_more_second(line: interlock.Locks, folder: Path) -> None:
     with line.lock("book"):
-        started = time.monotonic()
+        started = moment()
 
         async def main() -> None:
             async with interlock.aconnect(f"file://{folder}") as locks:
@@ -121,7 +121,7 @@ def test_who_stands_in_line_gives_up_within_one_more_second(line: interlock.Lock
                         await waiting
 
         asyncio.run(main())
-        assert time.monotonic() - started < 1.0 + PATIENT + SLACK
+        assert since(started) < 1.0 + PATIENT + SLACK
 
 
 def test_a_release_says_so_within_a_second_and_can_be_repeated(line: interlock.Locks, folder: Path) -> None:

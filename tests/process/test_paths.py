@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import stat
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from interlock.stores.files import FileStore
 from interlock.stores.files.linefile import WAITING_AT, header
 from interlock.stores.files.record import SLOT, checked
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, moment, since
 
 NAME = "nightly"
 KEY = f"{SEPARATOR}{NAME}"
@@ -481,9 +480,9 @@ def test_a_locked_record_of_fences_keeps_nobody_from_leaving(folder: Path) -> No
         with open(folder / "fences", "rb") as fences:
             fcntl.flock(fences, fcntl.LOCK_SH)  # who may only read can do that
             fence = other.do(f"grant = locks.lock({NAME!r}).acquire()\ngrant.release()\nresult = grant.fence")
-            started = time.monotonic()
+            started = moment()
             assert other.end() == 0
-            assert time.monotonic() - started < 5
+            assert since(started) < 5
         assert (folder / "using" / NAME).exists()  # it shows the fence that could not be written down
     finally:
         other.close()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockError, LockLost, StoreError
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
 from tests.servers import Proxy, RedisServer
 from tests.support.redis_worlds import connect_to, in_colour, one_after_another, place_of
@@ -150,7 +150,7 @@ def test_slow_replies_are_waited_for(world: World, proxy: Proxy) -> None:
     locks = warm(world, proxy)
     ann = world.actor()
     proxy.delay(0.3)
-    began = time.monotonic()
+    began = moment()
     grant = ann.do(locks.lock(world.name, ttl=5).acquire)
     assert time.monotonic() - began >= 0.3
     assert grant.expires_in < 5 - 0.3 + 0.05, "the lease counts from before the request was sent"
@@ -183,10 +183,10 @@ def test_an_acquire_at_a_black_hole_ends_within_its_time_and_one_time_out(
     lock = warm(world, proxy, options).lock(world.name, ttl=1)
     ann = world.actor()
     proxy.black_hole(passes_requests)
-    began = time.monotonic()
+    began = moment()
     with pytest.raises(LockError):
         ann.within(_impatient(lock), lambda grant: None)
-    assert time.monotonic() - began < 1 + (0.5 if options else IO_TIMEOUT) + SLACK
+    assert since(began) < 1 + (0.5 if options else IO_TIMEOUT) + SLACK
     proxy.restore()
     eventually(lambda: world.nothing_left(), within=3)
 
@@ -195,32 +195,32 @@ def test_a_try_at_a_black_hole_ends_soon(world: World, proxy: Proxy) -> None:
     lock = warm(world, proxy, "?socket_timeout=0.5").lock(world.name)
     ann = world.actor()
     proxy.black_hole()
-    began = time.monotonic()
+    began = moment()
     with pytest.raises(StoreError):
         ann.do(lock.acquire, timeout=0)
-    assert time.monotonic() - began < TRY + 0.5 + SLACK
+    assert since(began) < TRY + 0.5 + SLACK
 
 
 def test_a_first_connection_to_a_black_hole_ends_within_its_time_and_one_time_out(world: World, proxy: Proxy) -> None:
     proxy.black_hole()
     ann = world.actor()
-    began = time.monotonic()
+    began = moment()
     with pytest.raises(LockError):
         lock = connect_to(world, proxy.url + "?socket_timeout=0.5").lock(world.name)
         ann.within(_impatient(lock), lambda grant: None)
-    assert time.monotonic() - began < 1 + 0.5 + SLACK
+    assert since(began) < 1 + 0.5 + SLACK
 
 
 def test_a_waiter_at_a_black_hole_ends_within_its_time_and_one_time_out(world: World, proxy: Proxy) -> None:
     locks = warm(world, proxy, "?socket_timeout=0.5")
     ann, bob = world.actors(2)
     ann.do(world.connect().lock(world.name).acquire)
-    began = time.monotonic()
+    began = moment()
     waiting = bob.start(_outcome(world, locks.lock(world.name, ttl=1)), 1.5)
     world.until_waiting(1)
     proxy.black_hole()
     assert waiting.result(5) in ("nothing", "an error of the store")
-    assert time.monotonic() - began < 1.5 + 0.5 + SLACK
+    assert since(began) < 1.5 + 0.5 + SLACK
     proxy.restore()
     eventually(lambda: not world.waiters(), within=3)
 
@@ -273,10 +273,11 @@ def test_a_refused_connection_is_an_error_when_the_time_is_over_and_forgiven(wor
     ann = world.actor()
     proxy.refuse()
     for timeout, least in ((0, 0.0), (1.5, 1.5)):
-        began = time.monotonic()
+        began = moment()
         with pytest.raises(StoreError, match=str(proxy.port)):
             ann.do(lock.acquire, timeout=timeout)
-        assert least <= time.monotonic() - began < least + SLACK
+        assert least <= time.monotonic() - began
+        assert since(began) < least + SLACK
     proxy.restore()
     assert ann.do(ann.do(lock.acquire).release) is True
 

@@ -13,7 +13,7 @@ from interlock._redis import limit
 from interlock._redis.limit import MOST, ConnectionLimit, Permit
 from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
-from interlock.testing.waiting import PATIENCE, eventually, throughout
+from interlock.testing.waiting import PATIENCE, eventually, moment, since, throughout
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisServer, Wire
 from tests.support.redis_worlds import client_ids, connect_to, one_after_another, servers_with
@@ -213,10 +213,10 @@ def test_an_acquire_waits_for_a_connection_within_its_timeout(world: World, serv
         for _ in range(ROOM - 1):
             others.enter_context(server.wire()).ask("PING")
         waiting = ann.start(locks.lock(world.name).acquire, timeout=PATIENCE)
-        begun = time.monotonic()
+        begun = moment()
         with contextlib.suppress(StoreError):  # it says so, or that the time is over
             assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
-        assert time.monotonic() - begun < 5
+        assert since(begun) < 5
         eventually(lambda: rejected(wire) > 12)  # more than are tried while one command is under way
         assert not waiting.done()
     assert ann.do(waiting.result(PATIENCE).release) is True

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +17,7 @@ import interlock
 from interlock.locks.sync import watchdog
 from interlock.stores.redis import asubscription as aears
 from interlock.stores.redis import subscription as ears
-from interlock.testing.waiting import PATIENCE, eventually, throughout
+from interlock.testing.waiting import PATIENCE, eventually, moment, since, throughout
 from interlock.testing.world import Place, World
 from tests.servers import Proxy, RedisServer
 from tests.support.redis_worlds import client_ids, connect_to, in_colour, key_of, one_after_another, place_of
@@ -74,12 +73,12 @@ def test_a_lock_is_obtained_and_released_though_all_connections_are_forgotten(wo
     locks = pooled(world, proxy)
     (ann,) = world.actors(1)
     proxy.forget()
-    started = time.monotonic()
+    started = moment()
     grant = ann.do(locks.lock(world.name).acquire, timeout=3)
     assert grant is not None
     proxy.forget()
     assert ann.do(grant.release) is True
-    assert time.monotonic() - started < 4 * 0.5 + 1
+    assert since(started) < 4 * 0.5 + 1
     assert world.nothing_left()
 
 
@@ -200,12 +199,12 @@ def test_waiters_whose_subscription_does_not_come_about_give_up_in_time_together
     holder, *actors = world.actors(7)
     held = holder.do(world.connect().lock(world.name).acquire)
     proxy.forget_new()
-    started = time.monotonic()
+    started = moment()
     waiting = [each.start(locks.lock(world.name).acquire, timeout=0.5) for each in actors]
     for each in waiting:
         with suppress(interlock.StoreError):
             assert each.result(PATIENCE) is None
-    assert time.monotonic() - started < 0.5 + 4 * 0.5 + 1.5, "not one after the other: that takes seven seconds"
+    assert since(started) < 0.5 + 4 * 0.5 + 1.5, "not one after the other: that takes seven seconds"
     proxy.restore()
     assert holder.do(held.release) is True
 
@@ -216,11 +215,11 @@ def test_a_waiter_at_a_server_that_falls_silent_gives_up_within_one_more_time_ou
     held = holder.do(world.connect().lock(world.name).acquire)
     waiting = ann.start(locks.lock(world.name).acquire, timeout=1)
     world.until_waiting(1)
-    started = time.monotonic()
+    started = moment()
     proxy.black_hole()
     with suppress(interlock.StoreError):
         assert waiting.result(PATIENCE) is None
-    assert time.monotonic() - started < 1 + 1.5 + 1.0
+    assert since(started) < 1 + 1.5 + 1.0
     proxy.restore()
     assert holder.do(held.release) is True
 
@@ -288,7 +287,7 @@ signal.signal(signal.SIGALRM, lambda *_: None)
 signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
 print("ready", flush=True)
 sys.stdin.readline()
-started = time.monotonic()
+started = moment()
 try:
     got = lock.acquire(timeout=1)
 except interlock.StoreError:

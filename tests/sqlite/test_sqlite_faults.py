@@ -5,7 +5,6 @@ import random
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,7 @@ from interlock.stores.sqlite.database import Database
 from interlock.stores.sqlite.line import Step
 from interlock.stores.sqlite.options import Options
 from interlock.testing.remote import Remote, RemoteError, logged
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, moment, since
 
 Start = Callable[[], Remote]
 IN_A_STEP = """
@@ -48,11 +47,11 @@ def test_a_holder_that_is_killed_keeps_the_lock_until_its_lease_ends(locks: Any,
     other = remote()
     fence = other.do("grant = locks.lock('a', ttl=1.0).acquire(); result = grant.fence")
     other.kill()
-    started = time.monotonic()
+    started = moment()
     assert locks.lock("a").acquire(timeout=0) is None
     with locks.lock("a", timeout=10) as grant:
         assert grant.fence > fence
-        assert time.monotonic() - started < 5
+        assert since(started) < 5
 
 
 def test_a_writer_killed_in_the_middle_of_a_step_changes_nothing(
@@ -88,7 +87,7 @@ def test_a_file_that_others_keep_locked_is_an_error_in_time(url: str, locks: Any
     grant = locks.lock("a").acquire()
     blocker = sqlite3.connect(options.file, isolation_level=None)
     code = (
-        f"import interlock, time; started = time.monotonic()\n"
+        f"import interlock, time; started = moment()\n"
         f"try: interlock.connect('{url}?timeout=0.3')\n"
         f"finally: assert 0.3 <= time.monotonic() - started < 5"
     )

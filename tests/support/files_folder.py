@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import interlock
-from interlock.testing.waiting import Lateness, eventually
+from interlock.testing.waiting import eventually, moment, since
 
 SLACK = 0.8
 """Seconds that a busy machine may add."""
@@ -18,10 +17,9 @@ SLACK = 0.8
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """See that the body takes no longer."""
-    started = time.monotonic()
-    with Lateness() as machine:
-        yield
-    assert time.monotonic() - started < seconds + SLACK + machine.worst
+    started = moment()
+    yield
+    assert since(started) < seconds + SLACK
 
 
 def descriptors() -> set[str]:

@@ -1,6 +1,7 @@
 """How tests wait: for a condition with a deadline, never for a time that should be enough."""
 
 import gc
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,17 +22,17 @@ def eventually(condition: Callable[[], T], within: float = PATIENCE) -> T:
 
     Args:
         condition: asked again and again.
-        within: seconds; then the test has failed.
+        within: seconds, more of them on a busy machine (see `since`); then the test has failed.
 
     Raises:
         AssertionError: it did not become true in time.
     """
-    deadline = time.monotonic() + within
+    began = moment()
     while True:
         answer = condition()
         if answer:
             return answer
-        if time.monotonic() > deadline:
+        if time.monotonic() - began > within and since(began) > within:
             raise AssertionError(f"did not happen within {within:g} s; the last answer was {answer!r}")
         time.sleep(PAUSE)
 
@@ -61,30 +62,79 @@ def collected() -> Iterator[None]:
         gc.unfreeze()
 
 
-class Lateness:
-    """How late a thread is woken at worst while the body runs: what a busy machine adds to a bound of a test.
+class Moment(float):
+    """A moment of the monotonic clock that knows for how long the machine had let somebody wait by then."""
 
-    Attributes:
-        worst: seconds, so far.
+    stalled: float
+
+
+def moment() -> Moment:
+    """Return the present moment, for `since`."""
+    now = Moment(time.monotonic())
+    now.stalled = _stalled()
+    return now
+
+
+def since(start: Moment) -> float:
+    """Return the seconds since `start` for a bound that a test sets, without those in which the machine was too busy.
+
+    The kernel counts for how long somebody waited for a processor or a disk, and for how long the machine below
+    took a processor away (see "PSI - Pressure Stall Information" in its documentation, and proc_stat(5)).  A quarter
+    of the time counts all the same, so that what hangs fails on a busy machine, too.
+    """
+    return _without(time.monotonic() - start, start.stalled, _stalled())
+
+
+def _without(passed: float, before: float, after: float) -> float:
+    """Return the seconds that passed without those that the machine stalled, if that is known."""
+    return passed if not before else max(passed - max(after - before, 0), passed / 4)
+
+
+def _stalled() -> float:
+    """Return for how many seconds the machine has let somebody wait; 0 where the kernel does not count that."""
+    try:
+        waited = sum(int(_read(f"/proc/pressure/{what}").split("total=")[1].split()[0]) for what in ("cpu", "io"))
+        stolen = int(_read("/proc/stat").split(None, 9)[8])
+    except (OSError, LookupError, ValueError):
+        return 0.0
+    return waited / 1e6 + stolen / os.sysconf("SC_CLK_TCK")
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+class Stalls:
+    """When the machine was too busy while the body runs, for bounds between two moments of others.
+
+    Example:
+        with Stalls() as machine:
+            ...
+        assert machine.between(deadline, told) < 0.2
     """
 
-    def __enter__(self) -> "Lateness":
-        self.worst = 0.0
+    def __enter__(self) -> "Stalls":
+        self._seen = [moment()]
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
         return self
 
     def _watch(self) -> None:
-        while True:
-            asleep = time.monotonic()
-            if self._over.wait(PAUSE):
-                return
-            self.worst = max(self.worst, time.monotonic() - asleep - PAUSE)
+        while not self._over.wait(PAUSE * 4):
+            self._seen.append(moment())
 
     def __exit__(self, *error: object) -> None:
         self._over.set()
         self._thread.join()
+        self._seen.append(moment())
+
+    def between(self, start: float, end: float) -> float:
+        """Return the seconds between two moments of the monotonic clock, as `since`; after the body."""
+        before = max((each for each in self._seen if each <= start), default=self._seen[0])
+        after = min((each for each in self._seen if each >= end), default=self._seen[-1])
+        return _without(end - start, before.stalled, after.stalled)
 
 
 def until_renewed(grant: Any, times: int = 1) -> None:

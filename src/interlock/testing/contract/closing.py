@@ -4,7 +4,6 @@ import asyncio
 import gc
 import signal
 import threading
-import time
 import warnings
 from concurrent.futures import Future
 from typing import Any
@@ -16,7 +15,7 @@ from interlock.testing.actors import Gate
 from interlock.testing.contract.fixtures import needs_signals
 from interlock.testing.contract.interrupts import called_at
 from interlock.testing.faults import FailingLeave, Slow
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import Kind, World
 
 SOON = 5.0  # seconds, on a busy machine; far less than a lease
@@ -127,9 +126,9 @@ def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(world: World
         world.until_waiting(len(jobs))
     other = bob.start(world.connect().lock(world.name).acquire)
     world.until_waiting(number + 1)
-    started = time.monotonic()
+    started = moment()
     world.actor().do(locks.close)
-    assert time.monotonic() - started < SOON
+    assert since(started) < SOON
     assert all(_closed_while_it_waited(job) for job in jobs)
     assert len(world.waiters()) == 1  # nobody of them stays in line, from the moment when close() is done
     assert ann.do(held.release) is True
@@ -148,10 +147,10 @@ def test_none_of_the_closing_connection_gets_the_lock_that_it_gives_up(world: Wo
         world.until_waiting(len(jobs))
     other = bob.start(world.connect().lock(world.name).acquire)
     world.until_waiting(number + 1)
-    started = time.monotonic()
+    started = moment()
     ann.do(locks.close)
     assert other.result(SOON).held is True  # at once, not when the leases of the others end
-    assert time.monotonic() - started < SOON
+    assert since(started) < SOON
     assert held.held is False
     assert all(_closed_while_it_waited(job) for job in jobs)
     assert [view.id for view in world.eye.claims(world.name)] == [other.result().id]
@@ -336,14 +335,14 @@ def test_close_in_a_signal_handler_while_the_main_thread_waits(world_of_threads:
         signal.pthread_kill(main, signal.SIGUSR1)
 
     striker = world.actor().start(strike)
-    started = time.monotonic()
+    started = moment()
     try:
         with pytest.raises(StoreError, match="closed"):
             locks.lock(world.name).acquire(timeout=20)
     finally:
         striker.result(20)
         signal.signal(signal.SIGUSR1, before)
-    assert time.monotonic() - started < SOON
+    assert since(started) < SOON
     # A store whose statement was interrupted may let close() release only when the call has gone on.
     eventually(lambda: held.held is False)
     eventually(lambda: world.nothing_left(held.name))
@@ -352,7 +351,7 @@ def test_close_in_a_signal_handler_while_the_main_thread_waits(world_of_threads:
 
 def test_close_by_an_interrupt_at_any_moment_of_an_acquire_ends(world_of_threads: World) -> None:
     world = world_of_threads
-    for moment in range(0, 30, 3):
+    for after in range(0, 30, 3):
         locks = world.connect()
 
         def work(locks: Any = locks) -> None:
@@ -361,6 +360,6 @@ def test_close_by_an_interrupt_at_any_moment_of_an_acquire_ends(world_of_threads
             except StoreError:
                 pass
 
-        called_at(moment, work, locks.close)
+        called_at(after, work, locks.close)
         locks.close()
         eventually(world.nothing_left, within=SOON)

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from functools import partial
@@ -15,7 +14,7 @@ import pytest
 
 import interlock
 from interlock.testing.contract.fixtures import needs_signals
-from interlock.testing.waiting import eventually, until_renewed
+from interlock.testing.waiting import eventually, moment, since, until_renewed
 from interlock.testing.world import Kind, World
 
 LIBRARY = os.path.dirname(interlock.__file__) + os.sep
@@ -170,16 +169,16 @@ def test_a_body_left_without_its_exit_is_released_at_the_next_renewal(world_of_t
         with lock as grant:
             grants.append(grant)
 
-    started = time.monotonic()
+    started = moment()
     for _ in range(3):
         with kind.rival(world.connect(), world.name, timeout=20):
             pass
         assert interrupted_entering(EXIT, work)
         assert not world.nothing_left()
         assert grants[-1].held
-        started = time.monotonic()
+        started = moment()
         world.until_free()
-    assert time.monotonic() - started < 1.8 * 2 / 3, "it must not have waited for the end of the lease"
+    assert since(started) < 1.8 * 2 / 3, "it must not have waited for the end of the lease"
     assert [grant.held or grant.lost for grant in grants] == [False] * 3
     assert lost == []
 

@@ -13,7 +13,7 @@ from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
 from interlock.testing.faults import Busy, Counting, Failing, Partial, Slow, Stuck
-from interlock.testing.waiting import collected, eventually, throughout, until_renewed
+from interlock.testing.waiting import collected, eventually, moment, since, throughout, until_renewed
 from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
@@ -65,10 +65,11 @@ def test_many_leases_are_renewed_in_few_requests(world: World) -> None:
 def test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before(world: World, kind: Kind) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
-    started = time.monotonic()
+    started = moment()
     grant = ann.do(kind.make(locks, world.name, ttl=0.4, renew=False).acquire)
     successor = bob.do(kind.rival(locks, world.name).acquire)
-    assert 0.4 <= time.monotonic() - started < 0.4 + LATE
+    assert time.monotonic() - started >= 0.4
+    assert since(started) < 0.4 + LATE
     assert grant.lost is True
     assert grant.held is False
     assert grant.expires_in == 0
@@ -219,24 +220,25 @@ def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
     grant = ann.do(locks.lock(world.name).acquire)
-    started = time.monotonic()
+    started = moment()
     for number in range(3):
         world.ghost(LockSpec(world.key(), ttl=0.6))
         world.until_waiting(number + 1)
     ann.do(grant.release)
     successor = bob.do(locks.lock(world.name).acquire)
-    assert time.monotonic() - started < 0.6 + LATE
+    assert since(started) < 0.6 + LATE
     assert successor.fence > grant.fence
 
 
 def test_a_holder_that_died_costs_at_most_its_own_lease_and_nobody_spins(world: World) -> None:
     locks, counting = world.connect_with(Counting)
-    started = time.monotonic()
+    started = moment()
     world.ghost(LockSpec(world.key(), ttl=0.8))
     jobs = [actor.start_within(locks.lock(world.name), lambda grant: None) for actor in world.actors(4)]
     for job in jobs:
         job.result(20)
-    assert 0.8 <= time.monotonic() - started < 0.8 + LATE
+    assert time.monotonic() - started >= 0.8
+    assert since(started) < 0.8 + LATE
     assert counting.steps["enter"] <= 60
 
 

@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-import time
 from typing import Any
 
 import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.faults import Failing, Stuck
-from interlock.testing.waiting import eventually, until_renewed
+from interlock.testing.waiting import eventually, moment, since, until_renewed
 from interlock.testing.world import Kind, World
 
 SHORT = 0.4  # seconds of lease; a third of it until an eviction is noticed
@@ -153,10 +152,10 @@ def test_the_body_of_a_task_is_cancelled_at_the_deadline_though_a_renewal_hangs(
     world = world_of_tasks
     locks, stuck = world.connect_with(lambda store: Stuck(store, 8.0))
     stuck.names.add(world.name)
-    started = time.monotonic()
+    started = moment()
     with pytest.raises(LockLost):
         world.actor().within(locks.lock(world.name, ttl=0.6), lambda grant: asyncio.sleep(20))
-    assert time.monotonic() - started < stuck.seconds / 2
+    assert since(started) < stuck.seconds / 2
     assert stuck.hangs == 1
 
 

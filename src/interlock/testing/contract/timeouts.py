@@ -7,7 +7,7 @@ import pytest
 
 from interlock.core.errors import LockError, LockTimeout, StoreError
 from interlock.testing.faults import Failing, Slow
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import Kind, World
 
 LATE = 1.0  # seconds that a busy machine may add
@@ -18,11 +18,11 @@ def test_a_try_answers_at_once(world: World, kind: Kind) -> None:
     ann, bob = world.actors(2)
     ann.do(kind.rival(locks, world.name).acquire)
     lock = kind.make(locks, world.name)
-    started = time.monotonic()
+    started = moment()
     assert bob.do(lock.acquire, timeout=0) is None
     assert bob.do(lock.acquire, blocking=False) is None
     assert bob.do(lock.acquire, False, -1) is None
-    assert time.monotonic() - started < LATE
+    assert since(started) < LATE
     assert not world.waiters()
 
 
@@ -30,9 +30,10 @@ def test_a_timeout_is_kept(world: World, kind: Kind) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
     ann.do(kind.rival(locks, world.name).acquire)
-    started = time.monotonic()
+    started = moment()
     assert bob.do(kind.make(locks, world.name).acquire, timeout=0.25) is None
-    assert 0.25 <= time.monotonic() - started < 0.25 + LATE
+    assert time.monotonic() - started >= 0.25
+    assert since(started) < 0.25 + LATE
     assert not world.waiters()
 
 
@@ -41,9 +42,9 @@ def test_a_very_short_timeout_is_kept(world: World) -> None:
     ann, bob = world.actors(2)
     ann.do(locks.lock(world.name).acquire)
     for timeout in (1e-9, 0.001, 0.01):
-        started = time.monotonic()
+        started = moment()
         assert bob.do(locks.lock(world.name).acquire, timeout=timeout) is None
-        assert time.monotonic() - started < timeout + LATE
+        assert since(started) < timeout + LATE
     assert not world.waiters()
 
 
@@ -110,13 +111,13 @@ def test_the_timeout_is_counted_over_all_wakeups(world: World) -> None:
     locks = world.connect()
     ann, bob, eve = world.actors(3)
     ann.do(locks.rwlock(world.name).read().acquire)
-    started = time.monotonic()
+    started = moment()
     waiting = bob.start(locks.rwlock(world.name).write().acquire, timeout=0.6)
     world.until_waiting(1)
     while not waiting.done():  # each eviction wakes it and makes it begin again
         for view in world.waiters():
             world.eye.evict(world.name, view.id)
-        assert time.monotonic() - started < 0.6 + LATE
+        assert since(started) < 0.6 + LATE
     assert waiting.result(20) is None
     assert time.monotonic() - started >= 0.6
     eventually(lambda: not world.waiters())
@@ -127,22 +128,23 @@ def test_a_slow_store_stretches_the_deadline_by_its_replies_only(world: World) -
     locks, slow = world.connect_with(lambda store: Slow(store, 0.2))
     ann, bob = world.actors(2)
     ann.do(world.connect().lock(world.name).acquire)
-    started = time.monotonic()
+    started = moment()
     assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
-    assert 0.5 <= time.monotonic() - started < 0.5 + 3 * slow.delay + LATE
+    assert time.monotonic() - started >= 0.5
+    assert since(started) < 0.5 + 3 * slow.delay + LATE
     assert not world.waiters()
 
 
 def test_replies_slower_than_the_lease_end_in_a_timeout_not_in_a_grant(world: World) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.3))
     ann = world.actor()
-    started = time.monotonic()
+    started = moment()
     trying = ann.start(locks.lock(world.name, ttl=0.2).acquire, timeout=0.5)
     try:
         assert trying.result(4) is None
     finally:
         slow.delay = 0
-    assert time.monotonic() - started < 0.5 + 3 * 0.3 + LATE
+    assert since(started) < 0.5 + 3 * 0.3 + LATE
     world.until_free()
 
 
