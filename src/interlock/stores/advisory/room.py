@@ -83,10 +83,9 @@ class Room:
                     return GONE
                 self._check_number()
                 place = Place(claim, is_shared(claim.spec, self.options.mysql), wakeup, doubt)
-                line = self.lines.setdefault(place.key, [])
-                free = all(each.shared and place.shared and each.state != "pending" for each in line)
-                line.append(place)
+                free = all(each.shared and place.shared and each.state != "pending" for each in self._line(place.key))
                 self.places[claim.id] = place
+                self.lines.setdefault(place.key, []).append(place)
                 known = False
             else:
                 known = True
@@ -232,7 +231,11 @@ class Room:
 
     def _head(self, key: int) -> Place | None:
         """Return who is the next in here to stand in the line of the server."""
-        return next((each for each in self.lines.get(key, ()) if each.state == "pending"), None)
+        return next((each for each in self._line(key) if each.state == "pending"), None)
+
+    def _line(self, key: int) -> list[Place]:
+        """Return who has a name in here or waits for it; what an interrupt left behind in the line is nobody's."""
+        return [each for each in self.lines.get(key, ()) if self.places.get(each.claim.id) is each]
 
     def arrived(self, session: Session) -> None:
         """Take the answer for which a session has waited, if it is there."""
@@ -253,7 +256,7 @@ class Room:
             if fence is None:
                 return
             with self.mutex:
-                place = next((each for each in self.lines.get(key, ()) if each.session is session), None)
+                place = next((each for each in self._line(key) if each.session is session), None)
                 if place is not None:
                     place.fence, place.state = fence, "using"
                     place.until = monotonic() + place.claim.spec.ttl
@@ -326,7 +329,7 @@ class Room:
     def _unlock(self, session: Session, key: int, shared: bool) -> None:
         with session.mutex:
             with self.mutex:
-                left = sum(each.session is session for each in self.lines.get(key, ()))
+                left = sum(each.session is session for each in self._line(key))
             session.give_back(key, shared, left)
 
     def _forget(self, place: Place) -> bool:
@@ -334,10 +337,11 @@ class Room:
             if self.places.get(place.claim.id) is not place:
                 return False
             del self.places[place.claim.id]
-            line = self.lines[place.key]
-            line.remove(place)
-            if not line:
-                del self.lines[place.key]
+            line = self._line(place.key)
+            if line:
+                self.lines[place.key] = line
+            else:
+                self.lines.pop(place.key, None)
             return True
 
     def _break_off(self, session: Session, place: Place) -> None:
