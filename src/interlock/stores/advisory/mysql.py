@@ -141,10 +141,7 @@ class MysqlSession(Session):
                 if row[0] is None:
                     raise Refusal("0", "the wait was broken off by KILL QUERY, a time limit, or a deadlock")
             except Refusal:
-                self._begun = False
-                self.waits_for = None
-                # As on PostgreSQL: it may have been granted.
-                self._unlock(key, shared)
+                self._broken_off(key, shared)
                 raise
             self.counts[key, shared] = 1
             self._begun = False

@@ -107,11 +107,7 @@ class PostgresSession(Session):
             try:
                 (fence,) = self._row()
             except Refusal:
-                self._begun = False
-                self.waits_for = None
-                # A time-out or a cancellation may come when the lock was granted already, and it is kept then: as a
-                # waiting session has no other lock, all are given back.
-                self._simple("SELECT pg_advisory_unlock_all()")
+                self._broken_off(key, shared)
                 raise
             self.counts[key, shared] = 1
             self._begun = False

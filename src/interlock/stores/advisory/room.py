@@ -23,6 +23,7 @@ from interlock.stores.advisory.session import Refusal, Session, refused
 from interlock.stores.advisory.watching import Watcher
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
+SOONEST = 0.05  # seconds after which a wait is broken off once more
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
 
 
@@ -83,9 +84,10 @@ class Room:
                     return GONE
                 self._check_number()
                 place = Place(claim, is_shared(claim.spec, self.options.mysql), wakeup, doubt)
-                free = all(each.shared and place.shared and each.state != "pending" for each in self._line(place.key))
+                line = self._line(place.key)
+                free = all(each.shared and place.shared and each.state != "pending" for each in line)
                 self.places[claim.id] = place
-                self.lines.setdefault(place.key, []).append(place)
+                self.lines[place.key] = [*line, place]
                 known = False
             else:
                 known = True
@@ -346,6 +348,7 @@ class Room:
 
     def _break_off(self, session: Session, place: Place) -> None:
         """End the wait of a session, which may be granted at this very moment."""
+        pause = SOONEST
         try:
             while session.alive:
                 with session.mutex:
@@ -355,9 +358,11 @@ class Room:
                         self._unlock(session, place.key, place.shared)
                         break
                     self.ready().cancel(session)
-                    if session.collect(1.0) is not None:
+                    # In vain where it came before the server had begun with what it breaks off.
+                    if session.collect(pause) is not None:
                         self._unlock(session, place.key, place.shared)
                         break
+                    pause = min(2 * pause, LOOK_AGAIN)
         except Refusal:
             pass  # broken off
         except StoreError:

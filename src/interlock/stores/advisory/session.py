@@ -172,6 +172,17 @@ class Session:
         """
         raise NotImplementedError
 
+    def _broken_off(self, key: int, shared: bool) -> None:
+        """Note that a wait has ended with an error; a lock that was granted before that is given back.
+
+        Raises:
+            StoreError: the server can't be asked, or what broke it off came once more; then the session has ended.
+        """
+        self._suspect = key, shared
+        self._begun = False
+        self.waits_for = None
+        self.settle()
+
     def cancel(self, waiting: "Session") -> None:
         """Break off what another session waits for."""
         raise NotImplementedError
