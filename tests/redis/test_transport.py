@@ -287,7 +287,7 @@ signal.signal(signal.SIGALRM, lambda *_: None)
 signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
 print("ready", flush=True)
 sys.stdin.readline()
-started = moment()
+started = time.monotonic()
 try:
     got = lock.acquire(timeout=1)
 except interlock.StoreError:

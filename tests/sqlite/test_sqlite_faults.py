@@ -87,7 +87,7 @@ def test_a_file_that_others_keep_locked_is_an_error_in_time(url: str, locks: Any
     grant = locks.lock("a").acquire()
     blocker = sqlite3.connect(options.file, isolation_level=None)
     code = (
-        f"import interlock, time; started = moment()\n"
+        f"import interlock, time; started = time.monotonic()\n"
         f"try: interlock.connect('{url}?timeout=0.3')\n"
         f"finally: assert 0.3 <= time.monotonic() - started < 5"
     )
