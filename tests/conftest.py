@@ -24,14 +24,18 @@ MANY = 24
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Coverage doubles the time of a test, combinations multiply it: `./dev test` asks for what each part needs."""
     parser.addoption("--part", choices=("covered", "plain"), help="run only what coverage needs, or only the rest")
-    parser.addoption("--thin", action="store_true", help="run every second of a test's many combinations")
+    parser.addoption(
+        "--thin", action="store_true", help="every second of many combinations, nothing rare"
+    )
     parser.addoption("--whole", dest="thin", action="store_false", help="run all of them after all")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what is asked for."""
     part = config.getoption("part")
-    kept = thinned(items) if config.getoption("thin") else items  # first: a part is no whole grid of combinations
+    kept = items
+    if config.getoption("thin"):  # first: a part is no whole grid of combinations
+        kept = [item for item in thinned(items) if item.get_closest_marker("rare") is None]
     kept = [item for item in kept if part is None or _repeats(item) == (part == "plain")]
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])

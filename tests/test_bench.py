@@ -17,7 +17,15 @@ from tests.support.bench_command import bench, check_report
 ALONE = [scenario for scenario in SCENARIOS if "django" not in scenario.groups]  # they have a test of their own
 
 
-@pytest.mark.parametrize("key", [scenario.key for scenario in ALONE])
+OFTEN = {"uncontended", "memory", "redis_uncontended", "sql_uncontended"}
+"""The others share their code with these."""
+
+PORTALOCKER = "Killing unavailable redis client"  # what it says of others of its own on a busy machine
+
+
+@pytest.mark.parametrize(
+    "key", [pytest.param(one.key, marks=() if one.key in OFTEN else pytest.mark.rare) for one in ALONE]
+)
 def test_a_run_reports_every_contestant_and_ours_lose_no_update(key: str, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     ran = bench("all", "--only", key, "--rounds", "1", "--seconds", "0.05", "--json", str(file), "--quiet")
@@ -25,7 +33,8 @@ def test_a_run_reports_every_contestant_and_ours_lose_no_update(key: str, tmp_pa
     (scenario,) = json.loads(file.read_text())["scenarios"]
     check_report(scenario, by_key(key), ran.stdout)
     if "redis" in by_key(key).groups:
-        assert ran.stderr == ""
+        told = [line for line in ran.stderr.splitlines() if not line.startswith(PORTALOCKER)]
+        assert told == []
     if key == "sql_waiters":
         figures = {one["name"]: one["figures"] for one in scenario["contestants"]}
         assert figures["raw pg_advisory_lock"]["connections"]["value"] == 50

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from bench.scenarios import by_key
 from tests.support.bench_command import bench, check_report
 
 
+@pytest.mark.rare
 def test_the_group_runs_everybody_and_judges_all_of_its_targets(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     ran = bench("django", "--rounds", "1", "--seconds", "0.05", "--quiet", "--json", str(file))

@@ -72,6 +72,7 @@ def test_a_wheel_for_all_platforms_is_made_of_it(sources: Path, tmp_path: Path) 
     assert ran.stdout.startswith(str(wheel))
 
 
+@pytest.mark.rare
 def test_the_same_sources_make_the_same_files(sources: Path, tmp_path: Path) -> None:
     """Also elsewhere; and the compiled part uses what all Pythons from 3.11 have."""
     copy = shutil.copytree(sources, tmp_path / "elsewhere" / "copy")

@@ -95,9 +95,9 @@ def _stalled() -> float:
     try:
         waited = sum(int(_read(f"/proc/pressure/{what}").split("total=")[1].split()[0]) for what in ("cpu", "io"))
         stolen = int(_read("/proc/stat").split(None, 9)[8])
-    except (OSError, LookupError, ValueError):
+        return waited / 1e6 + stolen / os.sysconf("SC_CLK_TCK")
+    except (AttributeError, OSError, LookupError, ValueError):
         return 0.0
-    return waited / 1e6 + stolen / os.sysconf("SC_CLK_TCK")
 
 
 def _read(path: str) -> str:
