@@ -24,9 +24,7 @@ MANY = 24
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Coverage doubles the time of a test, combinations multiply it: `./dev test` asks for what each part needs."""
     parser.addoption("--part", choices=("covered", "plain"), help="run only what coverage needs, or only the rest")
-    parser.addoption(
-        "--thin", action="store_true", help="every second of many combinations, nothing rare"
-    )
+    parser.addoption("--thin", action="store_true", help="every second of many combinations, nothing rare")
     parser.addoption("--whole", dest="thin", action="store_false", help="run all of them after all")
 
 
