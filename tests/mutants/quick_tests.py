@@ -14,18 +14,10 @@ from coverage import CoverageData
 from tests.mutants.pytest_run import run_pytest
 
 SELECTION = (
-    *(
-        "-n",
-        "6",
-        "tests/contract",
-        "tests/fakes",
-        "tests/test_events.py",
-        "tests/test_passwords.py",
-        "tests/test_process.py",
-    ),
-    *("tests/process/test_fork.py", "tests/process/test_forgotten.py", "tests/process/test_exit.py", "-k"),
-    "not apart and not redis and not valkey and not postgresql and not mariadb and not sqlite",
+    "-n 6 tests/core tests/locks tests/contract tests/fakes tests/test_events.py tests/test_passwords.py "
+    "tests/test_process.py tests/process/test_fork.py tests/process/test_forgotten.py tests/process/test_exit.py -k"
 )
+ROWS = "not apart and not redis and not valkey and not postgresql and not mariadb and not sqlite"
 SLOW = 3.0  # seconds of a test; those that take longer are left out
 RECORDING = 1800.0  # seconds
 SETTINGS = "[run]\nsource = src\n"
@@ -45,7 +37,7 @@ class Recording(NamedTuple):
     tests: dict[Place, set[str]]
 
 
-def record(tree: Path, selection: Iterable[str] = SELECTION) -> Recording:
+def record(tree: Path, selection: Iterable[str] = (*SELECTION.split(), ROWS)) -> Recording:
     """Run the quick tests in a tree, and note which of them executes what."""
     (tree / "mutants.coveragerc").write_text(SETTINGS)
     report = tree / "mutants.xml"
