@@ -1,6 +1,7 @@
 """The errors that the operators of cosmic-ray can make in a module: https://cosmic-ray.readthedocs.io/."""
 
 import ast
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,11 +64,13 @@ def mutated(source: str, mutation: Mutation) -> str | None:
         return None
     # The operator names an exception that is not known, so that a NameError would tell on it.
     code = code.replace("CosmicRayTestingException", NEVER_RAISED)
-    try:
-        compile(code, mutation.file, "exec")
-        return None if ast.dump(ast.parse(code)) == ast.dump(ast.parse(source)) else code
-    except SyntaxError:
-        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(code, mutation.file, "exec")
+            return None if ast.dump(ast.parse(code)) == ast.dump(ast.parse(source)) else code
+        except SyntaxError:
+            return None
 
 
 def _left_out(tree: ast.AST) -> Iterator[tuple[Position, Position]]:

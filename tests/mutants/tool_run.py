@@ -19,11 +19,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from tests.mutants.fork_judge import ForkJudge
 from tests.mutants.pytest_run import PASSED, ROOT, Ended, copied_to, run_pytest
 from tests.mutants.quick_tests import Recording, asked_about, chosen, record
 from tests.mutants.tool_mutations import Mutation, mutated, mutations_of
@@ -32,7 +34,7 @@ USUAL = ("src/interlock/core/", "src/interlock/locks/")
 WANTED = 0.9
 BUDGET = 20.0  # seconds of tests for one error
 EACH = 20  # seconds of one test, which takes 3 at most without an error
-SPARE = 60.0  # seconds for the start of pytest and the last test
+SPARE = 30.0  # seconds for the start of pytest and the last test
 
 
 class Judged(NamedTuple):
@@ -87,17 +89,21 @@ def ask(tree: Path, tests: Sequence[str], seconds: float) -> Ended:
     return run_pytest(tree, ["-x", "-rfE", f"--timeout={EACH}", f"@{names}"], 3 * seconds + SPARE)
 
 
-def judge(tree: Path, recording: Recording, mutation: Mutation, code: str) -> Judged:
-    """Make one error in a tree, ask the tests about it, and take it back."""
+def judge(tree: Path, ready: ForkJudge, recording: Recording, mutation: Mutation, code: str) -> Judged:
+    """Make one error, ask the tests about it, and take it back; in a process of its own only where that is needed."""
     path = tree / mutation.file
     before = path.read_text()
     change = "\n".join(list(difflib.unified_diff(before.splitlines(), code.splitlines(), lineterm="", n=0))[3:])
     tests = chosen(recording, asked_about(recording, tree, (mutation.file, mutation.line)), BUDGET)
     if not tests:
         return Judged(mutation, change, 0, False, "")
+    seconds = sum(recording.seconds[test] for test in tests)
+    said = ready.judge(path, code, tests, 3 * seconds + SPARE)
+    if said is not None:
+        return Judged(mutation, change, len(tests), *said)
     try:
         _write(path, code)
-        ended = ask(tree, tests, sum(recording.seconds[test] for test in tests))
+        ended = ask(tree, tests, seconds)
     finally:
         _write(path, before)
     noticed = re.search(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - |$)", ended.said, re.MULTILINE)
@@ -113,18 +119,20 @@ def _write(path: Path, text: str) -> None:
 
 def judged(trees: Sequence[Path], recording: Recording, drawn: Sequence[tuple[Mutation, str]]) -> Iterator[Judged]:
     """Judge errors, one at a time in each tree."""
-    free: SimpleQueue[Path] = SimpleQueue()
-    for tree in trees:
-        free.put(tree)
+    free: SimpleQueue[tuple[Path, ForkJudge]] = SimpleQueue()
 
     def one(mutation: Mutation, code: str) -> Judged:
-        tree = free.get()
+        tree, ready = free.get()
         try:
-            return judge(tree, recording, mutation, code)
+            return judge(tree, ready, recording, mutation, code)
         finally:
-            free.put(tree)
+            free.put((tree, ready))
 
-    with ThreadPoolExecutor(len(trees)) as pool:
+    with ExitStack() as ends, ThreadPoolExecutor(len(trees)) as pool:
+        for tree in trees:
+            ready = ForkJudge(tree, list(recording.seconds), EACH)
+            ends.callback(ready.close)
+            free.put((tree, ready))
         try:
             yield from pool.map(one, *zip(*drawn, strict=True))
         finally:
