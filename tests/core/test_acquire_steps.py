@@ -12,7 +12,7 @@ from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import BUSY, GIVEN_UP, GONE, OCCUPIED, REFUSED, EnterResult, Granted, Outage
 
 SPEC = LockSpec(f"app{SEPARATOR}door", ttl=30.0)
-CLAIM = Claim("a", SPEC)
+CLAIM = Claim("first", SPEC)
 FRESH = Claim("b", SPEC)
 START = 100.0
 USING = EnterResult("using", 7)
@@ -99,7 +99,7 @@ def test_a_waiter_subscribes_looks_once_more_and_waits_with_its_lease_renewed_th
 
 
 def test_a_hand_over_is_taken_without_asking_and_its_lease_counts_from_the_last_request() -> None:
-    steps = [*IN_LINE, (Wait(WAKEUP, 1.0, None), Granted("a", 9)), (Before(131.0), True)]
+    steps = [*IN_LINE, (Wait(WAKEUP, 1.0, None), Granted("".join(("fir", "st")), 9)), (Before(131.0), True)]
     assert played(called(), *steps) == Held(CLAIM, 9, 131.0)
 
 
@@ -110,7 +110,12 @@ def test_the_hand_over_to_a_claim_of_before_is_no_grant() -> None:
 
 
 def test_a_hand_over_that_comes_after_the_lease_is_not_taken_for_the_next_claim() -> None:
-    steps = [*IN_LINE, (Wait(WAKEUP, 1.0, None), Granted("a", 9)), (Before(131.0), False), (("leave", CLAIM), True)]
+    steps = [
+        *IN_LINE,
+        (Wait(WAKEUP, 1.0, None), Granted("".join(("fir", "st")), 9)),
+        (Before(131.0), False),
+        (("leave", CLAIM), True),
+    ]
     steps += [(FRESH_ID, "b"), (NOW, 140.0), (enter(FRESH, WAKEUP), USING), (Before(170.0), True)]
     assert played(called(), *steps) == Held(FRESH, 7, 170.0)
 

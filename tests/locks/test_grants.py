@@ -45,6 +45,8 @@ def grant(renews: bool = True, told: list[Any] | None = None) -> BaseGrant:
 def test_a_lease_is_held_until_just_before_its_end(clock: Clock) -> None:
     held = grant()
     assert (held.name, held.expires_in, held.held, held.lost) == ("door", 30.0, True, False)
+    clock.now = 50.0
+    assert held.expires_in == 80.0
     clock.now = 129.5
     assert (held.expires_in, held.held, held.lost) == (0.5, True, False)
     held.check()
@@ -70,10 +72,11 @@ def test_a_renewal_counts_from_when_it_was_sent_and_the_next_is_due_after_a_thir
     assert (held._renews, held._due) == (False, 139.0)
 
 
-def test_a_forked_child_has_nothing_of_it_and_raises_no_loss(clock: Clock) -> None:
+@pytest.mark.parametrize("child", [6, 8])
+def test_a_forked_child_has_nothing_of_it_and_raises_no_loss(clock: Clock, child: int) -> None:
     held, both = grant(), BaseGrants([grant()])
     assert (held.inherited, both.inherited) == (False, False)
-    clock.process = 8
+    clock.process = child
     assert (held.inherited, held.lost, held.held, held.expires_in) == (True, True, False, 0.0)
     assert (both.inherited, both.lost, both.held) == (True, True, False)
     assert held._loss_to_raise() is None

@@ -160,6 +160,17 @@ def test_what_was_collected_is_an_entry_without_a_grant_until_its_lease_ends(wat
     assert watch.table.entries() == []
 
 
+def test_a_grant_that_is_dropped_while_it_leaves_is_an_entry_too_and_warns_nobody(watch: Watch) -> None:
+    grant = watch.grant("a", 0.0)
+    grant._leaving = True
+    watch.table.add(grant)
+    claim = grant._claim
+    del grant
+    gc.collect()
+    assert watch.table.live() == []
+    assert [(entry.grant, entry.claim) for entry in watch.table.entries()] == [(None, claim)]
+
+
 def test_leases_that_end_first_are_renewed_first_and_each_node_by_itself(watch: Watch) -> None:
     grants = [watch.grant(str(number), 60.0 - number) for number in range(5)]
     assert [[each.id for each in portion] for portion in portions(list(grants), 2)] == [["4", "3"], ["2", "1"], ["0"]]
