@@ -7,23 +7,17 @@ An error that its tests do not notice has survived.  The exit status is 1 if one
 code: a text that is not found exactly once, tests that fail without the error or are not there.
 """
 
-import os
 import shlex
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from shutil import copytree, ignore_patterns
 from tempfile import TemporaryDirectory
 
 from tests.mutants.mutants_table import MUTANTS, Mutant
+from tests.mutants.pytest_run import FAILED, PASSED, ROOT, copied_to, run_pytest
 
-ROOT = Path(__file__).parents[2]
-NOT_COPIED = ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "*.pyc", "results", "build", "node_modules")
 LONGEST = 240  # seconds of one run; an error that lets the tests hang for so long is noticed
-PASSED, FAILED = 0, 1  # exit statuses of pytest
 
 
 def misfits(root: Path = ROOT) -> list[str]:
@@ -39,23 +33,13 @@ def misfits(root: Path = ROOT) -> list[str]:
 
 def verdict(tree: Path, tests: str) -> str:
     """Run tests in a tree; return "passed", "failed", or what is the matter."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=90"]
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    process = subprocess.Popen(
-        [*command, *shlex.split(tests)], cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        said, _ = process.communicate(timeout=LONGEST)
-    except subprocess.TimeoutExpired:
+    words = ["-x", "--timeout=90", *shlex.split(tests)]
+    ended = run_pytest(tree, words, LONGEST, PYTHONDONTWRITEBYTECODE="1")
+    if ended.status is None:
         return "failed"
-    finally:  # also after a Ctrl-C
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    if process.returncode in (PASSED, FAILED):
-        return "passed" if process.returncode == PASSED else "failed"
-    return "pytest could not run them:\n" + "\n".join(said.splitlines()[-15:])
+    if ended.status in (PASSED, FAILED):
+        return "passed" if ended.status == PASSED else "failed"
+    return "pytest could not run them:\n" + "\n".join(ended.said.splitlines()[-15:])
 
 
 def judged(tree: Path, mutant: Mutant) -> str:
@@ -85,8 +69,7 @@ def main(words: Sequence[str]) -> int:
         return 1
     started, killed, sound = time.monotonic(), 0, {}
     with TemporaryDirectory(prefix="interlock-mutants-") as folder:
-        tree = Path(folder) / "tree"
-        copytree(ROOT, tree, ignore=NOT_COPIED)
+        tree = copied_to(Path(folder) / "tree")
         for mutant in chosen:
             # Tests that fail without the error would prove nothing.
             sound[mutant.tests] = sound.get(mutant.tests) or verdict(tree, mutant.tests)

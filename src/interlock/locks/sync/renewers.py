@@ -121,6 +121,7 @@ class Renewers(Generic[G]):
                     return self._take(node)
                 free = sum(node is FREE for node, _ in self._threads.values())
                 if free > 1 or not self._wanted():
+                    del self._threads[me]  # at once: nobody is to count on it
                     return None
                 self._changed.wait(LONGEST_SLEEP)
 

@@ -1,0 +1,179 @@
+"""Leases: when each is renewed, what an answer means, and when a loss is told; by a clock that the test sets."""
+
+import gc
+import math
+import time
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from interlock.core.claims import Claim, LockSpec
+from interlock.core.errors import LockLost, NotHeld, StoreError
+from interlock.locks.grants import LEASE_ENDED, BaseGrant
+from interlock.locks.leases import MOST_DOUBTED, LeaseTable
+from interlock.locks.sync.renewers import by_node, portions
+
+LATER = time.monotonic() + 100_000  # leases that end after it have not ended by the clock of this machine
+TTL = 30.0
+
+
+class Watch:
+    """A table with what it told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, list[str]]] = []
+        self.table: LeaseTable[Any] = LeaseTable(self._lost, self._tell)
+
+    def _lost(self, grant: BaseGrant) -> None:
+        self.told.append(("on_lost", [grant.id]))
+
+    def _tell(self, grants: Any, kind: str, reason: str) -> None:
+        self.told.append((kind, [grant.id for grant in grants]))
+
+    def grant(self, id: str, ends: float, renews: bool = True, heard: bool = True) -> BaseGrant:
+        """Return a grant under watch whose lease ends so many seconds after `LATER`."""
+        grant = BaseGrant((Claim(id, LockSpec("\0door", ttl=TTL)), 1, LATER + ends), renews, None)
+        grant._session, grant._owner = SimpleNamespace(heard=heard), "ann"
+        self.table.add(grant)
+        return grant
+
+
+@pytest.fixture
+def watch() -> Watch:
+    """A table with nothing in it."""
+    return Watch()
+
+
+def test_a_lease_is_renewed_when_a_third_of_it_is_over_and_others_go_along_a_tenth_before(watch: Watch) -> None:
+    first, along, later = (watch.grant(id, ends) for id, ends in (("a", 30.0), ("b", 33.0), ("c", 33.01)))
+    still = watch.grant("d", 30.0, renews=False)
+    assert watch.table.next_due() == pytest.approx(LATER + 10.0)
+    assert watch.table.look(LATER + 9.99) == []
+    assert watch.table.look(first._due) == [first, along]
+    assert first._due == first._deadline, "until it is answered, only its deadline counts"
+    assert watch.table.next_due() == later._due
+    assert still._due == still._deadline
+
+
+def test_a_loss_is_told_at_the_deadline_and_once(watch: Watch) -> None:
+    grant, quiet = watch.grant("a", 0.0), watch.grant("b", 0.0, heard=False)
+    watch.table.look(math.nextafter(grant._deadline, 0))
+    assert watch.told == []
+    watch.table.look(grant._deadline)
+    watch.table.lost(grant, "again")
+    assert sorted(watch.told) == [("lost", ["a"]), ("on_lost", ["a"]), ("on_lost", ["b"])]
+    assert grant._lost_because == LEASE_ENDED
+    assert (grant.lost, quiet.lost, grant.held) == (True, True, False)
+    with pytest.raises(LockLost, match="ended before it was renewed"):
+        grant.check()
+
+
+def test_a_lease_that_is_lost_while_it_leaves_was_released(watch: Watch) -> None:
+    grant = watch.grant("a", 0.0)
+    grant._leaving = True
+    watch.table.lost(grant, "gone")
+    assert watch.told == [("released", ["a"])]
+    assert not grant.lost
+    with pytest.raises(NotHeld):
+        grant.check()
+
+
+def test_an_answer_extends_from_when_it_was_asked_for_and_never_shortens(watch: Watch) -> None:
+    grants = [watch.grant(id, 5.0) for id in "abcd"]
+    grants.append(watch.grant("e", 5.0, heard=False))
+    asked = [True, False, StoreError("busy"), True, True]
+    watch.table.forget(watch.table.entries()[3])
+    watch.table.answered(grants, asked, LATER)
+    assert [grant._deadline - LATER for grant in grants] == pytest.approx([30.0, 5.0, 5.0, 5.0, 30.0])
+    assert grants[0]._due == pytest.approx(LATER + 10.0)
+    assert watch.told[:2] == [("lost", ["b"]), ("on_lost", ["b"])]
+    assert watch.told[2:] == [("renewed", ["a"]), ("renewal failed", ["c"])]
+    watch.table.answered(grants[:1], [True], LATER - 10)
+    assert grants[0]._deadline == LATER + 30.0
+    still = watch.grant("f", 5.0, renews=False)
+    watch.table.answered([still], [True], LATER)
+    assert still._deadline == LATER + 5.0, "who gave up renewing does not begin again"
+
+
+@pytest.mark.parametrize(("ttl", "pause"), [(30.0, 1.5), (0.1, 0.02)])
+def test_a_renewal_that_failed_is_repeated_soon_and_before_the_deadline(
+    watch: Watch, ttl: float, pause: float
+) -> None:
+    grant = watch.grant("a", 5.0)
+    grant._claim = grant._claim._replace(spec=LockSpec("\0door", ttl=ttl))
+    watch.table.failed([grant], StoreError("away"), LATER)
+    assert grant._due == pytest.approx(LATER + pause)
+    assert watch.told == [("renewal failed", ["a"])]
+    watch.table.again([grant], LATER + 4.99)
+    assert grant._due == grant._deadline
+
+
+def test_a_doubted_lease_is_asked_for_at_once_even_if_it_is_not_renewed(watch: Watch) -> None:
+    still = watch.grant("a", 20.0, renews=False)
+    other = watch.grant("b", 60.0)
+    assert watch.table.doubt("a") is True
+    assert watch.table.look(LATER) == [still]
+    assert watch.table.doubt("c") is False
+    late = watch.grant("c", 60.0)
+    assert watch.table.look(LATER) == [late]
+    assert watch.table.doubted == {}
+    assert other._due > LATER
+
+
+def test_doubts_about_claims_that_never_come_are_forgotten_the_oldest_first(watch: Watch) -> None:
+    for number in range(MOST_DOUBTED + 1):
+        watch.table.doubt(f"claim {number}")
+    assert len(watch.table.doubted) == MOST_DOUBTED
+    assert "claim 0" not in watch.table.doubted
+
+
+def test_a_claim_that_stays_for_its_at_least_leaves_when_that_is_over(watch: Watch) -> None:
+    grant = watch.grant("a", 30.0)
+    grant._free_at = LATER + 7.0
+    watch.table.stay(grant)
+    assert watch.table.live() == []
+    assert watch.table.next_due() == LATER + 7.0
+    assert watch.table.over(LATER + 6.99) == []
+    assert watch.table.over(LATER + 7.0) == [grant._claim]
+    assert watch.table.over(LATER + 8.0) == []
+    assert watch.table.next_due() == math.inf
+
+
+def test_what_was_collected_is_an_entry_without_a_grant_until_its_lease_ends(watch: Watch) -> None:
+    grant = watch.grant("a", 0.0)
+    claim = grant._claim
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        begun = time.monotonic()
+        del grant
+        gc.collect()
+    assert [each.category for each in warned] == [ResourceWarning]
+    (entry,) = watch.table.entries()
+    assert (entry.grant, entry.claim, entry.owner) == (None, claim, "ann")
+    ends = watch.table.next_due()
+    assert begun + TTL <= ends <= time.monotonic() + TTL
+    watch.table.look(math.nextafter(ends, 0))
+    assert watch.table.entries() == [entry]
+    watch.table.look(ends)
+    assert watch.table.entries() == []
+
+
+def test_a_grant_that_is_dropped_while_it_leaves_is_an_entry_too_and_warns_nobody(watch: Watch) -> None:
+    grant = watch.grant("a", 0.0)
+    grant._leaving = True
+    watch.table.add(grant)
+    claim = grant._claim
+    del grant
+    gc.collect()
+    assert watch.table.live() == []
+    assert [(entry.grant, entry.claim) for entry in watch.table.entries()] == [(None, claim)]
+
+
+def test_leases_that_end_first_are_renewed_first_and_each_node_by_itself(watch: Watch) -> None:
+    grants = [watch.grant(str(number), 60.0 - number) for number in range(5)]
+    assert [[each.id for each in portion] for portion in portions(list(grants), 2)] == [["4", "3"], ["2", "1"], ["0"]]
+    assert by_node(None, grants) == {None: grants}
+    nodes = by_node(lambda claim: int(claim.id) % 2, grants)
+    assert {node: [each.id for each in there] for node, there in nodes.items()} == {0: ["0", "2", "4"], 1: ["1", "3"]}

@@ -1,0 +1,174 @@
+"""Who holds what by one lock object, what ends a hold of a re-entrant lock, and who is named to those who wait."""
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from interlock.core.claims import Claim, ClaimView, LockSpec
+from interlock.core.errors import StoreError
+from interlock.locks import busy
+from interlock.locks.blocks import somebody
+from interlock.locks.busy import MOST_KEYS, LastHolders, time_is_over
+from interlock.locks.grants import RELEASED, BaseGrant
+from interlock.locks.owners import FEW, Handles, Holds, Owned
+from interlock.testing.waiting import collected
+
+
+def grant(id: str = "a") -> BaseGrant:
+    """Return a grant that is held."""
+    return BaseGrant((Claim(id, LockSpec("\0door")), 1, float("inf")), True, None)
+
+
+def over(id: str = "a") -> BaseGrant:
+    """Return a grant that was released."""
+    released = grant(id)
+    released._state = RELEASED
+    return released
+
+
+def test_the_last_one_that_is_not_released_is_the_one_to_release() -> None:
+    owned: Owned[BaseGrant] = Owned()
+    first, second = grant(), grant()
+    owned._keep("ann", first)
+    owned._keep("ann", second)
+    assert owned._last("ann") is second
+    second._state = RELEASED
+    assert owned._last("ann") is first
+    assert owned._last("bob") is None
+    owned._keep("ann", third := grant())
+    assert owned._held == {"ann": [first, third]}
+    owned._forget("bob", third)
+    assert owned._held == {"ann": [first]}, "whoever releases it, it is nobody's any more"
+    owned._forget("ann", first)
+    assert owned._held == {}
+
+
+def test_the_end_of_a_with_is_that_of_what_was_entered() -> None:
+    owned: Owned[BaseGrant] = Owned()
+    entered, acquired, last = grant(), grant(), grant()
+    entered._block = somebody
+    last._block = lambda: True
+    assert owned._entered_by("ann") is None
+    for each in (acquired, entered, last):
+        owned._keep("ann", each)
+    assert owned._entered_by("ann") is entered
+    owned._forget("ann", entered)
+    assert owned._entered_by("ann") is acquired
+    owned._forget("ann", acquired)
+    assert owned._entered_by("ann") is last
+
+
+def test_owners_that_hold_nothing_any_more_are_forgotten_when_there_are_many() -> None:
+    owned: Owned[BaseGrant] = Owned()
+    held = [grant(), grant()]
+    for number, each in enumerate([*held, *(over() for _ in range(FEW - 2))]):
+        owned._keep(number, each)
+    assert len(owned._held) == FEW
+    owned._keep("ann", last := grant())
+    assert owned._held == {0: held[:1], 1: held[1:], "ann": [last]}
+    for number in range(FEW + 1):
+        owned._keep(f"bob {number}", over())
+    assert len(owned._held) == FEW + 4, "not before there are as many again"
+    owned._keep("eve", over())
+    assert set(owned._held) == {0, 1, "ann", "eve"}
+
+
+def test_a_hold_is_found_while_somebody_has_a_handle_on_it() -> None:
+    holds: Holds[BaseGrant] = Holds()
+    hold, others = grant(), [grant() for _ in range(FEW - 1)]
+    holds.add("door", "ann", hold)
+    for number, each in enumerate(others):
+        holds.add("door", number, each)
+    assert holds.find("door", "ann") is hold
+    assert holds.find("door", "bob") is None
+    with collected():
+        del each
+        others.clear()
+        gc.collect()
+    assert holds.find("door", 0) is None
+    holds.add("gate", "ann", hold)
+    assert list(holds._refs) == [("door", "ann"), ("gate", "ann")]
+
+
+def test_the_last_handle_ends_the_hold_and_none_joins_it_then() -> None:
+    first, second, third = grant(), grant(), grant()
+    handles = Handles(first)
+    assert handles.add(second) is True
+    assert handles.drop(first) is False
+    assert handles() is second
+    assert handles.drop(second) is True
+    assert handles.add(third) is False
+    assert handles.drop(second) is True
+
+
+def test_a_handle_whose_block_was_left_without_a_release_does_not_count() -> None:
+    first, left = grant(), grant()
+    handles = Handles(first)
+    handles.add(left)
+    left._block = lambda: None
+    assert handles.drop(first) is True
+
+
+def view(thread: str, state: Any = "using", label: str = "") -> ClaimView:
+    """Return a claim as others see it."""
+    return ClaimView("door", thread, state, 1, 1, 1, "host", 7, thread, label, 0.0, 30.0)
+
+
+class Line:
+    """A store whose line can be looked at, or not."""
+
+    def __init__(self) -> None:
+        self.looked: list[str] = []
+        self.views: list[ClaimView] = [view("Ann"), view("Bob", "pending")]
+
+    def look(self, key: str) -> Iterator[Any]:
+        """Return who is in line."""
+        self.looked.append(key)
+        if not self.views:
+            raise StoreError("away")
+        return self.views
+        yield
+
+
+def test_the_line_is_looked_at_once_a_second_however_many_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    last, line = LastHolders(), Line()
+
+    def seen(now: float, key: str = "door") -> list[str]:
+        monkeypatch.setattr(busy, "monotonic", lambda: now)
+        try:
+            next(last.of(line, key))  # type: ignore[arg-type]
+        except StopIteration as ended:
+            return [each.thread for each in ended.value]
+        raise AssertionError("it asked for something")
+
+    assert seen(0.0) == ["Ann"]
+    line.views = []
+    assert seen(0.99) == ["Ann"]
+    assert len(line.looked) == 1
+    assert seen(1.0) == [], "it can't be looked at"
+    line.views = [view("Eve")]
+    assert seen(1.0) == ["Eve"]
+    for number in range(MOST_KEYS - 1):
+        seen(1.0, str(number))
+    assert len(last._seen) == MOST_KEYS
+    seen(1.0, "one more")
+    assert len(last._seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("holders", "yourself", "said"),
+    [
+        ([], False, "within 2.5 s: somebody holds it; wait longer (timeout=), or see who with `interlock show`"),
+        ([view("A", label="x")], False, "A 'x' of process 7 on host holds it; wait longer (timeout=)"),
+        ([view("A"), view("B")], False, "A of process 7 on host and B of process 7 on host holds it"),
+        ([view("A"), view("B"), view("C")], False, "B of process 7 on host and 1 more holds it"),
+        ([view("A")], True, "the caller itself holds it; release it first, or use rlock()"),
+    ],
+)
+def test_who_waited_in_vain_is_told_who_holds_it(holders: list[ClaimView], yourself: bool, said: str) -> None:
+    error = time_is_over("door", 2.5, holders, yourself)
+    assert said in str(error)
+    assert (error.name, error.timeout, error.holders) == ("door", 2.5, tuple(holders))
+    assert "within 0 s" in str(time_is_over("door", None))
