@@ -126,7 +126,7 @@ class PostgresReplica(PostgresServer):
 
     def _prepare(self) -> None:
         give([self._home.folder, self.folder], self._account)
-        command = [
+        command: list[str | Path] = [
             *self._as, self._programs.postgres.with_name("pg_basebackup"), "--pgdata", self._data, "--no-sync",
             "--checkpoint=fast", "--write-recovery-conf", "--dbname", self._primary,
         ]  # fmt: skip

@@ -186,7 +186,7 @@ class PostgresSession(Session):
     def _drain(self) -> None:
         if self._owed_since is not None and self.waits_for is None:
             try:
-                self._result(max(0.0, IO_TIMEOUT - self.overdue))  # who waited for it before has used up the time
+                self._result(IO_TIMEOUT)
             except Refusal:
                 pass
 
@@ -210,7 +210,7 @@ class PostgresSession(Session):
 
     def _say(self, send: Callable[..., object], *what: object) -> None:
         if not self.alive:
-            raise StoreError("the session with PostgreSQL has ended")
+            raise UnknownOutcome("the session with PostgreSQL has ended")
         try:
             self._owed_since = monotonic()  # before it is: an interrupt may come at any line
             send(*what)

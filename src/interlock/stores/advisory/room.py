@@ -117,11 +117,12 @@ class Room:
         if not alive:
             self.end(place)
             return GONE
+        session = place.session
         if place.state == "pending":
-            if place.session is None:
+            if session is None:
                 self._ask(place)
             else:
-                self._find_untold(place, place.session)
+                self._find_untold(place, session)
         with self.mutex:
             if self.places.get(place.claim.id) is not place:
                 return GONE
@@ -313,6 +314,8 @@ class Room:
                 pass  # who tries finds that it has gone
             elif place.state == "pending":
                 self._break_off(session, place)
+            elif place.until <= monotonic() and session.overdue >= IO_TIMEOUT:
+                self._give_up(session)  # else `reconcile` gives it back when it answers
             else:
                 self._unlock(session, place.key, place.shared)
                 self._give_back()
@@ -350,6 +353,9 @@ class Room:
             if session.left:  # it has no lock, and the server ends the wait with it
                 self.lost(session)
                 return
+            if session.overdue >= IO_TIMEOUT:
+                self._give_up(session)
+                return  # who waits for an answer of it, or renews, takes the late one
             if session.unsettled:
                 session.settle()
             for key, shared in list(session.counts):
