@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import interlock
 from interlock.stores.advisory import mysql, postgres, room
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import eventually, moment, since
 from tests.servers import MariaServer, PostgresServer, Proxy, need
 
 PATIENCE = 1.0  # seconds for an answer; 5 unless a test says otherwise
@@ -83,6 +84,16 @@ def test_who_gets_it_untold_asks_again(waiting: tuple[Any, Any, threading.Thread
     holder.release()
     waits.join(30)
     assert found[0].held
+
+
+def test_those_who_wait_for_a_session_wait_for_one_attempt_to_open_it(forgetful: tuple[Proxy, str]) -> None:
+    proxy, url = forgetful
+    url += "?connect_timeout=2" if url.startswith("postgresql") else ""
+    proxy.black_hole()
+    with interlock.connect(url) as locks, ThreadPoolExecutor(6) as threads:
+        started = moment()
+        assert not any(threads.map(lambda number: gets(locks, f"a{number}"), range(6)))
+        assert since(started) < 10  # one after another they would need 12 s
 
 
 def gets(locks: Any, name: str) -> bool:

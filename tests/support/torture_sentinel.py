@@ -1,6 +1,5 @@
 """Sentinels as a run of torture strikes them: the primary is killed, and comes back as a replica."""
 
-import threading
 from collections.abc import Collection
 from typing import Any
 
@@ -22,21 +21,18 @@ class TorturedSentinel:
     def __init__(self) -> None:
         self._group = RedisSentinel("valkey")
         self._paused: RedisServer = self._group.master
-        self._comes_back = threading.Thread(target=self._group.settle)
-        self._comes_back.start()
         self.url = self._group.url
         self.how: dict[str, Any] = promises_of(self.url)
 
     def pause(self) -> None:
         """As `faults.Server.pause`."""
-        self._comes_back.join()
         self._paused = self._group.master
         self._paused.pause()
 
     def resume(self) -> None:
-        """As `faults.Server.resume`."""
+        """As `faults.Server.resume`; a fail-over that this led to may come late, and belongs to it."""
         self._paused.resume()
-        self._restore(self._paused)
+        self._group.settle()
 
     def restart(self) -> None:
         """Not made: it is a fail-over here."""
@@ -50,34 +46,22 @@ class TorturedSentinel:
 
     def wipe(self) -> None:
         """As `faults.Server.wipe`."""
-        self._comes_back.join()
         self._group.master.command("FLUSHALL")
 
     def deafen(self) -> None:
         """As `faults.Server.deafen`; the Sentinels are servers, and listen too."""
-        self._comes_back.join()
         self._group.master.command("CLIENT", "KILL", "TYPE", "PUBSUB")
+        self._group.settle()
 
     def fail_over(self) -> None:
-        """As `faults.Server.fail_over`; the old primary comes back when it is over."""
-        self._comes_back.join()
+        """As `faults.Server.fail_over`; the old primary comes back."""
         old = self._group.master
         self._group.fail_over(by_kill=True)
-        self._restore(old)
-
-    def _restore(self, old: RedisServer) -> None:
-        """Let it come back while the run goes on: that is no fault, and the judge excuses nothing for it."""
-
-        def come_back() -> None:
-            old.start()
-            self._group.settle()
-
-        self._comes_back = threading.Thread(target=come_back)
-        self._comes_back.start()
+        old.start()
+        self._group.settle()
 
     def left(self) -> dict[str, list[str]]:
         """As `faults.Server.left`."""
-        self._comes_back.join()
         with self._group.master.wire() as wire:
             keys = [key for key in wire.ask("KEYS", "*") if wire.ask("PTTL", key) == -1]
             clients = wire.ask("CLIENT", "LIST").splitlines()
@@ -88,5 +72,4 @@ class TorturedSentinel:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._comes_back.join()
         self._group.close()

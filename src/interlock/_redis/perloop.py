@@ -139,7 +139,7 @@ async def leave(pool: Any) -> None:
     Args:
         pool: of redis-py or valkey-py, for asyncio.
     """
-    for connection in [*pool._available_connections]:
+    for connection in [*pool._available_connections, *pool._in_use_connections]:  # also of tasks that were cancelled
         loop = None if connection._writer is None else connection._writer._loop
         if loop is asyncio.get_running_loop():
             await connection.disconnect()

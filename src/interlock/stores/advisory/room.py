@@ -64,6 +64,7 @@ class Room:
         self.lines: dict[int, list[Place]] = {}
         self.sessions: list[Session] = []
         self._opening = threading.Lock()
+        self._failed: tuple[float, StoreError | None] = (0.0, None)  # when, and why, no session could be opened
         self._apart: list[Session] = []  # those on which somebody waits or has waited
         self._opens: set[str] = set()  # the claims for which a session is being opened
         self.main: Session | None = None
@@ -454,12 +455,19 @@ class Room:
         Raises:
             StoreError: it can't be opened.
         """
-        session = self.main
+        session, began = self.main, monotonic()
         if session is None or not session.alive:
             with self._opening:
                 session = self.main
                 if session is None or not session.alive:
-                    session = opened(self.options)
+                    failed_at, why = self._failed
+                    if failed_at > began:  # while this one waited: it does not wait as long again
+                        raise StoreError(str(why)) from why
+                    try:
+                        session = opened(self.options)
+                    except StoreError as error:
+                        self._failed = monotonic(), error
+                        raise
                     with self.mutex:
                         self.main = session
                         self.sessions.append(session)
