@@ -8,8 +8,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from interlock.testing.torture.faults import FAULTS
 from interlock.testing.torture.report import as_markdown, as_text
-from tests.support.torture_server import STORES, tortured
+from tests.support.torture_runs import STORES, tortured
 
 HEAD = """# Evidence
 
@@ -39,16 +40,17 @@ def main() -> int:
     parser.add_argument("--secs", type=float, default=900.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--slack", type=float, default=2.0)
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="only these; all that the store can have")
     parser.add_argument("--markdown", metavar="FILE")
     args = parser.parse_args()
     command = shlex.join(["./dev", "torture", *sys.argv[1:]])
+    how = {name: getattr(args, name) for name in ("procs", "threads", "secs", "seed", "slack")}
+    how |= {} if args.fault is None else {"faults": tuple(args.fault)}
     found = 0
     print(f"seed {args.seed}", flush=True)
     for kind in args.stores or STORES:
         folder = Path(tempfile.mkdtemp(prefix="torture-"))
-        verdict = tortured(
-            kind, folder, procs=args.procs, threads=args.threads, secs=args.secs, seed=args.seed, slack=args.slack
-        )
+        verdict = tortured(kind, folder, **how)
         print(f"{kind}: {as_text(verdict)}\nhistory: {folder / 'run' / 'history.jsonl'}", flush=True)
         found += len(verdict.violations)
         if args.markdown:

@@ -15,7 +15,7 @@ import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.stores.advisory.places import number_of
 from interlock.testing.waiting import eventually, moment, since
-from tests.servers import PgBouncer, PostgresServer, need
+from tests.servers import PgBouncer, PostgresReplica, PostgresServer, need
 
 KEY = number_of("\0book")
 
@@ -379,6 +379,22 @@ def test_fences_increase_over_a_crash_of_the_server(own_server: PostgresServer) 
             own_server.start()
             eventually(lambda: not grant.held)
     assert fences == sorted(set(fences))
+
+
+def test_fences_increase_over_a_fail_over_that_lost_how_sessions_were_opened(own_server: PostgresServer) -> None:
+    with interlock.connect(url_of(own_server)) as locks:
+        locks.lock("book").acquire().release()
+    with PostgresReplica(own_server) as replica, psycopg.connect(replica.url, autocommit=True) as there:
+        there.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        there.execute("SELECT pg_reload_conf()")
+        eventually(lambda: not there.execute("SELECT FROM pg_stat_wal_receiver").fetchall())
+        for number in range(5):  # processes that are started in the moment before it
+            with interlock.connect(url_of(own_server, f"?max_locks={number + 1}")) as locks:
+                before = locks.lock("book").acquire()
+        own_server.kill()
+        there.execute("SELECT pg_promote()")
+        with interlock.connect(url_of(replica)) as locks, locks.lock("book") as after:
+            assert after.fence > before.fence
 
 
 def test_a_role_that_may_not_make_the_sequence_is_told_what_to_do(own_server: PostgresServer) -> None:

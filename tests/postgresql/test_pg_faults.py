@@ -5,7 +5,6 @@ import itertools
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -18,8 +17,7 @@ import pytest
 import interlock
 from interlock.core.errors import LockLost, StoreError
 from interlock.testing.waiting import eventually, moment, since
-from tests.servers import PostgresServer
-from tests.servers.accounts import give
+from tests.servers import PostgresReplica, PostgresServer
 
 Ask = Callable[..., list[Any]]
 OTHERS = (
@@ -248,7 +246,7 @@ def test_a_replica_is_refused_and_has_a_grace_when_it_takes_over(server: Postgre
     """What was not replicated is forgotten, as after a crash."""
     with interlock.connect(f"{url}&grace=1") as locks:
         first = locks.lock("a", ttl=1).acquire()
-        with Replica(server) as replica:
+        with PostgresReplica(server) as replica:
             where = f"{replica.url}?{url.partition('?')[2]}"
             with interlock.connect(where) as others:
                 with pytest.raises(StoreError, match="connect to the primary"):
@@ -260,22 +258,6 @@ def test_a_replica_is_refused_and_has_a_grace_when_it_takes_over(server: Postgre
                 second = others.lock("a").acquire(timeout=20)
                 assert second.fence > first.fence
                 second.release()
-
-
-class Replica(PostgresServer):
-    """A streaming replica of a server."""
-
-    def __init__(self, primary: PostgresServer) -> None:
-        self._primary = primary
-        super().__init__()
-
-    def _prepare(self) -> None:
-        give([self._home.folder, self.folder], self._account)
-        command = [
-            *self._as, self._programs.postgres.with_name("pg_basebackup"), "--pgdata", self._data, "--no-sync",
-            "--checkpoint=fast", "--write-recovery-conf", "--dbname", self._primary.url,
-        ]  # fmt: skip
-        subprocess.run(command, check=True, capture_output=True, cwd=self.folder)
 
 
 def _answers(ask: Ask) -> bool:

@@ -1,11 +1,13 @@
 """A Cluster whose slots move, Sentinels that fail over, TLS."""
 
+import asyncio
 import gc
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import interlock
 from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
@@ -14,6 +16,8 @@ from tests.support.redis_worlds import SERVERS, client_ids, key_of, one_after_an
 
 FAIL_OVER = 30.0  # seconds
 TTL = 3.0  # seconds
+LITTERS = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+"""Of a loop that is closed while connections are open, of which nobody can close any then; Python says so of each."""
 
 
 @pytest.fixture(autouse=True)
@@ -279,6 +283,29 @@ def test_a_master_that_the_sentinels_do_not_know_is_a_clear_error(watched: Redis
             assert len(str(caught.value)) < 200
         finally:
             world.close()
+
+
+@pytest.mark.parametrize("watched", ["valkey"], indirect=True)
+@pytest.mark.parametrize("ends", ["in order", pytest.param("at once", marks=LITTERS)])
+def test_locks_of_one_loop_after_another_are_closed_in_a_third(watched: RedisSentinel, ends: str) -> None:
+    """The library asks Sentinels on connections of its own, which belong to the loop that opened them."""
+    locks = interlock.aconnect(watched.url)
+
+    async def acquires() -> int:
+        async with locks.lock("book", timeout=10) as grant:
+            return grant.fence
+
+    def lives() -> int:
+        if ends == "in order":
+            return asyncio.run(acquires())
+        loop = asyncio.new_event_loop()
+        try:
+            return loop.run_until_complete(acquires())
+        finally:
+            loop.close()
+
+    assert lives() < lives()
+    asyncio.run(locks.close())
 
 
 # -- TLS -------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Private servers for tests and benchmarks: on free ports, in temporary folders, gone with their owner."""
 
 from tests.servers.browser import BrowserPrograms, browser_programs
+from tests.servers.clock import Stepped
 from tests.servers.cluster import RedisCluster
 from tests.servers.distant import DistantCluster
 from tests.servers.home import Missing, NotStarted
@@ -8,7 +9,7 @@ from tests.servers.hosts import Host, Hosts
 from tests.servers.mariadb import MariaServer
 from tests.servers.needs import available, need
 from tests.servers.pgbouncer import PgBouncer
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import PostgresReplica, PostgresServer
 from tests.servers.proxy import Proxy
 from tests.servers.redis_server import RedisServer
 from tests.servers.resp import Refused, Wire
@@ -24,12 +25,14 @@ __all__ = [
     "Missing",
     "NotStarted",
     "PgBouncer",
+    "PostgresReplica",
     "PostgresServer",
     "Proxy",
     "RedisCluster",
     "RedisSentinel",
     "RedisServer",
     "Refused",
+    "Stepped",
     "TlsFiles",
     "Wire",
     "available",

@@ -110,3 +110,26 @@ class PostgresServer(Server):
         # As pg_ctl does: the first line is the process, the eighth says that it is ready.
         lines = (self._data / "postmaster.pid").read_text().splitlines()
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+
+
+class PostgresReplica(PostgresServer):
+    """A streaming replica of a server, until it is promoted.
+
+    Args:
+        primary: the server.
+        config: as for `PostgresServer`.
+    """
+
+    def __init__(self, primary: PostgresServer, *, config: Mapping[str, str] | None = None) -> None:
+        self._primary = primary.url
+        super().__init__(config=config)
+
+    def _prepare(self) -> None:
+        give([self._home.folder, self.folder], self._account)
+        command: list[str | Path] = [
+            *self._as, self._programs.postgres.with_name("pg_basebackup"), "--pgdata", self._data, "--no-sync",
+            "--checkpoint=fast", "--write-recovery-conf", "--dbname", self._primary,
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
+        if done.returncode != 0:
+            raise NotStarted(f"pg_basebackup failed: {done.stderr}")

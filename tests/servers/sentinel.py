@@ -55,7 +55,7 @@ class RedisSentinel:
             self._add_server(kind, {"replicaof": f"{first.host} {first.port}"})
             for _ in range(SENTINELS):
                 self._add_sentinel(kind, first, down_after)
-            eventually(self._is_settled, self._failure, "Sentinels with a master and a replica")
+            self.settle()
         except BaseException:
             self.close()
             raise
@@ -80,6 +80,10 @@ class RedisSentinel:
             config |= {f"sentinel auth-user {MASTER}": WATCHER, f"sentinel auth-pass {MASTER}": WATCHER}
         self.sentinels.append(Sentinel(kind, config=config, home=self._home))
         self.sentinels[-1].command("SENTINEL", "DEBUG", *(word for pair in FAST.items() for word in pair))
+
+    def settle(self) -> None:
+        """Wait until all agree on who is the master, and the other one follows it, as far as it runs."""
+        eventually(self._is_settled, self._failure, "Sentinels with a master and a replica")
 
     def _is_settled(self) -> bool:
         """Do all agree on who is the master, and does the other one follow it, as far as it runs?"""

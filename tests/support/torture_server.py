@@ -1,10 +1,9 @@
-"""Stores as a run of torture strikes them: private servers behind a proxy, and files."""
+"""Private servers as a run of torture strikes them: each stands behind a proxy."""
 
 import shutil
 import subprocess
 import sys
-from contextlib import nullcontext
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import psycopg
@@ -12,134 +11,99 @@ import pymysql  # type: ignore[import-untyped]
 
 from interlock.stores.sql.ddl import ddl
 from interlock.stores.sql.mysql import ddl as ddl_of_mysql
-from interlock.testing.torture import Plan, Verdict, judge, run
-from interlock.testing.torture.faults import possible
-from interlock.testing.torture.history import read
-from tests.servers import MariaServer, PostgresServer, RedisServer
-from tests.servers.proxy import Proxy
+from interlock.testing.torture import Plan
+from interlock.testing.torture.faults import FAULTS
+from interlock.testing.torture.plan import promises_of
+from tests.servers import MariaServer, PostgresReplica, PostgresServer, Proxy, RedisServer, Stepped
+from tests.servers.server import Server
 
-STORES = ("file", "sqlite", "valkey", "redis", "postgresql", "mariadb", "django")
-IO = 2.0  # seconds that one request takes at most
+IO = 2.0  # seconds that one request takes at most, where a URL can say so
 NO_DISK = {"appendfsync": "no"}  # a killed server has written what it answered; a busy disk is no fault of this run
 CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends in the middle of it, one minute by default
-SLOW = {"sqlite": 5.0}
-"""Of stores whose URL does not say IO: seconds that one request takes at most."""
 ORM = {"connect": "tests.support.torture_orm:connect", "aconnect": "tests.support.torture_orm:aconnect"}
-UNHEARD = ("forget",)
-"""What Django's store is not struck by: its drivers wait for an answer without end, as they do for the site."""
+NETWORK = tuple(name for name, fault in FAULTS.items() if fault.where == "network")
+CLOCK = ("ahead", "behind")
+SESSION_ENDS = ("restart", "deafen", "failover", "cut", "forget", "hole", "drop")
+"""What ends sessions, and with them the advisory locks that they have."""
 
 
-class TorturedServer:
+class SteppedRedis(Stepped, RedisServer):
+    """Redis or Valkey, whose clock can be set."""
+
+
+class SteppedPostgres(Stepped, PostgresServer):
+    """PostgreSQL, whose clock can be set."""
+
+
+class SteppedReplica(Stepped, PostgresReplica):
+    """A replica of PostgreSQL, whose clock can be set."""
+
+
+class SteppedMaria(Stepped, MariaServer):
+    """MariaDB, whose clock can be set."""
+
+
+class Tortured:
     """A private server and the network before it; use it as a context manager.
 
     Args:
-        kind: "valkey", "redis", "postgresql", "mariadb", or "django", which is its ORM on PostgreSQL.
+        server: that is struck.
 
     Attributes:
-        url: of the store, through the proxy.
         network: the proxy.
-        keeps_data: True, since a restart forgets nothing.
+        url: of the store, through the proxy.
+        can: as of `faults.Server`.
+        forgets: as of `faults.Server`; a restart forgets nothing unless it is there.
+        how: what the plan of its runs says.
     """
 
-    def __init__(self, kind: str) -> None:
-        self._server: PostgresServer | RedisServer | MariaServer
-        self.keeps_data = True
-        if kind in ("postgresql", "django"):
-            self._server = PostgresServer(config=CONFIG)
-        elif kind == "mariadb":
-            self._server = MariaServer()
-        else:
-            self._server = RedisServer("redis" if kind == "redis" else "valkey", persist=True, config=NO_DISK)
-        self.network = Proxy(self._server.host, self._server.port)
-        self.url = f"{kind}://{self.network.host}:{self.network.port}"
+    can: Collection[str] = ("pause", "restart", *NETWORK)
+    forgets: Collection[str] = ()
+    url: str
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.network = Proxy(server.host, server.port)
+        self.how: dict[str, Any] = {}
         try:
-            if not isinstance(self._server, RedisServer):
-                self._make_tables(kind, self._server)
+            self._prepare()
         except BaseException:
             self.__exit__()
             raise
+        self.how = promises_of(self.url) | self.how
 
-    def _make_tables(self, kind: str, server: PostgresServer | MariaServer) -> None:
-        there = f"{server.user}@{self.network.host}:{self.network.port}/{server.database}"
-        self.url = f"{kind}://{there}?timeout={IO:g}"
-        if kind == "django":
-            self.url = f"postgresql://{there}"
-            subprocess.run([sys.executable, "-m", "tests.support.torture_orm", self.url], check=True)
-        elif isinstance(server, PostgresServer):
-            with psycopg.connect(server.url, autocommit=True) as connection:
-                connection.execute(ddl(grace=Plan.ttl).encode())  # the longest lease of a run; 30 s unless said
-        else:
-            with pymysql.connect(
-                host=server.host, port=server.port, user=server.user, database=server.database
-            ) as connection:
-                connection.cursor().execute(ddl_of_mysql())
-
-    @property
-    def cant(self) -> tuple[str, ...]:
-        """What it can't be struck by: to delete the data of a database is to drop what its administrator made."""
-        if isinstance(self._server, RedisServer):
-            return ()
-        return ("wipe", "empty") if isinstance(self._server, PostgresServer) else ("wipe", "empty", "deafen")
+    def _prepare(self) -> None:
+        """Make what a store needs on it, and the URL."""
+        raise NotImplementedError
 
     def pause(self) -> None:
-        """As `Server.pause`."""
+        """As `faults.Server.pause`."""
         self._server.pause()
 
     def resume(self) -> None:
-        """As `Server.resume`."""
+        """As `faults.Server.resume`."""
         self._server.resume()
 
     def restart(self) -> None:
-        """As `Server.restart`."""
+        """As `faults.Server.restart`."""
         self._server.restart()
 
     def wipe(self) -> None:
-        """Delete all data."""
-        if isinstance(self._server, RedisServer):
-            self._server.command("FLUSHALL")
+        """As `faults.Server.wipe`."""
+        raise NotImplementedError
 
-    def empty(self) -> None:
-        """As `Server.empty`."""
-        self._server.kill()
-        shutil.rmtree(self._server.folder / "appendonlydir", ignore_errors=True)
-        (self._server.folder / "appendonly.aof").unlink(missing_ok=True)
-        self._server.start()
+    empty = deafen = fail_over = wipe
 
-    def deafen(self) -> None:
-        """As `Server.deafen`."""
-        if isinstance(self._server, RedisServer):
-            self._server.command("CLIENT", "KILL", "TYPE", "PUBSUB")
-        elif isinstance(self._server, PostgresServer):
-            with psycopg.connect(self._server.url, autocommit=True) as connection:
-                connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ILIKE 'LISTEN%'"
-                )
+    def step(self, seconds: float) -> None:
+        """As `faults.Server.step`."""
+        assert isinstance(self._server, Stepped)
+        self._server.step(seconds)
 
     def left(self) -> dict[str, list[str]]:
-        """As `Server.left`."""
-        if isinstance(self._server, RedisServer):
-            with self._server.wire() as wire:
-                keys = [key for key in wire.ask("KEYS", "*") if wire.ask("PTTL", key) == -1]
-                clients = wire.ask("CLIENT", "LIST").splitlines()
-            return {"keys": keys, "connections": [each for each in clients if " cmd=client" not in each]}
-        if isinstance(self._server, PostgresServer):
-            with psycopg.connect(self._server.url) as connection:
-                found = connection.execute(
-                    "SELECT pid, query FROM pg_stat_activity"
-                    " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-                ).fetchall()
-        else:
-            host, port, user = self._server.host, self._server.port, self._server.user
-            with pymysql.connect(host=host, port=port, user=user) as connection:
-                cursor = connection.cursor()
-                cursor.execute(
-                    "SELECT id, info FROM information_schema.processlist"
-                    " WHERE id <> CONNECTION_ID() AND command <> 'Daemon' AND user <> 'system user'"
-                )
-                found = cursor.fetchall()
-        return {"connections": [str(each) for each in found]}
+        """As `faults.Server.left`."""
+        raise NotImplementedError
 
-    def __enter__(self) -> "TorturedServer":
+    def __enter__(self) -> "Tortured":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -147,24 +111,203 @@ class TorturedServer:
         self._server.close()
 
 
-def tortured(kind: str, folder: Path, **how: Any) -> Verdict:
-    """Run one store with every fault that it can have; return what the judge says.
+class TorturedRedis(Tortured):
+    """Redis or Valkey.
 
     Args:
-        kind: one of STORES.
-        folder: an empty one, for the store and the history.
-        how: of the plan.
+        kind: "redis" or "valkey".
     """
-    local = {"file": f"file://{folder / 'locks'}", "sqlite": f"sqlite:///{folder / 'locks.db'}"}.get(kind)
-    with nullcontext() if local else TorturedServer(kind) as server:
-        url = local or (server.url if server else "")
-        faults = possible(url, "both", server)
-        if server is not None:
-            faults = [name for name in faults if name not in server.cant]
-        if kind == "django":
-            faults = [name for name in faults if name not in UNHEARD]
-            how |= ORM
-        plan = Plan(
-            url, faults=tuple(faults), io=SLOW.get(kind, IO), frees_at_death=kind == "file", **how
-        )  # fmt: skip
-        return judge(read(run(plan, folder / "run", server)))
+
+    can = (*Tortured.can, *CLOCK, "wipe", "empty", "deafen")
+    forgets = ("ahead",)
+    _server: RedisServer
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__(SteppedRedis(kind, persist=True, config=NO_DISK))
+
+    def _prepare(self) -> None:
+        self.url = f"{self._server.kind}://{self.network.host}:{self.network.port}"
+
+    def wipe(self) -> None:
+        """As `faults.Server.wipe`."""
+        self._server.command("FLUSHALL")
+
+    def empty(self) -> None:
+        """As `faults.Server.empty`."""
+        self._server.kill()
+        shutil.rmtree(self._server.folder / "appendonlydir", ignore_errors=True)
+        (self._server.folder / "appendonly.aof").unlink(missing_ok=True)
+        self._server.start()
+
+    def deafen(self) -> None:
+        """As `faults.Server.deafen`."""
+        self._server.command("CLIENT", "KILL", "TYPE", "PUBSUB")
+
+    def left(self) -> dict[str, list[str]]:
+        """As `faults.Server.left`."""
+        with self._server.wire() as wire:
+            keys = [key for key in wire.ask("KEYS", "*") if wire.ask("PTTL", key) == -1]
+            clients = wire.ask("CLIENT", "LIST").splitlines()
+        return {"keys": keys, "connections": [each for each in clients if " cmd=client" not in each]}
+
+
+class TorturedPostgres(Tortured):
+    """PostgreSQL; to delete the data of a database is to drop what its administrator made, and is not done.
+
+    Args:
+        server: that is struck.
+        scheme: of the URL.
+    """
+
+    can = (*Tortured.can, *CLOCK, "deafen", "failover")
+    forgets: Collection[str] = ("ahead",)
+    listens = "query ILIKE 'LISTEN%'"
+    """Whose connections are cut by `deafen`."""
+    _server: PostgresServer
+
+    def __init__(self, server: PostgresServer, scheme: str = "postgresql") -> None:
+        self._scheme = scheme
+        super().__init__(server)
+
+    def _prepare(self) -> None:
+        there = f"{self._server.user}@{self.network.host}:{self.network.port}/{self._server.database}"
+        self.url = f"{self._scheme}://{there}"
+        self._make_tables()
+
+    def _make_tables(self) -> None:
+        self.url += f"?timeout={IO:g}"
+        self.how = {"io": IO}
+        with self._connection() as connection:
+            connection.execute(ddl(grace=Plan.ttl).encode())  # the longest lease of a run; 30 s unless said
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._server.url, autocommit=True)
+
+    def deafen(self) -> None:
+        """As `faults.Server.deafen`."""
+        with self._connection() as connection:
+            connection.execute(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {self.listens}".encode()
+            )
+
+    def fail_over(self) -> None:
+        """As `faults.Server.fail_over`: the address leads to the replica, as a virtual one does."""
+        old = self._server
+        if isinstance(old, SteppedPostgres | SteppedReplica):
+            self._server = SteppedReplica(old, config=CONFIG)
+            self._server.step(old.ahead)
+        else:
+            self._server = PostgresReplica(old, config=CONFIG)
+        old.kill()
+        with self._connection() as connection:
+            connection.execute("SELECT pg_promote()")
+        self.network.redirect(self._server.host, self._server.port)
+        old.close()
+
+    def left(self) -> dict[str, list[str]]:
+        """As `faults.Server.left`."""
+        with self._connection() as connection:
+            found = connection.execute(
+                "SELECT pid, query FROM pg_stat_activity"
+                " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            ).fetchall()
+            locks = connection.execute("SELECT pid, objid FROM pg_locks WHERE locktype = 'advisory'").fetchall()
+        return {"connections": [str(each) for each in found], "keys": [str(each) for each in locks]}
+
+
+class TorturedAdvisory(TorturedPostgres):
+    """Advisory locks of PostgreSQL; they know no clock."""
+
+    can = tuple(name for name in TorturedPostgres.can if name not in CLOCK)
+    forgets = SESSION_ENDS
+    listens = "state = 'active' AND query ILIKE '%pg_advisory_lock%' AND pid <> pg_backend_pid()"
+
+    def _make_tables(self) -> None:
+        """Make nothing: the first session makes the sequence."""
+
+
+class TorturedOrm(TorturedPostgres):
+    """Django's ORM on PostgreSQL.
+
+    Its drivers wait for an answer without end, as they do for the site: so no connection is forgotten by the network.
+    """
+
+    can = tuple(name for name in TorturedPostgres.can if name not in ("forget", "failover"))
+
+    def _make_tables(self) -> None:
+        self.how = {"io": IO, **ORM}
+        subprocess.run([sys.executable, "-m", "tests.support.torture_orm", self.url], check=True)
+
+
+class TorturedMaria(Tortured):
+    """MariaDB.
+
+    Args:
+        server: that is struck.
+        scheme: of the URL.
+    """
+
+    can = (*Tortured.can, *CLOCK)
+    forgets: Collection[str] = ("ahead",)
+    _server: MariaServer
+
+    def __init__(self, server: MariaServer, scheme: str = "mariadb") -> None:
+        self._scheme = scheme
+        super().__init__(server)
+
+    def _prepare(self) -> None:
+        there = f"{self._server.user}@{self.network.host}:{self.network.port}/{self._server.database}"
+        self.url = f"{self._scheme}://{there}"
+        self._make_tables()
+
+    def _make_tables(self) -> None:
+        self.url += f"?timeout={IO:g}"
+        self.how = {"io": IO}
+        self._ask(ddl_of_mysql())
+
+    def _ask(self, sql: str) -> Sequence[Any]:
+        server = self._server
+        with pymysql.connect(
+            host=server.host, port=server.port, user=server.user, database=server.database
+        ) as connection:
+            cursor = connection.cursor()
+            cursor.execute(sql)
+            found: Sequence[Any] = cursor.fetchall()
+            return found
+
+    def left(self) -> dict[str, list[str]]:
+        """As `faults.Server.left`."""
+        found = self._ask(
+            "SELECT id, info FROM information_schema.processlist"
+            " WHERE id <> CONNECTION_ID() AND command <> 'Daemon' AND user <> 'system user'"
+        )
+        return {"connections": [str(each) for each in found]}
+
+
+class TorturedGetLock(TorturedMaria):
+    """GET_LOCK of MariaDB."""
+
+    can = (*Tortured.can, "deafen")
+    forgets = SESSION_ENDS
+
+    def _make_tables(self) -> None:
+        """Make nothing: the first session makes the sequence."""
+
+    def deafen(self) -> None:
+        """As `faults.Server.deafen`."""
+        for (number,) in self._ask("SELECT id FROM information_schema.processlist WHERE state = 'User lock'"):
+            try:
+                self._ask(f"KILL {number}")
+            except pymysql.OperationalError:  # it has ended meanwhile
+                pass
+
+
+SERVERS: dict[str, Callable[[], Tortured]] = {
+    "valkey": lambda: TorturedRedis("valkey"),
+    "redis": lambda: TorturedRedis("redis"),
+    "postgresql": lambda: TorturedPostgres(SteppedPostgres(config=CONFIG)),
+    "postgresql+advisory": lambda: TorturedAdvisory(PostgresServer(config=CONFIG), "postgresql+advisory"),
+    "mariadb": lambda: TorturedMaria(SteppedMaria()),
+    "mariadb+advisory": lambda: TorturedGetLock(MariaServer(), "mariadb+advisory"),
+    "django": lambda: TorturedOrm(SteppedPostgres(config=CONFIG)),
+}

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.testing.torture.history import Record, parsed
 from interlock.testing.torture.judge import Verdict, judge
-from interlock.testing.torture.plan import Plan
+from interlock.testing.torture.plan import Plan, promises_of
 
 
 class Told:
@@ -255,6 +255,76 @@ GOOD = (
 @pytest.mark.parametrize("tell", GOOD, ids=lambda tell: tell.__name__)
 def test_what_the_contract_allows_is_acquitted(tell: Callable[[Told], None]) -> None:
     told = Told()
+    tell(told)
+    assert told.verdict().violations == []
+
+
+ADVISORY = promises_of("postgresql+advisory://x/y")
+
+
+def overtaken_in_its_process(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    early = told.ask("1.0", 1.1)
+    told.say(1.2, "queued", "1.0", op=early, id=f"id{early}")
+    told.get("1.0", told.ask("1.0", 1.3), 2.1, 2, 2.2)
+    told.get("1.0", early, 2.3, 3, 2.4)
+
+
+def overtaken_long_after_it_stood_first(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 4.0)
+    early = told.ask("1.0", 1.1)
+    told.say(1.2, "queued", "1.0", op=early, id=f"id{early}")
+    told.get("2.0", told.ask("2.0", 3.5), 4.1, 2, 4.2)
+    told.get("1.0", early, 4.3, 3, 4.4)
+
+
+def two_holders_long_after_a_session_ended(told: Told) -> None:
+    told.fault("cut", 0.2, 0.2, loses=True)
+    told.hold("0.0", 1.0, 1, 2.0)
+    told.hold("1.0", 1.5, 2, 2.5)
+
+
+def a_dead_holder_blocks_until_its_lease_ends(told: Told) -> None:
+    told.say(1.0, "ok", "0.0", op=told.ask("0.0", 0.9), fences=[1], ids=["a"])
+    told.fault("kill", 1.0, 1.0, "0.0")
+    told.get("1.0", told.ask("1.0", 1.5), 4.1, 2, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("tell", "rule"),
+    [
+        (overtaken_in_its_process, "order"),
+        (overtaken_long_after_it_stood_first, "order"),
+        (two_holders_long_after_a_session_ended, "overlap"),
+        (a_dead_holder_blocks_until_its_lease_ends, "stall"),
+    ],
+)
+def test_locks_that_end_with_a_session_are_judged_by_what_they_promise(
+    tell: Callable[[Told], None], rule: str
+) -> None:
+    told = Told(**ADVISORY)
+    tell(told)
+    assert [each.rule for each in told.verdict().violations] == [rule]
+
+
+def waits_behind_another_of_its_process(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 4.0)
+    told.ask("1.0", 1.05)
+    early = told.ask("1.0", 1.1)
+    told.say(1.2, "queued", "1.0", op=early, id=f"id{early}")
+    told.get("2.0", told.ask("2.0", 3.5), 4.1, 2, 4.2)
+    told.get("1.0", early, 4.3, 3, 4.4)
+
+
+def two_holders_when_a_session_ends(told: Told) -> None:
+    told.hold("0.0", 1.0, 1, 2.0)
+    told.fault("cut", 1.2, 1.2, loses=True)
+    told.hold("1.0", 1.5, 2, 2.5)
+
+
+@pytest.mark.parametrize("tell", [overtaken, waits_behind_another_of_its_process, two_holders_when_a_session_ends])
+def test_locks_that_end_with_a_session_promise_no_more(tell: Callable[[Told], None]) -> None:
+    told = Told(**ADVISORY)
     tell(told)
     assert told.verdict().violations == []
 

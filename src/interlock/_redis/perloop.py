@@ -1,7 +1,9 @@
 """Something of which each event loop has its own."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from interlock._redis.aconnection import AsyncConnection
@@ -127,3 +129,21 @@ class PerLoop(Generic[C]):
         """In a forked child: leave the connections to the parent."""
         for connection in self._open_connections:
             connection.forget()
+
+
+async def leave(pool: Any) -> None:
+    """Close what a client library's own pool has open in the running loop, and give up what is of closed loops.
+
+    The library asks Sentinels over such connections, and knows of one loop only.
+
+    Args:
+        pool: of redis-py or valkey-py, for asyncio.
+    """
+    for connection in [*pool._available_connections, *pool._in_use_connections]:  # also of tasks that were cancelled
+        loop = None if connection._writer is None else connection._writer._loop
+        if loop is asyncio.get_running_loop():
+            await connection.disconnect()
+        elif loop is not None and loop.is_closed():
+            with suppress(Exception):  # it has ended already; or the loop is of another make, which has closed it
+                connection._writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+            connection._writer = connection._reader = None

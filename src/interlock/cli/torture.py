@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ class ServerOfPid:
     """
 
     network: Any = None
-    keeps_data = True
+    can: Collection[str] = ("pause",)
+    forgets: Collection[str] = ()
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -43,7 +44,11 @@ class ServerOfPid:
         """Never called: nobody said how to start it."""
         raise NotImplementedError
 
-    wipe = empty = deafen = restart
+    wipe = empty = deafen = fail_over = restart
+
+    def step(self, seconds: float) -> None:
+        """As `restart`."""
+        raise NotImplementedError
 
     def left(self) -> dict[str, list[str]]:
         """Return nothing: nobody said what is left where."""
@@ -111,14 +116,14 @@ def torture(store: str | None, judged: str | None, server_pid: int | None, **how
 def _run(store: str | None, server_pid: int | None, how: dict[str, Any]) -> Path:
     from interlock.testing.torture.coordinator import run
     from interlock.testing.torture.faults import FAULTS, possible
-    from interlock.testing.torture.plan import Plan, io_of
+    from interlock.testing.torture.plan import Plan, promises_of
 
     url = default_url() if store is None else store
     check_url(url)
     server = None if server_pid is None else ServerOfPid(server_pid)
     alone = url.startswith("memory:")
     colour: Any = "threads" if alone and how["colour"] == "both" else how["colour"]
-    can = possible(url, colour, server, pid_only=True)
+    can = possible(url, colour, server)
     faults = tuple(can) if how["everything"] else tuple(name for name in FAULTS if how.get(f"fault_{name}"))
     if wrong := sorted(set(faults) - set(can)):
         raise click.UsageError(f"this run can't make {', '.join(wrong)}: it has {', '.join(can)}")
@@ -135,7 +140,6 @@ def _run(store: str | None, server_pid: int | None, how: dict[str, Any]) -> Path
         ttl=how["ttl"],
         colour=colour,
         namespace=how["namespace"],
-        io=io_of(url),
-        frees_at_death=url.startswith("file:"),
+        **promises_of(url),
     )
     return run(plan, how["history"], server)

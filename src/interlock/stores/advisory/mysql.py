@@ -68,7 +68,7 @@ class MysqlSession(Session):
 
     def _do(self, work: Callable[[], Any]) -> Any:
         if not self.alive:
-            raise StoreError("the session with MariaDB has ended")
+            raise UnknownOutcome("the session with MariaDB has ended")
         self._said = said = self._thread.submit(work)
         try:
             found = said.result()

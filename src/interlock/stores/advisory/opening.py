@@ -9,6 +9,10 @@ from interlock.stores.advisory.postgres import PostgresSession as Session
 from interlock.stores.advisory.session import Refusal
 
 LEAP = 1 << 20
+SET_FORWARD = (
+    "SELECT setval('{sequence}', CASE WHEN clock > number THEN clock ELSE number + {leap} END) FROM (SELECT "
+    "nextval('{sequence}') AS number, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS clock) AS now"
+)
 OPENING = 0x696E7465726C6B00  # the key that orders those who open
 SETTINGS = {
     "statement_timeout": "0",
@@ -57,10 +61,13 @@ def open_session(options: Options) -> Session:
 
 
 def _leap(session: Session, sequence: str) -> None:
-    """Make the sequence, and let it leap over what it gave out before a crash of the server and may have forgotten.
+    """Make the sequence, and set it beyond what it gave out before a crash of the server and may have forgotten.
 
-    The server writes down 32 numbers at a time, and may give one out before that is on the disk. No session outlives
-    a crash, so whoever takes a number after it has leapt. The lock is for those who leap: only one may set it.
+    The server writes down 32 numbers at a time, and may give one out before that is on the disk; a replica that takes
+    over may lack more. No session outlives either, so whoever takes a number after it has been here. Fences are set
+    to the server's clock, in microseconds, which nobody takes numbers faster than. Only where the clock was set back
+    they leap instead: if they always did, those who lost many openings in a fail-over would leap too short. The lock
+    is for those who set it: only one may.
     """
     if session.rows("SELECT to_regclass($1)", sequence) == [[None]]:
         make = f"CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH {int(time() * 1_000_000)}"
@@ -71,9 +78,8 @@ def _leap(session: Session, sequence: str) -> None:
                 f"there is no sequence for the fences, and it can't be made ({error}); let an owner of the schema do "
                 f"it: {make}; GRANT USAGE, UPDATE ON SEQUENCE {sequence} TO your_role"
             ) from error
-    session.run(
-        f"SELECT pg_advisory_xact_lock({OPENING}); SELECT setval('{sequence}', nextval('{sequence}') + {LEAP})"
-    )
+    forward = SET_FORWARD.format(sequence=sequence, leap=LEAP)
+    session.run(f"SELECT pg_advisory_xact_lock({OPENING}); {forward}")
 
 
 def _refuse_lent(session: Session, options: Options) -> None:

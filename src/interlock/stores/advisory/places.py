@@ -19,10 +19,15 @@ class Place:
         state: "trying", "pending" or "using".
         session: which has the lock or waits for it.
         until: when its lease ends.
+        looks_at: when it is looked whether its session got what it waits for and did not say so.
+        untold: True if it was so at the last look.
         doubt: what is told when it is lost.
     """
 
-    __slots__ = ("claim", "doubt", "fence", "key", "session", "shared", "since", "state", "until", "wakeup")
+    __slots__ = (
+        "claim", "doubt", "fence", "key", "looks_at", "session", "shared", "since", "state", "until", "untold",
+        "wakeup",
+    )  # fmt: skip
 
     def __init__(self, claim: Claim, shared: bool, wakeup: Any, doubt: Callable[[str], object]) -> None:
         self.claim = claim
@@ -34,6 +39,8 @@ class Place:
         self.session: Session | None = None
         self.fence = 0
         self.until = monotonic() + claim.spec.ttl
+        self.looks_at = 0.0
+        self.untold = False
         self.since = time()
 
 

@@ -58,7 +58,7 @@ class PostgresSession(Session):
         self._plain: Any = self._connection.pgconn
         self._sequence = sequence
         self._prepared: set[str] = set()
-        self._owed = False
+        self._owed_since: float | None = None
         self.told_pid = self._plain.backend_pid
         self.pid = self.told_pid
         self.socket = self._plain.socket
@@ -73,7 +73,13 @@ class PostgresSession(Session):
         self._ask(UNLOCK, shared, key)
 
     def _owes(self) -> bool:
-        return self._owed
+        return self._owed_since is not None
+
+    @property
+    def overdue(self) -> float:
+        """As `Session.overdue`."""
+        since = self._owed_since
+        return 0.0 if since is None or self.waits_for is not None else monotonic() - since
 
     # -- waiting ----------------------------------------------------------------------------------------
 
@@ -174,7 +180,7 @@ class PostgresSession(Session):
         return self._result(IO_TIMEOUT)[0]
 
     def _drain(self) -> None:
-        if self._owed and self.waits_for is None:
+        if self._owed_since is not None and self.waits_for is None:
             try:
                 self._result(IO_TIMEOUT)
             except Refusal:
@@ -200,9 +206,9 @@ class PostgresSession(Session):
 
     def _say(self, send: Callable[..., object], *what: object) -> None:
         if not self.alive:
-            raise StoreError("the session with PostgreSQL has ended")
+            raise UnknownOutcome("the session with PostgreSQL has ended")
         try:
-            self._owed = True  # before it is: an interrupt may come at any line
+            self._owed_since = monotonic()  # before it is: an interrupt may come at any line
             send(*what)
             while self._plain.flush():
                 self._poll(select.POLLOUT | select.POLLIN, monotonic() + IO_TIMEOUT)
@@ -211,7 +217,7 @@ class PostgresSession(Session):
 
     def _result(self, seconds: float) -> list[list[str | None]]:
         if not self._arrives(monotonic() + seconds):
-            raise UnknownOutcome(f"PostgreSQL has not answered within {seconds:g} s")
+            raise UnknownOutcome(f"PostgreSQL has not answered within {IO_TIMEOUT:g} s")
         return self._all_rows()
 
     def _row(self) -> list[str | None]:
@@ -249,7 +255,7 @@ class PostgresSession(Session):
             raise self._broken(error) from error
         if self._plain.status != pq.ConnStatus.OK:
             raise self._broken(refusal)
-        self._owed = False
+        self._owed_since = None
         if refusal is not None:
             raise refusal
         return rows

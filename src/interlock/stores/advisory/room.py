@@ -19,11 +19,12 @@ from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, 
 from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.places import Place, is_shared
-from interlock.stores.advisory.session import Refusal, Session, refused
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, refused
 from interlock.stores.advisory.watching import Watcher
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 SOONEST = 0.05  # seconds after which a wait is broken off once more
+UNTOLD = 5.0  # seconds after which a waiter asks whether its session got the lock and could not say so
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
 
 
@@ -64,6 +65,7 @@ class Room:
         self.lines: dict[int, list[Place]] = {}
         self.sessions: list[Session] = []
         self._opening = threading.Lock()
+        self._failed: tuple[float, StoreError | None] = (0.0, None)  # when, and why, no session could be opened
         self._apart: list[Session] = []  # those on which somebody waits or has waited
         self._opens: set[str] = set()  # the claims for which a session is being opened
         self.main: Session | None = None
@@ -117,8 +119,12 @@ class Room:
         if not alive:
             self.end(place)
             return GONE
-        if place.state == "pending" and place.session is None:
-            self._ask(place)
+        session = place.session
+        if place.state == "pending":
+            if session is None:
+                self._ask(place)
+            else:
+                self._find_untold(place, session)
         with self.mutex:
             if self.places.get(place.claim.id) is not place:
                 return GONE
@@ -152,6 +158,7 @@ class Room:
                 return True
             session.fail()  # a pooler has given our session to somebody else
         except (StoreError, Refusal) as error:
+            self._give_up(session)
             if session.alive:
                 return error if isinstance(error, StoreError) else refused(error)
         self.lost(session)
@@ -171,7 +178,11 @@ class Room:
         """Ask for the lock on the session that never waits."""
         session = self.ready()
         place.session = session
-        fence = session.attempt(place.key, place.shared)
+        try:
+            fence = session.attempt(place.key, place.shared)
+        except StoreError:
+            self._give_up(session)
+            raise
         with self.mutex:
             there = self.places.get(place.claim.id) is place
             if fence is not None and there:
@@ -207,6 +218,7 @@ class Room:
                 if place.session is not None or self._head(place.key) is not place:
                     return
                 place.session = session
+        place.looks_at, place.untold = monotonic() + UNTOLD, False
         try:
             session.begin(place.key, place.shared)
         except (StoreError, Refusal) as error:
@@ -214,6 +226,21 @@ class Room:
             self.lost(session)
             raise error if isinstance(error, StoreError) else refused(error) from error
         self.watcher.poke()
+
+    def _find_untold(self, place: Place, session: Session) -> None:
+        """Find out whether a session got what it waits for and does not say so: its connection is half-open."""
+        now = monotonic()
+        if now < place.looks_at:
+            return
+        try:
+            rows = self.ready().look(place.key)
+        except (StoreError, Refusal):
+            return  # it is only a look
+        has = any(row[0] == str(session.pid) and row[1] == "t" for row in rows)
+        if has and place.untold and session.waits_for is not None:
+            self.lost(session)
+        place.untold = has
+        place.looks_at = now + (LOOK_AGAIN if has else UNTOLD)
 
     def _free(self) -> Session | None:
         """Return a session to wait on that nobody uses; looked for, not kept, as an interrupt could lose it."""
@@ -293,17 +320,32 @@ class Room:
                 pass  # who tries finds that it has gone
             elif place.state == "pending":
                 self._break_off(session, place)
+            elif place.until <= monotonic() and session.overdue >= IO_TIMEOUT:
+                self._give_up(session)  # else `reconcile` gives it back when it answers
             else:
                 self._unlock(session, place.key, place.shared)
                 self._give_back()
         except BaseException:
-            if session is not None and not session.alive:
-                self.lost(session)
+            if session is not None:
+                self._give_up(session)
             self.watcher.poke()
             raise
         finally:
             self._nudge(place.key)
         return True
+
+    def _give_up(self, session: Session) -> None:
+        """End a session that has not answered in time, unless a lease that has not ended depends on it.
+
+        A connection may be half-open; then no answer ever comes, and the server keeps what the session had.
+        """
+        with self.mutex:
+            leased = any(
+                each.session is session and each.state == "using" and each.until > monotonic()
+                for each in self.places.values()
+            )
+        if not session.alive or (session.overdue >= IO_TIMEOUT and not leased):
+            self.lost(session)
 
     def reconcile(self, session: Session) -> None:
         """Give back what a session has and nobody in here any more: an interrupt may come at any line.
@@ -317,13 +359,15 @@ class Room:
             if session.left:  # it has no lock, and the server ends the wait with it
                 self.lost(session)
                 return
+            if session.overdue >= IO_TIMEOUT:
+                self._give_up(session)
+                return  # who waits for an answer of it, or renews, takes the late one
             if session.unsettled:
                 session.settle()
             for key, shared in list(session.counts):
                 self._unlock(session, key, shared)
         except StoreError:
-            if not session.alive:
-                self.lost(session)
+            self._give_up(session)
             raise
         finally:
             session.mutex.release()
@@ -349,6 +393,7 @@ class Room:
     def _break_off(self, session: Session, place: Place) -> None:
         """End the wait of a session, which may be granted at this very moment."""
         pause = SOONEST
+        deadline = monotonic() + IO_TIMEOUT
         try:
             while session.alive:
                 with session.mutex:
@@ -363,6 +408,8 @@ class Room:
                         self._unlock(session, place.key, place.shared)
                         break
                     pause = min(2 * pause, LOOK_AGAIN)
+                if monotonic() > deadline:
+                    self.lost(session)  # its connection is half-open
         except Refusal:
             pass  # broken off
         except StoreError:
@@ -417,12 +464,19 @@ class Room:
         Raises:
             StoreError: it can't be opened.
         """
-        session = self.main
+        session, began = self.main, monotonic()
         if session is None or not session.alive:
             with self._opening:
                 session = self.main
                 if session is None or not session.alive:
-                    session = opened(self.options)
+                    failed_at, why = self._failed
+                    if failed_at > began:  # while this one waited: it does not wait as long again
+                        raise StoreError(str(why)) from why
+                    try:
+                        session = opened(self.options)
+                    except StoreError as error:
+                        self._failed = monotonic(), error
+                        raise
                     with self.mutex:
                         self.main = session
                         self.sessions.append(session)

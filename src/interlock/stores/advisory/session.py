@@ -7,7 +7,7 @@ have to give back as often.
 import os
 import threading
 
-from interlock.core.errors import StoreError
+from interlock.core.errors import StoreError, UnknownOutcome
 
 IO_TIMEOUT = 5.0  # seconds that the server may take for an answer
 
@@ -105,7 +105,7 @@ class Session:
         """
         with self.mutex:
             if not self.alive:
-                raise StoreError("the session with the database has ended")
+                raise UnknownOutcome("the session with the database has ended")
             if self.waits_for is not None:
                 return
             self._drain()
@@ -119,6 +119,11 @@ class Session:
                     self.fail()
                     raise refused(error) from error
             self._suspect = None
+
+    @property
+    def overdue(self) -> float:
+        """For how many seconds an answer has been waited for, other than that of who waits for a lock."""
+        return 0.0
 
     @property
     def unsettled(self) -> bool:

@@ -27,9 +27,14 @@ class RedisStores(BaseStore):
         """Connect asyncio tasks to a server."""
         client = client_of(url, tasks=True)
 
-        async def release() -> None:
-            for each in _all_of(client):
-                await (getattr(each, "aclose", None) or each.close)()
+        async def release(closing: bool) -> None:
+            from interlock._redis.perloop import leave  # only programs with an event loop load asyncio
+
+            if not is_cluster(client):
+                for each in _all_of(client):
+                    await leave(each.connection_pool)
+            elif closing:
+                await (getattr(client, "aclose", None) or client.close)()
 
         return _for_tasks(client, release, _starts(url))
 

@@ -73,6 +73,8 @@ class AsyncRedisStore(RedisQueue):
         for connection in connections:
             connection.close()
         await _until_closed([connection.gone for connection in connections])
+        if self._release is not None:
+            await self._release(closing=False)
 
     async def aclose(self) -> None:
         """Close all connections, and wait a moment until they are closed: TLS says good-bye."""
@@ -81,7 +83,7 @@ class AsyncRedisStore(RedisQueue):
         self.close()
         await _until_closed([*(connection.gone for connection in connections), *opening])
         if self._release is not None:
-            await self._release()
+            await self._release(closing=True)
 
     async def adoctor(self) -> list[Check]:
         """As `Store.doctor`."""

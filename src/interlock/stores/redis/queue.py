@@ -64,11 +64,12 @@ class RedisQueue(BaseStore):
     Args:
         pool: what sends a message and returns its reply.
         subscription: (channel, registry) -> what hears who was promoted, and subscribes when it is asked.
-        release: closes the client that was made for the store; None if the client is the program's own.
+        release: closes the client that was made for the store; None if the client is the program's own. For
+            tasks it is told whether all is `closing`, or the running loop ends.
     """
 
     def __init__(
-        self, pool: Any, subscription: Callable[[str, WaiterRegistry], Any], release: Callable[[], Any] | None
+        self, pool: Any, subscription: Callable[[str, WaiterRegistry], Any], release: Callable[..., Any] | None
     ) -> None:
         self._pool = pool
         self._registry = WaiterRegistry()

@@ -15,7 +15,7 @@ from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.core.redaction import masked
-from interlock.testing.torture.faults import FAULTS, Fault, Server, Struck, folder_of
+from interlock.testing.torture.faults import FAULTS, Fault, Server, Struck, disk_of, folder_of
 from interlock.testing.torture.history import History
 from interlock.testing.torture.plan import LONG_WAIT, Plan, loaded
 from interlock.testing.torture.shelf import Shelf
@@ -171,10 +171,10 @@ class Coordinator:
         time.sleep(max(0.0, end - time.monotonic()))
 
     def _make(self, name: str, fault: Fault, child: Child) -> None:
-        shared = fault.where in ("files", "server", "network")
-        struck = Struck(
-            child, self._plan.ttl, random.Random(self._random.random()), folder_of(self._plan.store), self._server
-        )
+        shared = fault.where in ("files", "disk", "server", "network")
+        url = self._plan.store
+        luck = random.Random(self._random.random())
+        struck = Struck(child, self._plan.ttl, luck, folder_of(url), disk_of(url), self._server)
         with self._one_at_a_time if shared else threading.Lock():
             if time.monotonic() > self._calm:
                 return  # those before it took long
@@ -183,7 +183,7 @@ class Coordinator:
                 fault.make(struck)
             except OSError as error:  # as: what it would remove is not there
                 problem = str(error)
-            loses = fault.loses or (name == "restart" and not (self._server and self._server.keeps_data))
+            loses = fault.loses or (self._server is not None and name in self._server.forgets)
             self._history.write(
                 "fault", fault=name, since=since, of="" if shared else key, loses=loses, problem=problem
             )

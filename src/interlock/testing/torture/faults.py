@@ -4,18 +4,29 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
+PAGE = 4096
+SMALL = 64 << 20  # bytes; nobody wants a larger file system to be filled
+
 
 class Server(Protocol):
-    """A server that a run may strike; the network before it too, if `network` is there."""
+    """A server that a run may strike.
+
+    Attributes:
+        network: before it, if that may be struck too.
+        can: names of the faults of server and network that it can have.
+        forgets: names of faults after which it may have forgotten who holds what, beside those that always do that.
+    """
 
     network: Any
-    keeps_data: bool
+    can: Collection[str]
+    forgets: Collection[str]
 
     def pause(self) -> None:
         """Stop its process; connections stay, nobody answers."""
@@ -34,6 +45,12 @@ class Server(Protocol):
 
     def deafen(self) -> None:
         """Cut the connections on which processes hear of their turns."""
+
+    def fail_over(self) -> None:
+        """Let a replica take its place, once it has ended."""
+
+    def step(self, seconds: float) -> None:
+        """Set its clock forward, or back."""
 
     def left(self) -> dict[str, list[str]]:
         """Return the keys and connections that nobody should have left, once all have ended."""
@@ -60,6 +77,7 @@ class Struck:
         ttl: seconds of lease.
         random: decides how long.
         folder: of the store, if it is files.
+        disk: a folder on the file system of the store, if that is small enough to be filled.
         server: of the store, if it may be struck.
     """
 
@@ -67,6 +85,7 @@ class Struck:
     ttl: float
     random: random.Random
     folder: Path | None = None
+    disk: Path | None = None
     server: Server | None = None
 
 
@@ -76,7 +95,7 @@ class Fault(NamedTuple):
     Attributes:
         help: what it does.
         make: does it; returns when it is over.
-        where: what it needs: "process", "threads", "tasks", "files", "server", "network".
+        where: what it needs: "process", "threads", "tasks", "files", "disk", "server", "network".
         stalls: for how many leases longer than it lasts others may have to wait.
         loses: True if the store forgets who holds what, so that two may hold until the next renewal.
     """
@@ -120,6 +139,17 @@ def _foreign(struck: Struck) -> None:
     (folder / "alive" / name).write_bytes(b"\0" * 700)
 
 
+def _full(struck: Struck) -> None:
+    filler = the(struck.disk) / f"filler-{time.monotonic_ns()}"
+    try:
+        with open(filler, "wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(b"x" * PAGE)
+        time.sleep(struck.ttl * struck.random.uniform(0.1, 2.0))
+    finally:
+        filler.unlink()
+
+
 def _pause(struck: Struck) -> None:
     server = the(struck.server)
     server.pause()
@@ -141,6 +171,14 @@ def _empty(struck: Struck) -> None:
 
 def _deafen(struck: Struck) -> None:
     the(struck.server).deafen()
+
+
+def _fail_over(struck: Struck) -> None:
+    the(struck.server).fail_over()
+
+
+def _step(sign: int) -> Callable[[Struck], None]:
+    return lambda struck: the(struck.server).step(sign * struck.ttl * struck.random.uniform(0.3, 2.0))
 
 
 def _net(name: str, lasts: float = 0.0) -> Callable[[Struck], None]:
@@ -179,11 +217,15 @@ FAULTS = {
     "move": Fault("rename the folder", _move, "files", stalls=1, loses=True),
     "liveness": Fault("remove liveness and wake-up pipes", _liveness, "files", stalls=1, loses=True),
     "foreign": Fault("drop foreign files into the folder", _foreign, "files"),
+    "full": Fault("fill the file system for a while, if it is a small one", _full, "disk", stalls=1),
     "pause": Fault("SIGSTOP the server", _pause, "server", stalls=1),
     "restart": Fault("kill the server and start it again", _restart, "server", stalls=1),
     "wipe": Fault("delete all data of the server", _wipe, "server", stalls=1, loses=True),
     "empty": Fault("kill the server and start it without its data", _empty, "server", stalls=1, loses=True),
     "deafen": Fault("cut the connections of those who listen", _deafen, "server", stalls=1),
+    "failover": Fault("kill the server and let a replica take its place", _fail_over, "server", stalls=1),
+    "ahead": Fault("set the server's clock forward", _step(1), "server", stalls=1),
+    "behind": Fault("set the server's clock back", _step(-1), "server", stalls=2),  # leases end later by that
     "cut": Fault("cut all connections", _net("cut"), "network", stalls=1),
     "forget": Fault("swallow what goes through the connections of now", _net("forget"), "network", stalls=1),
     "delay": Fault("pass replies late", _net("delay", 1.0), "network", stalls=1),
@@ -201,14 +243,26 @@ def folder_of(url: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def possible(url: str, colour: str, server: Server | None, pid_only: bool = False) -> list[str]:
+def disk_of(url: str) -> Path | None:
+    """Return a folder on the file system of a store of files; None if it is another store, or not small."""
+    parts = urlsplit(url)
+    if not parts.scheme.startswith(("file", "sqlite")):
+        return None
+    folder = Path(unquote(parts.path.removeprefix("/" if parts.scheme.startswith("sqlite") else ""))).parent
+    try:
+        found = os.statvfs(folder)
+    except OSError:  # it is not there yet
+        return None
+    return folder if found.f_blocks * found.f_frsize <= SMALL else None
+
+
+def possible(url: str, colour: str, server: Server | None) -> list[str]:
     """Return the names of the faults that a run can make.
 
     Args:
         url: of the store.
         colour: of the processes.
         server: which may be struck.
-        pid_only: the server can only be stopped and let go on.
     """
     has = {"process"} | {word for word in ("threads", "tasks") if colour in (word, "both")}
     if url.startswith("memory:"):
@@ -216,7 +270,7 @@ def possible(url: str, colour: str, server: Server | None, pid_only: bool = Fals
         return ["close", *(name for name, fault in FAULTS.items() if fault.where in has - {"threads"})]
     if folder_of(url) is not None:
         has.add("files")
-    if server is not None:
-        has |= {"server"} | ({"network"} if server.network is not None else set())
-    names = [name for name, fault in FAULTS.items() if fault.where in has]
-    return [name for name in names if not (pid_only and FAULTS[name].where == "server" and name != "pause")]
+    if disk_of(url) is not None:
+        has.add("disk")
+    can = () if server is None else server.can
+    return [name for name, fault in FAULTS.items() if fault.where in has or name in can]

@@ -10,6 +10,7 @@ from interlock.core.claims import WRITER_UNITS
 Colour: TypeAlias = Literal["threads", "tasks", "both"]
 PERMITS = 3
 EXCLUSIVE = ("lock", "rlock", "write", "all")
+KINDS = ("lock", "lock", "rlock", "semaphore", "rwlock", "all")
 LONG_WAIT = 10.0  # seconds; no line of a run is as long unless something stalls
 
 
@@ -31,7 +32,11 @@ class Plan:
         namespace: of the locks.
         io: seconds that one request to the store takes at most.
         slack: seconds that a busy machine may take for what should take none.
+        kinds: of locks that the store has; one that is named twice is asked for twice as often.
+        line: "all" if who stands in line is before all who come later; "process" if each process has a line of its
+            own, whose first one stands in the store's.
         frees_at_death: True if the store frees what a dead process held.
+        told: seconds within which a holder is told that the store has forgotten it; its lease unless given.
         connect, aconnect: what makes the locks, as "module:function"; called with the URL, namespace and ttl.
     """
 
@@ -49,7 +54,10 @@ class Plan:
     namespace: str = "torture"
     io: float = 5.0
     slack: float = 2.0
+    kinds: tuple[str, ...] = KINDS
+    line: Literal["all", "process"] = "all"
     frees_at_death: bool = False
+    told: float | None = None
     connect: str = "interlock:connect"
     aconnect: str = "interlock:aconnect"
 
@@ -69,12 +77,19 @@ class Plan:
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "Plan":
         """Return the plan that `as_json` gave."""
-        return cls(**{**facts, "faults": tuple(facts["faults"])})
+        return cls(**{**facts, "faults": tuple(facts["faults"]), "kinds": tuple(facts.get("kinds", KINDS))})
 
 
-def io_of(url: str) -> float:
-    """Return for how many seconds one request to a store of ours may wait, unless its URL says otherwise."""
-    return 2.0 if url.startswith(("redis", "valkey", "unix")) else 5.0
+def promises_of(url: str) -> dict[str, Any]:
+    """Return what a plan says of a store of ours: what it has, promises, and does unless its URL says otherwise."""
+    if "+advisory:" in url:
+        without = {"semaphore", "rwlock"} if url.startswith(("mysql", "mariadb")) else {"semaphore"}
+        return {
+            "io": 5.0, "kinds": tuple(kind for kind in KINDS if kind not in without), "line": "process",
+            "frees_at_death": True, "told": 0.5,
+        }  # fmt: skip
+    io = 2.0 if url.startswith(("redis", "valkey", "unix")) else 5.0
+    return {"io": io, "frees_at_death": url.startswith("file:")}
 
 
 class Choice(NamedTuple):
@@ -118,9 +133,6 @@ class Choice(NamedTuple):
         return facts
 
 
-KINDS = ("lock", "lock", "rlock", "semaphore", "rwlock", "all")
-
-
 def draw(plan: Plan, random: random.Random) -> Choice:
     """Draw an operation."""
     name, kind = _name(plan, random)
@@ -142,7 +154,7 @@ def draw(plan: Plan, random: random.Random) -> Choice:
 
 
 def _name(plan: Plan, random: random.Random) -> tuple[str, str]:
-    kind = random.choice(KINDS)
+    kind = random.choice(plan.kinds)
     if kind == "all":
         return f"all:{random.randrange(4)}", kind
     if random.random() < 0.7:

@@ -33,24 +33,31 @@ def _holds(run: Run) -> Iterator[tuple[str, list[_Hold]]]:
 def capacity(run: Run) -> tuple[list[Violation], int]:
     """Find those who held, by their own clocks, more than there is; and how many are excused.
 
-    Two may hold after the store has lost its data, until the first of them asks it again.
+    Two may hold after the store has lost its data, until the first of them asks it again or is told.
     """
     found, excused = [], 0
-    loses = [made.span for made in run.faults if made.loses]
     for name, holds in _holds(run):
         active: list[_Hold] = []
         for hold in holds:
             active = [other for other in active if other.until > hold.since]
             limit = min(each.op.capacity for each in [*active, hold])
             if sum(each.op.units for each in [*active, hold]) > limit and hold.until > hold.since:
-                first = min(each.since for each in active)
-                if any(span.meets(first - run.plan.ttl, hold.since) for span in loses):
+                if _is_excused(run, active, hold):
                     excused += 1
                 else:
                     text = f"{hold.op} held it with {' and '.join(str(each.op) for each in active)}"
                     found.append(Violation("overlap", name, hold.since, text))
             active.append(hold)
     return found, excused
+
+
+def _is_excused(run: Run, active: list[_Hold], hold: _Hold) -> bool:
+    """Tell whether the store may have forgotten those who hold, and they may not know it yet."""
+    since = min(each.since for each in active) - run.plan.ttl
+    if run.plan.told is not None:
+        slept = max(run.lag(each.op.process, hold.since - 2 * run.plan.ttl, each.until) for each in active)
+        since = max(since, hold.since - run.plan.told - slept)
+    return any(made.loses and made.span.meets(since, hold.since) for made in run.faults)
 
 
 def fences(run: Run) -> list[Violation]:
@@ -147,21 +154,57 @@ def _may_be_stale(run: Run, op: Op) -> bool:
 
 def order(run: Run) -> list[Violation]:
     """Find those who came later than somebody who stood in line, and were granted the lock before."""
-    found = []
+    found: list[Violation] = []
+    asked: dict[tuple[str, str], list[Op]] = defaultdict(list)
+    for op in run.ops:
+        asked[op.process, op.names[0]].append(op)
     for name, holds in _holds(run):
         if len(holds[0].op.names) > 1:
             continue
-        queued = sorted(
-            ((hold.op.queued[hold.id], hold) for hold in holds if hold.id in hold.op.queued), key=lambda each: each[0]
-        )
-        highest: _Hold | None = None
-        index = 0
-        for hold in sorted(holds, key=lambda hold: hold.op.invoked):
-            while index < len(queued) and queued[index][0] < hold.op.invoked:
-                if highest is None or queued[index][1].fence > highest.fence:
-                    highest = queued[index][1]
-                index += 1
-            if highest is not None and hold.fence < highest.fence:
-                text = f"{hold.op} came after {highest.op} stood in line, and was before it"
-                found.append(Violation("order", name, hold.since, text))
+        stood = [hold for hold in holds if hold.id in hold.op.queued]
+        if run.plan.line == "all":
+            found += _overtaken(name, stood, holds)
+            continue
+        for process in {hold.op.process for hold in holds}:
+            waited = [hold for hold in stood if hold.op.process == process]
+            found += _overtaken(name, waited, [hold for hold in holds if hold.op.process == process])
+            heads = [hold for hold in waited if _was_head(run, asked[process, name], hold)]
+            others = [hold for hold in holds if hold.op.process != process]
+            found += _overtaken(name, heads, others, run.plan.slack)
     return found
+
+
+def _overtaken(name: str, stood: list[_Hold], holds: list[_Hold], later: float = 0.0) -> Iterator[Violation]:
+    """Yield those who came later than one of others who stood in line, and were granted the lock before it.
+
+    Args:
+        name: of the lock.
+        stood: those who stood in line.
+        holds: those who may have come later.
+        later: seconds by which they have to have come later at least.
+    """
+    queued = sorted(((hold.op.queued[hold.id], hold) for hold in stood), key=lambda each: each[0])
+    highest: _Hold | None = None
+    index = 0
+    for hold in sorted(holds, key=lambda hold: hold.op.invoked):
+        while index < len(queued) and queued[index][0] + later < hold.op.invoked:
+            if highest is None or queued[index][1].fence > highest.fence:
+                highest = queued[index][1]
+            index += 1
+        if highest is not None and hold.fence < highest.fence:
+            text = f"{hold.op} came after {highest.op} stood in line, and was before it"
+            yield Violation("order", name, hold.since, text)
+
+
+def _was_head(run: Run, asked: list[Op], hold: _Hold) -> bool:
+    """Tell whether a waiter was the first of its process, and nothing made it leave the store's line and come again.
+
+    Args:
+        run: the history.
+        asked: what its process asked for by that name.
+        hold: what became of the waiter.
+    """
+    since = hold.op.queued[hold.id]
+    before = [op for op in asked if op is not hold.op and op.invoked <= since]
+    alone = all(op.ended is not None and op.ended < since for op in before)
+    return alone and not run.fault_near(since - run.plan.slack, hold.since, shared=False, process=hold.op.process)

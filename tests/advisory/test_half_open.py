@@ -1,0 +1,105 @@
+"""A balancer forgets connections without a word: whoever waits for an answer that never comes takes new ones."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.stores.advisory import mysql, postgres, room
+from interlock.testing.waiting import eventually, moment, since
+from tests.servers import MariaServer, PostgresServer, Proxy, need
+
+PATIENCE = 1.0  # seconds for an answer; 5 unless a test says otherwise
+
+
+@pytest.fixture(scope="module", params=["postgres", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A server."""
+    need(request.param)
+    kind: Callable[[], Any] = PostgresServer if request.param == "postgres" else MariaServer
+    with kind() as server:
+        yield server
+
+
+@pytest.fixture
+def forgetful(server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, str]]:
+    """A proxy before the server, and the URL of locks that leads through it."""
+    for module in (mysql, postgres, room):
+        monkeypatch.setattr(module, "IO_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(room, "UNTOLD", PATIENCE)
+    with Proxy(server.host, server.port) as proxy:
+        scheme = server.url.partition(":")[0]
+        yield proxy, f"{scheme}+advisory://{server.user}@{proxy.host}:{proxy.port}/{server.database}"
+
+
+def test_who_holds_nothing_locks_again(forgetful: tuple[Proxy, str]) -> None:
+    proxy, url = forgetful
+    with interlock.connect(url) as locks:
+        locks.lock("a").acquire().release()
+        proxy.forget()
+        eventually(lambda: gets(locks, "a"), 20)
+
+
+def test_a_lock_whose_lease_ended_is_free_again(forgetful: tuple[Proxy, str]) -> None:
+    proxy, url = forgetful
+    with interlock.connect(url) as locks:
+        held = locks.lock("a", ttl=0.5).acquire()
+        proxy.forget()
+        eventually(lambda: held.lost, 20)
+        eventually(lambda: gets(locks, "a"), 20)
+
+
+@pytest.fixture
+def waiting(forgetful: tuple[Proxy, str], server: Any) -> Iterator[tuple[Any, Any, threading.Thread, list[Any]]]:
+    """Locks of which one waits on a connection that is forgotten by now, its holder, and how it ends."""
+    proxy, url = forgetful
+    direct = server.url.replace(":", "+advisory:", 1)
+    with interlock.connect(url) as locks, interlock.connect(direct) as others:
+        holder = others.lock("a").acquire()
+        found: list[Any] = []
+        waits = threading.Thread(target=lambda: found.append(locks.lock("a").acquire(timeout=60)))
+        waits.start()
+        sessions = locks._session.store._room.sessions
+        eventually(lambda: any(session.waits_for is not None for session in sessions))
+        proxy.forget()
+        yield locks, holder, waits, found
+        waits.join(30)
+        assert found[0].release()
+
+
+def test_a_wait_can_be_ended(waiting: tuple[Any, Any, threading.Thread, list[Any]]) -> None:
+    locks, holder, _, _ = waiting
+    evicts = threading.Thread(target=lambda: locks.evict("a"))
+    evicts.start()
+    evicts.join(20)
+    assert not evicts.is_alive()
+    holder.release()
+
+
+def test_who_gets_it_untold_asks_again(waiting: tuple[Any, Any, threading.Thread, list[Any]]) -> None:
+    _, holder, waits, found = waiting
+    holder.release()
+    waits.join(30)
+    assert found[0].held
+
+
+def test_those_who_wait_for_a_session_wait_for_one_attempt_to_open_it(forgetful: tuple[Proxy, str]) -> None:
+    proxy, url = forgetful
+    url += "?connect_timeout=2" if url.startswith("postgresql") else ""
+    proxy.black_hole()
+    with interlock.connect(url) as locks, ThreadPoolExecutor(6) as threads:
+        started = moment()
+        assert not any(threads.map(lambda number: gets(locks, f"a{number}"), range(6)))
+        assert since(started) < 10  # one after another they would need 12 s
+
+
+def gets(locks: Any, name: str) -> bool:
+    """Tell whether a lock can be had now."""
+    try:
+        grant = locks.lock(name).acquire(timeout=0)
+    except interlock.StoreError:
+        return False
+    return bool(grant and grant.release())
