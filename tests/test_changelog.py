@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NAMES = re.compile(r"(\d+|\+[\w-]+)\.(added|changed|deprecated|removed|fixed|security)\.md|template\.md")
+NAMES = re.compile(r"(\d+|\+[\w-]+)\.(added|changed|deprecated|removed|fixed|security)(\.\d+)?\.md|template\.md")
 
 
 def test_a_release_moves_the_lines_into_the_changelog(tmp_path: Path) -> None:
