@@ -220,12 +220,27 @@ class Room:
                 place.session = session
         place.looks_at, place.untold = monotonic() + UNTOLD, False
         try:
-            session.begin(place.key, place.shared)
+            self._begin(session, place)
         except (StoreError, Refusal) as error:
             session.fail()
             self.lost(session)
             raise error if isinstance(error, StoreError) else refused(error) from error
         self.watcher.poke()
+
+    def _begin(self, session: Session, place: Place) -> None:
+        """Let a session wait for a claim, unless that was taken out since it was given the session.
+
+        Then somebody else may have it: of two waits on one session the second takes the answer of the first.
+        """
+        with session.mutex:
+            with self.mutex:
+                if place.session is not session or self.places.get(place.claim.id) is not place:
+                    return
+                if not _is_idle(session):
+                    place.session = None
+                    return
+            session.waiter = place
+            session.begin(place.key, place.shared)
 
     def _find_untold(self, place: Place, session: Session) -> None:
         """Find out whether a session got what it waits for and does not say so: its connection is half-open."""
@@ -245,18 +260,7 @@ class Room:
     def _free(self) -> Session | None:
         """Return a session to wait on that nobody uses; looked for, not kept, as an interrupt could lose it."""
         used = [place.session for place in self.places.values()]
-        return next(
-            (
-                each
-                for each in self._apart
-                if each.alive
-                and each.waits_for is None
-                and not each.counts
-                and not each.unsettled
-                and each not in used
-            ),
-            None,
-        )
+        return next((each for each in self._apart if _is_idle(each) and each not in used), None)
 
     def _head(self, key: int) -> Place | None:
         """Return who is the next in here to stand in the line of the server."""
@@ -274,10 +278,11 @@ class Room:
             if session.waits_for is None:
                 return
             key, shared = session.waits_for
+            place: Place | None = session.waiter
             try:
                 fence = session.collect()
             except Refusal:  # of a wait that somebody else broke off: it is asked for again
-                self._unasked(session)
+                self._unasked(session, place)
                 return
             except StoreError:
                 self.lost(session)
@@ -285,8 +290,9 @@ class Room:
             if fence is None:
                 return
             with self.mutex:
-                place = next((each for each in self._line(key) if each.session is session), None)
-                if place is not None:
+                if place is None or place.session is not session or self.places.get(place.claim.id) is not place:
+                    place = None
+                else:
                     place.fence, place.state = fence, "using"
                     place.until = monotonic() + place.claim.spec.ttl
                     place.wakeup.tell(Granted(place.claim.id, fence))
@@ -297,11 +303,10 @@ class Room:
             session.mutex.release()
         self._nudge(key)
 
-    def _unasked(self, session: Session) -> None:
+    def _unasked(self, session: Session, place: Place | None) -> None:
         with self.mutex:
-            for place in self.places.values():
-                if place.session is session:
-                    place.session = None
+            if place is not None and place.session is session:
+                place.session = None
         self._give_back()
 
     # -- the end of a claim -----------------------------------------------------------------------------
@@ -375,7 +380,7 @@ class Room:
     def _unlock(self, session: Session, key: int, shared: bool) -> None:
         with session.mutex:
             with self.mutex:
-                left = sum(each.session is session for each in self._line(key))
+                left = sum(each.session is session and each.state != "pending" for each in self._line(key))
             session.give_back(key, shared, left)
 
     def _forget(self, place: Place) -> bool:
@@ -397,8 +402,8 @@ class Room:
         try:
             while session.alive:
                 with session.mutex:
-                    if session.waits_for is None:
-                        break
+                    if session.waits_for is None or session.waiter is not place:
+                        break  # it was broken off, and may wait for somebody else by now
                     if session.collect() is not None:
                         self._unlock(session, place.key, place.shared)
                         break
@@ -496,7 +501,10 @@ class Room:
         self.watcher.stop()
         for session in list(self.sessions):
             session.fail()
-        self.sessions.clear()
+        with self.mutex:
+            self.sessions.clear()
+            self.places.clear()
+            self.lines.clear()
         self.executor.shutdown(wait=False)
 
     def abandon(self) -> None:
@@ -506,6 +514,10 @@ class Room:
             session.abandon()
         self.watcher.abandon()
         self.begin_afresh()
+
+
+def _is_idle(session: Session) -> bool:
+    return session.alive and session.waits_for is None and not session.counts and not session.unsettled
 
 
 _rooms: WeakRegistry[Room] = WeakRegistry()

@@ -6,6 +6,7 @@ have to give back as often.
 
 import os
 import threading
+from typing import Any
 
 from interlock.core.errors import StoreError, UnknownOutcome
 
@@ -33,6 +34,7 @@ class Session:
         socket: its file descriptor.
         mutex: held by whoever talks.
         waits_for: the key that it waits for; None if it waits for none.
+        waiter: for whom it waits, or has waited last.
         alive: False once the connection has failed: its locks are free.
         counts: how many here have each lock, by key and shared; the server is asked for the first one only.
     """
@@ -44,6 +46,7 @@ class Session:
     def __init__(self) -> None:
         self.mutex = threading.RLock()
         self.waits_for: tuple[int, bool] | None = None
+        self.waiter: Any = None
         self.alive = True
         self.counts: dict[tuple[int, bool], int] = {}
         self._suspect: tuple[int, bool] | None = None
