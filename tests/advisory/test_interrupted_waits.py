@@ -23,12 +23,12 @@ def test_the_next_wait_is_not_granted_by_the_answer_of_an_interrupted_one(
     with interlock.connect(url) as locks:
         first, second = locks.lock("first").acquire(), locks.lock("second").acquire()
         room: Any = locks._session.store._room
-        kind = type(room.main)
+        kind = type(room.sessions.main)
         ask = getattr(kind, ASKS[row.name])
 
         def asks(session: Any, *what: Any) -> Any:
             answer = ask(session, *what)
-            if session in room._apart:  # a session of those that wait, and the first question on it
+            if session in room.sessions.apart:  # a session of those that wait, and the first question on it
                 raise KeyboardInterrupt
             return answer
 

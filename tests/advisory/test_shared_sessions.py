@@ -28,7 +28,7 @@ def started(work: Callable[[], object]) -> threading.Thread:
 
 def states(locks: interlock.Locks, name: str) -> list[str]:
     """Return how the claims of a connection stand."""
-    return [place.state for place in room_of(locks).places.values() if place.claim.spec.key.endswith(name)]
+    return [place.state for place in room_of(locks).places if place.claim.spec.key.endswith(name)]
 
 
 @rows
@@ -39,12 +39,12 @@ def test_a_wait_that_ends_late_does_not_end_the_next_one_on_its_session(
     assert url is not None
     got: dict[str, Any] = {}
 
-    def takes(who: str, locks: interlock.Locks, timeout: float) -> threading.Thread:
-        return started(lambda: got.update({who: locks.lock("name").acquire(timeout=timeout)}))
+    def takes(locks: interlock.Locks, name: str) -> threading.Thread:
+        return started(lambda: got.update({name: locks.lock(name).acquire(timeout=30)}))
 
-    with interlock.connect(url) as locks, interlock.connect(f"{url}?max_waiting=7") as others:
+    with interlock.connect(f"{url}?max_waiting=1") as locks, interlock.connect(url) as others:
         room = room_of(locks)
-        holder: Any = others.lock("name").acquire()
+        holders: Any = [others.lock(name).acquire() for name in ("first", "second")]
         breaks_off, left, goes_on = room._break_off, threading.Event(), threading.Event()
 
         def breaks_off_late(*of_whom: Any) -> None:
@@ -53,25 +53,23 @@ def test_a_wait_that_ends_late_does_not_end_the_next_one_on_its_session(
             breaks_off(*of_whom)
 
         monkeypatch.setattr(room, "_break_off", breaks_off_late)
-        first = takes("first", locks, 1.5)
-        eventually(lambda: [each.waits_for is not None for each in room._apart] == [True])
-        (session,) = room._apart
-        second = takes("second", locks, 20)
-        eventually(lambda: states(locks, "name") == ["pending"] * 2)
-        next_holder = takes("next holder", others, 20)
-        eventually(lambda: states(others, "name") == ["using", "pending"])
+        first = takes(locks, "first")
+        eventually(lambda: [each.waits_for is not None for each in room.sessions.apart] == [True])
+        (session,), (place,) = room.sessions.apart, room.places
+        second = takes(locks, "second")
+        eventually(lambda: states(locks, "second") == ["pending"])
+        evicts = started(lambda: room.end(place))
         assert left.wait(20)
-        # The first one's wait is granted while its end is on the way: the next holder has the lock, the second waits.
-        assert holder.release() is True
-        next_holder.join(20)
-        eventually(lambda: session.waits_for is not None and any(p.session is session for p in room.places.values()))
+        # The first one's wait is granted while its end is on the way, and the second one waits on that session.
+        assert holders[0].release() is True
+        eventually(lambda: session.waits_for is not None and any(each.session is session for each in room.places))
         goes_on.set()
-        first.join(20)
-        assert got["first"] is None
-        assert got["next holder"].release() is True
-        second.join(5)
-        assert got["second"].held
-        assert got["second"].release() is True
+        evicts.join(20)
+        assert holders[1].release() is True
+        for name, thread in {"first": first, "second": second}.items():
+            thread.join(20)
+            assert got[name].held
+            assert got[name].release() is True
 
 
 @rows
@@ -85,19 +83,19 @@ def test_who_was_evicted_before_it_asked_does_not_ask_on_the_session_of_another(
         held: Any = {name: others.lock(name).acquire() for name in ("evicted", "other")}
         room = room_of(locks)
         assert locks.lock("evicted").acquire(timeout=0.2) is None  # it leaves a session behind
-        eventually(lambda: [each.waits_for for each in room._apart] == [None])
-        (session,) = room._apart
+        eventually(lambda: [each.waits_for for each in room.sessions.apart] == [None])
+        (session,) = room.sessions.apart
         kind = type(session)
         begins: Any = kind.begin
         wants: dict[str, threading.Thread] = {}
 
         def begins_late(self: Any, key: int, shared: bool) -> None:
             if not wants:
-                (place,) = room.places.values()
+                (place,) = room.places
                 wants["evicted"] = started(lambda: room.end(place))
                 eventually(lambda: not room.places)
                 wants["other"] = started(lambda: got.append(locks.lock("other").acquire(timeout=20)))
-                eventually(lambda: [each.session is not None for each in room.places.values()] == [True])
+                eventually(lambda: [each.session is not None for each in room.places] == [True])
             begins(self, key, shared)
 
         monkeypatch.setattr(kind, "begin", begins_late)
@@ -112,15 +110,3 @@ def test_who_was_evicted_before_it_asked_does_not_ask_on_the_session_of_another(
         assert got[0].held
         assert got[0].fence > held["other"].fence
         assert got[0].release() is True
-
-
-@rows
-def test_locks_of_a_closed_connection_are_not_counted(row: Row, tmp_path: Path) -> None:
-    url = row.place(tmp_path).url
-    assert url is not None
-    locks = interlock.connect(f"{url}?max_waiting=7")
-    room = room_of(locks)
-    grants = [locks.lock(f"name {number}").acquire() for number in range(3)]
-    locks.close()
-    assert not room.places
-    assert len(grants) == 3

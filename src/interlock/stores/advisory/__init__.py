@@ -10,7 +10,7 @@ if not hasattr(select, "poll"):
     raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")
 
 from interlock.stores.advisory.options import options_of
-from interlock.stores.advisory.room import room_of
+from interlock.stores.advisory.rooms import room_of
 from interlock.stores.advisory.store import AdvisoryStore
 
 __all__ = ["AdvisoryStores"]

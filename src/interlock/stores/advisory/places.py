@@ -1,6 +1,7 @@
 """The claims of one process: what each asks the server for, and where it stands."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from time import monotonic, time
 from typing import Any, Literal
@@ -42,6 +43,74 @@ class Place:
         self.looks_at = 0.0
         self.untold = False
         self.since = time()
+
+
+class Places:
+    """The claims of one process on one server, by their ids and by their names.
+
+    Attributes:
+        mutex: guards them; who needs that of a session too takes the session's first.
+    """
+
+    def __init__(self) -> None:
+        self.mutex = threading.RLock()
+        self._by_id: dict[str, Place] = {}
+        self._lines: dict[int, list[Place]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(list(self._by_id.values()))
+
+    def __contains__(self, place: Place) -> bool:
+        return self._by_id.get(place.claim.id) is place
+
+    def get(self, id: str) -> Place | None:
+        """Return the claim with an id."""
+        return self._by_id.get(id)
+
+    def add(self, place: Place) -> bool:
+        """Enter a claim; tell whether nobody in here keeps the lock from it."""
+        with self.mutex:
+            line = self.line(place.key)
+            free = all(each.shared and place.shared and each.state != "pending" for each in line)
+            self._by_id[place.claim.id] = place
+            self._lines[place.key] = [*line, place]
+            return free
+
+    def remove(self, place: Place) -> bool:
+        """Take a claim out; False if somebody else did."""
+        with self.mutex:
+            if place not in self:
+                return False
+            del self._by_id[place.claim.id]
+            line = self.line(place.key)
+            if line:
+                self._lines[place.key] = line
+            else:
+                self._lines.pop(place.key, None)
+            return True
+
+    def clear(self) -> None:
+        """Take all out."""
+        with self.mutex:
+            self._by_id.clear()
+            self._lines.clear()
+
+    def line(self, key: int) -> list[Place]:
+        """Return who has a name in here or waits for it; what an interrupt left behind in the line is nobody's."""
+        return [each for each in self._lines.get(key, ()) if each in self]
+
+    def head(self, key: int) -> Place | None:
+        """Return who is the next in here to stand in the line of the server."""
+        return next((each for each in self.line(key) if each.state == "pending"), None)
+
+    def head_without_session(self) -> Place | None:
+        """Return one who is the next for its name and has no session to wait on."""
+        with self.mutex:
+            heads = [self.head(key) for key in list(self._lines)]
+            return next((each for each in heads if each is not None and each.session is None), None)
 
 
 def number_of(key: str) -> int:

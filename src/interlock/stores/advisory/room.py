@@ -6,7 +6,6 @@ line of the server, the others behind it in here. Leases are kept in here too: t
 session has when that ends.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
@@ -16,34 +15,17 @@ from weakref import WeakSet
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Renewed
-from interlock.runtime.process import WeakRegistry, in_forked_child
+from interlock.runtime.process import WeakRegistry
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.places import Place, is_shared
+from interlock.stores.advisory.places import Place, Places, is_shared
 from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, refused
+from interlock.stores.advisory.sessions import Sessions, is_idle, opened
 from interlock.stores.advisory.watching import Watcher
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 SOONEST = 0.05  # seconds after which a wait is broken off once more
 UNTOLD = 5.0  # seconds after which a waiter asks whether its session got the lock and could not say so
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
-
-
-def opened(options: Options) -> Session:
-    """Open a session.
-
-    Raises:
-        StoreError: it can't be.
-    """
-    try:
-        if options.mysql:
-            from interlock.stores.advisory.mysql import open_mysql  # one needs PyMySQL, the other psycopg
-
-            return open_mysql(options)
-        from interlock.stores.advisory.opening import open_session
-
-        return open_session(options)
-    except ImportError as error:
-        raise StoreError(f"the client library of the database is missing, install it: {error}") from error
 
 
 class Room:
@@ -60,15 +42,9 @@ class Room:
 
     def begin_afresh(self) -> None:
         """Forget everything: nothing is held, no session is open."""
-        self.mutex = threading.RLock()
-        self.places: dict[str, Place] = {}
-        self.lines: dict[int, list[Place]] = {}
-        self.sessions: list[Session] = []
-        self._opening = threading.Lock()
-        self._failed: tuple[float, StoreError | None] = (0.0, None)  # when, and why, no session could be opened
-        self._apart: list[Session] = []  # those on which somebody waits or has waited
-        self._opens: set[str] = set()  # the claims for which a session is being opened
-        self.main: Session | None = None
+        self.places = Places()
+        self.mutex = self.places.mutex
+        self.sessions = Sessions(self.options, self.mutex)
         self.watcher = Watcher(self)
         self.same_server: WeakSet[Any] = WeakSet()  # engines whose transactions can hold locks of ours
         self.executor = ThreadPoolExecutor(8, thread_name_prefix="interlock-advisory")
@@ -86,10 +62,7 @@ class Room:
                     return GONE
                 self._check_number()
                 place = Place(claim, is_shared(claim.spec, self.options.mysql), wakeup, doubt)
-                line = self._line(place.key)
-                free = all(each.shared and place.shared and each.state != "pending" for each in line)
-                self.places[claim.id] = place
-                self.lines[place.key] = [*line, place]
+                free = self.places.add(place)
                 known = False
             else:
                 known = True
@@ -110,7 +83,7 @@ class Room:
             place.state = "pending"
             self._ask(place)
         except BaseException:
-            self._forget(place)
+            self.places.remove(place)
             self.watcher.poke()
             raise
         return self._stands(place, True)
@@ -126,11 +99,11 @@ class Room:
             else:
                 self._find_untold(place, session)
         with self.mutex:
-            if self.places.get(place.claim.id) is not place:
+            if place not in self.places:
                 return GONE
             if place.state == "using":
                 return EnterResult("using", place.fence)
-            head = self._head(place.key) is place
+            head = self.places.head(place.key) is place
             return EnterResult("pending", 0, NO_SESSION if head and place.session is None else LOOK_AGAIN)
 
     def leave(self, claim: Claim) -> bool:
@@ -165,7 +138,7 @@ class Room:
         return False
 
     def _renewed(self, place: Place | None, answers: dict[Session, Renewed], now: float) -> Renewed:
-        if place is None or place.until <= now or self.places.get(place.claim.id) is not place:
+        if place is None or place.until <= now or place not in self.places:
             return False
         answer = True if place.session is None else answers.get(place.session, True)
         if answer is True:
@@ -184,7 +157,7 @@ class Room:
             self._give_up(session)
             raise
         with self.mutex:
-            there = self.places.get(place.claim.id) is place
+            there = place in self.places
             if fence is not None and there:
                 place.fence, place.state = fence, "using"
                 return
@@ -195,27 +168,25 @@ class Room:
     def _ask(self, place: Place) -> None:
         """Let the first of those who wait here for a name stand in the line of the server."""
         with self.mutex:
-            if self._head(place.key) is not place or place.session is not None:
+            if self.places.head(place.key) is not place or place.session is not None:
                 return
-            session = self._free()
-            opening = [id for id in self._opens if id in self.places]
+            session = self.sessions.idle([each.session for each in self.places])
             if session is not None:
                 place.session = session
-            elif len(self._apart) + len(opening) >= self.options.max_waiting:
+            elif not self.sessions.may_open(self.places):
                 return
             else:
-                self._opens.add(place.claim.id)
+                self.sessions.opening_for.add(place)
         if session is None:
             try:
                 session = opened(self.options)
             except BaseException:
-                self._opens.discard(place.claim.id)
+                self.sessions.opening_for.discard(place)
                 raise
             with self.mutex:
-                self._apart.append(session)
-                self.sessions.append(session)
-                self._opens.discard(place.claim.id)
-                if place.session is not None or self._head(place.key) is not place:
+                self.sessions.add_apart(session)
+                self.sessions.opening_for.discard(place)
+                if place.session is not None or self.places.head(place.key) is not place:
                     return
                 place.session = session
         place.looks_at, place.untold = monotonic() + UNTOLD, False
@@ -234,9 +205,9 @@ class Room:
         """
         with session.mutex:
             with self.mutex:
-                if place.session is not session or self.places.get(place.claim.id) is not place:
+                if place.session is not session or place not in self.places:
                     return
-                if not _is_idle(session):
+                if not is_idle(session):
                     place.session = None
                     return
             session.waiter = place
@@ -256,19 +227,6 @@ class Room:
             self.lost(session)
         place.untold = has
         place.looks_at = now + (LOOK_AGAIN if has else UNTOLD)
-
-    def _free(self) -> Session | None:
-        """Return a session to wait on that nobody uses; looked for, not kept, as an interrupt could lose it."""
-        used = [place.session for place in self.places.values()]
-        return next((each for each in self._apart if _is_idle(each) and each not in used), None)
-
-    def _head(self, key: int) -> Place | None:
-        """Return who is the next in here to stand in the line of the server."""
-        return next((each for each in self._line(key) if each.state == "pending"), None)
-
-    def _line(self, key: int) -> list[Place]:
-        """Return who has a name in here or waits for it; what an interrupt left behind in the line is nobody's."""
-        return [each for each in self.lines.get(key, ()) if self.places.get(each.claim.id) is each]
 
     def arrived(self, session: Session) -> None:
         """Take the answer for which a session has waited, if it is there."""
@@ -290,7 +248,7 @@ class Room:
             if fence is None:
                 return
             with self.mutex:
-                if place is None or place.session is not session or self.places.get(place.claim.id) is not place:
+                if place is None or place.session is not session or place not in self.places:
                     place = None
                 else:
                     place.fence, place.state = fence, "using"
@@ -317,7 +275,7 @@ class Room:
         Raises:
             StoreError: the server could not be asked.
         """
-        if not self._forget(place):
+        if not self.places.remove(place):
             return False
         session = place.session
         try:
@@ -346,8 +304,7 @@ class Room:
         """
         with self.mutex:
             leased = any(
-                each.session is session and each.state == "using" and each.until > monotonic()
-                for each in self.places.values()
+                each.session is session and each.state == "using" and each.until > monotonic() for each in self.places
             )
         if not session.alive or (session.overdue >= IO_TIMEOUT and not leased):
             self.lost(session)
@@ -380,20 +337,8 @@ class Room:
     def _unlock(self, session: Session, key: int, shared: bool) -> None:
         with session.mutex:
             with self.mutex:
-                left = sum(each.session is session and each.state != "pending" for each in self._line(key))
+                left = sum(each.session is session and each.state != "pending" for each in self.places.line(key))
             session.give_back(key, shared, left)
-
-    def _forget(self, place: Place) -> bool:
-        with self.mutex:
-            if self.places.get(place.claim.id) is not place:
-                return False
-            del self.places[place.claim.id]
-            line = self._line(place.key)
-            if line:
-                self.lines[place.key] = line
-            else:
-                self.lines.pop(place.key, None)
-            return True
 
     def _break_off(self, session: Session, place: Place) -> None:
         """End the wait of a session, which may be granted at this very moment."""
@@ -426,15 +371,14 @@ class Room:
         self._give_back()
 
     def _give_back(self) -> None:
-        for place in [self._head(key) for key in list(self.lines)]:
-            if place is not None and place.session is None:
-                self._nudge(place.key)
-                break
+        place = self.places.head_without_session()
+        if place is not None:
+            self._nudge(place.key)
 
     def _nudge(self, key: int) -> None:
         """Let the next who waits for a name in here look again."""
         with self.mutex:
-            place = self._head(key)
+            place = self.places.head(key)
             if place is not None and place.session is None:
                 place.wakeup.wake()
 
@@ -443,15 +387,10 @@ class Room:
         doubts = []
         with self.mutex:
             session.alive = False
-            if session in self.sessions:
-                self.sessions.remove(session)
-            if session in self._apart:
-                self._apart.remove(session)
-            if session is self.main:
-                self.main = None
-            for place in list(self.places.values()):
+            self.sessions.remove(session)
+            for place in self.places:
                 if place.session is session and place.state == "using":
-                    self._forget(place)
+                    self.places.remove(place)
                     doubts.append(place)
                 elif place.session is session and place.state == "pending":
                     place.session = None
@@ -469,27 +408,14 @@ class Room:
         Raises:
             StoreError: it can't be opened.
         """
-        session, began = self.main, monotonic()
+        session = self.sessions.main
         if session is None or not session.alive:
-            with self._opening:
-                session = self.main
-                if session is None or not session.alive:
-                    failed_at, why = self._failed
-                    if failed_at > began:  # while this one waited: it does not wait as long again
-                        raise StoreError(str(why)) from why
-                    try:
-                        session = opened(self.options)
-                    except StoreError as error:
-                        self._failed = monotonic(), error
-                        raise
-                    with self.mutex:
-                        self.main = session
-                        self.sessions.append(session)
-                    self.watcher.poke()
+            session = self.sessions.open_main()
+            self.watcher.poke()
         return session
 
     def _check_number(self) -> None:
-        if sum(len(room.places) for room in _rooms) >= self.options.max_locks:
+        if sum(len(room.places) for room in all_rooms) >= self.options.max_locks:
             raise StoreError(
                 f"this process uses {self.options.max_locks} advisory locks already, and the lock table of the "
                 f"server is for all: when it is full, nobody can even connect. Release some, or allow more by "
@@ -499,59 +425,16 @@ class Room:
     def close(self) -> None:
         """End all sessions."""
         self.watcher.stop()
-        for session in list(self.sessions):
-            session.fail()
-        with self.mutex:
-            self.sessions.clear()
-            self.places.clear()
-            self.lines.clear()
+        self.sessions.end()
+        self.places.clear()
         self.executor.shutdown(wait=False)
 
     def abandon(self) -> None:
         """In a forked child: own nothing, and leave the sessions to the parent."""
-        _inherited.extend(self.sessions)
         for session in self.sessions:
             session.abandon()
         self.watcher.abandon()
         self.begin_afresh()
 
 
-def _is_idle(session: Session) -> bool:
-    return session.alive and session.waits_for is None and not session.counts and not session.unsettled
-
-
-_rooms: WeakRegistry[Room] = WeakRegistry()
-_by_options: dict[Options, Room] = {}
-_inherited: list[Session] = []  # never collected, which would end them
-_mutex = threading.Lock()
-
-
-def room_of(options: Options) -> Room:
-    """Return the locks of this process on a server; `let_go` gives them back."""
-    with _mutex:
-        room = _by_options.get(options)
-        if room is None:
-            room = _by_options[options] = Room(options)
-            _rooms.add(room)
-        room.users += 1
-        return room
-
-
-def let_go(room: Room) -> None:
-    """Give a room back; the last one closes it."""
-    with _mutex:
-        room.users -= 1
-        if room.users or _by_options.get(room.options) is not room:
-            return
-        del _by_options[room.options]
-    room.close()
-
-
-def _after_fork() -> None:
-    global _mutex
-    _mutex = threading.Lock()
-    for room in _rooms:
-        room.abandon()
-
-
-in_forked_child(_after_fork)
+all_rooms: WeakRegistry[Room] = WeakRegistry()

@@ -13,7 +13,8 @@ from interlock.core.store import BaseStore
 from interlock.runtime.process import HOST, pid
 from interlock.runtime.sync import ThreadEvent
 from interlock.stores.advisory.places import Place, number_of
-from interlock.stores.advisory.room import Room, let_go
+from interlock.stores.advisory.room import Room
+from interlock.stores.advisory.rooms import let_go
 from interlock.stores.advisory.session import Refusal, refused
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class AdvisoryStore(BaseStore):
         room = self._room
         whole = key.endswith(SEPARATOR)
         with room.mutex:
-            found = sorted((each for each in room.places.values() if each.state != "trying"), key=_order)
+            found = sorted((each for each in room.places if each.state != "trying"), key=_order)
             own = [each for each in found if (each.claim.spec.key.startswith(key) if whole else _is(each, key))]
             pids = {session.pid for session in room.sessions}
             views = [_view(place) for place in own]
@@ -94,7 +95,7 @@ class AdvisoryStore(BaseStore):
     def _evict(self, key: str, id: str | None) -> int:
         room = self._room
         with room.mutex:
-            found = [each for each in room.places.values() if _is(each, key) and id in (None, each.claim.id)]
+            found = [each for each in room.places if _is(each, key) and id in (None, each.claim.id)]
         count = 0
         for place in found:
             waited = place.state == "pending"

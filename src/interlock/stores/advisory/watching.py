@@ -82,11 +82,11 @@ class Watcher:
 
     def _look(self) -> None:
         room, reads = self._room, self._reads
-        for session in [each for each in list(room.sessions) if not each.alive]:
+        for session in [each for each in room.sessions if not each.alive]:
             room.lost(session)  # whoever talked to it has found that it has ended
         with room.mutex:
             sessions = {each.socket: each for each in room.sessions if each.alive}
-            ends = min((each.until for each in room.places.values()), default=monotonic() + LONGEST)
+            ends = min((each.until for each in room.places), default=monotonic() + LONGEST)
         poll = select.poll()
         poll.register(reads, select.POLLIN)
         for socket, session in sessions.items():
@@ -111,7 +111,7 @@ class Watcher:
 
     def _end_leases(self) -> None:
         now = monotonic()
-        for place in [each for each in list(self._room.places.values()) if each.until <= now]:
+        for place in [each for each in self._room.places if each.until <= now]:
             if place.state != "trying":
                 self._room.end(place)
                 place.doubt(place.claim.id)

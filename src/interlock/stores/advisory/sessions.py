@@ -1,0 +1,114 @@
+"""The sessions of one process on one server: one that never waits, and those on which somebody waits."""
+
+import threading
+from collections.abc import Collection, Iterator
+from time import monotonic
+
+from interlock.core.errors import StoreError
+from interlock.stores.advisory.options import Options
+from interlock.stores.advisory.places import Place, Places
+from interlock.stores.advisory.session import Session
+
+
+def opened(options: Options) -> Session:
+    """Open a session.
+
+    Raises:
+        StoreError: it can't be.
+    """
+    try:
+        if options.mysql:
+            from interlock.stores.advisory.mysql import open_mysql  # one needs PyMySQL, the other psycopg
+
+            return open_mysql(options)
+        from interlock.stores.advisory.opening import open_session
+
+        return open_session(options)
+    except ImportError as error:
+        raise StoreError(f"the client library of the database is missing, install it: {error}") from error
+
+
+class Sessions:
+    """The open sessions.
+
+    Args:
+        options: what the URL says.
+        mutex: of the claims, which guards these too.
+
+    Attributes:
+        main: the one that never waits; None before it is opened.
+        apart: those on which somebody waits or has waited.
+        opening_for: the claims for which one is being opened.
+    """
+
+    def __init__(self, options: Options, mutex: "threading.RLock") -> None:
+        self._options = options
+        self._mutex = mutex
+        self._all: list[Session] = []
+        self._opening = threading.Lock()
+        self._failed: tuple[float, StoreError | None] = (0.0, None)  # when, and why, none could be opened
+        self.main: Session | None = None
+        self.apart: list[Session] = []
+        self.opening_for: set[Place] = set()
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._all))
+
+    def open_main(self) -> Session:
+        """Return the session that never waits; it is opened where that is needed.
+
+        Raises:
+            StoreError: it can't be.
+        """
+        began = monotonic()
+        with self._opening:
+            session = self.main
+            if session is None or not session.alive:
+                failed_at, why = self._failed
+                if failed_at > began:  # while this one waited: it does not wait as long again
+                    raise StoreError(str(why)) from why
+                try:
+                    session = opened(self._options)
+                except StoreError as error:
+                    self._failed = monotonic(), error
+                    raise
+                with self._mutex:
+                    self.main = session
+                    self._all.append(session)
+            return session
+
+    def add_apart(self, session: Session) -> None:
+        """Note one to wait on that has been opened."""
+        with self._mutex:
+            self.apart.append(session)
+            self._all.append(session)
+
+    def idle(self, used: Collection[Session | None]) -> Session | None:
+        """Return a session to wait on that nobody uses; looked for, not kept, as an interrupt could lose it."""
+        return next((each for each in self.apart if is_idle(each) and each not in used), None)
+
+    def may_open(self, places: Places) -> bool:
+        """Tell whether there may be one more to wait on; one for a claim that was interrupted does not count."""
+        opening = [each for each in self.opening_for if each in places]
+        return len(self.apart) + len(opening) < self._options.max_waiting
+
+    def remove(self, session: Session) -> None:
+        """Forget one that has ended."""
+        with self._mutex:
+            for where in (self._all, self.apart):
+                if session in where:
+                    where.remove(session)
+            if session is self.main:
+                self.main = None
+
+    def end(self) -> None:
+        """End them all; the server frees what they have."""
+        for session in self:
+            session.fail()
+        with self._mutex:
+            self._all.clear()
+
+
+def is_idle(session: Session) -> bool:
+    """Tell whether a session has no lock and waits for none, and nothing of before is to come."""
+    return session.alive and session.waits_for is None and not session.counts and not session.unsettled
