@@ -85,6 +85,14 @@ def test_types_and_what_is_written_into_the_log_are_no_errors(project: Path) -> 
     }
 
 
+def test_that_a_constant_is_equal_to_itself_is_no_error(project: Path) -> None:
+    (project / "src/toy.py").write_text("def f(a, b):\n    return a is Verdict.GONE or a is b\n")
+    equals = [each for each in mutations_of(project, "src/toy.py") if each.operator.endswith("_Is_Eq")]
+    assert [mutated("def f(a, b):\n    return a is Verdict.GONE or a is b\n", each) for each in equals] == [
+        "def f(a, b):\n    return a is Verdict.GONE or a == b\n"
+    ]
+
+
 def test_what_an_operator_makes_that_is_no_python_is_no_error() -> None:
     star = Mutation("toy.py", 1, "ReplaceBinaryOperator_Mul_Add", 0)
     assert mutated("def f(*, a): return a\n", star) is None

@@ -12,6 +12,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.operators.provider import OperatorProvider
 
 NEVER_RAISED = "ZeroDivisionError"
+EQUALS_FOR_IS = ("ReplaceComparisonOperator_Is_Eq", "ReplaceComparisonOperator_IsNot_NotEq")
 Position = tuple[int, int]
 
 
@@ -43,7 +44,8 @@ OPERATORS = _operators()
 def mutations_of(root: Path, file: str) -> list[Mutation]:
     """Return all errors that can be made in a file; some of them make no Python of it."""
     source = (root / file).read_text()
-    apart = list(_left_out(ast.parse(source)))
+    tree = ast.parse(source)
+    apart, constants = list(_left_out(tree)), list(_compared_with_constants(tree))
     counted: Counter[str] = Counter()
     found = []
     for node in ast_nodes(get_ast(source)):
@@ -51,7 +53,8 @@ def mutations_of(root: Path, file: str) -> list[Mutation]:
             continue
         for name, operator in OPERATORS.items():
             for start, _ in operator.mutation_positions(node):
-                if not any(begin <= start < end for begin, end in apart):
+                none = [*apart, *constants] if name in EQUALS_FOR_IS else apart
+                if not any(begin <= start < end for begin, end in none):
                     found.append(Mutation(file, start[0], name, counted[name]))
                 counted[name] += 1
     return found
@@ -90,6 +93,15 @@ def _left_out(tree: ast.AST) -> Iterator[tuple[Position, Position]]:
                 yield _extent(node)
             case ast.Expr(ast.Call(ast.Attribute(value=ast.Name("log")))):
                 yield _extent(node)
+
+
+def _compared_with_constants(tree: ast.AST) -> Iterator[tuple[Position, Position]]:
+    """Find where it is asked whether something is a constant or a member of an enumeration; `==` asks the same."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Name(name) | ast.Attribute(attr=name)]):
+                if name.isupper():
+                    yield _extent(node)
 
 
 def _extent(node: ast.stmt | ast.expr) -> tuple[Position, Position]:
