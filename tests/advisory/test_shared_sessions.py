@@ -79,7 +79,7 @@ def test_who_was_evicted_before_it_asked_does_not_ask_on_the_session_of_another(
     url = row.place(tmp_path).url
     assert url is not None
     got: list[Any] = []
-    with interlock.connect(url) as locks, interlock.connect(f"{url}?max_waiting=7") as others:
+    with interlock.connect(f"{url}?max_waiting=2") as locks, interlock.connect(url) as others:
         held: Any = {name: others.lock(name).acquire() for name in ("evicted", "other")}
         room = room_of(locks)
         assert locks.lock("evicted").acquire(timeout=0.2) is None  # it leaves a session behind

@@ -53,7 +53,7 @@ def test_three_hundred_names_that_differ_in_one_character_do_not_collide(world: 
     names = [f"{'long ' * 60}{number} {'tail ' * 60}" for number in range(300)]
     grants = [ann.do(locks.lock(name).acquire, timeout=0) for name in names]
     assert None not in grants
-    assert sorted(view.name for view in world.eye.claims()) == sorted(names)
+    assert sorted(view.name for view in world.eye.claims() if view.name in names) == sorted(names)
     assert all(ann.do(grant.release) for grant in grants)
 
 

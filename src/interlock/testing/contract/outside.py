@@ -167,12 +167,13 @@ def test_evicting_one_does_not_disturb_the_others(world: World) -> None:
 def test_the_doctor_finds_a_good_store_good_and_leaves_nothing(world: World) -> None:
     locks = world.connect()
     ann = world.actor()
+    others = {view.id for view in world.eye.claims()}  # of tests before, if the place is not for this one alone
     grant = ann.do(locks.lock(world.name).acquire)
     checks = ann.do(locks.doctor)
     assert checks
     assert all(isinstance(check, Check) and check.name and check.detail for check in checks)
     assert {check.status for check in checks} <= {"ok", "warn"}, checks
-    assert [view.id for view in world.eye.claims()] == [grant.id]
+    assert {view.id for view in world.eye.claims()} - others == {grant.id}
     assert ann.do(grant.release) is True
 
 
