@@ -224,6 +224,8 @@ def test_a_claim_that_stays_wakes_the_thread_only_if_it_leaves_before_the_next_l
     staying._free_at = later._free_at = NOW + 5.0
     watchdog._wakes_at = NOW + 5.0
     watchdog.release_later(later)
+    watchdog._wakes_at = NOW + 4.9
+    watchdog.release_later(later)
     assert not rung(watchdog)
     watchdog._wakes_at = NOW + 5.1
     watchdog.release_later(staying)
@@ -317,7 +319,9 @@ def test_while_grants_come_and_go_it_looks_at_intervals(watchdog: Any) -> None:
     watchdog.remove(held)
     watchdog._alarm = NOW
     assert watchdog._next_look(NOW) == math.inf, "nobody came since it looked last"
-    watchdog._active = True
+    watchdog.add(brief := grant("a"))
+    watchdog.remove(brief)
+    watchdog._alarm = NOW
     assert watchdog._next_look(NOW) == NOW + watchdog._interval == NOW + 10.0
     assert watchdog._next_look(NOW) == math.inf
     watchdog._renewers.behind = True
@@ -329,6 +333,8 @@ def test_while_grants_come_and_go_it_looks_at_intervals(watchdog: Any) -> None:
     watchdog.add(later := grant("b", 60.0))
     watchdog._alarm = NOW
     assert watchdog._next_look(NOW) == later._due, "what is known counts, not the interval"
+    watchdog._alarm = NOW - 1.0
+    assert watchdog._next_look(NOW) == later._due
 
 
 @pytest.mark.parametrize("why", ["ended", "stopped", "error"])
@@ -664,6 +670,8 @@ def test_an_error_of_the_timer_holds_back_nobody(guard: Any, loop: Loop, caplog:
 
 def test_the_timer_is_not_set_anew_for_what_it_is_set_for(guard: Any, loop: Loop) -> None:
     guard.add(grant("a"))
+    guard._rest()
+    guard._wakes_at = NOW + 1.0
     guard._rest()
     assert len(loop.later) == 1
 
