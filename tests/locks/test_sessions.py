@@ -160,7 +160,28 @@ def test_what_was_free_is_held_for_its_ttl_from_when_it_was_asked_for(colour: Co
     assert colour.session.entering == {}
     assert grant._acquired_at is None, "nobody listens"
     if colour.tasks:
-        assert (grant._body, grant._struck) == (None, False)
+        assert (grant._body, grant._struck, colour.session.ended) == (None, False, False)
+
+
+@pytest.mark.parametrize(("late", "waits"), [(29.9, False), (30.0, True), (30.1, True)])
+def test_an_answer_after_the_lease_is_no_grant(colour: Colour, late: float, waits: bool) -> None:
+    enters = colour.session.enter_now
+
+    def enter_now(*asked: Any) -> EnterResult:
+        answer: EnterResult = enters(*asked)
+        colour.now += late
+        return answer
+
+    colour.session.enter_now = enter_now
+    grant = colour.acquire()
+    assert (len(colour.calls), grant is None) == ((1, True) if waits else (0, False))
+
+
+@pytest.mark.parametrize("state", ["pending", "waits"])
+def test_only_who_is_told_that_it_holds_the_lock_does(colour: Colour, state: Any) -> None:
+    colour.result = EnterResult(state, 7)
+    assert colour.acquire() is None
+    assert len(colour.calls) == 1
 
 
 def test_who_had_to_wait_holds_what_the_wait_brought_and_all_is_told(colour: Colour) -> None:
