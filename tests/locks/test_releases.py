@@ -515,17 +515,23 @@ def test_a_loss_cancels_the_body_and_that_cancellation_is_taken_back(tasks: Colo
 
 @pytest.mark.parametrize(
     ("others", "kind", "own"),
-    [(0, asyncio.CancelledError, True), (1, asyncio.CancelledError, False), (0, KeyError, False), (0, None, False)],
+    [
+        (0, asyncio.CancelledError, True),
+        (-1, asyncio.CancelledError, True),  # the body has taken back one that was there before
+        (1, asyncio.CancelledError, False),
+        (0, KeyError, False),
+        (0, None, False),
+    ],
 )
 def test_a_cancellation_by_others_is_no_loss(tasks: Colour, current: Any, others: int, kind: Any, own: bool) -> None:
-    grant, body = tasks.grant(), Body()
+    grant, body = tasks.grant(), Body(cancelling=1)
     current(body)
     grant._enter_body()
     current(None)
     grant._strike()
     body.left += others
     assert grant._leave_body(kind) is own
-    assert body.left == others
+    assert body.left == 1 + others
 
 
 def test_a_body_that_runs_is_cancelled_soon_and_one_that_is_done_never(tasks: Colour, current: Any) -> None:
@@ -553,6 +559,7 @@ def test_the_outermost_handle_is_the_body_of_the_hold(tasks: Colour, current: An
     current(None)
     hold._strike()
     assert inner._leave_body(asyncio.CancelledError) is False
+    assert tasks.reentry(hold)._leave_body(asyncio.CancelledError) is False, "it was never entered"
     assert hold._body is body
     assert outer._leave_body(asyncio.CancelledError) is True
     hold._body = body
