@@ -1,6 +1,7 @@
 """The lock objects of threads and of tasks: what they ask for, whose a grant is, and what an interrupt leaves."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from inspect import isawaitable
@@ -344,6 +345,9 @@ def test_a_guarded_function_runs_under_the_lock_that_its_arguments_name(colour: 
     async def works(number: int) -> int:
         return work(number)
 
+    def yields(number: int) -> Iterator[int]:
+        yield number
+
     def lock_of(name: str) -> Any:
         return colour.lock(name, timeout=0)
 
@@ -359,7 +363,100 @@ def test_a_guarded_function_runs_under_the_lock_that_its_arguments_name(colour: 
                 await done(guarded(4))
         assert await done(guarded(5)) == 6
         assert ran == [4, 5]
-        with pytest.raises(InvalidArgument):
-            module.guarded(work if colour.tasks else works, "door-{number}", lock_of, skips)
+        for other in (work if colour.tasks else works, yields):
+            with pytest.raises(InvalidArgument):
+                module.guarded(other, "door-{number}", lock_of, skips)
 
     colour.run(story)
+
+
+# -- decorators ---------------------------------------------------------------------------------------------
+
+
+def test_a_function_of_its_colour_runs_while_the_lock_is_held_and_no_other_is_taken(colour: Colour) -> None:
+    lock = colour.lock()
+
+    def work(number: int) -> tuple[int, bool]:
+        return number, lock.owned()
+
+    async def works(number: int) -> tuple[int, bool]:
+        return number, lock.owned()
+
+    def each(number: int) -> Iterator[Any]:
+        yield work(number)
+        return number + 1
+
+    async def story() -> None:
+        fits, other = (works, work) if colour.tasks else (work, works)
+        guarded = lock(fits)
+        assert (await done(guarded(3)), lock.owned()) == ((3, True), False)
+        assert guarded.__name__ == fits.__name__
+        with pytest.raises(InvalidArgument, match="is no coroutine" if colour.tasks else "is a coroutine function"):
+            lock(other)
+        if colour.tasks:
+            with pytest.raises(InvalidArgument, match="is a generator function"):
+                lock(each)
+            return
+        ran = lock(each)(4)
+        assert (next(ran), lock.owned()) == ((4, True), True)
+        with pytest.raises(StopIteration) as ended:
+            next(ran)
+        assert (ended.value.value, lock.owned()) == (5, False)
+
+    colour.run(story)
+
+
+def test_who_returns_what_has_not_run_yet_is_told_so(colour: Colour) -> None:
+    async def nothing_yet() -> None: ...
+
+    later = nothing_yet()
+
+    def work() -> Any:
+        return later
+
+    async def works() -> Any:
+        return later
+
+    async def story() -> None:
+        with pytest.raises(InvalidArgument):
+            await done(colour.lock()(works if colour.tasks else work)())
+
+    colour.run(story)
+    later.close()
+
+
+# -- interrupts ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("begins", "known", "held"),
+    [
+        (of_threads.Lockable.__enter__, "grant", False),
+        (of_threads.RLock._take, "entry", True),
+        (of_threads.RLock._take_anew, "hold", False),
+    ],
+)
+def test_an_interrupt_while_a_with_begins_gives_back_what_it_got(begins: Any, known: str, held: bool) -> None:
+    colour = Colour(False)
+    lock = colour.lock(kind="RLock")
+    first = lock.acquire() if held else None
+
+    def interrupts(frame: Any, event: str, argument: object) -> Any:
+        if frame.f_code is begins.__code__ and frame.f_locals.get(known) is not None:
+            sys.settrace(before)
+            raise KeyboardInterrupt
+        return interrupts if frame.f_code is begins.__code__ else None
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(interrupts)
+        with pytest.raises(KeyboardInterrupt):
+            lock.__enter__()
+    finally:
+        sys.settrace(before)
+    assert list(lock._held.values()) == ([[first]] if held else [])
+    assert (lock.locked(), len(colour.store.left)) == ((True, 0) if held else (False, 1))
+    if first is not None:
+        assert first.release() is True
+        assert lock.locked() is False, "no handle was left behind"
+    colour.session.watchdog.stop()
