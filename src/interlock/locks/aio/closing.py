@@ -128,12 +128,11 @@ async def _release(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> Base
 async def _leave(session: Session, entry: Entry[AsyncGrant]) -> None:
     """Take a claim out of the line whose loop is another one, or whose grant was dropped."""
     grant = entry.grant
-    again = False
-    if grant is not None:
-        again, grant._leaving = grant._leaving, True
-    removed = await arun(session.store.leave(entry.claim))
-    if grant is not None:
-        grant._left(removed, again)
+    if grant is None:
+        await arun(session.store.leave(entry.claim))
+        return
+    again, grant._leaving = grant._leaving, True
+    grant._left(await arun(session.store.leave(entry.claim)), again)
 
 
 def at_exit(session: Session) -> None:

@@ -139,9 +139,8 @@ class AsyncGrant(BaseGrant):
                 removed = session.leave_now(self._claim)
             elif held and session.aleave_now is not None:
                 try:
-                    removed = session.aleave_now(self._claim)
-                    if type(removed) is not bool:
-                        removed = await removed
+                    answer = session.aleave_now(self._claim)
+                    removed = answer if type(answer) is bool else await answer
                 except asyncio.CancelledError as error:
                     cancelled, again = error, True  # it was sent: it may have been done
             if removed is None:

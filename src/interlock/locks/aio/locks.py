@@ -297,7 +297,7 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
         taken: list[AsyncGrant] = []
         try:
             for part in self._parts:
-                left = seconds if deadline is None or not seconds else max(0.0, deadline - time.monotonic())
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 grant = await part._take(left, owner)
                 if grant is None:
                     break

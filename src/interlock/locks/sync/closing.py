@@ -44,15 +44,15 @@ def close(session: Session[Any]) -> None:
 
 def _close_beside(session: Session[Any], caller: threading.Thread) -> None:
     """Close in another thread: the interrupted call may hold what that needs, and goes on before the store ends."""
-    failures: list[BaseException] = []
+    failure: BaseException | None = None
     released = threading.Event()
 
     def closes() -> None:
+        nonlocal failure
         try:
             withdraw(session, caller, interrupted=True)
             failure = _release(session, session.watchdog.entries)
             if failure is not None:
-                failures.append(failure)
                 log.warn("close(), called by a signal handler, could not release: %s", failure)
             released.set()
             deadline = time.monotonic() + HANDLER_LIMIT
@@ -68,8 +68,8 @@ def _close_beside(session: Session[Any], caller: threading.Thread) -> None:
         session.closing.release()
         return
     released.wait(WITHDRAW_LIMIT)
-    if failures:
-        raise failures[0]
+    if failure is not None:
+        raise failure
 
 
 def _close_store(session: Session[Any]) -> None:
@@ -180,7 +180,7 @@ def _may_work(entry: Entry[Any]) -> bool:
 def _interrupts_one_of_our_calls(session: Session[Any]) -> bool:
     """Tell whether a signal handler or a finalizer calls, in the middle of a call of this library."""
     calls = {run.__code__, Grant.release.__code__, Session.acquire.__code__}
-    frame = sys._getframe(2)
+    frame = sys._getframe()
     while frame is not None:
         if frame.f_code in calls:
             return True

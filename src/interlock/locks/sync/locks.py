@@ -317,7 +317,7 @@ class AllLock(Lockable[Grants]):
         taken: list[Grant] = []
         try:
             for part in self._parts:
-                left = seconds if deadline is None or not seconds else max(0.0, deadline - time.monotonic())
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 grant = part._take(left, owner)
                 if grant is None:
                     break
