@@ -247,3 +247,48 @@ def test_a_waiter_whose_time_is_over_while_the_store_is_away_was_kept_out_by_oth
     with pytest.raises(StoreError, match="away") as raised:
         played(called(105.0), *queued, *gone, (("leave", CLAIM), StoreError("no leave")))
     assert str(raised.value.__cause__) == "no leave"
+
+
+def test_an_answer_of_the_fast_path_is_none_of_the_requests_without_an_answer() -> None:
+    lost = UnknownOutcome("no answer")
+    steps = [
+        (Sleep(0.0005), None),
+        (NOW, START),
+        *([(enter(), lost), (Sleep(0.0005), None), (NOW, START)] * LOST_REPLIES),
+    ]
+    with pytest.raises(UnknownOutcome):
+        played(called(first=BUSY), *steps, (enter(), lost))
+
+
+def test_what_is_known_of_a_call_before_it_begins() -> None:
+    for answer, entered in ((None, False), (BUSY, False), (OCCUPIED, False), (REFUSED, False), (PENDING, True)):
+        call = called(first=answer)
+        assert (call.entered, call.closed, call.wakeup, call.on_queued, call.queued) == (
+            entered,
+            False,
+            None,
+            None,
+            None,
+        )
+    assert called(first=USING).entered is True
+    assert (LOST_REPLIES, called().owner) == (3, None)
+
+
+def test_a_claim_that_a_busy_store_may_have_is_taken_out_at_the_end() -> None:
+    call = called(105.0)
+    steps = [(enter(), UnknownOutcome("no answer")), (Before(105.0), False), (("leave", CLAIM), True)]
+    assert played(call, *steps) is None
+
+
+def test_a_call_that_was_not_waiting_is_called_off_without_waking_anybody() -> None:
+    call = called()
+    call.call_off()
+    assert call.closed is True
+
+
+def test_an_answer_starts_the_row_of_claims_without_one_anew() -> None:
+    def given_up(pause: float, claim: Claim = FRESH) -> list[tuple[Any, Any]]:
+        return [(enter(claim), GIVEN_UP), (FRESH_ID, "b"), (Sleep(pause), None), (NOW, START)]
+
+    steps = [*given_up(0.02, CLAIM), *given_up(0.04), (enter(FRESH), GONE), (FRESH_ID, "b"), (NOW, START)]
+    assert played(called(), *steps, *given_up(0.02), (enter(FRESH), REFUSED)) is None

@@ -57,7 +57,7 @@ def test_a_name_takes_what_stands_for_all_keywords_and_what_is_in_it() -> None:
 
 @pytest.mark.parametrize("name", ["{user.id}", "{rest[0]}", "{options[shelf]}", "{shelf}", "{user:d}", "{user[x]}"])
 def test_a_name_that_can_not_be_made_of_a_call_is_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(InvalidArgument, match="can't be made of these arguments: .*Error") as refused:
+    with pytest.raises(InvalidArgument, match=r"can't be made of these arguments: .*Error") as refused:
         named(name, "ann")
     assert name in str(refused.value)
     assert refused.value.__cause__ is not None
@@ -77,7 +77,9 @@ def test_a_name_that_mentions_no_argument_of_the_function_is_refused_at_once() -
         named("{0}")
     with pytest.raises(InvalidArgument, match=r"mentions \{\}"):
         named("{}")
-    with pytest.raises(InvalidArgument, match=r"'\{user' is no name with arguments: .+; double a brace that is meant"):
+    with pytest.raises(
+        InvalidArgument, match=r"'\{user' is no name with arguments: .+; double a brace that is meant"
+    ):
         named("{user")
 
 
@@ -116,9 +118,9 @@ def test_what_a_function_is(function: Any, kind: str) -> None:
 
 
 def test_what_can_not_be_called_and_classes_are_not_decorated() -> None:
-    with pytest.raises(InvalidArgument, match="^Called is a class: decorate the methods"):
+    with pytest.raises(InvalidArgument, match=r"^Called is a class: decorate the methods"):
         checked_kind_of(Called)
-    with pytest.raises(InvalidArgument, match="^5 can't be called"):
+    with pytest.raises(InvalidArgument, match=r"^5 can't be called"):
         checked_kind_of(5)
     assert shown(functools.partial(plain)).startswith("functools.partial(<function plain")
 

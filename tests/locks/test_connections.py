@@ -1,4 +1,4 @@
-"""Connections: which store a URL or a client means, what is shared after a pickle, and what is said of a wrong one."""
+"""Connections: which store a URL or a client means, what pickles share, and what is said of a wrong one."""
 
 import os
 import pickle
@@ -72,11 +72,16 @@ def test_what_comes_in_pickles_has_one_connection_for_each_url_namespace_and_lea
 
 
 def test_what_has_no_url_for_another_process_is_not_sent() -> None:
-    with connect(memory()) as locks, pytest.raises(InvalidArgument, match="its locks are this process's own; connect"):
+    with (
+        connect(memory()) as locks,
+        pytest.raises(InvalidArgument, match="its locks are this process's own; connect"),
+    ):
         pickle.dumps(locks)
     with interlock.Locks(MemoryStore.from_url(module.urlsplit(memory()))) as made:
         assert repr(made) == "<Locks on MemoryStore>"
-        with pytest.raises(InvalidArgument, match=r"^<Locks on MemoryStore> can't be sent.* it was not made from a URL;"):
+        with pytest.raises(
+            InvalidArgument, match=r"^<Locks on MemoryStore> can't be sent.* it was not made from a URL;"
+        ):
             pickle.dumps(made)
 
 
@@ -124,7 +129,9 @@ def test_a_client_is_known_by_the_module_of_its_class_or_of_what_that_is_below(
     open_store(client := Client())
     open_store(client, tasks=True)
     assert given == [("there", client, False), ("there", client, True)]
-    with pytest.raises(InvalidArgument, match="^5 is neither a store URL nor a client .* or a client of collections$"):
+    with pytest.raises(
+        InvalidArgument, match=r"^5 is neither a store URL nor a client .* or a client of collections$"
+    ):
         open_store(5)
 
 
@@ -147,9 +154,11 @@ def test_a_store_of_another_version_and_one_that_can_not_be_imported_say_so(
     check_url("old://x")
     with pytest.raises(InvalidArgument, match="the store of old:// was written for another version"):
         connect("old://x")
-    with pytest.raises(StoreError, match="^the store of lost:// can't be imported; install what it needs: No module"):
+    with pytest.raises(
+        StoreError, match=r"^the store of lost:// can't be imported; install what it needs: No module"
+    ):
         check_url("lost://x")
-    with pytest.raises(InvalidArgument, match="did you mean lost://.*, lost, .*, old, "):
+    with pytest.raises(InvalidArgument, match=r"did you mean lost://.*, lost, .*, old, "):
         check_url("lst://x")
 
 
@@ -216,7 +225,7 @@ def test_a_call_without_a_limit_may_be_given_one_and_the_locks_own_counts_else()
         hasty = locks.lock("a", timeout=0.01)
         assert hasty.acquire() is hasty.acquire(timeout=0) is hasty.acquire(False) is None
         assert locks.lock("a").acquire(1, 0) is None  # type: ignore[arg-type]
-        with pytest.raises(LockTimeout, match="within 0.01 s"):
+        with pytest.raises(LockTimeout, match=r"within 0.01 s"):
             hasty.__enter__()
         with pytest.raises(InvalidArgument, match="blocking is True or False, not 2"):
             hasty.acquire(2)  # type: ignore[arg-type]
@@ -225,13 +234,13 @@ def test_a_call_without_a_limit_may_be_given_one_and_the_locks_own_counts_else()
 def test_how_a_lock_acquires_is_checked_when_it_is_made() -> None:
     with connect(memory(), ttl=5) as locks:
         wrong: Any = locks.lock
-        with pytest.raises(InvalidArgument, match="^on_lost is a function of one argument, the grant, not 5$"):
+        with pytest.raises(InvalidArgument, match=r"^on_lost is a function of one argument, the grant, not 5$"):
             wrong("a", on_lost=5)
-        with pytest.raises(InvalidArgument, match="^renew is True or False, not 1$"):
+        with pytest.raises(InvalidArgument, match=r"^renew is True or False, not 1$"):
             wrong("a", renew=1)
         assert locks.lock("a")._options == (None, True, None, 0.0)
         assert locks.lock("a", timeout=2, renew=False, on_lost=print)._options == (2.0, False, print, 0.0)
-        leases = [locks.lock("a", **given)._spec.ttl for given in ({}, {"ttl": 2}, {"at_least": 4}, {"at_least": 6})]  # type: ignore[call-overload]
+        leases = [locks.lock("a", **given)._spec.ttl for given in ({}, {"ttl": 2}, {"at_least": 4}, {"at_least": 6})]
         assert leases == [5.0, 2.0, 5.0, 6.0]
         assert locks.lock("a", at_least=4)._options.at_least == 4.0
         assert locks.lock("a", label="x")._spec.label == "x"
@@ -241,7 +250,7 @@ def test_a_semaphore_takes_no_more_units_than_it_has_permits() -> None:
     with connect(memory()) as locks:
         assert locks.semaphore("a", 2, units=2)._spec[1:3] == (2, 2)
         assert locks.semaphore("a", 2)._spec[1:3] == (1, 2)
-        with pytest.raises(InvalidArgument, match="^3 units of 2 permits can never be had; ask for fewer$"):
+        with pytest.raises(InvalidArgument, match=r"^3 units of 2 permits can never be had; ask for fewer$"):
             locks.semaphore("a", 2, units=3)
         with pytest.raises(InvalidArgument, match="permits is a whole number"):
             locks.semaphore("a", 0)
@@ -270,5 +279,5 @@ def test_a_lock_is_used_by_holders_and_not_by_those_who_wait() -> None:
 def test_a_guard_waits_unless_it_is_told_not_to() -> None:
     ways: Any = [("wait", None), ("raise", None), ("skip", None), ("wait", 3), ("raise", 3), ("skip", 0.5)]
     assert [guard_timeout(*way) for way in ways] == [None, 0, 0, 3, 3, 0.5]
-    with pytest.raises(InvalidArgument, match="^on_busy is 'wait', 'raise' or 'skip', not 'stop'$"):
+    with pytest.raises(InvalidArgument, match=r"^on_busy is 'wait', 'raise' or 'skip', not 'stop'$"):
         guard_timeout("stop", None)

@@ -79,9 +79,8 @@ def test_a_store_that_is_right_is_found_right_and_left_as_it_was() -> None:
         ("round trip", "ok", "acquire, look, refuse, release and acquire again took 1000.0 ms"),
         ("fences", "ok", "increase: 5, 6"),
     ]
-    assert line.asked == [
-        ("enter", "a"), ("look", "app\0interlock doctor n"), ("enter", "b"), ("leave", "a"), ("enter", "c"), ("leave", "c"),
-    ]  # fmt: skip
+    looked = ("look", "app\0interlock doctor n")
+    assert line.asked == [("enter", "a"), looked, ("enter", "b"), ("leave", "a"), ("enter", "c"), ("leave", "c")]
     assert line.keys == {"app\0interlock doctor n"}
     assert line.waits == [True, False, True], "the one who is to be refused only tries"
     assert WAIT_LIMIT == 5.0
