@@ -11,6 +11,7 @@ import pytest
 
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockLost, NotHeld, StoreError
+from interlock.locks import leases
 from interlock.locks.grants import LEASE_ENDED, BaseGrant
 from interlock.locks.leases import MOST_DOUBTED, LeaseTable
 from interlock.locks.sync.renewers import by_node, portions
@@ -177,3 +178,73 @@ def test_leases_that_end_first_are_renewed_first_and_each_node_by_itself(watch: 
     assert by_node(None, grants) == {None: grants}
     nodes = by_node(lambda claim: int(claim.id) % 2, grants)
     assert {node: [each.id for each in there] for node, there in nodes.items()} == {0: ["0", "2", "4"], 1: ["1", "3"]}
+
+
+def test_who_is_told_of_a_failure_is_who_listens_and_is_still_watched(watch: Watch) -> None:
+    heard, quiet, gone = watch.grant("a", 5.0), watch.grant("b", 5.0, heard=False), watch.grant("c", 5.0)
+    watch.table.forget(watch.table.entries()[2])
+    watch.table.failed([heard, quiet, gone], StoreError("away"), LATER)
+    assert watch.told == [("renewal failed", ["a"])]
+    watch.told.clear()
+    watch.table.failed([quiet], StoreError("away"), LATER)
+    watch.table.answered([quiet], [True], LATER)
+    assert watch.told == []
+
+
+def test_what_was_forgotten_is_neither_renewed_nor_lost(watch: Watch) -> None:
+    grant = watch.grant("a", 5.0)
+    (entry,) = watch.table.entries()
+    assert (entry.grant, entry.claim, entry.owner) == (grant, grant._claim, "ann")
+    watch.table.forget(entry)
+    watch.table.answered([grant], [False], LATER)
+    watch.table.answered([grant], [True], LATER)
+    assert (watch.told, grant.held, grant._deadline) == ([], True, LATER + 5.0)
+    assert (watch.table.live(), watch.table.entries(), watch.table.next_due()) == ([], [], math.inf)
+
+
+def test_a_look_renews_nothing_while_nothing_is_due(watch: Watch) -> None:
+    grant, still = watch.grant("a", 30.0), watch.grant("b", 20.5, renews=False)
+    moment = watch.table.next_due()
+    assert moment == grant._due < still._due
+    assert watch.table.look(math.nextafter(moment, 0)) == []
+    assert watch.table.look(moment) == [grant]
+    assert watch.table.look(moment) == [], "it was asked for already"
+
+
+def test_a_doubt_is_for_one_claim_and_ends_with_the_look(watch: Watch) -> None:
+    first, second = watch.grant("a", 60.0), watch.grant("b", 60.0)
+    assert watch.table.is_doubted(first) is False
+    watch.table.doubt("c")
+    watch.table.doubt("b")
+    assert (first._due, second._due) == (pytest.approx(LATER + 40.0), 0.0)
+    assert list(watch.table.doubted) == ["c"]
+    for number in range(MOST_DOUBTED - 1):
+        watch.table.doubt(f"claim {number}")
+    assert (len(watch.table.doubted), next(iter(watch.table.doubted))) == (MOST_DOUBTED, "c")
+
+
+def test_the_next_look_is_at_the_first_of_all_moments(watch: Watch) -> None:
+    grant, staying, other = watch.grant("a", 30.0), watch.grant("b", 30.0), watch.grant("c", 30.0)
+    staying._free_at, other._free_at = LATER + 3.0, LATER + 20.0
+    watch.table.stay(other)
+    assert watch.table.next_due() == grant._due
+    watch.table.stay(staying)
+    assert watch.table.next_due() == LATER + 3.0
+    assert watch.table.over(LATER + 3.0) == [staying._claim]
+    assert watch.table.next_due() == grant._due
+    assert watch.table.over(LATER + 20.0) == [other._claim]
+
+
+def test_what_was_dropped_without_a_warning_stays_until_its_lease_ends(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: 500.0))
+    grant = watch.grant("a", 0.0)
+    grant._leaving = True
+    watch.table.add(grant)
+    del grant
+    gc.collect()
+    assert watch.table.live() == []
+    assert watch.table.next_due() == 500.0 + TTL
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: 500.0 + TTL))
+    assert watch.table.next_due() == math.inf
