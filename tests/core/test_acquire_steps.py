@@ -170,8 +170,8 @@ def test_at_the_end_of_the_time_the_claim_leaves_once() -> None:
 def test_requests_without_an_answer_are_repeated_three_times_and_then_it_is_an_error() -> None:
     lost = UnknownOutcome("no answer")
     unanswered = [(enter(), lost), (Sleep(0.0005), None), (NOW, START)]
-    with pytest.raises(UnknownOutcome):
-        played(called(), *(unanswered * LOST_REPLIES), (enter(), lost))
+    with pytest.raises(UnknownOutcome, match="the fourth"):
+        played(called(), *(unanswered * LOST_REPLIES), (enter(), UnknownOutcome("the fourth")))
     # An answer ends the row; the claim may be in the line since, so it leaves at the end.
     call = called(105.0)
     unanswered.insert(1, (Before(105.0), True))
@@ -256,8 +256,8 @@ def test_an_answer_of_the_fast_path_is_none_of_the_requests_without_an_answer() 
         (NOW, START),
         *([(enter(), lost), (Sleep(0.0005), None), (NOW, START)] * LOST_REPLIES),
     ]
-    with pytest.raises(UnknownOutcome):
-        played(called(first=BUSY), *steps, (enter(), lost))
+    with pytest.raises(UnknownOutcome, match="the fourth"):
+        played(called(first=BUSY), *steps, (enter(), UnknownOutcome("the fourth")))
 
 
 def test_what_is_known_of_a_call_before_it_begins() -> None:

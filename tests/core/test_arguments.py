@@ -134,7 +134,10 @@ def test_a_url_is_shown_without_its_passwords(url: str, seen: str) -> None:
 def test_a_librarys_reason_is_told_unless_the_url_has_a_password() -> None:
     error = ValueError("no such port: secret")
     assert why(error, "redis://host:x") == "no such port: secret"
-    assert why(error, "redis://me:secret@host:x").startswith("it can't be read; in user and password, write %23")
+    for password in ("secret", "!secret"):
+        assert why(error, f"redis://me:{password}@host:x").startswith(
+            "it can't be read; in user and password, write %23"
+        )
 
 
 def test_an_object_is_described_by_its_type_and_numbers_by_themselves() -> None:

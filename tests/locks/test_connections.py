@@ -11,12 +11,13 @@ import pytest
 
 import interlock
 from interlock import aconnect, connect
-from interlock.core.claims import ClaimView, LockSpec
+from interlock.core.claims import UNSET, ClaimView, LockSpec
 from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
 from interlock.locks import connect as module
-from interlock.locks.base import guard_timeout, is_used
+from interlock.locks.base import guard_timeout, is_used, wait_limit
 from interlock.locks.connect import BUILT_IN, check_url, default_url, open_store
 from interlock.locks.meant import EXAMPLES, advice_on, scheme_meant
+from interlock.locks.session import AcquireOptions
 from interlock.stores import files
 from interlock.stores.memory import MemoryStore
 
@@ -42,6 +43,11 @@ def test_without_a_url_the_environment_says_where_and_else_each_user_has_a_folde
     for make in (connect, aconnect):
         made: Any = make()
         assert repr(made).endswith(f" on {url}>")
+    opened: list[bool] = []
+    monkeypatch.setattr(module, "open_store", lambda url, tasks=False: opened.append(tasks) or open_store(url))
+    for make in (connect, aconnect):
+        make()
+    assert opened == [False, True]
 
 
 @pytest.mark.parametrize("make", [connect, aconnect])
@@ -185,6 +191,7 @@ def test_a_scheme_that_is_nearly_right_is_understood(scheme: str, meant: str) ->
         ("localhost:6379", "redis://localhost:6379"), ("me:secret@host:5432/db", "postgresql://me:***@host:5432/db"),
         ("host:26379", "redis+sentinel://host:26379"), ("host:3306", "mariadb://host:3306"), ("host:81", None),
         ("redis:host", "redis://host"), ("redis:/host", "redis://host"), ("redis:6379", "redis://redis:6379"),
+        ("redis:8/", None),
         ("REDIS:host", "redis://host"), ("file:a/b", "file:///a/b"), ("unix:/run/s", "unix:///run/s"),
         ("memory", "memory://"), ("memory:", "memory://"), ("redis", None), ("redis:", None), ("redis:/", None),
         ("nothing:at", None), ("", None),
@@ -238,7 +245,13 @@ def test_how_a_lock_acquires_is_checked_when_it_is_made() -> None:
             wrong("a", on_lost=5)
         with pytest.raises(InvalidArgument, match=r"^renew is True or False, not 1$"):
             wrong("a", renew=1)
-        assert locks.lock("a")._options == (None, True, None, 0.0)
+        both = locks.rwlock("a")
+        made: list[Any] = [locks.lock("a"), locks.rlock("a"), locks.semaphore("a", 1), both.read(), both.write()]
+        assert [each._options for each in made] == [(None, True, None, 0.0)] * 5
+        assert [each._spec[3:] for each in made] == [(5.0, "")] * 5
+        assert locks.lock("a", timeout=2)._options == (2.0, True, None, 0.0)
+        assert locks.lock("a", renew=False)._options == (None, False, None, 0.0)
+        assert locks.lock("a", on_lost=print)._options == (None, True, print, 0.0)
         assert locks.lock("a", timeout=2, renew=False, on_lost=print)._options == (2.0, False, print, 0.0)
         leases = [locks.lock("a", **given)._spec.ttl for given in ({}, {"ttl": 2}, {"at_least": 4}, {"at_least": 6})]
         assert leases == [5.0, 2.0, 5.0, 6.0]
@@ -274,6 +287,21 @@ def test_a_lock_is_used_by_holders_and_not_by_those_who_wait() -> None:
     waiter = ClaimView("a", "x", "pending", 1, 1, None, "host", 7, "t", "", 0.0, 30.0)
     assert is_used([waiter]) is False
     assert is_used([waiter, waiter._replace(state="using")]) is True
+
+
+def test_how_long_an_acquire_may_wait_is_its_own_or_the_locks() -> None:
+    options = AcquireOptions(2.0)
+    ways: Any = [
+        (True, UNSET),
+        (1, UNSET),
+        (False, UNSET),
+        (0, UNSET),
+        (True, None),
+        (True, 5),
+        (True, 0),
+        (False, None),
+    ]
+    assert [wait_limit(options, *way) for way in ways] == [2.0, 2.0, 0.0, 0.0, None, 5.0, 0.0, 0.0]
 
 
 def test_a_guard_waits_unless_it_is_told_not_to() -> None:

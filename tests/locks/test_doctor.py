@@ -50,7 +50,7 @@ class Line:
 
 
 def found(line: Any, moments: list[float] | None = None) -> list[tuple[str, str, str]]:
-    """Let the doctor examine a store; each look at the clock takes a quarter of a second.
+    """Let the doctor examine a store; each look at the clock takes half a second.
 
     Args:
         line: the store.
@@ -62,7 +62,7 @@ def found(line: Any, moments: list[float] | None = None) -> list[tuple[str, str,
         while True:
             asked, reply = op.send(reply), None
             if asked is NOW:
-                reply, clock = clock, clock + 0.25
+                reply, clock = clock, clock + 0.5
             elif asked is FRESH_ID:
                 reply = next(ids)
             elif isinstance(asked, Before):
@@ -76,7 +76,7 @@ def found(line: Any, moments: list[float] | None = None) -> list[tuple[str, str,
 def test_a_store_that_is_right_is_found_right_and_left_as_it_was() -> None:
     line = Line()
     assert found(line) == [
-        ("round trip", "ok", "acquire, look, refuse, release and acquire again took 1000.0 ms"),
+        ("round trip", "ok", "acquire, look, refuse, release and acquire again took 2000.0 ms"),
         ("fences", "ok", "increase: 5, 6"),
     ]
     looked = ("look", "app\0interlock doctor n")
@@ -110,10 +110,10 @@ def test_a_store_that_lets_nobody_in_fails(entered: int, said: str) -> None:
 def test_a_claim_that_does_not_show_and_fences_that_fall_fail() -> None:
     line = Line()
     line.seen = lambda: ["x", *line.holders]
-    line.fences = iter((5, 5))
+    line.fences = iter((6, 5))
     assert found(line) == [
         ("round trip", "fail", "the claim a does not show in its line: ['x', 'a']"),
-        ("fences", "fail", "do not increase: 5, then 5"),
+        ("fences", "fail", "do not increase: 6, then 5"),
     ]
 
 
@@ -138,4 +138,4 @@ def test_an_acquire_waits_five_seconds_and_a_try_one() -> None:
 
     moments: list[float] = []
     assert found(Away(), moments) == [("round trip", "fail", "a lock that was released was not obtained again")]
-    assert list(dict.fromkeys(moments)) == [100.25 + 30.0, 100.5 + 1.0, 101.5 + 5.0]
+    assert list(dict.fromkeys(moments)) == [100.5 + 30.0, 101.0 + 1.0, 102.0 + 5.0]

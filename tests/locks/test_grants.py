@@ -105,6 +105,7 @@ def test_a_lease_that_ends_while_it_leaves_is_no_loss(clock: Clock) -> None:
     with pytest.raises(NotHeld, match="was released, or its release has begun"):
         leaving.check()
     lost = grant()
+    clock.now = ENDS + 1.0
     assert lost.lost
     assert not lost._over
     lost._leaving = True

@@ -248,3 +248,42 @@ def test_what_was_dropped_without_a_warning_stays_until_its_lease_ends(
     assert watch.table.next_due() == 500.0 + TTL
     monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: 500.0 + TTL))
     assert watch.table.next_due() == math.inf
+
+
+def test_a_look_that_comes_late_finds_all_that_has_ended(watch: Watch) -> None:
+    lost, staying = watch.grant("a", 0.0), watch.grant("b", 60.0)
+    staying._free_at = LATER + 1.0
+    watch.table.stay(staying)
+    watch.table.look(LATER + 5.0)
+    assert watch.told == [("lost", ["a"]), ("on_lost", ["a"])]
+    assert lost.lost
+    assert watch.table.over(LATER + 5.0) == [staying._claim]
+    dropped = watch.grant("c", 60.0)
+    dropped._leaving = True
+    watch.table.add(dropped)
+    del dropped
+    gc.collect()
+    assert watch.table.live() == []
+    assert len(watch.table.entries()) == 1
+    watch.table.look(LATER + 5.0)
+    assert watch.table.entries() == []
+
+
+@pytest.mark.parametrize("child", [-1, 1])
+def test_a_forked_child_says_nothing_of_what_its_parent_dropped(
+    watch: Watch, child: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant = watch.grant("a", 60.0)
+    monkeypatch.setattr(leases, "pid", lambda: watch.table._pid + child)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        del grant
+        gc.collect()
+    assert warned == []
+    assert watch.table.entries() == []
+
+
+def test_each_renewal_has_its_answer(watch: Watch) -> None:
+    grant = watch.grant("a", 5.0)
+    with pytest.raises(ValueError, match="shorter"):
+        watch.table.answered([grant], [], LATER)

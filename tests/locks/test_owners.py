@@ -164,6 +164,7 @@ def test_the_line_is_looked_at_once_a_second_however_many_give_up(monkeypatch: p
         ([view("A", label="x")], False, "A 'x' of process 7 on host holds it; wait longer (timeout=)"),
         ([view("A"), view("B")], False, "A of process 7 on host and B of process 7 on host holds it"),
         ([view("A"), view("B"), view("C")], False, "B of process 7 on host and 1 more holds it"),
+        ([view(each) for each in "ABCDE"], False, "B of process 7 on host and 3 more holds it"),
         ([view("A")], True, "the caller itself holds it; release it first, or use rlock()"),
     ],
 )
@@ -218,6 +219,32 @@ def test_only_what_was_left_by_its_own_block_is_abandoned() -> None:
     assert owned._abandoned("ann") == [left]
     assert owned._abandoned("bob") == []
     assert owned._entered_by("ann") is free
+    owned._keep("ann", other := grant())
+    assert owned._entered_by("ann") is other, "the last one of a kind"
+    free._block = other._block = somebody
+    assert owned._entered_by("ann") is other
+    free._block = other._block = lambda: True
+    assert owned._entered_by("ann") is other
+
+
+class Raced(BaseGrant):
+    """A grant that another thread ends just when it is looked at."""
+
+    race: Any = None
+
+    @property
+    def _over(self) -> bool:
+        """Let the other thread be faster."""
+        self.race()
+        return True
+
+
+def test_another_thread_that_is_faster_takes_nothing_of_the_owner() -> None:
+    owned: Owned[BaseGrant] = Owned()
+    owned._keep("ann", raced := Raced((Claim("a", LockSpec("\0door")), 1, float("inf")), True, None))
+    raced.race = lambda: owned._forget("bob", raced)
+    owned._keep("ann", last := grant())
+    assert owned._held == {"ann": [last]}
 
 
 def test_owners_whose_grants_are_all_lost_are_forgotten_and_those_with_one_are_not() -> None:
@@ -230,6 +257,14 @@ def test_owners_whose_grants_are_all_lost_are_forgotten_and_those_with_one_are_n
     owned._tidy()
     assert owned._held == {"bob": both}
     assert owned._many == FEW + 2
+    for number in range(9):
+        owned._keep(number, grant())
+    owned._tidy()
+    assert owned._many == FEW + 20
+    owned._many = 3  # as if several threads had added one at once
+    both[1]._state = LOST
+    owned._keep("eve", grant())
+    assert "bob" not in owned._held
 
 
 def test_whoever_releases_a_grant_takes_it_from_its_owner_and_from_nobody_else() -> None:
@@ -246,18 +281,22 @@ def test_whoever_releases_a_grant_takes_it_from_its_owner_and_from_nobody_else()
 
 def test_holds_that_are_over_are_looked_for_when_there_are_many_again() -> None:
     holds: Holds[BaseGrant] = Holds()
-    living = [grant() for _ in range(FEW + 1)]
+    living = [grant() for _ in range(10)]
     for number, each in enumerate(living):
         holds.add("door", number, each)
-    assert holds._many == FEW + 2 * FEW
+    for number in range(FEW - 10 + 1):
+        holds.add("gate", number, one := grant())
+    assert list(holds._refs) == [*(("door", number) for number in range(10)), ("gate", 6)]
+    assert holds._many == FEW + 2 * 10
     with collected():
         del each
         living.clear()
-    for number in range(2 * FEW - 1):
-        holds.add("gate", number, living_one := grant())
-    assert len(holds._refs) == holds._many == 3 * FEW
-    holds.add("gate", "ann", living_one)
-    assert list(holds._refs) == [("gate", 2 * FEW - 2), ("gate", "ann")]
+    for number in range(7, 32):
+        holds.add("gate", number, one)
+    assert len(holds._refs) == holds._many == 36
+    holds._many = 35  # as if several threads had added one at once
+    holds.add("gate", "ann", one)
+    assert [place for place in holds._refs if place[0] == "door"] == []
 
 
 class Reentry(BaseReentry):
