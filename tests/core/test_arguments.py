@@ -1,5 +1,6 @@
 """Arguments: what is out of range is told with the limit and with what was given."""
 
+from array import array
 from typing import Any
 
 import pytest
@@ -142,5 +143,5 @@ def test_a_librarys_reason_is_told_unless_the_url_has_a_password() -> None:
 
 def test_an_object_is_described_by_its_type_and_numbers_by_themselves() -> None:
     assert [described(each) for each in (None, True, 5, 1.5)] == ["None", "True", "5", "1.5"]
-    assert [described(each) for each in ("secret", [1])] == ["<str>", "<list>"]
+    assert [described(each) for each in ("secret", array("b"))] == ["<str>", "<array.array>"]
     assert described(LockTimeout("secret")) == "<interlock.core.errors.LockTimeout>"

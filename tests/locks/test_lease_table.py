@@ -50,7 +50,7 @@ def watch() -> Watch:
 def test_a_lease_is_renewed_when_a_third_of_it_is_over_and_others_go_along_a_tenth_before(watch: Watch) -> None:
     first, along, later = (watch.grant(id, ends) for id, ends in (("a", 30.0), ("b", 33.0), ("c", 33.01)))
     still = watch.grant("d", 30.0, renews=False)
-    assert watch.table.next_due() == pytest.approx(LATER + 10.0)
+    assert watch.table.next_due() == pytest.approx(LATER + 10.0, abs=1e-6)
     assert watch.table.look(LATER + 9.99) == []
     assert watch.table.look(first._due) == [first, along]
     assert first._due == first._deadline, "until it is answered, only its deadline counts"
@@ -87,8 +87,8 @@ def test_an_answer_extends_from_when_it_was_asked_for_and_never_shortens(watch: 
     asked = [True, False, StoreError("busy"), True, True]
     watch.table.forget(watch.table.entries()[3])
     watch.table.answered(grants, asked, LATER)
-    assert [grant._deadline - LATER for grant in grants] == pytest.approx([30.0, 5.0, 5.0, 5.0, 30.0])
-    assert grants[0]._due == pytest.approx(LATER + 10.0)
+    assert [grant._deadline - LATER for grant in grants] == pytest.approx([30.0, 5.0, 5.0, 5.0, 30.0], abs=1e-6)
+    assert grants[0]._due == pytest.approx(LATER + 10.0, abs=1e-6)
     assert watch.told[:2] == [("lost", ["b"]), ("on_lost", ["b"])]
     assert watch.told[2:] == [("renewed", ["a"]), ("renewal failed", ["c"])]
     watch.table.answered(grants[:1], [True], LATER - 10)
@@ -105,7 +105,7 @@ def test_a_renewal_that_failed_is_repeated_soon_and_before_the_deadline(
     grant = watch.grant("a", 5.0)
     grant._claim = grant._claim._replace(spec=LockSpec("\0door", ttl=ttl))
     watch.table.failed([grant], StoreError("away"), LATER)
-    assert grant._due == pytest.approx(LATER + pause)
+    assert grant._due == pytest.approx(LATER + pause, abs=1e-6)
     assert watch.told == [("renewal failed", ["a"])]
     watch.table.again([grant], LATER + 4.99)
     assert grant._due == grant._deadline
@@ -216,7 +216,7 @@ def test_a_doubt_is_for_one_claim_and_ends_with_the_look(watch: Watch) -> None:
     assert watch.table.is_doubted(first) is False
     watch.table.doubt("c")
     watch.table.doubt("b")
-    assert (first._due, second._due) == (pytest.approx(LATER + 40.0), 0.0)
+    assert (first._due, second._due) == (pytest.approx(LATER + 40.0, abs=1e-6), 0.0)
     assert list(watch.table.doubted) == ["c"]
     for number in range(MOST_DOUBTED - 1):
         watch.table.doubt(f"claim {number}")
@@ -287,3 +287,11 @@ def test_each_renewal_has_its_answer(watch: Watch) -> None:
     grant = watch.grant("a", 5.0)
     with pytest.raises(ValueError, match="shorter"):
         watch.table.answered([grant], [], LATER)
+
+
+def test_those_that_go_along_are_due_within_a_tenth_of_their_own_lease(watch: Watch) -> None:
+    first, along, later = (watch.grant(id, ends) for id, ends in (("a", 30.0), ("b", 33.0), ("c", 33.0)))
+    for grant, tenth in ((along, 3.5), (later, 2.5)):
+        grant._claim = grant._claim._replace(spec=LockSpec("\0door", ttl=10 * tenth))
+    along._due, later._due = first._due + 3.25, first._due + 2.75
+    assert watch.table.look(first._due) == [first, along]
