@@ -110,6 +110,7 @@ def test_only_what_was_not_asked_leaves_the_lease_where_it_was() -> None:
     answers = (OCCUPIED, REFUSED, GONE, GIVEN_UP, BUSY, INDETERMINATE)
     assert [each.asked for each in answers] == [True, True, True, True, False, False]
     assert [each.fence for each in answers] == [0] * 6
+    assert [each.look_again for each in answers[3:]] == [0.01, 0.0005, 0.0005]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import interlock
 from interlock import aconnect, connect
 from interlock.core.claims import UNSET, ClaimView, LockSpec
 from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
+from interlock.core.store import BaseStore
 from interlock.locks import connect as module
 from interlock.locks.base import guard_timeout, is_used, wait_limit
 from interlock.locks.connect import BUILT_IN, check_url, default_url, open_store
@@ -120,6 +121,57 @@ def test_a_url_that_no_store_knows_is_refused_with_the_reason(url: str, said: st
         if "installed" in said.lower():
             assert str(refused.value).endswith(", ".join(sorted(BUILT_IN)))
     check_url("memory://")
+
+
+class Twofold(MemoryStore):
+    """A store of which tasks have another kind."""
+
+    @classmethod
+    def from_url(cls, url: Any) -> Any:
+        """Connect."""
+        return url, "for threads"
+
+    @classmethod
+    def from_url_for_tasks(cls, url: Any) -> Any:
+        """Connect."""
+        return url, "for tasks"
+
+
+def test_tasks_have_a_store_of_their_own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BUILT_IN, "twofold", f"{__name__}:Twofold")
+    url = module.urlsplit("twofold://x")
+    assert open_store("twofold://x") == (url, "for threads")
+    assert open_store("twofold://x", tasks=True) == (url, "for tasks")
+
+
+def test_a_store_that_has_nothing_special_answers_so() -> None:
+    class Plain(BaseStore):
+        """A store of which nothing is said."""
+
+    url = module.urlsplit("plain://x")
+    for open_it in (Plain.from_url, Plain.from_url_for_tasks):
+        with pytest.raises(NotImplementedError):
+            open_it(url)
+    plain = Plain()
+    assert (plain.frees_at_death, plain.doctor()) == (False, [])
+    plain.doubt("a")
+
+
+def test_all_but_the_name_and_the_permits_is_given_by_name() -> None:
+    with connect(memory()) as locks:
+        made: Any = locks
+        for make in (made.lock, made.rlock, made.rwlock, made.guard):
+            make(name="a")
+            with pytest.raises(TypeError):
+                make("a", 5)
+        made.semaphore(name="a", permits=1)
+        with pytest.raises(TypeError):
+            made.semaphore("a", 2, 1)
+    for connection in (connect, aconnect):
+        wrong: Any = connection
+        with pytest.raises(TypeError):
+            wrong("memory://", "shop")
+        assert wrong(url="memory://", namespace="shop").namespace == "shop"
 
 
 class Client(OrderedDict[str, str]):
