@@ -137,6 +137,8 @@ def test_a_busy_store_is_asked_less_and_less_often_and_its_answers_start_no_leas
     own = EnterResult("using", 7, asked=False)
     assert played(called(), *steps, (enter(), own), (Before(130.0), True)) == Held(CLAIM, 7, 130.0)
     assert played(called(), *steps, (enter(), USING), (Before(132.0), True)) == Held(CLAIM, 7, 132.0)
+    later = [(enter(), BUSY), (Sleep(0.0005), None), (NOW, 200.1), (enter(), BUSY), (Sleep(0.0005 + 0.02), None)]
+    assert played(called(), *later, (NOW, 201.0), (enter(), REFUSED)) is None
 
 
 def test_an_occupied_line_is_entered_with_a_wakeup_and_then_asked_again_after_a_pause() -> None:

@@ -107,7 +107,7 @@ def test_a_store_that_lets_nobody_in_fails(entered: int, said: str) -> None:
     assert line.holders == []
 
 
-def test_a_claim_that_does_not_show_and_fences_that_fall_fail() -> None:
+def test_a_claim_that_does_not_show_and_fences_that_do_not_rise_fail() -> None:
     line = Line()
     line.seen = lambda: ["x", *line.holders]
     line.fences = iter((6, 5))
@@ -115,6 +115,9 @@ def test_a_claim_that_does_not_show_and_fences_that_fall_fail() -> None:
         ("round trip", "fail", "the claim a does not show in its line: ['x', 'a']"),
         ("fences", "fail", "do not increase: 6, then 5"),
     ]
+    line = Line()
+    line.fences = iter((5, 5))
+    assert found(line)[1] == ("fences", "fail", "do not increase: 5, then 5")
 
 
 def test_a_store_that_fails_says_why_and_its_claim_is_taken_out() -> None:

@@ -55,7 +55,7 @@ class Here:
         self.session = BaseSession("Locks", self.store, "app", 30.0)  # type: ignore[arg-type]
         self.told: list[Event] = []
         self.stop = events.listen(self.session.listeners, self.told.append)
-        monkeypatch.setattr(session, "monotonic", lambda: 107.5)
+        monkeypatch.setattr(session, "monotonic", lambda: 257.5)
 
     def evict(self, id: str | None) -> Any:
         """Return how many were evicted."""
@@ -109,7 +109,7 @@ def test_an_event_says_how_long_its_call_has_waited(here: Here) -> None:
     here.session.tell("timed out", CLAIM, started=100.0)
     here.session.tell("released", CLAIM, fence=5, held=3.0, reason="why")
     assert here.told == [
-        Event("timed out", "door", "a", None, "night", 7.5, None, ""),
+        Event("timed out", "door", "a", None, "night", 157.5, None, ""),
         Event("released", "door", "a", 5, "night", None, 3.0, "why"),
     ]
 
@@ -126,10 +126,10 @@ def test_a_claim_that_waited_and_is_gone_is_told_before_the_next_one_waits(here:
     here.session.left_line(call)
     kinds = [(event.kind, event.id, event.waited, event.reason[:18]) for event in here.told]
     assert kinds == [
-        ("queued", "a", 7.5, ""),
-        ("withdrawn", "a", 7.5, "its claim was gone"),
-        ("queued", "b", 7.5, ""),
-        ("withdrawn", "b", 7.5, "its claim was gone"),
+        ("queued", "a", 157.5, ""),
+        ("withdrawn", "a", 157.5, "its claim was gone"),
+        ("queued", "b", 157.5, ""),
+        ("withdrawn", "b", 157.5, "its claim was gone"),
     ]
 
 
@@ -158,7 +158,7 @@ def test_a_call_that_an_error_broke_off_is_told_if_its_beginning_was(here: Here)
     here.session.broken_off(call, unheard, error)
     here.session.broken_off(call, None, error)
     assert unheard.told == []
-    assert here.told == [Event("withdrawn", "door", "a", None, "night", 7.5, None, "KeyError: 'no'")] * 2
+    assert here.told == [Event("withdrawn", "door", "a", None, "night", 157.5, None, "KeyError: 'no'")] * 2
 
 
 def test_whose_call_it_is_and_what_to_take_out_is_known_of_both_kinds() -> None:
