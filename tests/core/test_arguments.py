@@ -103,6 +103,9 @@ def test_what_is_left_out_is_usual() -> None:
     error = LockTimeout("late")
     assert (str(error), error.name, error.timeout, error.holders) == ("late", None, None, ())
     assert LockTimeout("late", name="door", timeout=2.0, holders=[view]).holders == (view,)
+    wrong: Any = LockTimeout
+    with pytest.raises(TypeError):
+        wrong("late", "door")
     assert EnterResult("pending") == ("pending", 0, 1.0, True, None)
 
 
