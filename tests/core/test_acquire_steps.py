@@ -294,3 +294,16 @@ def test_an_answer_starts_the_row_of_claims_without_one_anew() -> None:
 
     steps = [*given_up(0.02, CLAIM), *given_up(0.04), (enter(FRESH), GONE), (FRESH_ID, "b"), (NOW, START)]
     assert played(called(), *steps, *given_up(0.02), (enter(FRESH), REFUSED)) is None
+
+
+def test_a_short_lease_is_renewed_three_times_a_ttl_too() -> None:
+    short = Claim("first", SPEC._replace(ttl=1.5))
+    call = AcquireCall(short, START, None, True)
+    steps = [
+        (enter(short), PENDING),
+        (Subscribe(LINE), WAKEUP),
+        (NOW, 100.1),
+        (enter(short, WAKEUP, True, True), PENDING),
+    ]
+    steps += [(Wait(WAKEUP, 0.5, None), None), (NOW, 100.6), (enter(short, WAKEUP, True, True), USING)]
+    assert played(call, *steps, (Before(102.1), True)) == Held(short, 7, 102.1)

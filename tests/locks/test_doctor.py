@@ -116,6 +116,9 @@ def test_a_claim_that_does_not_show_and_fences_that_do_not_rise_fail() -> None:
         ("fences", "fail", "do not increase: 6, then 5"),
     ]
     line = Line()
+    line.seen = list
+    assert found(line)[0] == ("round trip", "fail", "the claim a does not show in its line: []")
+    line = Line()
     line.fences = iter((5, 5))
     assert found(line)[1] == ("fences", "fail", "do not increase: 5, then 5")
 
