@@ -246,7 +246,7 @@ def test_a_scheme_that_is_nearly_right_is_understood(scheme: str, meant: str) ->
         ("redis:8/", None),
         ("REDIS:host", "redis://host"), ("file:a/b", "file:///a/b"), ("unix:/run/s", "unix:///run/s"),
         ("memory", "memory://"), ("memory:", "memory://"), ("redis", None), ("redis:", None), ("redis:/", None),
-        ("nothing:at", None), ("", None),
+        ("file:", None), ("nothing:at", None), ("", None),
     ],
 )  # fmt: skip
 def test_what_is_no_url_is_told_what_was_meant(url: str, meant: str | None) -> None:
