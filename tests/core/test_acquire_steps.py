@@ -137,6 +137,8 @@ def test_a_busy_store_is_asked_less_and_less_often_and_its_answers_start_no_leas
     own = EnterResult("using", 7, asked=False)
     assert played(called(), *steps, (enter(), own), (Before(130.0), True)) == Held(CLAIM, 7, 130.0)
     assert played(called(), *steps, (enter(), USING), (Before(132.0), True)) == Held(CLAIM, 7, 132.0)
+    later = [(enter(), BUSY), (Sleep(0.0005), None), (NOW, 200.1), (enter(), BUSY), (Sleep(0.0005 + 0.02), None)]
+    assert played(called(), *later, (NOW, 201.0), (enter(), REFUSED)) is None
 
 
 def test_an_occupied_line_is_entered_with_a_wakeup_and_then_asked_again_after_a_pause() -> None:
@@ -170,8 +172,8 @@ def test_at_the_end_of_the_time_the_claim_leaves_once() -> None:
 def test_requests_without_an_answer_are_repeated_three_times_and_then_it_is_an_error() -> None:
     lost = UnknownOutcome("no answer")
     unanswered = [(enter(), lost), (Sleep(0.0005), None), (NOW, START)]
-    with pytest.raises(UnknownOutcome):
-        played(called(), *(unanswered * LOST_REPLIES), (enter(), lost))
+    with pytest.raises(UnknownOutcome, match="the fourth"):
+        played(called(), *(unanswered * LOST_REPLIES), (enter(), UnknownOutcome("the fourth")))
     # An answer ends the row; the claim may be in the line since, so it leaves at the end.
     call = called(105.0)
     unanswered.insert(1, (Before(105.0), True))
@@ -247,3 +249,61 @@ def test_a_waiter_whose_time_is_over_while_the_store_is_away_was_kept_out_by_oth
     with pytest.raises(StoreError, match="away") as raised:
         played(called(105.0), *queued, *gone, (("leave", CLAIM), StoreError("no leave")))
     assert str(raised.value.__cause__) == "no leave"
+
+
+def test_an_answer_of_the_fast_path_is_none_of_the_requests_without_an_answer() -> None:
+    lost = UnknownOutcome("no answer")
+    steps = [
+        (Sleep(0.0005), None),
+        (NOW, START),
+        *([(enter(), lost), (Sleep(0.0005), None), (NOW, START)] * LOST_REPLIES),
+    ]
+    with pytest.raises(UnknownOutcome, match="the fourth"):
+        played(called(first=BUSY), *steps, (enter(), UnknownOutcome("the fourth")))
+
+
+def test_what_is_known_of_a_call_before_it_begins() -> None:
+    for answer, entered in ((None, False), (BUSY, False), (OCCUPIED, False), (REFUSED, False), (PENDING, True)):
+        call = called(first=answer)
+        assert (call.entered, call.closed, call.wakeup, call.on_queued, call.queued) == (
+            entered,
+            False,
+            None,
+            None,
+            None,
+        )
+    assert called(first=USING).entered is True
+    assert (LOST_REPLIES, called().owner) == (3, None)
+
+
+def test_a_claim_that_a_busy_store_may_have_is_taken_out_at_the_end() -> None:
+    call = called(105.0)
+    steps = [(enter(), UnknownOutcome("no answer")), (Before(105.0), False), (("leave", CLAIM), True)]
+    assert played(call, *steps) is None
+
+
+def test_a_call_that_was_not_waiting_is_called_off_without_waking_anybody() -> None:
+    call = called()
+    call.call_off()
+    assert call.closed is True
+
+
+def test_an_answer_starts_the_row_of_claims_without_one_anew() -> None:
+    def given_up(pause: float, claim: Claim = FRESH) -> list[tuple[Any, Any]]:
+        return [(enter(claim), GIVEN_UP), (FRESH_ID, "b"), (Sleep(pause), None), (NOW, START)]
+
+    steps = [*given_up(0.02, CLAIM), *given_up(0.04), (enter(FRESH), GONE), (FRESH_ID, "b"), (NOW, START)]
+    assert played(called(), *steps, *given_up(0.02), (enter(FRESH), REFUSED)) is None
+
+
+def test_a_short_lease_is_renewed_three_times_a_ttl_too() -> None:
+    short = Claim("first", SPEC._replace(ttl=1.5))
+    call = AcquireCall(short, START, None, True)
+    steps = [
+        (enter(short), PENDING),
+        (Subscribe(LINE), WAKEUP),
+        (NOW, 100.1),
+        (enter(short, WAKEUP, True, True), PENDING),
+    ]
+    steps += [(Wait(WAKEUP, 0.5, None), None), (NOW, 100.6), (enter(short, WAKEUP, True, True), USING)]
+    assert played(call, *steps, (Before(102.1), True)) == Held(short, 7, 102.1)

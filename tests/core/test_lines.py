@@ -96,6 +96,7 @@ def test_the_first_waiter_watches_the_holders_and_each_other_one_only_who_is_bef
         ([record("a", "pending", ALL, ALL), record("b", capacity=ALL)], Judgement(Verdict.GIVE_WAY, True, 0, None)),
         ([record("a", capacity=3), record("b", capacity=3)], Judgement(Verdict.GIVE_WAY, True, 0, None)),
         ([record("a", capacity=3), record("b", capacity=ALL)], Judgement(Verdict.GIVE_WAY, True, 0, None)),
+        ([record("a", capacity=ALL), record("b", capacity=3)], Judgement(Verdict.GIVE_WAY, True, 0, None)),
         (
             [record("a", capacity=ALL), record("b", capacity=ALL), record("c", "using", ALL, ALL)],
             Judgement(Verdict.GIVE_WAY, True, 0, None),

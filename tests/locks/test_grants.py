@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.core.claims import Claim, LockSpec
-from interlock.core.errors import LockLost, NotHeld
+from interlock.core.errors import InvalidArgument, LockLost, NotHeld
 from interlock.locks import grants
 from interlock.locks.grants import BaseGrant, BaseGrants
 from interlock.locks.unreleased import kept
@@ -72,17 +72,16 @@ def test_a_renewal_counts_from_when_it_was_sent_and_the_next_is_due_after_a_thir
     assert (held._renews, held._due) == (False, 139.0)
 
 
-@pytest.mark.parametrize("child", [6, 8])
-def test_a_forked_child_has_nothing_of_it_and_raises_no_loss(clock: Clock, child: int) -> None:
+def test_a_forked_child_has_nothing_of_it_and_raises_no_loss(clock: Clock) -> None:
     held, both = grant(), BaseGrants([grant()])
     assert (held.inherited, both.inherited) == (False, False)
-    clock.process = child
-    assert (held.inherited, held.lost, held.held, held.expires_in) == (True, True, False, 0.0)
-    assert (both.inherited, both.lost, both.held) == (True, True, False)
-    assert held._loss_to_raise() is None
-    assert both._loss_to_raise() is None
-    with pytest.raises(LockLost, match="a forked child owns nothing"):
-        both.check()
+    for clock.process in (6, 8):
+        assert (held.inherited, held.lost, held.held, held.expires_in) == (True, True, False, 0.0)
+        assert (both.inherited, both.lost, both.held) == (True, True, False)
+        assert held._loss_to_raise() is None
+        assert both._loss_to_raise() is None
+        with pytest.raises(LockLost, match="a forked child owns nothing"):
+            both.check()
 
 
 @pytest.mark.parametrize(
@@ -105,6 +104,7 @@ def test_a_lease_that_ends_while_it_leaves_is_no_loss(clock: Clock) -> None:
     with pytest.raises(NotHeld, match="was released, or its release has begun"):
         leaving.check()
     lost = grant()
+    clock.now = ENDS + 1.0
     assert lost.lost
     assert not lost._over
     lost._leaving = True
@@ -133,12 +133,12 @@ def test_events_say_for_how_long_it_was_held_if_anybody_heard_when_it_began(cloc
     held = grant(told=told)
     held._tell("renewed")
     held._tell_acquired(98.0)
-    clock.now = 107.0
+    clock.now = 250.0
     held._tell("released", "why")
     assert told == [
         ("renewed", {"fence": 5, "held": None, "reason": ""}),
         ("acquired", {"fence": 5, "started": 98.0}),
-        ("released", {"fence": 5, "held": 7.0, "reason": "why"}),
+        ("released", {"fence": 5, "held": 150.0, "reason": "why"}),
     ]
 
 
@@ -180,3 +180,64 @@ def test_at_least_counts_from_now(clock: Clock) -> None:
     held = grant()
     held._stay_at_least(12.0)
     assert held._free_at == 112.0
+
+
+def test_a_grant_shows_what_it_is_and_stays_in_its_process(clock: Clock) -> None:
+    held = grant()
+    assert repr(held) == "<BaseGrant 'door' held fence=5 id=a>"
+    held._state = "released"
+    assert repr(held) == "<BaseGrant 'door' released fence=5 id=a>"
+    with pytest.raises(InvalidArgument, match=r"the grant of 'door' belongs to the process .* send the lock, or the"):
+        held.__reduce__()
+
+
+def test_a_store_that_has_the_claim_no_more_at_the_release_tells_a_loss(clock: Clock) -> None:
+    leaving = grant()
+    leaving._leaving = True
+    kept["a"] = leaving
+    assert leaving._left(False, False) is False
+    assert leaving._lost_because == "the store no longer had its claim when it was released"
+    assert leaving.lost
+    assert "a" not in kept
+    leaving._lose("again")
+    assert leaving._lost_because.startswith("the store no longer"), "the first reason counts"
+
+
+def test_what_is_over_was_not_lost_and_is_not_kept(clock: Clock) -> None:
+    done = grant()
+    done._state = "released"
+    kept["a"] = done
+    done._lose("too late")
+    assert (done._state, done.lost, done.held, done.expires_in) == ("released", False, False, 0.0)
+    assert done._loss_to_raise() is None
+    assert kept.pop("a") is done
+    done._block = lambda: None
+    assert done.abandoned() is False
+
+
+def test_several_have_a_fence_for_each_name_and_are_checked_and_kept_each(clock: Clock) -> None:
+    first, second = grant(), grant()
+    second._claim = Claim("b", LockSpec("app\0gate", ttl=30.0))
+    second.id, second.fence = "b", 6
+    both = BaseGrants([first, second])
+    assert both.fences == {"door": 5, "gate": 6}
+    assert list(both) == [first, second]
+    assert both._block is None
+    both.check()
+    both._check_before_block()
+    both._keep_for_block()
+    assert (kept.pop("a"), kept.pop("b")) == (first, second)
+    assert both.abandoned() is False
+    assert both._loss_to_raise() is None
+    second._state = "released"
+    assert (both.held, both.lost, both._over) == (False, False, False)
+    with pytest.raises(NotHeld, match="'gate'"):
+        both.check()
+
+
+def test_a_loss_is_logged_with_name_fence_and_reason(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    lost = grant(told=(told := []))
+    lost._lose("it was evicted")
+    lost._tell_end()
+    assert [each.getMessage() for each in caplog.records] == ["the lock 'door' (fence 5) was lost: it was evicted"]
+    assert told == [("lost", {"fence": 5, "held": None, "reason": "it was evicted"})]

@@ -11,6 +11,7 @@ import pytest
 
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockLost, NotHeld, StoreError
+from interlock.locks import leases
 from interlock.locks.grants import LEASE_ENDED, BaseGrant
 from interlock.locks.leases import MOST_DOUBTED, LeaseTable
 from interlock.locks.sync.renewers import by_node, portions
@@ -49,7 +50,7 @@ def watch() -> Watch:
 def test_a_lease_is_renewed_when_a_third_of_it_is_over_and_others_go_along_a_tenth_before(watch: Watch) -> None:
     first, along, later = (watch.grant(id, ends) for id, ends in (("a", 30.0), ("b", 33.0), ("c", 33.01)))
     still = watch.grant("d", 30.0, renews=False)
-    assert watch.table.next_due() == pytest.approx(LATER + 10.0)
+    assert watch.table.next_due() == pytest.approx(LATER + 10.0, abs=1e-6)
     assert watch.table.look(LATER + 9.99) == []
     assert watch.table.look(first._due) == [first, along]
     assert first._due == first._deadline, "until it is answered, only its deadline counts"
@@ -86,8 +87,8 @@ def test_an_answer_extends_from_when_it_was_asked_for_and_never_shortens(watch: 
     asked = [True, False, StoreError("busy"), True, True]
     watch.table.forget(watch.table.entries()[3])
     watch.table.answered(grants, asked, LATER)
-    assert [grant._deadline - LATER for grant in grants] == pytest.approx([30.0, 5.0, 5.0, 5.0, 30.0])
-    assert grants[0]._due == pytest.approx(LATER + 10.0)
+    assert [grant._deadline - LATER for grant in grants] == pytest.approx([30.0, 5.0, 5.0, 5.0, 30.0], abs=1e-6)
+    assert grants[0]._due == pytest.approx(LATER + 10.0, abs=1e-6)
     assert watch.told[:2] == [("lost", ["b"]), ("on_lost", ["b"])]
     assert watch.told[2:] == [("renewed", ["a"]), ("renewal failed", ["c"])]
     watch.table.answered(grants[:1], [True], LATER - 10)
@@ -97,15 +98,13 @@ def test_an_answer_extends_from_when_it_was_asked_for_and_never_shortens(watch: 
     assert still._deadline == LATER + 5.0, "who gave up renewing does not begin again"
 
 
-@pytest.mark.parametrize(("ttl", "pause"), [(30.0, 1.5), (0.1, 0.02)])
-def test_a_renewal_that_failed_is_repeated_soon_and_before_the_deadline(
-    watch: Watch, ttl: float, pause: float
-) -> None:
+def test_a_renewal_that_failed_is_repeated_soon_and_before_the_deadline(watch: Watch) -> None:
     grant = watch.grant("a", 5.0)
-    grant._claim = grant._claim._replace(spec=LockSpec("\0door", ttl=ttl))
-    watch.table.failed([grant], StoreError("away"), LATER)
-    assert grant._due == pytest.approx(LATER + pause)
-    assert watch.told == [("renewal failed", ["a"])]
+    for ttl, pause in ((30.0, 1.5), (0.1, 0.02)):
+        grant._claim = grant._claim._replace(spec=LockSpec("\0door", ttl=ttl))
+        watch.table.failed([grant], StoreError("away"), LATER)
+        assert grant._due == pytest.approx(LATER + pause, abs=1e-6)
+    assert watch.told == [("renewal failed", ["a"])] * 2
     watch.table.again([grant], LATER + 4.99)
     assert grant._due == grant._deadline
 
@@ -177,3 +176,120 @@ def test_leases_that_end_first_are_renewed_first_and_each_node_by_itself(watch: 
     assert by_node(None, grants) == {None: grants}
     nodes = by_node(lambda claim: int(claim.id) % 2, grants)
     assert {node: [each.id for each in there] for node, there in nodes.items()} == {0: ["0", "2", "4"], 1: ["1", "3"]}
+
+
+def test_who_is_told_of_a_failure_is_who_listens_and_is_still_watched(watch: Watch) -> None:
+    heard, quiet, gone = watch.grant("a", 5.0), watch.grant("b", 5.0, heard=False), watch.grant("c", 5.0)
+    watch.table.forget(watch.table.entries()[2])
+    watch.table.failed([heard, quiet, gone], StoreError("away"), LATER)
+    assert watch.told == [("renewal failed", ["a"])]
+    watch.told.clear()
+    watch.table.failed([quiet], StoreError("away"), LATER)
+    watch.table.answered([quiet], [True], LATER)
+    assert watch.told == []
+
+
+def test_what_was_forgotten_is_neither_renewed_nor_lost(watch: Watch) -> None:
+    grant = watch.grant("a", 5.0)
+    (entry,) = watch.table.entries()
+    assert (entry.grant, entry.claim, entry.owner) == (grant, grant._claim, "ann")
+    watch.table.forget(entry)
+    watch.table.answered([grant], [False], LATER)
+    watch.table.answered([grant], [True], LATER)
+    assert (watch.told, grant.held, grant._deadline) == ([], True, LATER + 5.0)
+    assert (watch.table.live(), watch.table.entries(), watch.table.next_due()) == ([], [], math.inf)
+
+
+def test_a_look_renews_nothing_while_nothing_is_due(watch: Watch) -> None:
+    grant, still = watch.grant("a", 30.0), watch.grant("b", 20.5, renews=False)
+    moment = watch.table.next_due()
+    assert moment == grant._due < still._due
+    assert watch.table.look(math.nextafter(moment, 0)) == []
+    assert watch.table.look(moment) == [grant]
+    assert watch.table.look(moment) == [], "it was asked for already"
+
+
+def test_a_doubt_is_for_one_claim_and_ends_with_the_look(watch: Watch) -> None:
+    first, second = watch.grant("a", 60.0), watch.grant("b", 60.0)
+    assert watch.table.is_doubted(first) is False
+    watch.table.doubt("c")
+    watch.table.doubt("b")
+    assert (first._due, second._due) == (pytest.approx(LATER + 40.0, abs=1e-6), 0.0)
+    assert list(watch.table.doubted) == ["c"]
+    for number in range(MOST_DOUBTED - 1):
+        watch.table.doubt(f"claim {number}")
+    assert (len(watch.table.doubted), next(iter(watch.table.doubted))) == (MOST_DOUBTED, "c")
+
+
+def test_the_next_look_is_at_the_first_of_all_moments(watch: Watch) -> None:
+    grant, staying, other = watch.grant("a", 30.0), watch.grant("b", 30.0), watch.grant("c", 30.0)
+    staying._free_at, other._free_at = LATER + 3.0, LATER + 20.0
+    watch.table.stay(other)
+    assert watch.table.next_due() == grant._due
+    watch.table.stay(staying)
+    assert watch.table.next_due() == LATER + 3.0
+    assert watch.table.over(LATER + 3.0) == [staying._claim]
+    assert watch.table.next_due() == grant._due
+    assert watch.table.over(LATER + 20.0) == [other._claim]
+
+
+def test_what_was_dropped_without_a_warning_stays_until_its_lease_ends(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: 500.0))
+    grant = watch.grant("a", 0.0)
+    grant._leaving = True
+    watch.table.add(grant)
+    del grant
+    gc.collect()
+    assert watch.table.live() == []
+    assert watch.table.next_due() == 500.0 + TTL
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: 500.0 + TTL))
+    assert watch.table.next_due() == math.inf
+
+
+def test_a_look_that_comes_late_finds_all_that_has_ended(watch: Watch) -> None:
+    lost, staying = watch.grant("a", 0.0), watch.grant("b", 60.0)
+    staying._free_at = LATER + 1.0
+    watch.table.stay(staying)
+    watch.table.look(LATER + 5.0)
+    assert watch.told == [("lost", ["a"]), ("on_lost", ["a"])]
+    assert lost.lost
+    assert watch.table.over(LATER + 5.0) == [staying._claim]
+    dropped = watch.grant("c", 60.0)
+    dropped._leaving = True
+    watch.table.add(dropped)
+    del dropped
+    gc.collect()
+    assert watch.table.live() == []
+    assert len(watch.table.entries()) == 1
+    watch.table.look(LATER + 5.0)
+    assert watch.table.entries() == []
+
+
+@pytest.mark.parametrize("child", [-1, 1])
+def test_a_forked_child_says_nothing_of_what_its_parent_dropped(
+    watch: Watch, child: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant = watch.grant("a", 60.0)
+    monkeypatch.setattr(leases, "pid", lambda: watch.table._pid + child)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        del grant
+        gc.collect()
+    assert warned == []
+    assert watch.table.entries() == []
+
+
+def test_each_renewal_has_its_answer(watch: Watch) -> None:
+    grant = watch.grant("a", 5.0)
+    with pytest.raises(ValueError, match="shorter"):
+        watch.table.answered([grant], [], LATER)
+
+
+def test_those_that_go_along_are_due_within_a_tenth_of_their_own_lease(watch: Watch) -> None:
+    first, along, later = (watch.grant(id, ends) for id, ends in (("a", 30.0), ("b", 33.0), ("c", 33.0)))
+    for grant, tenth in ((along, 3.5), (later, 2.5)):
+        grant._claim = grant._claim._replace(spec=LockSpec("\0door", ttl=10 * tenth))
+    along._due, later._due = first._due + 3.25, first._due + 2.75
+    assert watch.table.look(first._due) == [first, along]

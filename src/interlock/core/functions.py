@@ -52,7 +52,7 @@ def _with_code(function: Any) -> Any:
             function = function.func
         elif hasattr(function, "__func__"):
             function = function.__func__
-        elif hasattr(function, "__code__") or not hasattr(type(function).__call__, "__code__"):
+        elif not hasattr(type(function).__call__, "__code__"):
             break
         else:
             function = type(function).__call__

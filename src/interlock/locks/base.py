@@ -32,7 +32,7 @@ _DEFAULTS = AcquireOptions()
 
 
 def options_of(
-    timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None, at_least: float = 0.0
+    timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None, at_least: float
 ) -> AcquireOptions:
     """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
     if timeout is None and renew is True and on_lost is None and not at_least:

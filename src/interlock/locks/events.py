@@ -57,11 +57,8 @@ _heard: WeakRegistry[Heard] = WeakRegistry()
 
 def add_heard(one: Heard) -> None:
     """Let who listens to all connections listen to this one."""
-    _heard.add(one)
+    _heard.add(one)  # first: who is taken out meanwhile is either copied no more or taken out of `one`, too
     one.listeners.update(EVERYWHERE)
-    for listener in list(one.listeners):
-        if listener not in EVERYWHERE:  # it was taken out meanwhile
-            one.listeners.pop(listener, None)
 
 
 def subscribe(function: Listener) -> Callable[[], None]:

@@ -19,10 +19,8 @@ kept: dict[str, Any] = {}
 
 
 def caller() -> str:
-    """Return where in the program this library was called, in development mode; else nothing."""
-    if not DEV:
-        return ""
-    frame = sys._getframe(1)
+    """Return where in the program this library was called; slow, so asked for in development mode only."""
+    frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY):
         frame = frame.f_back
     return f" (acquired at {frame.f_code.co_filename}:{frame.f_lineno})"

@@ -1,0 +1,151 @@
+"""Arguments: what is out of range is told with the limit and with what was given."""
+
+from array import array
+from typing import Any
+
+import pytest
+
+from interlock.core.claims import (
+    DEFAULT_TTL,
+    MAX_LABEL,
+    MAX_NAME,
+    MAX_TTL,
+    UNSET,
+    WRITER_UNITS,
+    Claim,
+    ClaimView,
+    LockSpec,
+    checked_at_least,
+    checked_name,
+    checked_text,
+    checked_timeout,
+    checked_ttl,
+    said,
+)
+from interlock.core.errors import InvalidArgument, LockTimeout
+from interlock.core.queue import BUSY, GIVEN_UP, GONE, INDETERMINATE, OCCUPIED, REFUSED, EnterResult
+from interlock.core.redaction import described, masked, why
+
+
+def refused(check: Any, *given: Any) -> str:
+    """Return what is said of an argument."""
+    with pytest.raises(InvalidArgument) as error:
+        check(*given)
+    return str(error.value)
+
+
+def test_a_name_has_from_one_to_a_thousand_characters() -> None:
+    assert checked_name("a") == "a"
+    assert checked_name("ä" * MAX_NAME) == "ä" * MAX_NAME
+    assert MAX_NAME == 1000
+    assert refused(checked_name, "") == (
+        "a lock name must not be empty; give the thing that you lock a name, e.g. 'book:1'"
+    )
+    assert refused(checked_name, "x" * 1001) == (
+        "a lock name has at most 1000 characters, this one has 1001; hash the rest"
+    )
+    assert refused(checked_name, 5, "place") == "a place is a str, not int; convert it, e.g. str(...)"
+    assert refused(checked_name, "a\0b") == "a lock name must not contain a NUL character; replace it"
+    assert refused(checked_name, "a\ud800") == (
+        "a lock name must be encodable as UTF-8 (surrogates not allowed); replace lone surrogates"
+    )
+
+
+def test_a_label_may_be_empty_and_has_at_most_two_hundred_characters() -> None:
+    assert checked_text("", "label", MAX_LABEL) == ""
+    assert checked_text("x" * 200, "label", MAX_LABEL) == "x" * 200
+    assert "at most 200 characters, this one has 201" in refused(checked_text, "x" * 201, "label", MAX_LABEL)
+    assert refused(checked_text, b"x", "label", MAX_LABEL) == "a label is a str, not bytes"
+
+
+def test_a_lease_out_of_range_is_told_with_its_ends() -> None:
+    assert refused(checked_ttl, 0.09) == "ttl must be from 0.1 to 3.1536e+08 seconds, not 0.09"
+    assert refused(checked_ttl, MAX_TTL + 1).endswith(" seconds, not 315360001.0")
+    assert refused(checked_ttl, None).startswith("ttl is a number of seconds, not None; leases always end")
+    assert refused(checked_ttl, "1").endswith("leave it out for 30 s")
+    assert "at_least is a number of seconds from 0 to 3.1536e+08, not -1" in refused(checked_at_least, -1, None)
+    assert "at_least=2 is longer than ttl=1.5," in refused(checked_at_least, 2, 1.5)
+    assert isinstance(checked_ttl(1), float)
+    assert isinstance(checked_at_least(1, None), float)
+
+
+def test_a_timeout_that_makes_no_sense_is_told_by_what_is_wrong() -> None:
+    assert refused(checked_timeout, 5, None) == "blocking is True or False, not 5; did you mean timeout=5?"
+    assert "blocking is True or False, not -1" in refused(checked_timeout, -1, None)
+    for wrong in (True, "1", float("nan")):
+        assert refused(checked_timeout, True, wrong) == f"timeout is a number of seconds or None, not {wrong!r}"
+        assert refused(checked_timeout, False, wrong) == f"timeout is a number of seconds or None, not {wrong!r}"
+    for wrong in (-0.5, -1.5, -2):
+        assert refused(checked_timeout, True, wrong).startswith(f"timeout must not be negative, not {wrong};")
+    for given in (0, 0.0, 1, float("inf")):
+        assert "a try that does not block can't have a timeout" in refused(checked_timeout, False, given)
+    assert "is more seconds than a float can hold" in refused(checked_timeout, True, 10**400)
+    assert [checked_timeout(True, 0.5), checked_timeout(1, 0.0), checked_timeout(True, -1.0)] == [0.5, 0.0, None]
+    assert [checked_timeout(False, -1), checked_timeout(0, None), checked_timeout(False, -1.0)] == [0.0, 0.0, 0.0]
+
+
+def test_what_can_not_be_shown_is_said_by_its_type() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    assert said(Shy()) == "a Shy that can't be shown"
+    assert said("x") == "'x'"
+
+
+def test_what_is_left_out_is_usual() -> None:
+    assert LockSpec("a") == LockSpec("a", 1, 1, 30.0, "")
+    assert Claim("a", LockSpec("a")).who == ""
+    assert DEFAULT_TTL == 30.0
+    assert repr(UNSET) == "<not given>"
+    view = ClaimView("door", "a", "using", 1, WRITER_UNITS, 1, "host", 7, "t", "", 5.0, 30.0)
+    assert (view.held_since, view.waiting_since, view.kind) == (None, 5.0, "reader")
+    error = LockTimeout("late")
+    assert (str(error), error.name, error.timeout, error.holders) == ("late", None, None, ())
+    assert LockTimeout("late", name="door", timeout=2.0, holders=[view]).holders == (view,)
+    wrong: Any = LockTimeout
+    with pytest.raises(TypeError):
+        wrong("late", "door")
+    assert EnterResult("pending") == ("pending", 0, 1.0, True, None)
+
+
+def test_only_what_was_not_asked_leaves_the_lease_where_it_was() -> None:
+    answers = (OCCUPIED, REFUSED, GONE, GIVEN_UP, BUSY, INDETERMINATE)
+    assert [each.asked for each in answers] == [True, True, True, True, False, False]
+    assert [each.fence for each in answers] == [0] * 6
+    assert [each.look_again for each in answers[3:]] == [0.01, 0.0005, 0.0005]
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("redis://me:secret@host/0", "redis://me:***@host/0"),
+        ("redis://secret@host", "redis://***@host"),
+        ("redis:me:secret@host", "redis:***@host"),
+        ("me:secret@host", "me:***@host"),  # a scheme can't be told from a user
+        ("  redis://me:s@c@host", "  redis://me:***@host"),
+        ("unix:///run/me@host/socket", "unix:///run/me@host/socket"),
+        ("redis:///me:secret@host", "redis:///me:***@host"),
+        ("FILE:///a:b@c", "FILE:///a:b@c"),
+        ("redis://host/0?password=x&db=1;Auth_Token=y", "redis://host/0?password=***&db=1;Auth_Token=***"),
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("", ""),
+    ],
+)
+def test_a_url_is_shown_without_its_passwords(url: str, seen: str) -> None:
+    assert masked(url) == seen
+
+
+def test_a_librarys_reason_is_told_unless_the_url_has_a_password() -> None:
+    error = ValueError("no such port: secret")
+    assert why(error, "redis://host:x") == "no such port: secret"
+    for password in ("secret", "!secret"):
+        assert why(error, f"redis://me:{password}@host:x").startswith(
+            "it can't be read; in user and password, write %23"
+        )
+
+
+def test_an_object_is_described_by_its_type_and_numbers_by_themselves() -> None:
+    assert [described(each) for each in (None, True, 5, 1.5)] == ["None", "True", "5", "1.5"]
+    assert [described(each) for each in ("secret", array("b"))] == ["<str>", "<array.array>"]
+    assert described(LockTimeout("secret")) == "<interlock.core.errors.LockTimeout>"

@@ -1,0 +1,166 @@
+"""Names of locks that are made of a function's arguments, and which functions a decorator can lock."""
+
+import functools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import InvalidArgument
+from interlock.core.functions import checked_kind_of, kind_of, see_it_finished, shown
+from interlock.core.naming import name_of_arguments
+
+
+def plain(user: Any, book: Any = "none", /, *rest: Any, copy: int = 1, **options: Any) -> None:
+    """Have arguments of each kind."""
+
+
+async def coroutine(user: Any) -> None:
+    """Have one argument."""
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+async def async_generator() -> AsyncIterator[int]:
+    yield 1
+
+
+class Called:
+    """An object that is called."""
+
+    def __call__(self) -> None:
+        """Do nothing."""
+
+    async def method(self, user: Any) -> None:
+        """Do nothing."""
+
+
+def named(name: str, *args: Any, **kwargs: Any) -> str:
+    """Return the name that a call of `plain` gets."""
+    return name_of_arguments(name, plain, "guard")(args, kwargs)
+
+
+def test_a_name_takes_arguments_by_position_by_keyword_and_by_default() -> None:
+    assert named("{user}:{book}:{copy}", "ann") == "ann:none:1"
+    assert named("{user}:{book}:{copy}", "ann", "emma", copy=2) == "ann:emma:2"
+    assert named("{rest[0]} {user.id} {{user}}", SimpleNamespace(id=7), "emma", "x") == "x 7 {user}"
+
+
+def test_a_name_takes_what_stands_for_all_keywords_and_what_is_in_it() -> None:
+    assert named("{shelf}:{options[shelf]}", "ann", shelf="b") == "b:b"
+    assert named("{user}:{options[user]}", "ann", user="bob") == "ann:bob", "the function's own argument first"
+
+
+@pytest.mark.parametrize("name", ["{user.id}", "{rest[0]}", "{options[shelf]}", "{shelf}", "{user:d}", "{user[x]}"])
+def test_a_name_that_can_not_be_made_of_a_call_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"can't be made of these arguments: .*Error") as refused:
+        named(name, "ann")
+    assert name in str(refused.value)
+    assert refused.value.__cause__ is not None
+
+
+def test_a_call_with_arguments_that_the_function_has_not_is_its_own_error() -> None:
+    with pytest.raises(TypeError, match="user"):
+        named("{user}")
+
+
+def test_a_name_that_mentions_no_argument_of_the_function_is_refused_at_once() -> None:
+    with pytest.raises(InvalidArgument, match=r"'\{z\}\{book\}' mentions \{book\}, but coroutine has .*: user$"):
+        name_of_arguments("{z}{book}", coroutine, "guard")
+    with pytest.raises(InvalidArgument, match=r"mentions \{x\}, but \S+ has the arguments: none$"):
+        name_of_arguments("{x.y[0]}", lambda: None, "guard")
+    with pytest.raises(InvalidArgument, match=r"has the arguments: user, book, rest, copy, options$"):
+        named("{0}")
+    with pytest.raises(InvalidArgument, match=r"mentions \{\}"):
+        named("{}")
+    with pytest.raises(
+        InvalidArgument, match=r"'\{user' is no name with arguments: .+; double a brace that is meant"
+    ):
+        named("{user")
+
+
+def test_a_partial_has_the_arguments_that_are_left_and_a_wrapper_those_of_what_it_wraps() -> None:
+    @functools.wraps(coroutine)
+    def wrapper(*args: Any) -> None:
+        """Take anything."""
+
+    assert name_of_arguments("{user}", wrapper, "guard")(("ann",), {}) == "ann"
+    left = functools.update_wrapper(functools.partial(lambda self, user: None, "me"), lambda self, user: None)
+    assert name_of_arguments("{user}", left, "guard")(("ann",), {}) == "ann"
+
+
+@pytest.mark.parametrize("function", [generator, async_generator])
+def test_a_generator_is_not_guarded(function: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"^guard\(\) can't hold a lock while a generator is being read"):
+        name_of_arguments("a", function, "guard")
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (plain, "function"),
+        (coroutine, "coroutine function"),
+        (generator, "generator function"),
+        (async_generator, "async generator function"),
+        (Called(), "function"),
+        (Called().method, "coroutine function"),
+        (staticmethod(coroutine), "coroutine function"),
+        (functools.partial(functools.partial(async_generator)), "async generator function"),
+        (len, "function"),
+    ],
+)
+def test_what_a_function_is(function: Any, kind: str) -> None:
+    assert kind_of(function) == checked_kind_of(function) == kind
+
+
+def test_what_can_not_be_called_and_classes_are_not_decorated() -> None:
+    with pytest.raises(InvalidArgument, match=r"^Called is a class: decorate the methods"):
+        checked_kind_of(Called)
+    with pytest.raises(InvalidArgument, match=r"^5 can't be called"):
+        checked_kind_of(5)
+    assert shown(functools.partial(plain)).startswith("functools.partial(<function plain")
+
+
+@contextmanager
+def manager() -> Iterator[None]:
+    yield
+
+
+@asynccontextmanager
+async def async_manager() -> AsyncIterator[None]:
+    yield
+
+
+class OddGeneratorContextManager:
+    """Not that of the standard library."""
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: coroutine(1), "a coroutine"),
+        (generator, "a generator"),
+        (async_generator, "an async generator"),
+        (manager, "a context manager made of a generator"),
+        (async_manager, "a context manager made of a generator"),
+    ],
+)
+def test_a_result_whose_work_is_still_to_be_done_is_refused(make: Any, what: str) -> None:
+    result = make()
+    with pytest.raises(InvalidArgument, match=f"^plain returned {what}, which would run when the lock is released"):
+        see_it_finished(result, plain)
+    with pytest.raises(InvalidArgument, match=f"^plain returned {what}: don't$"):
+        see_it_finished(result, plain, ": don't")
+    if what == "a coroutine":
+        assert result.cr_frame is None, "it is closed"
+    elif what == "a generator":
+        assert result.gi_frame is None, "it is closed"
+
+
+def test_other_results_are_finished() -> None:
+    for result in (None, 5, [1], OddGeneratorContextManager(), functools.partial(plain)):
+        see_it_finished(result, plain)
