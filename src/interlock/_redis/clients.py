@@ -4,6 +4,7 @@ A store makes connections of its own, of the client's class and with the client'
 Sentinel, ...): the library connects and logs in; what is said afterwards is interlock's own.
 """
 
+import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import math
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol

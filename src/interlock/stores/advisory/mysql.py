@@ -1,5 +1,6 @@
 """One session with MariaDB, which carries locks of GET_LOCK or waits for one."""
 
+import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import select
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -19,7 +19,7 @@ from interlock.runtime.process import WeakRegistry
 from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.places import Place, Places, is_shared
 from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, refused
-from interlock.stores.advisory.sessions import Sessions, is_idle, opened
+from interlock.stores.advisory.sessions import Sessions, is_idle, opener
 from interlock.stores.advisory.watching import Watcher
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
@@ -38,13 +38,14 @@ class Room:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.users = 0
+        self._open = opener(options)
         self.begin_afresh()
 
     def begin_afresh(self) -> None:
         """Forget everything: nothing is held, no session is open."""
         self.places = Places()
         self.mutex = self.places.mutex
-        self.sessions = Sessions(self.options, self.mutex)
+        self.sessions = Sessions(self.options, self._open, self.mutex)
         self.watcher = Watcher(self)
         self.same_server: WeakSet[Any] = WeakSet()  # engines whose transactions can hold locks of ours
         self.executor = ThreadPoolExecutor(8, thread_name_prefix="interlock-advisory")
@@ -179,7 +180,7 @@ class Room:
                 self.sessions.opening_for.add(place)
         if session is None:
             try:
-                session = opened(self.options)
+                session = self.sessions.open_apart()
             except BaseException:
                 self.sessions.opening_for.discard(place)
                 raise

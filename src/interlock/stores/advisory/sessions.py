@@ -1,7 +1,7 @@
 """The sessions of one process on one server: one that never waits, and those on which somebody waits."""
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from time import monotonic
 
 from interlock.core.errors import StoreError
@@ -9,21 +9,26 @@ from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.places import Place, Places
 from interlock.stores.advisory.session import Session
 
+Open = Callable[[Options], Session]
 
-def opened(options: Options) -> Session:
-    """Open a session.
+
+def opener(options: Options) -> Open:
+    """Return what opens a session.
+
+    It is imported now, and not by the first acquire: a process that forks while another thread imports has a child
+    that waits for ever for that import.
 
     Raises:
-        StoreError: it can't be.
+        StoreError: its client library is missing.
     """
     try:
         if options.mysql:
             from interlock.stores.advisory.mysql import open_mysql  # one needs PyMySQL, the other psycopg
 
-            return open_mysql(options)
+            return open_mysql
         from interlock.stores.advisory.opening import open_session
 
-        return open_session(options)
+        return open_session
     except ImportError as error:
         raise StoreError(f"the client library of the database is missing, install it: {error}") from error
 
@@ -33,6 +38,7 @@ class Sessions:
 
     Args:
         options: what the URL says.
+        open: opens one.
         mutex: of the claims, which guards these too.
 
     Attributes:
@@ -41,8 +47,9 @@ class Sessions:
         opening_for: the claims for which one is being opened.
     """
 
-    def __init__(self, options: Options, mutex: "threading.RLock") -> None:
+    def __init__(self, options: Options, open: Open, mutex: "threading.RLock") -> None:
         self._options = options
+        self._open = open
         self._mutex = mutex
         self._all: list[Session] = []
         self._opening = threading.Lock()
@@ -68,7 +75,7 @@ class Sessions:
                 if failed_at > began:  # while this one waited: it does not wait as long again
                     raise StoreError(str(why)) from why
                 try:
-                    session = opened(self._options)
+                    session = self._open(self._options)
                 except StoreError as error:
                     self._failed = monotonic(), error
                     raise
@@ -77,8 +84,16 @@ class Sessions:
                     self._all.append(session)
             return session
 
+    def open_apart(self) -> Session:
+        """Return a new one to wait on, which is not noted yet.
+
+        Raises:
+            StoreError: it can't be opened.
+        """
+        return self._open(self._options)
+
     def add_apart(self, session: Session) -> None:
-        """Note one to wait on that has been opened."""
+        """Note one to wait on."""
         with self._mutex:
             self.apart.append(session)
             self._all.append(session)

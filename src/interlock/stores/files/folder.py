@@ -17,7 +17,7 @@ from pathlib import Path
 
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.stores.files.failures import failed, failing
+from interlock.stores.files.failures import failed
 from interlock.stores.files.machine import file_system, is_guest, is_network
 from interlock.stores.files.marker import join_marker
 from interlock.stores.files.opening import (
@@ -35,6 +35,11 @@ from interlock.stores.files.opening import (
 )
 from interlock.stores.files.record import MOST_NUMBER
 
+try:
+    from _blake2 import blake2b  # that of hashlib, which loads OpenSSL first
+except ImportError:
+    from hashlib import blake2b
+
 MOST_FENCES = 32  # bytes
 MOST_READABLE = 90  # bytes of a file name, which with the hash and what clean-ups add must not exceed 255
 SPINS = 200
@@ -50,9 +55,6 @@ def file_name(key: str) -> str:
     namespace, _, name = key.partition(SEPARATOR)
     if not namespace and _DEFAULTS.fullmatch(name):
         return name
-    with failing("a file name can't be made"):
-        from hashlib import blake2b  # costs a program with plain names nothing
-
     words = re.sub(r"[^\w.-]+", "-", f"{namespace}.{name}".strip(".").lower())
     readable = words.encode()[:MOST_READABLE].decode(errors="ignore").strip("-.")
     # The same bytes whatever the locale says, or processes of two locales would lock two files.

@@ -1,5 +1,6 @@
 """How to connect: by a URL, or as an SQLAlchemy engine does that the program has already."""
 
+import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import math
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, unquote_to_bytes
