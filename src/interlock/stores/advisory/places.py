@@ -19,6 +19,7 @@ class Place:
         key, shared: what the server is asked for.
         state: "trying", "pending" or "using".
         session: which has the lock or waits for it.
+        opens: True while one is being opened for it.
         until: when its lease ends.
         looks_at: when it is looked whether its session got what it waits for and did not say so.
         untold: True if it was so at the last look.
@@ -26,8 +27,8 @@ class Place:
     """
 
     __slots__ = (
-        "claim", "doubt", "fence", "key", "looks_at", "session", "shared", "since", "state", "until", "untold",
-        "wakeup",
+        "claim", "doubt", "fence", "key", "looks_at", "opens", "session", "shared", "since", "state", "until",
+        "untold", "wakeup",
     )  # fmt: skip
 
     def __init__(self, claim: Claim, shared: bool, wakeup: Any, doubt: Callable[[str], object]) -> None:
@@ -38,6 +39,7 @@ class Place:
         self.shared = shared
         self.state: Literal["trying", "pending", "using"] = "trying"
         self.session: Session | None = None
+        self.opens = False
         self.fence = 0
         self.until = monotonic() + claim.spec.ttl
         self.looks_at = 0.0

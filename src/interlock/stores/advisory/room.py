@@ -177,16 +177,16 @@ class Room:
             elif not self.sessions.may_open(self.places):
                 return
             else:
-                self.sessions.opening_for.add(place)
+                place.opens = True
         if session is None:
             try:
                 session = self.sessions.open_apart()
             except BaseException:
-                self.sessions.opening_for.discard(place)
+                place.opens = False
                 raise
             with self.mutex:
                 self.sessions.add_apart(session)
-                self.sessions.opening_for.discard(place)
+                place.opens = False
                 if place.session is not None or self.places.head(place.key) is not place:
                     return
                 place.session = session

@@ -6,7 +6,7 @@ from time import monotonic
 
 from interlock.core.errors import StoreError
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.places import Place, Places
+from interlock.stores.advisory.places import Places
 from interlock.stores.advisory.session import Session
 
 Open = Callable[[Options], Session]
@@ -44,7 +44,6 @@ class Sessions:
     Attributes:
         main: the one that never waits; None before it is opened.
         apart: those on which somebody waits or has waited.
-        opening_for: the claims for which one is being opened.
     """
 
     def __init__(self, options: Options, open: Open, mutex: "threading.RLock") -> None:
@@ -56,7 +55,6 @@ class Sessions:
         self._failed: tuple[float, StoreError | None] = (0.0, None)  # when, and why, none could be opened
         self.main: Session | None = None
         self.apart: list[Session] = []
-        self.opening_for: set[Place] = set()
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._all))
@@ -104,8 +102,7 @@ class Sessions:
 
     def may_open(self, places: Places) -> bool:
         """Tell whether there may be one more to wait on; one for a claim that was interrupted does not count."""
-        opening = [each for each in self.opening_for if each in places]
-        return len(self.apart) + len(opening) < self._options.max_waiting
+        return len(self.apart) + sum(each.opens for each in places) < self._options.max_waiting
 
     def remove(self, session: Session) -> None:
         """Forget one that has ended."""
