@@ -11,6 +11,7 @@ from interlock.locks.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock, guard
 from interlock.locks.aio.session import Session
 from interlock.locks.base import BaseLocks, OnBusy, guard_timeout, in_global_order, options_of
 from interlock.locks.session import AcquireOptions
+from interlock.runtime import offload  # noqa: F401 -- when connecting: a child forked during an import hangs in its own
 from interlock.runtime.aio import arun, give_way
 
 P = ParamSpec("P")

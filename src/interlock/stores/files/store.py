@@ -86,6 +86,13 @@ class FileStore(BaseStore):
             raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
         return cls(unquote(url.path), **options(url.query))
 
+    @classmethod
+    def from_url_for_tasks(cls, url: SplitResult) -> "FileStore":
+        """As `from_url`; what tasks wait on is imported by now, and not by the first of them that waits."""
+        from interlock.stores.files import tasks  # noqa: F401
+
+        return cls.from_url(url)
+
     # -- enter ------------------------------------------------------------------------------------------
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
