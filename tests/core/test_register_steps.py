@@ -1,6 +1,5 @@
 """The pending protocol, request by request, on a register that answers what the test says."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from interlock.core.claims import PENDING, QUEUED, SEPARATOR, Claim, LockSpec, S
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.pending import NEIGHBOUR_PAUSE, Pending, Record
 from interlock.core.queue import GIVEN_UP, GONE, REFUSED, EnterResult
+from tests.support.played import played
 
 KEY = f"app{SEPARATOR}door"
 CLAIM = Claim("b", LockSpec(KEY))
@@ -29,19 +29,6 @@ class Requests:
 def record(id: str, state: State = "pending", ended: bool = False) -> Record:
     """Return a record; the order of the ids is that of the line."""
     return Record(id, id, 1, 1, state, 7 if state == "using" else 0, ended)
-
-
-def played(op: Iterator[Any], *steps: tuple[Any, Any]) -> Any:
-    """Let a protocol run; each step is what it must ask for, and the reply; return its result."""
-    generator: Any = op
-    reply = None
-    for wanted, next_reply in steps:
-        asked = generator.throw(reply) if isinstance(reply, Exception) else generator.send(reply)
-        assert asked == wanted
-        reply = next_reply
-    with pytest.raises(StopIteration) as ended:
-        generator.throw(reply) if isinstance(reply, Exception) else generator.send(reply)
-    return ended.value.value
 
 
 def entered(*steps: tuple[Any, Any], folds: bool = False, wait: bool = True, again: bool = False) -> Any:

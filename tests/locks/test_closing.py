@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from interlock.core.acquire import AcquireCall
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError
 from interlock.locks.session import AcquireOptions
@@ -19,7 +18,7 @@ from interlock.locks.sync.grants import Grant
 from interlock.locks.sync.session import Session
 from interlock.runtime.sync import run
 from interlock.testing.waiting import eventually
-from tests.support.spied_store import Clock, SpiedStore, away
+from tests.support.spied_store import Clock, SpiedStore, away, enters
 
 ME = threading.main_thread()
 
@@ -71,13 +70,6 @@ def hold(session: Session[Grant], name: str, owner: Any = ME) -> Grant:
     grant = session.acquire(LockSpec(f"\0{name}", ttl=30.0), AcquireOptions(), 0, "ann", owner)
     assert grant is not None
     return grant
-
-
-def enters(session: Session[Grant], name: str, owner: Any) -> AcquireCall:
-    """Note a call of acquire that waits."""
-    call = AcquireCall(Claim(name, LockSpec(f"\0{name}"), name), 0.0, None, True, None, owner)
-    session.entering[name] = call
-    return call
 
 
 # -- who waits gives up -------------------------------------------------------------------------------------

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from interlock.core.acquire import AcquireCall
-from interlock.core.claims import Claim, LockSpec
+from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError
 from interlock.locks.aio import closing
 from interlock.locks.aio.grants import AsyncGrant
 from interlock.locks.aio.session import Session
 from interlock.locks.session import AcquireOptions
 from interlock.runtime.aio import arun
-from tests.support.spied_store import Clock, SpiedStore, away
+from tests.support.spied_store import Clock, SpiedStore, away, enters
 
 
 class Loop:
@@ -110,13 +109,6 @@ async def hold(session: Session, name: str) -> AsyncGrant:
 async def several(session: Session, names: str) -> list[AsyncGrant]:
     """Acquire a lock for each letter."""
     return [await hold(session, name) for name in names]
-
-
-def enters(session: Session, name: str, loop: Any) -> AcquireCall:
-    """Note a call of acquire that waits."""
-    call = AcquireCall(Claim(name, LockSpec(f"\0{name}"), name), 0.0, None, True, None, loop)
-    session.entering[name] = call
-    return call
 
 
 def watched(loop: Any, runs: bool, entries: list[Any] | None = None) -> Any:

@@ -45,7 +45,8 @@ def mutations_of(root: Path, file: str) -> list[Mutation]:
     """Return all errors that can be made in a file; some of them make no Python of it."""
     source = (root / file).read_text()
     tree = ast.parse(source)
-    apart, constants = list(_left_out(tree)), list(_compared_with_constants(tree))
+    left_out = list(_left_out(tree))
+    left_out_for_is = [*left_out, *_compared_with_constants(tree)]
     counted: Counter[str] = Counter()
     found = []
     for node in ast_nodes(get_ast(source)):
@@ -53,8 +54,8 @@ def mutations_of(root: Path, file: str) -> list[Mutation]:
             continue
         for name, operator in OPERATORS.items():
             for start, _ in operator.mutation_positions(node):
-                none = [*apart, *constants] if name in EQUALS_FOR_IS else apart
-                if not any(begin <= start < end for begin, end in none):
+                spared = left_out_for_is if name in EQUALS_FOR_IS else left_out
+                if not any(begin <= start < end for begin, end in spared):
                     found.append(Mutation(file, start[0], name, counted[name]))
                 counted[name] += 1
     return found

@@ -4,7 +4,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from interlock.core.claims import Claim
+from interlock.core.acquire import AcquireCall
+from interlock.core.claims import Claim, LockSpec
 from interlock.core.effects import Call, Op
 from interlock.core.errors import StoreError
 from interlock.stores.memory import MemoryStore, Space
@@ -78,3 +79,16 @@ class Clock:
 def away() -> StoreError:
     """Return what a store raises that can't be asked."""
     return StoreError("the store is away")
+
+
+def enters(session: Any, name: str, owner: Any) -> AcquireCall:
+    """Note a call of acquire that waits.
+
+    Args:
+        session: the connection's.
+        name: of the lock, and the id of the claim.
+        owner: the thread that waits, or the loop of the task.
+    """
+    call = AcquireCall(Claim(name, LockSpec(f"\0{name}"), name), 0.0, None, True, None, owner)
+    session.entering[name] = call
+    return call
