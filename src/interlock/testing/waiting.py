@@ -14,6 +14,9 @@ PATIENCE = 20.0
 """Seconds that a test waits for what must happen; only a failing test waits so long."""
 
 PAUSE = 0.005
+RENEWED = 1.5
+"""Seconds of a lease that must not end while a test goes on: the machine may stand still for a second of them."""
+
 LATER = 0.01  # seconds by which a renewal moves the end of a lease, at least
 
 

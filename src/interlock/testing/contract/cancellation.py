@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.testing.faults import Slow, Stepwise
-from interlock.testing.waiting import until_renewed
+from interlock.testing.waiting import RENEWED, until_renewed
 from interlock.testing.world import Kind, World
 
 MOMENTS = 60  # an acquire has fewer places to switch than that
@@ -149,7 +149,7 @@ def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world_of
     world = world_of_tasks
     lost: list[Any] = []
     locks = world.connect(Stepwise)
-    lock = kind.make(locks, world.name, ttl=0.6, on_lost=lost.append)
+    lock = kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append)
 
     async def story(moment: int) -> bool:
         grant = await lock.acquire()
@@ -162,8 +162,8 @@ def test_a_release_cancelled_at_any_moment_is_done_or_can_be_done_again(world_of
     for moment in range(20):
         assert world.run(story(moment)), moment
         assert world.nothing_left()
-    # Renewed after 0.4 s, when the released ones would have been renewed twice.
-    until_renewed(world.run(locks.lock(world.fresh_name(), ttl=1.2).acquire()))
+    # Renewed after 1.1 s, when the released ones would have been renewed twice.
+    until_renewed(world.run(locks.lock(world.fresh_name(), ttl=3.3).acquire()))
     assert lost == []
 
 

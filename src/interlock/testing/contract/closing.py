@@ -15,7 +15,7 @@ from interlock.testing.actors import Gate
 from interlock.testing.contract.fixtures import needs_signals
 from interlock.testing.contract.interrupts import called_at
 from interlock.testing.faults import FailingLeave, Slow
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import Kind, World
 
 SOON = 5.0  # seconds, on a busy machine; far less than a lease
@@ -81,7 +81,7 @@ def test_a_close_that_can_not_release_says_so_and_closes_all_the_same(world: Wor
     ann = world.actor()
     parts = [world.fresh_name() for _ in range(3)]
     for part in parts:
-        ann.do(locks.lock(part, ttl=0.9).acquire)
+        ann.do(locks.lock(part, ttl=RENEWED).acquire)
     failing.names.add(parts[1])
     with pytest.raises(StoreError, match="by order of the test"):
         ann.do(locks.close)
@@ -94,7 +94,7 @@ def test_a_close_that_can_not_release_says_so_and_closes_all_the_same(world: Wor
 
 
 def test_a_grant_outlives_the_thread_or_task_that_acquired_it(world: World) -> None:
-    lock = world.connect().lock(world.name, ttl=1)
+    lock = world.connect().lock(world.name, ttl=RENEWED)
     ann, bob = world.actors(2)
     grant = ann.do(lock.acquire)
     ann.end()
@@ -208,7 +208,7 @@ def test_closing_by_on_lost(world_of_threads: World) -> None:
     locks = world.connect()
     ann = world.actor()
     closed: list[bool] = []
-    lock = locks.lock(world.name, ttl=0.3, on_lost=lambda grant: closed.append(locks.close() is None))
+    lock = locks.lock(world.name, ttl=RENEWED, on_lost=lambda grant: closed.append(locks.close() is None))
     kept = ann.do(lock.acquire), ann.do(locks.lock(world.fresh_name()).acquire)
     world.eye.evict(world.name)
     eventually(lambda: closed, within=SOON)

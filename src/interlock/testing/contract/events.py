@@ -12,10 +12,8 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.locks.events import Event, subscribe
 from interlock.locks.sync.renewers import MOST_THERE
 from interlock.testing.faults import Failing
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import Kind, World
-
-SHORT = 0.6  # seconds of lease; renewed at a third of it
 
 
 class Heard:
@@ -90,7 +88,7 @@ def test_an_eviction_is_told_by_who_evicts_and_the_loss_by_who_held(world: World
     holders, evictors = world.connect(), world.connect()
     heard, evictor_heard = Heard(holders.subscribe), Heard(evictors.subscribe)
     ann, bob = world.actors(2)
-    grant = ann.do(kind.make(holders, world.name, ttl=SHORT, label="a shelf").acquire)
+    grant = ann.do(kind.make(holders, world.name, ttl=RENEWED, label="a shelf").acquire)
     assert bob.do(evictors.evict, world.name, grant.id) == 1
     (evicted,) = evictor_heard.events
     assert evicted[:5] == ("evicted", world.name, grant.id, grant.fence, "a shelf")
@@ -149,7 +147,7 @@ def test_renewals_are_told_those_by_hand_too(world: World) -> None:
     by_hand = ann.do(locks.lock(world.fresh_name(), ttl=30, renew=False).acquire)
     assert ann.do(by_hand.renew) is True
     assert [event.id for event in heard.events if event.kind == "renewed"] == [by_hand.id]
-    grant = ann.do(locks.lock(world.name, ttl=SHORT).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
     renewed = eventually(lambda: [event for event in heard.events if event[:3] == ("renewed", world.name, grant.id)])
     assert renewed[0].fence == grant.fence
     assert renewed[0].held is not None
@@ -161,7 +159,7 @@ def test_a_renewal_that_fails_is_told_and_tried_again(world: World) -> None:
     heard = Heard(locks.subscribe)
     ann = world.actor()
     failing.broken.add("renew")
-    grant = ann.do(locks.lock(world.name, ttl=SHORT * 3).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED).acquire)
     failed = heard.first("renewal failed")
     failing.broken.clear()
     assert failed[:4] == ("renewal failed", world.name, grant.id, grant.fence)
@@ -174,7 +172,7 @@ def test_a_release_that_failed_is_told_when_its_lease_ends(world: World) -> None
     locks, failing = world.connect_with(Failing)
     heard = Heard(locks.subscribe)
     ann = world.actor()
-    grant = ann.do(locks.lock(world.name, ttl=SHORT).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
     failing.broken.add("leave")
     with pytest.raises(StoreError):
         ann.do(grant.release)
@@ -218,7 +216,7 @@ def test_each_claim_that_waited_has_one_end_also_if_it_was_evicted(world: World)
     holder = ann.do(world.connect().lock(world.name).acquire)
     locks = world.connect()
     heard = Heard(locks.subscribe)
-    waiting = bob.start(locks.lock(world.name, ttl=SHORT).acquire)
+    waiting = bob.start(locks.lock(world.name, ttl=RENEWED).acquire)
     world.until_waiting(1)
     evicted = heard.first("queued").id
     world.eye.evict(world.name, evicted)
@@ -306,7 +304,7 @@ def test_a_listener_that_fails_is_logged_and_holds_back_nobody(
     heard = Heard(locks.subscribe)
     ann, bob = world.actors(2)
     with caplog.at_level(logging.ERROR, "interlock"):
-        lock = locks.lock(world.name, ttl=SHORT)
+        lock = locks.lock(world.name, ttl=RENEWED)
         grant = ann.do(lock.acquire)
         waiting = bob.start(lock.acquire)
         heard.first("queued")
@@ -336,7 +334,7 @@ def test_a_listener_of_threads_that_hangs_at_a_renewal_holds_back_no_renewal(wor
 
     stop = locks.subscribe(hangs)
     ann = world.actor()
-    grant = ann.do(locks.lock(world.name, ttl=SHORT).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
     try:
         eventually(lambda: len(hung) > MOST_THERE)  # more than there are threads that renew
         assert grant.held

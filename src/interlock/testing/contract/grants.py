@@ -12,7 +12,7 @@ import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.faults import Failing
-from interlock.testing.waiting import collected, eventually
+from interlock.testing.waiting import RENEWED, collected, eventually
 from interlock.testing.world import Kind, World
 
 
@@ -272,7 +272,7 @@ def test_with_acquire_raises_on_leaving_when_the_lock_was_lost(world: World, kin
 
 def test_with_acquire_cancels_the_body_of_a_task_that_lost_the_lock(world_of_tasks: World, kind: Kind) -> None:
     world = world_of_tasks
-    lock = kind.make(world.connect(), world.name, ttl=0.4)
+    lock = kind.make(world.connect(), world.name, ttl=RENEWED)
     ann = world.actor()
     reached: list[str] = []
 
@@ -351,7 +351,7 @@ def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, k
 def test_a_grant_that_is_dropped_after_a_renewal_is_renewed_no_more(world: World) -> None:
     locks = world.connect()
     ann = world.actor()
-    lock = locks.lock(world.name, ttl=0.6)
+    lock = locks.lock(world.name, ttl=RENEWED)
     ann.do(lock.acquire)
     until = time.monotonic() + world.holders()[0].expires_in
     eventually(lambda: time.monotonic() + world.holders()[0].expires_in > until + 0.1)  # renewed
@@ -367,7 +367,7 @@ def test_what_was_released_or_lost_is_collected_without_a_warning(world: World, 
     ann = world.actor()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        lock = kind.make(locks, world.name, ttl=0.4)
+        lock = kind.make(locks, world.name, ttl=RENEWED)
         ann.do(ann.do(lock.acquire).release)
         ann.do(lock.acquire)
         ann.do(lock.release)
@@ -382,7 +382,7 @@ def test_what_was_released_or_lost_is_collected_without_a_warning(world: World, 
 
 
 def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind) -> None:
-    lock = kind.make(world.connect(), world.name, ttl=1.5)
+    lock = kind.make(world.connect(), world.name, ttl=RENEWED)
     ann = world.actor()
 
     def work() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import interlock
 from interlock.testing.contract.fixtures import needs_signals
-from interlock.testing.waiting import eventually, moment, since, until_renewed
+from interlock.testing.waiting import RENEWED, eventually, moment, since, until_renewed
 from interlock.testing.world import Kind, World
 
 LIBRARY = os.path.dirname(interlock.__file__) + os.sep
@@ -162,7 +162,7 @@ def test_a_body_interrupted_at_any_moment_of_its_lock_leaves_nothing(world_of_th
 def test_a_body_left_without_its_exit_is_released_at_the_next_renewal(world_of_threads: World, kind: Kind) -> None:
     world = world_of_threads
     lost: list[object] = []
-    lock = kind.make(world.connect(), world.name, ttl=1.8, on_lost=lost.append)
+    lock = kind.make(world.connect(), world.name, ttl=2 * RENEWED, on_lost=lost.append)
     grants: list[Any] = []
 
     def work() -> None:
@@ -178,14 +178,14 @@ def test_a_body_left_without_its_exit_is_released_at_the_next_renewal(world_of_t
         assert grants[-1].held
         started = moment()
         world.until_free()
-    assert since(started) < 1.8 * 2 / 3, "it must not have waited for the end of the lease"
+    assert since(started) < 2 * RENEWED * 2 / 3, "it must not have waited for the end of the lease"
     assert [grant.held or grant.lost for grant in grants] == [False] * 3
     assert lost == []
 
 
 def test_a_body_of_a_grant_left_without_its_exit_is_released_too(world_of_threads: World, kind: Kind) -> None:
     world = world_of_threads
-    lock = kind.make(world.connect(), world.name, ttl=0.9)
+    lock = kind.make(world.connect(), world.name, ttl=RENEWED)
     grants: list[Any] = []
 
     def work() -> None:
@@ -200,7 +200,7 @@ def test_a_body_of_a_grant_left_without_its_exit_is_released_too(world_of_thread
 
 def test_who_is_in_the_body_is_not_taken_for_one_who_left(world_of_threads: World, kind: Kind) -> None:
     world = world_of_threads
-    lock = kind.make(world.connect(), world.name, ttl=0.4)
+    lock = kind.make(world.connect(), world.name, ttl=RENEWED)
     with lock as grant:
         until_renewed(grant, 2)  # who left is found at the next renewal
     with ExitStack() as stack:

@@ -13,7 +13,7 @@ from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
 from interlock.testing.faults import Busy, Counting, Failing, Partial, Slow, Stuck
-from interlock.testing.waiting import collected, eventually, moment, since, throughout, until_renewed
+from interlock.testing.waiting import RENEWED, Stalls, collected, eventually, moment, since, throughout, until_renewed
 from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
@@ -26,8 +26,8 @@ def test_a_short_lease_is_renewed_for_as_long_as_it_is_held(world: World, kind: 
     locks = world.connect()
     ann = world.actor()
     lost: list[object] = []
-    grant = ann.do(kind.make(locks, world.name, ttl=0.5, on_lost=lost.append).acquire)
-    throughout(1.5, lambda: [view.id for view in world.holders()] == [grant.id] and not grant.lost)
+    grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
+    throughout(RENEWED + 0.5, lambda: [view.id for view in world.holders()] == [grant.id] and not grant.lost)
     assert ann.do(grant.release) is True
     assert lost == []
 
@@ -38,8 +38,8 @@ def test_a_short_lease_that_comes_beside_a_long_one_is_renewed_in_time(world: Wo
     long = ann.do(locks.lock(world.fresh_name(), ttl=60).acquire)
     if world.colour == "threads":
         eventually(lambda: locks._session.watchdog._wakes_at < math.inf)  # it sleeps until the long one is due
-    short = ann.do(locks.lock(world.name, ttl=0.6).acquire)
-    throughout(0.9, lambda: not short.lost)
+    short = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
+    throughout(RENEWED + 0.5, lambda: not short.lost)
     assert [ann.do(short.release), ann.do(long.release)] == [True, True]
 
 
@@ -53,10 +53,10 @@ def test_each_renewal_is_asked_for_at_a_third_of_the_lease(world: World) -> None
 def test_many_leases_are_renewed_in_few_requests(world: World) -> None:
     locks, counting = world.connect_with(Counting)
     ann = world.actor()
-    grants = [ann.do(locks.lock(world.fresh_name(), ttl=0.9).acquire) for _ in range(40)]
+    grants = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire) for _ in range(40)]
     began, before = time.monotonic(), counting.steps["renew"]
     until_renewed(grants[0], 3)
-    thirds = 1 + (time.monotonic() - began) / 0.3
+    thirds = 1 + (time.monotonic() - began) / (RENEWED / 3)
     assert not any(grant.lost for grant in grants)
     assert 1 <= counting.steps["renew"] - before <= 10 * thirds
 
@@ -79,11 +79,11 @@ def test_a_lease_that_is_not_renewed_ends_after_its_ttl_and_not_before(world: Wo
 
 
 def test_a_lease_can_be_renewed_by_hand(world: World) -> None:
-    lock = world.connect().lock(world.name, ttl=0.6, renew=False)
+    lock = world.connect().lock(world.name, ttl=RENEWED, renew=False)
     ann = world.actor()
     grant = ann.do(lock.acquire)
     for _ in range(3):
-        eventually(lambda: grant.expires_in < 0.4)
+        eventually(lambda: grant.expires_in < RENEWED - 0.2)
         assert ann.do(grant.renew) is True
     assert grant.lost is False
     eventually(lambda: grant.lost)
@@ -103,7 +103,7 @@ def test_the_deadline_is_counted_from_before_the_request(world: World, kind: Kin
 
 def test_a_renewal_by_the_watchdog_is_counted_from_before_the_request(world: World) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.3, steps=("renew",)))
-    grant = world.actor().do(locks.lock(world.name, ttl=1.2).acquire)
+    grant = world.actor().do(locks.lock(world.name, ttl=2.4).acquire)
     seen = [grant.expires_in]
 
     def renewed() -> bool:
@@ -111,7 +111,7 @@ def test_a_renewal_by_the_watchdog_is_counted_from_before_the_request(world: Wor
         return bool(seen[-1] > seen[-2])
 
     eventually(renewed)
-    assert seen[-1] <= 1.2 - slow.delay
+    assert seen[-1] <= 2.4 - slow.delay
 
 
 def test_a_store_that_is_busy_extends_no_lease(world: World) -> None:
@@ -143,11 +143,11 @@ def test_renewals_that_fail_for_a_while_lose_nothing(world: World) -> None:
     locks, failing = world.connect_with(Failing)
     ann = world.actor()
     lost: list[object] = []
-    grant = ann.do(locks.lock(world.name, ttl=1.2, on_lost=lost.append).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED, on_lost=lost.append).acquire)
     failing.broken.add("renew")
     eventually(lambda: failing.refused["renew"] >= 2)
     failing.broken.clear()
-    throughout(1.2, lambda: not grant.lost)
+    until_renewed(grant)
     assert lost == []
     assert ann.do(grant.release) is True
 
@@ -169,10 +169,14 @@ def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) 
     locks, slow = world.connect_with(lambda store: Slow(store, 1.4, steps=("renew",)))
     told: list[float] = []
     lock = locks.lock(world.name, ttl=0.6, on_lost=lambda _: told.append(time.monotonic()))
-    grant = world.actor().do(lock.acquire)
-    deadline = time.monotonic() + grant.expires_in
-    eventually(lambda: told)
-    assert 0 <= told[0] - deadline < slow.delay / 2  # nobody waited for the answer, which says that it was renewed
+    with Stalls() as machine:
+        grant = world.actor().do(lock.acquire)
+        deadline = time.monotonic() + grant.expires_in
+        eventually(lambda: told)
+    assert told[0] >= deadline
+    assert (
+        machine.between(deadline, told[0]) < slow.delay / 2
+    )  # nobody waited for the answer, which says that it was renewed
     throughout(deadline + 1.0 - time.monotonic(), lambda: grant.lost)  # and which comes too late to change that
     assert len(told) == 1
 
@@ -180,11 +184,11 @@ def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) 
 def test_the_watchdog_survives_what_nobody_expected(world: World) -> None:
     locks, failing = world.connect_with(lambda store: Failing(store, error=RuntimeError))
     ann = world.actor()
-    grant = ann.do(locks.lock(world.name, ttl=1.2).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED).acquire)
     failing.broken.add("renew")
     eventually(lambda: failing.refused["renew"] >= 2)
     failing.broken.clear()
-    throughout(1.2, lambda: not grant.lost)
+    until_renewed(grant)
 
 
 def test_an_on_lost_that_fails_does_not_keep_others_from_being_renewed(world: World) -> None:
@@ -196,11 +200,11 @@ def test_an_on_lost_that_fails_does_not_keep_others_from_being_renewed(world: Wo
         calls.append(grant)
         raise RuntimeError("on_lost of the test")
 
-    kept = ann.do(locks.lock(world.name, ttl=0.4, on_lost=fails).acquire)
-    other = ann.do(locks.lock(world.fresh_name(), ttl=0.5).acquire)
+    kept = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=fails).acquire)
+    other = ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire)
     world.eye.evict(world.name)
     eventually(lambda: calls)
-    throughout(1.0, lambda: not other.lost)
+    until_renewed(other, 2)
     assert calls == [kept]
 
 
@@ -208,10 +212,10 @@ def test_a_waiter_keeps_its_place_for_many_leases(world: World) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
     grant = ann.do(locks.lock(world.name).acquire)
-    waiting = bob.start(locks.lock(world.name, ttl=0.5).acquire)
+    waiting = bob.start(locks.lock(world.name, ttl=RENEWED).acquire)
     world.until_waiting(1)
     place = world.waiters()[0].id
-    throughout(1.5, lambda: [view.id for view in world.waiters()] == [place])
+    throughout(RENEWED + 0.5, lambda: [view.id for view in world.waiters()] == [place])
     ann.do(grant.release)
     assert waiting.result(20).id == place
 
@@ -222,11 +226,11 @@ def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World) -> None:
     grant = ann.do(locks.lock(world.name).acquire)
     started = moment()
     for number in range(3):
-        world.ghost(LockSpec(world.key(), ttl=0.6))
+        world.ghost(LockSpec(world.key(), ttl=RENEWED))
         world.until_waiting(number + 1)
     ann.do(grant.release)
     successor = bob.do(locks.lock(world.name).acquire)
-    assert since(started) < 0.6 + LATE
+    assert since(started) < RENEWED + LATE
     assert successor.fence > grant.fence
 
 
@@ -252,10 +256,10 @@ def test_a_lease_that_ended_is_not_revived_by_a_late_renewal(world: World) -> No
 
 
 def test_the_lease_of_a_holder_is_shown_and_goes_on(world: World) -> None:
-    lock = world.connect().lock(world.name, ttl=0.9)
+    lock = world.connect().lock(world.name, ttl=RENEWED)
     ann = world.actor()
     ann.do(lock.acquire)
-    throughout(1.2, lambda: 0 < world.holders()[0].expires_in <= 0.9)
+    throughout(RENEWED + 0.5, lambda: 0 < world.holders()[0].expires_in <= RENEWED)
 
 
 # -- one who fails, hangs or is slow holds nobody back --------------------------------------------------
@@ -265,10 +269,12 @@ def test_a_lease_that_can_not_be_renewed_holds_back_none_in_the_same_request(wor
     locks, partial = world.connect_with(Partial)
     ann = world.actor()
     lost: list[object] = []
-    bad = ann.do(locks.lock(world.name, ttl=0.8, on_lost=lost.append).acquire)
-    good = [ann.do(locks.lock(world.fresh_name(), ttl=0.8).acquire) for _ in range(3)]
+    bad = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
+    good = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire) for _ in range(3)]
     partial.names.add(world.name)
-    throughout(1.5, lambda: not any(grant.lost for grant in good))
+    eventually(lambda: lost)
+    for grant in good:
+        until_renewed(grant)
     assert lost == [bad]
     assert partial.together >= 1
     with pytest.raises(StoreError, match="not this one"):
@@ -281,9 +287,9 @@ def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> 
     ann = world.actor()
     lost: list[object] = []
     stuck.names.add(world.name)
-    bad = ann.do(locks.lock(world.name, ttl=0.6, on_lost=lost.append).acquire)
-    good = [ann.do(locks.lock(world.fresh_name(), ttl=ttl).acquire) for ttl in (1.0, 1.5, 2.0)]
-    throughout(2.5, lambda: not any(grant.lost for grant in good))
+    bad = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
+    good = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED + more).acquire) for more in (0.2, 0.5, 0.8)]
+    throughout(RENEWED + 1.0, lambda: not any(grant.lost for grant in good))
     assert lost == [bad]
     assert stuck.hangs == 1
 
@@ -293,11 +299,14 @@ def test_a_loss_is_told_at_the_deadline_though_a_renewal_hangs(world: World) -> 
     ann = world.actor()
     told: list[float] = []
     stuck.names.add(world.name)
-    grant = ann.do(locks.lock(world.name, ttl=0.6, on_lost=lambda _: told.append(time.monotonic())).acquire)
-    deadline = time.monotonic() + grant.expires_in
-    eventually(lambda: told, within=2)
+    lock = locks.lock(world.name, ttl=RENEWED, on_lost=lambda _: told.append(time.monotonic()))
+    with Stalls() as machine:
+        grant = ann.do(lock.acquire)
+        deadline = time.monotonic() + grant.expires_in
+        eventually(lambda: told, within=RENEWED + LATE)
     assert stuck.hangs == 1
-    assert 0 <= told[0] - deadline < 0.2
+    assert told[0] >= deadline
+    assert machine.between(deadline, told[0]) < 0.2
 
 
 def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World) -> None:
@@ -309,13 +318,15 @@ def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World)
     def note(grant: Any) -> None:
         told[grant.name] = time.monotonic()
 
-    for number in range(5):
-        name = world.fresh_name()
-        stuck.names.add(name)
-        grant = ann.do(locks.lock(name, ttl=0.5 + number / 10, on_lost=note).acquire)
-        kept.append((grant, time.monotonic() + grant.expires_in))
-    eventually(lambda: len(told) == 5, within=2.5)
-    assert all(0 <= told[grant.name] - deadline < 0.2 for grant, deadline in kept)
+    with Stalls() as machine:
+        for number in range(5):
+            name = world.fresh_name()
+            stuck.names.add(name)
+            grant = ann.do(locks.lock(name, ttl=RENEWED + number / 10, on_lost=note).acquire)
+            kept.append((grant, time.monotonic() + grant.expires_in))
+        eventually(lambda: len(told) == 5, within=RENEWED + 0.4 + LATE)
+    assert all(told[grant.name] >= deadline for grant, deadline in kept)
+    assert all(machine.between(deadline, told[grant.name]) < 0.2 for grant, deadline in kept)
 
 
 def test_an_on_lost_that_takes_long_holds_back_no_renewal(world_of_threads: World) -> None:
@@ -330,12 +341,12 @@ def test_an_on_lost_that_takes_long_holds_back_no_renewal(world_of_threads: Worl
         over.wait(20)
 
     evicted = [world.fresh_name() for _ in range(2)]
-    kept = [ann.do(locks.lock(name, ttl=0.4, on_lost=slow).acquire) for name in evicted]
-    other = ann.do(locks.lock(world.name, ttl=0.5).acquire)
+    kept = [ann.do(locks.lock(name, ttl=RENEWED, on_lost=slow).acquire) for name in evicted]
+    other = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
     for name in evicted:
         world.eye.evict(name)
     eventually(lambda: len(calls) == 2)
-    throughout(1.2, lambda: not other.lost)
+    until_renewed(other, 2)
     assert calls == ["interlock-on-lost"] * 2
     assert all(grant.lost for grant in kept)
     over.set()
@@ -351,8 +362,8 @@ def test_an_on_lost_that_raises_anything_ends_no_renewal(world: World, kind_of_e
         calls.append(grant)
         raise kind_of_end
 
-    kept = ann.do(locks.lock(world.name, ttl=0.4, on_lost=ends).acquire)
-    others = [ann.do(locks.lock(world.fresh_name(), ttl=0.5).acquire) for _ in range(2)]
+    kept = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=ends).acquire)
+    others = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire) for _ in range(2)]
     world.eye.evict(world.name)
     eventually(lambda: calls)
     for other in others:
@@ -363,11 +374,11 @@ def test_an_on_lost_that_raises_anything_ends_no_renewal(world: World, kind_of_e
 def test_a_watchdog_that_is_ended_from_outside_is_started_again(world: World) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 0.02, steps=("renew",)))
     ann = world.actor()
-    first = ann.do(locks.lock(world.name, ttl=0.9).acquire)
+    first = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
     for _ in range(3):
         until_renewed(first)  # the watchdog waits for the next time
         _end_watchdogs(world, locks)
-    second = ann.do(locks.lock(world.fresh_name(), ttl=0.6).acquire)
+    second = ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire)
     until_renewed(second, 2)
     until_renewed(first, 2)
     assert slow.delay == 0.02
@@ -426,11 +437,11 @@ def test_threads_that_renew_end_when_nothing_is_held_for_a_while(
     locks = world.connect()
     before = set(threading.enumerate())
     for _ in range(2):
-        grant = world.actor().do(locks.lock(world.name, ttl=0.3).acquire)
+        grant = world.actor().do(locks.lock(world.name, ttl=RENEWED).acquire)
         mine = [
             thread for thread in threading.enumerate() if thread not in before and thread.name.startswith(KEEPERS)
         ]
         assert mine
-        throughout(0.6, lambda grant=grant: not grant.lost)  # type: ignore[misc]
+        until_renewed(grant)
         assert grant.release() is True
         eventually(lambda mine=mine: not any(thread.is_alive() for thread in mine), within=5)  # type: ignore[misc]

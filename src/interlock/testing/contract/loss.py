@@ -8,10 +8,8 @@ import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.faults import Failing, Stuck
-from interlock.testing.waiting import eventually, moment, since, until_renewed
+from interlock.testing.waiting import RENEWED, eventually, moment, since, until_renewed
 from interlock.testing.world import Kind, World
-
-SHORT = 0.4  # seconds of lease; a third of it until an eviction is noticed
 
 
 def test_with_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind) -> None:
@@ -48,9 +46,9 @@ def test_an_eviction_is_noticed_at_the_next_renewal(world: World, kind: Kind) ->
     locks = world.connect()
     ann = world.actor()
     lost: list[Any] = []
-    grant = ann.do(kind.make(locks, world.name, ttl=SHORT, on_lost=lost.append).acquire)
+    grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     world.eye.evict(world.name)
-    eventually(lambda: lost, within=SHORT + 1.5)
+    eventually(lambda: lost, within=RENEWED + 1.5)
     assert [each.id for each in lost] == [grant.id]
     assert grant.lost is True
     with pytest.raises(LockLost):
@@ -61,7 +59,7 @@ def test_an_eviction_is_noticed_at_the_next_renewal(world: World, kind: Kind) ->
 
 
 def test_a_body_can_ask_by_check(world: World) -> None:
-    lock = world.connect().lock(world.name, ttl=SHORT)
+    lock = world.connect().lock(world.name, ttl=RENEWED)
     ann = world.actor()
     grant = ann.do(lock.acquire)
     grant.check()
@@ -76,8 +74,8 @@ def test_a_loss_outside_a_with_is_in_the_log(world: World, caplog: pytest.LogCap
     locks = world.connect()
     other = world.fresh_name()
     grants = {
-        world.name: ann.do(locks.lock(world.name, ttl=SHORT).acquire),
-        other: ann.do(locks.lock(other, ttl=SHORT, on_lost=lambda grant: None).acquire),
+        world.name: ann.do(locks.lock(world.name, ttl=RENEWED).acquire),
+        other: ann.do(locks.lock(other, ttl=RENEWED, on_lost=lambda grant: None).acquire),
     }
 
     def losses() -> list[str]:
@@ -96,13 +94,13 @@ def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind) -
     locks = world.connect()
     ann = world.actor()
     lost: list[Any] = []
-    lock = kind.make(locks, world.name, ttl=0.3, on_lost=lost.append)
+    lock = kind.make(locks, world.name, ttl=1.2, on_lost=lost.append)
     for _ in range(30):
         grant = ann.do(lock.acquire)
         assert ann.do(grant.release) is True
         assert grant.lost is False
-    # Renewed after 0.5 s, when the leases above would have ended.
-    until_renewed(ann.do(locks.lock(world.fresh_name(), ttl=1.5).acquire))
+    # Renewed after 1.3 s, when the leases above would have ended.
+    until_renewed(ann.do(locks.lock(world.fresh_name(), ttl=3.9).acquire))
     assert lost == []
 
 
@@ -110,7 +108,7 @@ def test_a_release_that_failed_is_renewed_no_more_so_the_lock_gets_free(world: W
     locks, failing = world.connect_with(Failing)
     ann = world.actor()
     lost: list[Any] = []
-    grant = ann.do(kind.make(locks, world.name, ttl=SHORT, on_lost=lost.append).acquire)
+    grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     failing.broken.add("leave")
     with pytest.raises(StoreError):
         ann.do(grant.release)
@@ -141,7 +139,7 @@ def test_a_lost_lock_can_be_acquired_again_by_the_same_lock_object(world: World,
 
 def test_the_body_of_a_task_is_cancelled(world_of_tasks: World, kind: Kind) -> None:
     world = world_of_tasks
-    lock = kind.make(world.connect(), world.name, ttl=SHORT)
+    lock = kind.make(world.connect(), world.name, ttl=RENEWED)
     ann = world.actor()
     with pytest.raises(LockLost):
         ann.within(lock, lambda grant: world.eye.evict(world.name) and asyncio.sleep(20))
@@ -154,7 +152,7 @@ def test_the_body_of_a_task_is_cancelled_at_the_deadline_though_a_renewal_hangs(
     stuck.names.add(world.name)
     started = moment()
     with pytest.raises(LockLost):
-        world.actor().within(locks.lock(world.name, ttl=0.6), lambda grant: asyncio.sleep(20))
+        world.actor().within(locks.lock(world.name, ttl=RENEWED), lambda grant: asyncio.sleep(20))
     assert since(started) < stuck.seconds / 2
     assert stuck.hangs == 1
 
@@ -176,7 +174,7 @@ def test_a_loss_that_the_body_finds_itself_ends_in_lock_lost_and_no_more(world_o
 
 def test_the_task_itself_goes_on_after_the_loss(world_of_tasks: World) -> None:
     world = world_of_tasks
-    lock = world.connect().lock(world.name, ttl=SHORT)
+    lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def story() -> tuple[int, str]:
         try:
@@ -195,7 +193,7 @@ def test_the_task_itself_goes_on_after_the_loss(world_of_tasks: World) -> None:
 
 def test_a_body_that_swallows_its_cancellation_still_ends_in_lock_lost(world_of_tasks: World) -> None:
     world = world_of_tasks
-    lock = world.connect().lock(world.name, ttl=SHORT)
+    lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def story() -> int:
         with pytest.raises(LockLost):
@@ -214,7 +212,7 @@ def test_a_body_that_swallows_its_cancellation_still_ends_in_lock_lost(world_of_
 
 def test_what_the_cancelled_body_raises_wins(world_of_tasks: World) -> None:
     world = world_of_tasks
-    lock = world.connect().lock(world.name, ttl=SHORT)
+    lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def story() -> None:
         async with lock:
@@ -230,7 +228,7 @@ def test_what_the_cancelled_body_raises_wins(world_of_tasks: World) -> None:
 
 def test_a_cancellation_from_outside_is_not_swallowed_by_the_loss(world_of_tasks: World) -> None:
     world = world_of_tasks
-    lock = world.connect().lock(world.name, ttl=SHORT)
+    lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def body() -> None:
         async with lock as grant:
@@ -292,7 +290,7 @@ def test_a_time_limit_around_the_body_stays_one(world_of_tasks: World) -> None:
 def test_the_loss_of_an_outer_lock_ends_the_inner_body_too(world_of_tasks: World) -> None:
     world = world_of_tasks
     locks = world.connect()
-    outer, inner = locks.lock(world.name, ttl=SHORT), locks.lock(world.fresh_name(), ttl=SHORT)
+    outer, inner = locks.lock(world.name, ttl=RENEWED), locks.lock(world.fresh_name(), ttl=RENEWED)
     came_to: list[str] = []
 
     async def story() -> None:
@@ -313,7 +311,7 @@ def test_the_loss_of_an_outer_lock_ends_the_inner_body_too(world_of_tasks: World
 
 def test_a_loss_in_a_task_group_is_its_failure(world_of_tasks: World) -> None:
     world = world_of_tasks
-    lock = world.connect().lock(world.name, ttl=SHORT)
+    lock = world.connect().lock(world.name, ttl=RENEWED)
 
     async def body() -> None:
         async with lock:
@@ -333,7 +331,7 @@ def test_a_loss_in_a_task_group_is_its_failure(world_of_tasks: World) -> None:
 def test_a_loss_cancels_nobody_who_has_left_the_body(world_of_tasks: World) -> None:
     world = world_of_tasks
     locks, failing = world.connect_with(Failing)
-    lock = locks.lock(world.name, ttl=0.3)
+    lock = locks.lock(world.name, ttl=RENEWED)
 
     async def story() -> str:
         async with lock:

@@ -4,7 +4,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.faults import Lossy
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import RENEWED, eventually, until_renewed
 from interlock.testing.world import Kind, World
 
 
@@ -58,7 +58,7 @@ def test_when_no_reply_ever_comes_it_is_an_error_and_nothing_stays(world: World,
     locks, lossy = world.connect_with(lambda store: Lossy(store, enter=1000))
     ann = world.actor()
     lock = kind.make(locks, world.name)
-    for timeout in (0, None, 0.5):
+    for timeout in (0, None, 5):
         with pytest.raises(StoreError):
             ann.do(lock.acquire, timeout=timeout)
         assert world.nothing_left()
@@ -77,10 +77,10 @@ def test_a_lost_reply_to_a_renewal_is_no_loss(world: World) -> None:
     locks, lossy = world.connect_with(Lossy)
     ann = world.actor()
     lost: list[object] = []
-    grant = ann.do(locks.lock(world.name, ttl=1, on_lost=lost.append).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED, on_lost=lost.append).acquire)
     lossy.losses["renew"] = 2
     eventually(lambda: lossy.losses["renew"] == 0)
-    throughout(1, lambda: not grant.lost)
+    until_renewed(grant)
     assert lost == []
     assert ann.do(grant.release) is True
 
@@ -89,7 +89,7 @@ def test_a_release_whose_reply_was_lost_can_be_repeated_and_is_no_loss(world: Wo
     locks, lossy = world.connect_with(Lossy)
     ann = world.actor()
     lost: list[object] = []
-    grant = ann.do(kind.make(locks, world.name, ttl=0.5, on_lost=lost.append).acquire)
+    grant = ann.do(kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     lossy.losses["leave"] = 1
     with pytest.raises(StoreError):
         ann.do(grant.release)
@@ -104,7 +104,7 @@ def test_a_release_whose_reply_was_lost_and_was_not_repeated_is_no_loss(world: W
     locks, lossy = world.connect_with(Lossy)
     ann = world.actor()
     lost: list[object] = []
-    grant = ann.do(locks.lock(world.name, ttl=0.4, on_lost=lost.append).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     lossy.losses["leave"] = 1
     with pytest.raises(StoreError):
         ann.do(grant.release)

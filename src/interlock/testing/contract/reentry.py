@@ -8,7 +8,7 @@ import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.faults import Failing
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import World
 
 
@@ -100,7 +100,7 @@ def test_releasing_a_handle_twice_does_not_release_another(world: World) -> None
 
 
 def test_the_count_dies_with_the_lease(world: World) -> None:
-    lock = world.connect().rlock(world.name, ttl=0.2, renew=False)
+    lock = world.connect().rlock(world.name, ttl=RENEWED, renew=False)
     ann, bob = world.actors(2)
     old = [ann.do(lock.acquire) for _ in range(3)]
     eventually(lambda: old[0].lost)
@@ -113,7 +113,7 @@ def test_the_count_dies_with_the_lease(world: World) -> None:
 
 def test_after_the_loss_it_is_acquired_anew_with_a_count_of_one(world: World) -> None:
     locks = world.connect()
-    lock = locks.rlock(world.name, ttl=0.4)
+    lock = locks.rlock(world.name, ttl=RENEWED)
     ann, bob = world.actors(2)
     old = [ann.do(lock.acquire) for _ in range(2)]
     world.eye.evict(world.name)
@@ -138,7 +138,7 @@ def test_a_loss_inside_nested_bodies_is_told_by_both(world: World) -> None:
 
 def test_on_lost_is_called_once_for_all_handles(world: World) -> None:
     lost: list[object] = []
-    lock = world.connect().rlock(world.name, ttl=0.4, on_lost=lost.append)
+    lock = world.connect().rlock(world.name, ttl=RENEWED, on_lost=lost.append)
     ann = world.actor()
     for _ in range(3):
         ann.do(lock.acquire)

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.core.errors import LockError, LockTimeout, StoreError
 from interlock.testing.faults import Failing, Slow
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import Kind, World
 
 LATE = 1.0  # seconds that a busy machine may add
@@ -165,7 +165,7 @@ def test_a_store_that_fails_while_somebody_waits_is_an_error_and_leaves_nothing(
     locks, failing = world.connect_with(Failing)
     ann, bob = world.actors(2)
     grant = ann.do(world.connect().lock(world.name).acquire)
-    waiting = bob.start(locks.lock(world.name, ttl=0.6).acquire)
+    waiting = bob.start(locks.lock(world.name, ttl=RENEWED).acquire)
     world.until_waiting(1)
     failing.broken.add("enter")
     with pytest.raises(StoreError):

@@ -7,7 +7,7 @@ import pytest
 from interlock.core.errors import LockLost, LockTimeout, NotHeld, StoreError
 from interlock.testing.contract.interrupts import EXIT, interrupted_entering
 from interlock.testing.faults import FailingLeave, Lossy
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import World
 
 
@@ -128,7 +128,7 @@ def test_the_grants_know_the_loss_of_one(world: World) -> None:
     locks = world.connect()
     ann = world.actor()
     parts = names(world)
-    grants = ann.do(locks.all(*(locks.lock(part, ttl=0.4) for part in parts)).acquire)
+    grants = ann.do(locks.all(*(locks.lock(part, ttl=RENEWED) for part in parts)).acquire)
     world.eye.evict(parts[2])
     eventually(lambda: grants.lost)
     assert grants.held is False
@@ -205,7 +205,7 @@ def test_several_that_are_left_without_their_exit_are_released(world_of_threads:
     locks = world.connect()
 
     def work() -> None:
-        with locks.all(*(locks.lock(part, ttl=0.9) for part in parts)):
+        with locks.all(*(locks.lock(part, ttl=RENEWED) for part in parts)):
             pass
 
     assert interrupted_entering(EXIT, work)
