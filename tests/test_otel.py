@@ -23,7 +23,7 @@ from interlock.locks.connect import open_store
 from interlock.locks.events import EVERYWHERE, Event
 from interlock.otel import instrument
 from interlock.testing.faults import Failing
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import RENEWED, eventually
 
 
 class Seen:
@@ -127,7 +127,7 @@ def test_waits_holds_and_waiters_are_counted(seen: Seen) -> None:
 
 def test_a_waiter_that_is_evicted_is_not_counted_twice(seen: Seen) -> None:
     with interlock.connect("memory://otel-evicted") as locks:
-        grant, thread = wait_behind(locks, "book", ttl=0.3)
+        grant, thread = wait_behind(locks, "book", ttl=RENEWED)
         (first,) = [view.id for view in locks.claims("book") if view.state == "pending"]
         assert locks.evict("book", first) == 1
         eventually(lambda: [view for view in locks.claims("book") if view.state == "pending" and view.id != first])
@@ -142,7 +142,7 @@ def test_losses_and_failed_renewals_are_counted_and_in_the_span(seen: Seen) -> N
     store = Failing(open_store("memory://otel-lost"))
     with interlock.Locks(store) as locks:
         store.broken.add("renew")
-        grant = locks.lock("book", ttl=0.6).acquire()
+        grant = locks.lock("book", ttl=RENEWED).acquire()
         assert grant is not None
         eventually(lambda: seen.points("renewal.failures").get((), 0) >= 1)
         eventually(lambda: seen.points("losses") == {(): 1})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.testing.waiting import RENEWED
 from tests.support.house import COMMAND, REPORTER, House, Process, eventually, is_running
 
 FORWARDED = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
@@ -206,7 +207,7 @@ def test_with_keep_a_signal_ends_the_holding(house: House) -> None:
 
 # The lock is lost
 
-SHORT = ("--ttl", "0.6")
+SHORT = ("--ttl", str(RENEWED))
 
 
 def test_a_lost_lock_terminates_the_command_and_is_70(house: House) -> None:
@@ -274,9 +275,9 @@ def test_an_interlock_that_was_stopped_past_its_lease_stops_its_command(house: H
 
 
 def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
-    house.hold("book", "--ttl", "0.4")
+    house.hold("book", *SHORT)
     first = house.locks.claims("book")[0]
-    beyond = first.since + 4 * 0.4
+    beyond = first.since + 2 * RENEWED
     renewed = eventually(
         lambda: next((v for v in house.locks.claims("book") if time.time() + v.expires_in > beyond), None), "renewals"
     )

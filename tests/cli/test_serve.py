@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from interlock.cli import main
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import Place
 from tests.support.served import TOKEN, Served, served
 from tests.support.stores import ROWS
@@ -55,7 +55,7 @@ def test_holders_and_waiters_are_told_and_one_is_evicted(place: Place, tmp_path:
     with interlock.connect(place.url) as locks, served(place.url, tmp_path) as page:
         with page.looks() as looks:
             assert next(looks)["locks"] == []
-            grant = held(locks, ttl=0.6, label=EVIL)
+            grant = held(locks, ttl=RENEWED, label=EVIL)
             seen = next(look for look in looks if look["locks"])
             assert seen["store"] in page.said
             assert (seen["namespace"], seen["token"], seen["hidden"]) == ("", True, 0)

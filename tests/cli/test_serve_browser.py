@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 import interlock
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import RENEWED, eventually
 from tests.servers import need
 from tests.support.browser import PATIENCE, PICTURES, one_browser
 from tests.support.house import House
@@ -92,7 +92,7 @@ def test_names_and_labels_of_others_are_text(house: House, browser: webdriver.Re
         with interlock.connect(house.url, namespace=EVIL) as locks:
             threading.current_thread().name, before = EVIL, threading.current_thread().name
             try:
-                grant = locks.lock(EVIL, label=EVIL, ttl=0.9).acquire()
+                grant = locks.lock(EVIL, label=EVIL, ttl=2 * RENEWED).acquire()
             finally:
                 threading.current_thread().name = before
             assert grant is not None

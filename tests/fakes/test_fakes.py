@@ -80,13 +80,13 @@ def test_a_store_that_is_stalled_past_the_lease_loses_the_lock(fake: FakeLocks) 
 
 
 def test_who_can_not_give_back_a_turn_that_came_too_late_waits_for_the_next(fake: FakeLocks) -> None:
-    locks = fake.connect(ttl=0.2)
-    fake.stall(0.3)
+    locks = fake.connect(ttl=1)
+    fake.stall(1.2)
     fake.drop_reply("leave")
-    grant = locks.lock("book").acquire(timeout=5)
+    grant = locks.lock("book").acquire(timeout=10)
     assert grant is not None
     assert grant.fence == 2
-    fake.stall(0.3)
+    fake.stall(1.2)
     fake.drop_reply("leave")
     with pytest.raises(interlock.StoreError, match="leave"):
         locks.lock("other").acquire(timeout=0.1)  # nobody kept it from the caller, and a claim may be left

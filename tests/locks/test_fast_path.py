@@ -34,7 +34,7 @@ def tasks(use: Callable[[Any], Any], ttl: float) -> Any:
     return asyncio.run(main())
 
 
-SHORT = 0.3
+SHORT = 1.0
 
 
 def slow_once(locks: Any) -> None:

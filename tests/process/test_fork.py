@@ -8,7 +8,7 @@ import pytest
 
 import interlock
 from interlock.testing.remote import Remote, logged
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import RENEWED, eventually, throughout
 from interlock.testing.world import Place
 from tests.support.stores import ROWS
 
@@ -132,9 +132,9 @@ def test_a_body_that_forks_keeps_its_lock_when_the_child_leaves_it(
 
 
 def test_the_lease_is_renewed_by_the_parent_after_a_fork(locks: interlock.Locks, remote: Start) -> None:
-    holder = holder_of(remote, ttl=0.6)
+    holder = holder_of(remote, ttl=RENEWED)
     holder.do("in_child(lambda: None)")
-    throughout(1.5, lambda: locks.lock("book").acquire(timeout=0) is None)
+    throughout(RENEWED + 0.5, lambda: locks.lock("book").acquire(timeout=0) is None)
     assert holder.do("result = grant.held") is True
 
 

@@ -10,7 +10,7 @@ from interlock._redis import acl
 from interlock._redis import errors as problems
 from interlock.core.errors import StoreError
 from interlock.testing.contract.interrupts import interrupted_at, quiet
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
 from tests.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
 from tests.support.redis_worlds import SERVERS, connect_to, place_of
@@ -45,7 +45,7 @@ def url_of(server: RedisServer | Proxy, more: str = "") -> str:
 def test_to_lock_wait_renew_look_and_evict(world: World, server: RedisServer, kind: Kind) -> None:
     locks = connect_to(world, url_of(server))
     ann, bob = world.actors(2)
-    grant = ann.do(kind.make(locks, world.name, ttl=0.9).acquire)
+    grant = ann.do(kind.make(locks, world.name, ttl=RENEWED).acquire)
     waiting = bob.start(kind.rival(locks, world.name).acquire)
     world.until_waiting(1)
     before = grant.expires_in

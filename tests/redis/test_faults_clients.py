@@ -16,7 +16,7 @@ import valkey
 import valkey.asyncio
 
 from interlock.core.errors import StoreError
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import TASKS, THREADS, Kind, World
 from tests.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
 from tests.support.redis_worlds import connect_to, in_colour, place_of
@@ -65,7 +65,7 @@ def works(world: World, client: Any) -> None:
     ann, bob = world.actors(2)
     lost: list[Any] = []
     locks = connect_to(world, client)
-    grant = ann.do(locks.lock(world.name, ttl=0.9, on_lost=lost.append).acquire)
+    grant = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     waiting = bob.start(locks.lock(world.name).acquire)
     eventually(lambda: len(ann.do(locks.claims, world.name)) == 2)
     before = grant.expires_in

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockLost
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import RENEWED, eventually, throughout
 from interlock.testing.world import Kind, World
 from tests.servers import RedisServer, Refused
 from tests.support.redis_worlds import client_ids, one_after_another
@@ -92,11 +92,11 @@ def test_flushed_scripts_are_loaded_again(world: World, server: RedisServer, kin
 def test_flushed_scripts_lose_no_holder_and_no_waiter(world: World, server: RedisServer) -> None:
     ann, *others = world.actors(4)
     lost: list[Any] = []
-    grant = ann.do(world.connect().lock(world.name, ttl=0.9, on_lost=lost.append).acquire)
-    waiting = [each.start(world.connect().lock(world.name, ttl=0.9).acquire) for each in others]
+    grant = ann.do(world.connect().lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
+    waiting = [each.start(world.connect().lock(world.name, ttl=RENEWED).acquire) for each in others]
     world.until_waiting(3)
     server.command("SCRIPT", "FLUSH")
-    throughout(1.2, lambda: not grant.lost)
+    throughout(RENEWED + 0.5, lambda: not grant.lost)
     server.command("SCRIPT", "FLUSH")
     assert ann.do(grant.release) is True
     one_after_another(others, waiting)
@@ -106,7 +106,7 @@ def test_flushed_scripts_lose_no_holder_and_no_waiter(world: World, server: Redi
 def test_a_holder_learns_of_flushall_and_the_next_fence_is_higher(world: World, server: RedisServer) -> None:
     ann, bob = world.actors(2)
     lost: list[Any] = []
-    grant = ann.do(world.connect().lock(world.name, ttl=0.9, on_lost=lost.append).acquire)
+    grant = ann.do(world.connect().lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
     server.command("FLUSHALL")
     later = bob.do(world.connect().lock(world.name).acquire)
     assert later.fence > grant.fence
@@ -133,7 +133,7 @@ def test_fences_increase_over_flushall_however_fast_it_goes(world: World, server
 
 def test_waiters_that_were_flushed_stand_in_line_again(world: World, server: RedisServer) -> None:
     ann, *others = world.actors(4)
-    ann.do(world.connect().lock(world.name, ttl=0.9).acquire)
+    ann.do(world.connect().lock(world.name, ttl=RENEWED).acquire)
     waiting = [each.start(world.connect().lock(world.name).acquire) for each in others]
     world.until_waiting(3)
     server.command("FLUSHALL")

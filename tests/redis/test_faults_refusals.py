@@ -7,7 +7,7 @@ import pytest
 
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import RENEWED, eventually, throughout
 from interlock.testing.world import Kind, World
 from tests.servers import RedisServer
 from tests.support.redis_worlds import connect_to, key_of, one_after_another, servers_with
@@ -136,7 +136,7 @@ def test_the_rights_that_the_error_asks_for_are_enough(world: World, server: Red
     (rights, *_) = re.findall(r"'([~+][^']*)'", text)  # then those on a cluster, and on the Sentinels
     locks = connect_to(world, user(server, *rights.split()))
     ann, bob = world.actors(2)
-    grant = ann.do(kind.make(locks, world.name, ttl=0.9).acquire)
+    grant = ann.do(kind.make(locks, world.name, ttl=RENEWED).acquire)
     waiting = bob.start(kind.rival(locks, world.name).acquire)
     world.until_waiting(1)
     before = grant.expires_in

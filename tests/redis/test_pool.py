@@ -13,7 +13,7 @@ from interlock._redis import limit
 from interlock._redis.limit import MOST, ConnectionLimit, Permit
 from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
-from interlock.testing.waiting import PATIENCE, eventually, moment, since, throughout
+from interlock.testing.waiting import PATIENCE, RENEWED, eventually, moment, since, throughout
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisServer, Wire
 from tests.support.redis_worlds import client_ids, connect_to, one_after_another, servers_with
@@ -99,7 +99,7 @@ def test_a_loop_that_asks_nothing_for_long_keeps_none(
 
 def test_many_get_through_with_two_connections(world: World, server: RedisServer, wire: Wire) -> None:
     locks = connect_to(world, server.url + "?max_connections=2")
-    kept = world.actor().do(locks.lock("kept", ttl=1).acquire)
+    kept = world.actor().do(locks.lock("kept", ttl=RENEWED).acquire)
     actors = world.actors(20)
     waiting = [each.start(locks.lock(world.name).acquire) for each in actors]
     assert len(one_after_another(actors, waiting)) == 20

@@ -17,7 +17,7 @@ from interlock.stores.sqlite.database import Database
 from interlock.stores.sqlite.line import Step
 from interlock.stores.sqlite.options import Options
 from interlock.testing.remote import Remote, RemoteError, logged
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually, moment, since
 
 Start = Callable[[], Remote]
 IN_A_STEP = """
@@ -113,7 +113,7 @@ def test_processes_that_are_killed_at_random_lose_no_update(
     for worker in workers:
         worker.start(
             f"from interlock.testing.remote import log_next\n"
-            f"shorter = interlock.connect({url!r}, ttl=0.5)\n"
+            f"shorter = interlock.connect({url!r}, ttl={RENEWED})\n"
             f"while True:\n"
             f"    with shorter.lock('book') as grant: log_next({log!r}, grant.fence)"
         )
