@@ -288,8 +288,8 @@ def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> 
     lost: list[object] = []
     stuck.names.add(world.name)
     bad = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
-    good = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED + more).acquire) for more in (0.2, 0.5, 0.8)]
-    throughout(RENEWED + 1.0, lambda: not any(grant.lost for grant in good))
+    good = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED + more).acquire) for more in (0.9, 1.2, 1.5)]
+    throughout(2 * RENEWED + 0.2, lambda: not any(grant.lost for grant in good))
     assert lost == [bad]
     assert stuck.hangs == 1
 
