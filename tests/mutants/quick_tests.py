@@ -18,7 +18,7 @@ SELECTION = (
     "tests/test_process.py tests/process/test_fork.py tests/process/test_forgotten.py tests/process/test_exit.py -k"
 )
 ROWS = "not apart and not redis and not valkey and not postgresql and not mariadb and not sqlite"
-SLOW = 3.0  # seconds of a test; those that take longer are left out
+SLOW = 5.0  # seconds of a test; those that take longer are left out
 RECORDING = 1800.0  # seconds
 SETTINGS = "[run]\nsource = src\n"
 
