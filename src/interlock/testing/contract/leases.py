@@ -13,7 +13,17 @@ from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
 from interlock.testing.faults import Busy, Counting, Failing, Partial, Slow, Stuck
-from interlock.testing.waiting import RENEWED, Stalls, collected, eventually, moment, since, throughout, until_renewed
+from interlock.testing.waiting import (
+    LATER,
+    RENEWED,
+    Stalls,
+    collected,
+    eventually,
+    moment,
+    since,
+    throughout,
+    until_renewed,
+)
 from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
@@ -287,9 +297,13 @@ def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> 
     ann = world.actor()
     lost: list[object] = []
     stuck.names.add(world.name)
+    good = [ann.do(locks.lock(world.fresh_name(), ttl=ttl).acquire) for ttl in (6.0, 6.3, 6.6)]
+    ends = [time.monotonic() + grant.expires_in for grant in good]
+    began = time.monotonic()
     bad = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
-    good = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED + more).acquire) for more in (0.9, 1.2, 1.5)]
-    throughout(2 * RENEWED + 0.2, lambda: not any(grant.lost for grant in good))
+    for grant, end in zip(good, ends, strict=True):
+        eventually(lambda grant=grant, end=end: time.monotonic() + grant.expires_in > end + LATER)  # type: ignore[misc]
+    assert time.monotonic() < began + RENEWED / 3 + stuck.seconds, "they came after it hung no more"
     assert lost == [bad]
     assert stuck.hangs == 1
 
