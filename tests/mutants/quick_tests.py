@@ -2,9 +2,10 @@
 
 import ast
 import re
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -19,6 +20,7 @@ SELECTION = (
 )
 ROWS = "not apart and not redis and not valkey and not postgresql and not mariadb and not sqlite"
 SLOW = 5.0  # seconds of a test; those that take longer are left out
+QUICKEST = 0.25  # of the time is for the quickest tests, however many there are of a function
 RECORDING = 1800.0  # seconds
 SETTINGS = "[run]\nsource = src\n"
 
@@ -69,17 +71,21 @@ def _executed(tree: Path, known: dict[str, float]) -> dict[Place, set[str]]:
 
 
 def chosen(recording: Recording, tests: set[str], budget: float) -> list[str]:
-    """Return tests to run, in this order: each function once, the quickest first, then each again, as time allows.
+    """Return tests to run: the quickest for a part of the time, then each function once, then each again.
 
     Args:
         recording: says how long each takes.
         tests: to choose from.
         budget: seconds that they may take together.
     """
+    order = sorted(tests, key=lambda test: (recording.seconds[test], test))
+    spent = list(accumulate(recording.seconds[test] for test in order))
+    quickest = order[: bisect(spent, budget * QUICKEST)]
     functions: dict[str, list[str]] = defaultdict(list)
-    for test in sorted(tests, key=lambda test: (recording.seconds[test], test)):
+    for test in order[len(quickest) :]:
         functions[test.partition("[")[0]].append(test)
-    kept = []
+    kept = quickest
+    budget -= sum(recording.seconds[test] for test in kept)
     for round in zip_longest(*functions.values()):
         for test in filter(None, round):
             budget -= recording.seconds[test]
