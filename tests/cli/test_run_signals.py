@@ -424,6 +424,43 @@ me(signal.SIGTERM)
     assert unit(house, script) == (-15, "0\nsignal 15 False True None\n", "")
 
 
+def test_a_close_that_comes_before_the_listener_is_ready_does_not_wait_for_ever(house: House) -> None:
+    script = """
+import threading
+signals.close()
+block, kill, poked = signal.pthread_sigmask, signal.pthread_kill, threading.Event()
+def block_late(how, numbers):
+    if threading.current_thread() is not threading.main_thread():
+        poked.wait()
+    return block(how, numbers)
+def poke(thread, number):
+    kill(thread, number)
+    time.sleep(0.1)  # it is taken by then
+    poked.set()
+signal.pthread_sigmask, signal.pthread_kill = block_late, poke
+hasty = Signals()
+hasty.listen()
+hasty.close()
+print("closed")
+"""
+    assert unit(house, script) == (0, "closed\n", "")
+
+
+@LINUX
+def test_the_default_for_a_child_s_end_stays_so_that_no_thread_takes_one_that_is_then_ignored(house: House) -> None:
+    script = """
+print(signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL)
+signals.close()
+for before in signal.SIG_IGN, print:
+    signal.signal(signal.SIGCHLD, before)
+    others = Signals()
+    print(signal.getsignal(signal.SIGCHLD) == module._nothing, others.ignores_children)
+    others.close()
+    print(signal.getsignal(signal.SIGCHLD) == before)
+"""
+    assert unit(house, script) == (0, "True\nTrue True\nTrue\nTrue False\nTrue\n", "")
+
+
 def test_another_signal_ends_a_wait_that_a_dead_store_keeps(house: House) -> None:
     script = """
 module.INSIST_AFTER = 0.0

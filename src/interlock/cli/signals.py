@@ -74,9 +74,14 @@ class Signals:
         self._closed = False
         # Every thread that the library starts from now on inherits the mask.
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
-        # Where SIGCHLD is ignored, nobody can ask for the child's status, and some systems do not keep it pending.
-        self._handlers = (signal.signal(signal.SIGCHLD, _nothing), signal.signal(POKE, self._poked))
-        self.ignores_children = self._handlers[0] == signal.SIG_IGN
+        self._handlers = {POKE: signal.signal(POKE, self._poked)}
+        before = signal.getsignal(signal.SIGCHLD)
+        self.ignores_children = before == signal.SIG_IGN
+        # Where it is ignored, nobody can ask for the child's status, and others than Linux may not keep it pending.
+        # Else it stays as it is: another thread of the program may be taking one while the handler is set back, and
+        # then Python prints that it was "ignored due to race condition".
+        if sys.platform != "linux" or before != signal.SIG_DFL:
+            self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _nothing)
 
     def listen(self) -> None:
         """Start to take signals."""
@@ -89,7 +94,7 @@ class Signals:
         if self._thread is not None and self._thread.ident is not None:
             signal.pthread_kill(self._thread.ident, POKE)
             self._thread.join()
-        for number, handler in zip((signal.SIGCHLD, POKE), self._handlers, strict=True):
+        for number, handler in self._handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
@@ -132,11 +137,11 @@ class Signals:
     def _listen(self) -> None:
         awaited = {*self._taken, POKE}
         signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-        while True:
+        while not self._closed:  # the poke may have come before it was blocked
             event = _take(awaited)
-            if self._closed:
-                return
             with self._mutex:
+                if self._closed:
+                    return
                 if self._waiting:
                     self._while_waiting(event.number)
                 else:
