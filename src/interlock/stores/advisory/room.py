@@ -191,6 +191,7 @@ class Room:
                     return
                 place.session = session
         place.looks_at, place.untold = monotonic() + UNTOLD, False
+        self._see_it_watched()
         try:
             self._begin(session, place)
         except (StoreError, Refusal) as error:
@@ -412,8 +413,12 @@ class Room:
         session = self.sessions.main
         if session is None or not session.alive:
             session = self.sessions.open_main()
-            self.watcher.poke()
+            self._see_it_watched()
         return session
+
+    def _see_it_watched(self) -> None:
+        if not self.watcher.poke():
+            raise StoreError("no thread can be started that hears of the end of a session and of a wait")
 
     def _check_number(self) -> None:
         if sum(len(room.places) for room in all_rooms) >= self.options.max_locks:

@@ -1,5 +1,6 @@
 """The thread that watches sessions: an answer for which one waits, the end of a session, the end of a lease."""
 
+import math
 import os
 import select
 import threading
@@ -39,27 +40,38 @@ class Watcher:
         if moment < self._wakes or self._thread is None:
             self.poke()
 
-    def poke(self) -> None:
-        """Let it look at everything again."""
+    def poke(self) -> bool:
+        """Let it look at everything again; False if no thread can be started for it."""
         with self._mutex:
             if self._stopped:
-                return
+                return True
             if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="interlock-advisory", daemon=True)
-                self._thread.start()
-            try:
-                os.write(self._writes, b"\0")
-            except BlockingIOError:
-                pass  # it will look anyway
+                thread = threading.Thread(target=self._watch, name="interlock-advisory", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    log.warn("no thread to watch advisory locks with: %s", error)
+                    return False
+                self._thread = thread
+            self._wake()
+            return True
 
     def stop(self) -> None:
         """End the thread."""
-        self.poke()
-        self._stopped = True
+        with self._mutex:
+            self._stopped = True  # before it wakes, else it would sleep once more
+            self._wake()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(LONGEST * 2)
         self.abandon()
+
+    def _wake(self) -> None:
+        try:
+            if self._writes >= 0:
+                os.write(self._writes, b"\0")
+        except BlockingIOError:
+            pass  # it will look anyway
 
     def abandon(self) -> None:
         """Close what is open; in a forked child there is no thread."""
@@ -82,6 +94,7 @@ class Watcher:
 
     def _look(self) -> None:
         room, reads = self._room, self._reads
+        self._wakes = math.inf  # what comes from now on may not be seen by this look
         for session in [each for each in room.sessions if not each.alive]:
             room.lost(session)  # whoever talked to it has found that it has ended
         with room.mutex:

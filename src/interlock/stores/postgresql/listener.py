@@ -85,10 +85,15 @@ class ThreadListener:
             connection.close()
             raise
         self._connection, self._poke, self.live = connection, poke, True
-        self._thread = threading.Thread(
-            target=self._read, args=(connection, poke), name="interlock-listens", daemon=True
-        )
-        self._thread.start()
+        thread = threading.Thread(target=self._read, args=(connection, poke), name="interlock-listens", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread can be started: waiters look by themselves
+            self._connection, self._poke, self.live = None, None, False
+            connection.close()
+            poke.close()
+            return
+        self._thread = thread
         if self._subscribed:
             self._waiters.let_all_look()  # what was said meanwhile was not heard
         self._subscribed = True
