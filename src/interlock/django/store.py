@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from django.conf import settings
@@ -141,11 +141,11 @@ class Server:
             asyncio.get_running_loop()
         except RuntimeError:
             return message.take()
-        return self._executor().submit(message.take).result()
+        return self._submit(message).result()
 
     async def aask(self, message: Step) -> Any:
         """Take the step in a worker; a cancelled caller waits until it is over, so that nothing comes after it."""
-        future = self._executor().submit(message.take)
+        future = self._submit(message)
         done = asyncio.wrap_future(future)
         cancelled: asyncio.CancelledError | None = None
         while not done.done():
@@ -159,6 +159,14 @@ class Server:
                 done.exception()
             raise cancelled
         return done.result()
+
+    def _submit(self, message: Step) -> "Future[Any]":
+        try:
+            return self._executor().submit(message.take)
+        except RuntimeError as error:
+            # The pool keeps it: if it comes to have a thread, this step is taken, and after it the one that takes
+            # the claim out again.
+            raise StoreError(f"no thread can be started to ask the database: {error}") from error
 
     def close(self) -> None:
         """End the workers after their last step."""

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
+from interlock.core.errors import StoreError
 from interlock.django import alocks, locks, pool
 from interlock.django.conf import forget_connections
 from interlock.django.listener import Listener
@@ -114,6 +115,29 @@ def test_a_process_has_few_connections_for_many_threads_and_tasks(narrow: str, s
         assert crowd(20) == []
         assert 1 <= sessions(narrow) <= 3
         others.result(60)
+
+
+def test_tasks_that_can_not_have_a_worker_are_told_so_and_have_one_once_they_may(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site()
+    start = threading.Thread.start
+
+    def refuses(thread: threading.Thread) -> None:
+        if thread.name.startswith("interlock-orm"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    async def main() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuses)
+            with pytest.raises(StoreError, match="no thread"):
+                await alocks.lock("a", ttl=1.5).acquire()
+        async with alocks.lock("a", timeout=20):
+            pass
+        await alocks.close()
+
+    asyncio.run(main())
 
 
 def test_who_finds_no_connection_waits_for_its_timeout_and_no_longer(site: Site) -> None:

@@ -70,7 +70,10 @@ class MysqlSession(Session):
     def _do(self, work: Callable[[], Any]) -> Any:
         if not self.alive:
             raise UnknownOutcome("the session with MariaDB has ended")
-        self._said = said = self._thread.submit(work)
+        try:
+            self._said = said = self._thread.submit(work)
+        except RuntimeError as error:
+            raise StoreError(f"no thread can be started to talk with MariaDB: {error}") from error
         try:
             found = said.result()
         except (pymysql.err.InterfaceError, OSError) as error:

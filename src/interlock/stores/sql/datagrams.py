@@ -54,6 +54,7 @@ class DatagramListener:
         with self._opening:
             if self.live or self._closed or self._untold >= UNTOLD or not hasattr(socket, "SO_PASSCRED"):
                 return
+            heard = None
             try:
                 heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -61,6 +62,8 @@ class DatagramListener:
                 self._socket, self.live = heard, True
                 threading.Thread(target=self._read, args=(heard,), name="interlock-listens", daemon=True).start()
             except (OSError, RuntimeError):  # no name, no descriptor, no thread
+                if heard is not None:
+                    heard.close()
                 self._socket, self.live = None, False
                 self._untold = UNTOLD  # waiters look by themselves
 
