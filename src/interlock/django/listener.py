@@ -93,7 +93,11 @@ class Listener:
             return
         with self._mutex:
             if self._thread is None and self._users:
-                ours, theirs = socket.socketpair()
+                try:
+                    ours, theirs = socket.socketpair()
+                except OSError:  # no more open files: waiters look by themselves
+                    self._not_before = now + AGAIN
+                    return
                 thread = threading.Thread(target=self._run, args=(theirs,), name="interlock-listener", daemon=True)
                 self._thread, self._stop = thread, ours
                 try:

@@ -5,6 +5,8 @@ import select
 import socket
 from typing import Any
 
+from interlock.core.errors import StoreError
+
 READABLE = getattr(select, "POLLIN", 1)
 WRITABLE = getattr(select, "POLLOUT", 4)
 _poll = getattr(select, "poll", None)
@@ -45,15 +47,22 @@ class SelectPoller:
 
 
 class WakePipe:
-    """Wakes a thread that waits at a poller: a pipe, or two sockets where pipes can't be waited for."""
+    """Wakes a thread that waits at a poller: a pipe, or two sockets where pipes can't be waited for.
+
+    Raises:
+        StoreError: the process may have no more open files.
+    """
 
     def __init__(self) -> None:
         self._sockets: tuple[socket.socket, ...] = ()
-        if hasattr(select, "poll"):
-            self._reads, self._writes = os.pipe()
-            os.set_blocking(self._writes, False)
-            return
-        self._sockets = socket.socketpair()
+        try:
+            if hasattr(select, "poll"):
+                self._reads, self._writes = os.pipe()
+                os.set_blocking(self._writes, False)
+                return
+            self._sockets = socket.socketpair()
+        except OSError as error:
+            raise StoreError(f"nothing can be opened to wake who waits: {error}") from error
         self._reads, self._writes = (each.fileno() for each in self._sockets)
         self._sockets[1].setblocking(False)
 

@@ -53,7 +53,7 @@ class PostgresSession(Session):
         super().__init__()
         try:
             self._connection = psycopg.Connection.connect(conninfo, autocommit=True)
-        except psycopg.Error as error:
+        except (psycopg.Error, OSError) as error:
             raise StoreError(f"PostgreSQL can't be reached: {error}") from error
         self._plain: Any = self._connection.pgconn
         self._sequence = sequence

@@ -1,7 +1,6 @@
 """The thread that watches sessions: an answer for which one waits, the end of a session, the end of a lease."""
 
 import math
-import os
 import select
 import threading
 from time import monotonic
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from interlock.core.errors import LockError
 from interlock.runtime import log
+from interlock.runtime.polling import WakePipe
 
 if TYPE_CHECKING:
     from interlock.stores.advisory.room import Room
@@ -28,9 +28,7 @@ class Watcher:
     def __init__(self, room: "Room") -> None:
         self._room = room
         self._thread: threading.Thread | None = None
-        self._reads, self._writes = os.pipe()
-        for each in (self._reads, self._writes):
-            os.set_blocking(each, False)
+        self._pipe: WakePipe | None = WakePipe()
         self._wakes = 0.0
         self._stopped = False
         self._mutex = threading.Lock()
@@ -67,20 +65,16 @@ class Watcher:
         self.abandon()
 
     def _wake(self) -> None:
-        try:
-            if self._writes >= 0:
-                os.write(self._writes, b"\0")
-        except BlockingIOError:
-            pass  # it will look anyway
+        if self._pipe is not None:
+            self._pipe.poke()
 
     def abandon(self) -> None:
         """Close what is open; in a forked child there is no thread."""
         with self._mutex:
             self._stopped = True
-            for each in (self._reads, self._writes):
-                if each >= 0:
-                    os.close(each)
-            self._reads = self._writes = -1
+            pipe, self._pipe = self._pipe, None
+            if pipe is not None:
+                pipe.close()
 
     def _watch(self) -> None:
         while not self._stopped:
@@ -93,7 +87,9 @@ class Watcher:
                     log.exception("the watcher of advisory locks failed, and goes on")
 
     def _look(self) -> None:
-        room, reads = self._room, self._reads
+        room, pipe = self._room, self._pipe
+        if pipe is None:
+            return  # it was stopped
         self._wakes = math.inf  # what comes from now on may not be seen by this look
         for session in [each for each in room.sessions if not each.alive]:
             room.lost(session)  # whoever talked to it has found that it has ended
@@ -101,14 +97,14 @@ class Watcher:
             sessions = {each.socket: each for each in room.sessions if each.alive}
             ends = min((each.until for each in room.places), default=monotonic() + LONGEST)
         poll = select.poll()
-        poll.register(reads, select.POLLIN)
+        poll.register(pipe.fileno(), select.POLLIN)
         for socket, session in sessions.items():
             poll.register(socket, GONE | (select.POLLIN if session.waits_for is not None else 0))
         self._wakes = min(monotonic() + LONGEST, ends)
         ready = poll.poll(max(0.0, self._wakes - monotonic()) * 1000 + 1)
         for socket, events in ready:
-            if socket == reads:
-                os.read(reads, 4096)
+            if socket == pipe.fileno():
+                pipe.drain()
             else:
                 self._heard(sessions[socket], events)
         self._end_leases()

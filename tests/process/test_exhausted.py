@@ -1,15 +1,22 @@
-"""Where a process may have no more threads, an acquire works or says so, and all works once it may."""
+"""Where a process may have no more threads or open files, an acquire works or says so, and all works once it may."""
 
 import asyncio
+import os
+import resource
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import interlock
+from interlock.testing.waiting import RENEWED
 from tests.support.stores import PARTIAL_ROWS, ROWS, Row
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows a process its open files")
 
 
 class Threads:
@@ -87,5 +94,68 @@ def test_tasks_get_a_lock_or_an_error_and_the_lock_once_there_are_threads(url: s
                 async with locks.lock("held", timeout=20):
                     pass
             assert held.lost is False
+
+    asyncio.run(main())
+
+
+FEW = 8  # open files: fewer than a connection and a waiter need
+
+
+@contextmanager
+def allowed(more: int) -> Iterator[None]:
+    """Let this process open so many files more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = {int(name) for name in os.listdir("/proc/self/fd")}
+    free = [number for number in range(max(used) + more + 2) if number not in used]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[more], hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@LINUX
+@pytest.mark.parametrize("more", range(FEW))
+def test_threads_without_files_get_a_lock_or_an_error(url: str, more: int) -> None:
+    with interlock.connect(url, ttl=RENEWED) as others:
+        held: Any = others.lock("held").acquire()
+        with allowed(more):
+            locks = outcome(lambda: interlock.connect(url, ttl=RENEWED))
+            if isinstance(locks, interlock.Locks):
+                free = outcome(lambda: locks.lock("free").acquire(timeout=1))
+                assert isinstance(free, interlock.StoreError) or outcome(free.release) is not False
+                tried = outcome(lambda: locks.lock("held").acquire(timeout=0.1))
+                assert tried is None or isinstance(tried, interlock.StoreError)
+                outcome(locks.close)
+        assert held.release() is True
+        for name in ("free", "held"):
+            with others.lock(name, timeout=20):
+                pass
+
+
+@LINUX
+@pytest.mark.parametrize("more", range(FEW))
+def test_tasks_without_files_get_a_lock_or_an_error(url: str, more: int) -> None:
+    async def attempt(call: Any) -> Any:
+        try:
+            return await call
+        except interlock.LockError as error:
+            return error
+
+    async def main() -> None:
+        async with interlock.aconnect(url, ttl=RENEWED) as others:
+            held: Any = await others.lock("held").acquire()
+            with allowed(more):
+                locks = outcome(lambda: interlock.aconnect(url, ttl=RENEWED))
+                if isinstance(locks, interlock.AsyncLocks):
+                    free = await attempt(locks.lock("free").acquire(timeout=1))
+                    assert isinstance(free, interlock.StoreError) or await attempt(free.release()) is not False
+                    tried = await attempt(locks.lock("held").acquire(timeout=0.1))
+                    assert tried is None or isinstance(tried, interlock.StoreError)
+                    await attempt(locks.close())
+            assert await held.release() is True
+            for name in ("free", "held"):
+                async with others.lock(name, timeout=20):
+                    pass
 
     asyncio.run(main())
