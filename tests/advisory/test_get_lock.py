@@ -13,6 +13,7 @@ import pytest
 import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.stores.advisory.mysql import _check
+from interlock.stores.advisory.options import SEQUENCE
 from interlock.stores.advisory.places import number_of
 from interlock.testing.waiting import eventually
 from tests.servers import MariaServer, need
@@ -190,3 +191,27 @@ def test_a_killed_process_frees_its_locks_at_once(server: MariaServer, locks: An
     assert grant.fence > fence
     grant.release()
     holder.communicate()
+
+
+def test_fences_increase_though_the_server_is_killed_again_and_again(server: MariaServer) -> None:
+    fences = []
+    try:
+        for _ in range(3):
+            with interlock.connect(url_of(server)) as locks:
+                for _ in range(20):
+                    with locks.lock("page", timeout=20) as grant:
+                        fences.append(grant.fence)
+                server.kill()
+            server.start()
+    finally:
+        if not server.running:
+            server.start()
+    assert fences == sorted(set(fences))
+
+
+def test_fences_leap_where_the_clock_was_set_back(server: MariaServer, other: Other) -> None:
+    with interlock.connect(url_of(server)) as locks, locks.lock("page") as grant:
+        ahead = grant.fence + 10**12
+    other(f"SELECT SETVAL(interlock.{SEQUENCE}, {ahead})")
+    with interlock.connect(url_of(server)) as locks, locks.lock("page") as grant:
+        assert grant.fence > ahead + 10**6

@@ -4,7 +4,6 @@ import encodings.idna  # noqa: F401 - else the first host name loads it, which h
 import select
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from time import time
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +15,9 @@ from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session
 
 COM_QUERY = 3
 FOREVER = 2_000_000  # seconds; MariaDB answers NULL to -1
+NOW = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
+LEAP = 1_000_000  # fences
+LOST = "1032"  # the server crashed before the one row of a new sequence was on the disk
 TRY = "SELECT IF(GET_LOCK('{key}', 0) = 1, NEXTVAL({sequence}), NULL)"
 UNLOCK = "SELECT RELEASE_LOCK('{key}')"
 WAIT = "SELECT IF(GET_LOCK('{key}', {forever}) = 1, NEXTVAL({sequence}), NULL)"
@@ -203,7 +205,7 @@ def open_mysql(options: Options) -> MysqlSession:
     try:
         _check(session)
         session.run(SETTINGS)
-        make = f"CREATE SEQUENCE IF NOT EXISTS {options.sequence} START WITH {int(time() * 1_000_000)}"
+        make = f"CREATE SEQUENCE IF NOT EXISTS {options.sequence}"
         try:
             session.rows(f"SELECT LASTVAL({options.sequence})")
         except Refusal:
@@ -214,12 +216,35 @@ def open_mysql(options: Options) -> MysqlSession:
                     f"there is no sequence for the fences, and it can't be made ({error}); let an administrator do "
                     f"it: {make}; GRANT SELECT, INSERT ON {options.sequence} TO your_user"
                 ) from error
+        try:
+            _leap(session, options.sequence)
+        except Refusal as error:
+            if error.state != LOST:
+                raise
+            session.run(f"DROP SEQUENCE {options.sequence}")
+            session.run(make)
+            _leap(session, options.sequence)
     except BaseException as error:
         session.fail()
         if isinstance(error, Refusal):
             raise StoreError(f"MariaDB refuses to be used for locks: {error}") from error
         raise
     return session
+
+
+def _leap(session: MysqlSession, sequence: str) -> None:
+    """Set the sequence beyond what it gave out before a crash of the server and may have forgotten.
+
+    What it gives out is not on the disk yet.  No session outlives a crash, so whoever takes a number after it has
+    been here.  Fences are set to the server's clock, in microseconds, which nobody takes numbers faster than; SETVAL
+    never sets them back.  Where the clock was set back they leap over what a second can have given out.
+    """
+    now = int(str(session.rows(NOW)[0][0]))
+    if session.rows(f"SELECT SETVAL({sequence}, {now})") != [[None]]:
+        return
+    next = int(str(session.rows(f"SELECT NEXTVAL({sequence})")[0][0]))
+    if next - now > LEAP:  # else somebody has just set it
+        session.rows(f"SELECT SETVAL({sequence}, {next + LEAP})")
 
 
 def _check(session: MysqlSession) -> None:
