@@ -1,5 +1,6 @@
 """What is published: a source distribution that has everything, and a wheel that runs everywhere."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -35,10 +36,16 @@ def built(kind: str, source: Path, folder: Path, **environment: str) -> Path:
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked source distribution."""
     folder = tmp_path_factory.mktemp("sources")
-    with tarfile.open(built("sdist", ROOT, tmp_path_factory.mktemp("sdist"))) as archive:
+    tree = os.open(ROOT, os.O_RDONLY)
+    try:
+        fcntl.flock(tree, fcntl.LOCK_EX)  # a build writes into the tree, and other workers build it too
+        made = built("sdist", ROOT, tmp_path_factory.mktemp("sdist"))
+    finally:
+        os.close(tree)
+    with tarfile.open(made) as archive:
         archive.extractall(folder, filter="data")
-    (tree,) = folder.iterdir()
-    return tree
+    (unpacked,) = folder.iterdir()
+    return unpacked
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only git knows what belongs to the project")
