@@ -205,7 +205,8 @@ def open_mysql(options: Options) -> MysqlSession:
     try:
         _check(session)
         session.run(SETTINGS)
-        make = f"CREATE SEQUENCE IF NOT EXISTS {options.sequence}"
+        # Never from 1: who has set an older one meanwhile sets this one no more.
+        make = f"CREATE SEQUENCE IF NOT EXISTS {options.sequence} START WITH {_clock(session)}"
         try:
             session.rows(f"SELECT LASTVAL({options.sequence})")
         except Refusal:
@@ -221,7 +222,7 @@ def open_mysql(options: Options) -> MysqlSession:
         except Refusal as error:
             if error.state != LOST:
                 raise
-            session.run(f"DROP SEQUENCE {options.sequence}")
+            session.run(f"DROP SEQUENCE IF EXISTS {options.sequence}")  # another may be at it
             session.run(make)
             _leap(session, options.sequence)
     except BaseException as error:
@@ -239,12 +240,16 @@ def _leap(session: MysqlSession, sequence: str) -> None:
     been here.  Fences are set to the server's clock, in microseconds, which nobody takes numbers faster than; SETVAL
     never sets them back.  Where the clock was set back they leap over what a second can have given out.
     """
-    now = int(str(session.rows(NOW)[0][0]))
+    now = _clock(session)
     if session.rows(f"SELECT SETVAL({sequence}, {now})") != [[None]]:
         return
-    next = int(str(session.rows(f"SELECT NEXTVAL({sequence})")[0][0]))
-    if next - now > LEAP:  # else somebody has just set it
-        session.rows(f"SELECT SETVAL({sequence}, {next + LEAP})")
+    ahead = int(str(session.rows(f"SELECT NEXTVAL({sequence})")[0][0]))
+    if ahead - now > LEAP:  # else somebody has just set it
+        session.rows(f"SELECT SETVAL({sequence}, {ahead + LEAP})")
+
+
+def _clock(session: MysqlSession) -> int:
+    return int(str(session.rows(NOW)[0][0]))
 
 
 def _check(session: MysqlSession) -> None:
