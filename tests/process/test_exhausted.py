@@ -5,7 +5,7 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,14 @@ def outcome(acquire: Callable[[], Any]) -> Any:
         return error
 
 
+async def attempt(call: Awaitable[Any]) -> Any:
+    """As `outcome`, of what a task awaits."""
+    try:
+        return await call
+    except interlock.LockError as error:
+        return error
+
+
 def test_threads_get_a_lock_or_an_error_and_the_lock_once_there_are_threads(url: str, threads: Threads) -> None:
     with interlock.connect(url) as others:
         held: Any = others.lock("held").acquire()
@@ -74,20 +82,14 @@ def test_threads_get_a_lock_or_an_error_and_the_lock_once_there_are_threads(url:
 
 
 def test_tasks_get_a_lock_or_an_error_and_the_lock_once_there_are_threads(url: str, threads: Threads) -> None:
-    async def attempt(lock: Any, timeout: float) -> Any:
-        try:
-            return await lock.acquire(timeout=timeout)
-        except interlock.LockError as error:
-            return error
-
     async def main() -> None:
         async with interlock.aconnect(url) as others:
             held: Any = await others.lock("held").acquire()
             threads.allowed = False
             async with interlock.aconnect(url) as locks:
-                free = await attempt(locks.lock("free"), 1)
+                free = await attempt(locks.lock("free").acquire(timeout=1))
                 assert isinstance(free, interlock.StoreError) or await free.release() is True
-                tried = await attempt(locks.lock("held"), 0.1)
+                tried = await attempt(locks.lock("held").acquire(timeout=0.1))
                 assert tried is None or isinstance(tried, interlock.StoreError)
                 threads.allowed = True
                 await held.release()
@@ -136,12 +138,6 @@ def test_threads_without_files_get_a_lock_or_an_error(url: str, more: int) -> No
 @LINUX
 @pytest.mark.parametrize("more", range(FEW))
 def test_tasks_without_files_get_a_lock_or_an_error(url: str, more: int) -> None:
-    async def attempt(call: Any) -> Any:
-        try:
-            return await call
-        except interlock.LockError as error:
-            return error
-
     async def main() -> None:
         async with interlock.aconnect(url, ttl=RENEWED) as others:
             held: Any = await others.lock("held").acquire()

@@ -55,18 +55,25 @@ class Stopped:
         self.folder.rmdir()
 
 
+def _ends(run: "subprocess.Popen[bytes]", within: float) -> bool:
+    try:
+        run.wait(within)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def main() -> int:
     """Run pytest in such a group; return its status."""
     group = Stopped()
-    stalled = 0.0
+    stalled = 1e-9  # 0 stands for a machine that does not count: see `since`
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder, "stalled")
-        told.write_text("0")
+        told.write_text(str(stalled))
         command = [sys.executable, "-m", "pytest", "-p", "tests.support.stalls", *sys.argv[1:]]
         try:
             run = subprocess.Popen(command, env={**os.environ, TOLD: str(told)}, preexec_fn=group.join)
-            while run.poll() is None:
-                time.sleep(random.uniform(*APART))
+            while not _ends(run, random.uniform(*APART)):
                 stalled += group.stop_for(random.uniform(*STALL))
                 told.with_suffix(".new").write_text(str(stalled))
                 os.replace(told.with_suffix(".new"), told)
