@@ -338,7 +338,8 @@ def test_a_pooler_in_session_mode_is_used(server: PostgresServer, other: Any) ->
             with locks.lock("book") as grant:
                 assert not other.execute("SELECT pg_try_advisory_lock(%s)", [KEY]).fetchone()[0]
                 assert grant.renew()
-            assert ("session", "warn") in {(check.name, check.status) for check in locks.doctor()}
+            found = {(check.name, check.status) for check in locks.doctor()}
+            assert {("session", "warn"), ("dead machine", "ok")} <= found
 
 
 HOLDS = """

@@ -1,5 +1,7 @@
 """What goes wrong with GET_LOCK elsewhere, on a real MariaDB."""
 
+import os
+import socket
 import subprocess
 import sys
 import threading
@@ -102,6 +104,20 @@ def test_a_wait_that_somebody_kills_goes_on(locks: Any, other: Other) -> None:
     assert other(f"SELECT IS_FREE_LOCK('{NAME}')") == 1
 
 
+def test_who_waits_in_another_process_is_shown(locks: Any, other: Other, server: MariaServer) -> None:
+    assert other(f"SELECT GET_LOCK('{NAME}', 5)") == 1
+    waiter = Other(server)
+    thread = threading.Thread(target=waiter, args=(f"SELECT GET_LOCK('{NAME}', 20)",))
+    thread.start()
+    eventually(other.waiter)
+    shown = [(view.id, view.state) for view in locks.claims("book")]
+    numbers = [each.connection.thread_id() for each in (other, waiter)]
+    assert shown == [(f"session {numbers[0]}", "using"), (f"session {numbers[1]}", "pending")]
+    other(f"SELECT RELEASE_LOCK('{NAME}')")
+    thread.join(20)
+    waiter.connection.close()
+
+
 def test_the_end_of_the_session_is_a_loss_and_told_at_once(locks: Any, other: Other) -> None:
     told = threading.Event()
     grant = locks.lock("book", ttl=600, on_lost=lambda _: told.set()).acquire()
@@ -110,6 +126,26 @@ def test_the_end_of_the_session_is_a_loss_and_told_at_once(locks: Any, other: Ot
     assert grant.lost
     with locks.lock("book", timeout=5) as again:
         assert again.fence > grant.fence
+
+
+def test_a_connection_on_which_nothing_is_said_is_kept_alive(locks: Any) -> None:
+    locks.lock("book").acquire().release()
+    (session,) = locks._session.store._room.sessions
+    with socket.socket(fileno=os.dup(session.socket)) as connection:
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+
+
+def test_doctor_tells_when_the_locks_of_a_dead_machine_are_free(server: MariaServer, locks: Any) -> None:
+    checks = {check.name: check for check in locks.doctor()}
+    assert checks["dead machine"].status == "warn"
+    assert "tcp_keepalive_time = 15" in checks["dead machine"].detail
+    soon = {"tcp-keepalive-time": "15", "tcp-keepalive-interval": "5", "tcp-keepalive-probes": "3"}
+    with MariaServer(config=soon) as kept, interlock.connect(url_of(kept)) as locks:
+        checks = {check.name: check for check in locks.doctor()}
+    assert checks["dead machine"].status == "ok"
+    assert "30 s" in checks["dead machine"].detail
 
 
 def test_time_limits_of_the_server_free_nothing_and_end_no_wait(server: MariaServer, other: Other) -> None:

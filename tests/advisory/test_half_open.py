@@ -29,7 +29,7 @@ def forgetful(server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pr
     """A proxy before the server, and the URL of locks that leads through it."""
     for module in (mysql, postgres, room):
         monkeypatch.setattr(module, "IO_TIMEOUT", PATIENCE)
-    monkeypatch.setattr(room, "UNTOLD", PATIENCE)
+    monkeypatch.setattr(room, "UNHEARD", PATIENCE)
     with Proxy(server.host, server.port) as proxy:
         scheme = server.url.partition(":")[0]
         yield proxy, f"{scheme}+advisory://{server.user}@{proxy.host}:{proxy.port}/{server.database}"
@@ -84,6 +84,63 @@ def test_who_gets_it_untold_asks_again(waiting: tuple[Any, Any, threading.Thread
     holder.release()
     waits.join(30)
     assert found[0].held
+
+
+def test_who_waits_goes_to_a_new_connection_when_another_gives_no_answer(
+    waiting: tuple[Any, Any, threading.Thread, list[Any]],
+) -> None:
+    locks, holder, _, _ = waiting
+    sessions = locks._session.store._room.sessions
+    (forgotten,) = sessions.apart
+    eventually(lambda: gets(locks, "b"), 20)
+    eventually(lambda: [each for each in sessions if each is not forgotten and each.waits_for is not None])
+    assert forgotten not in sessions.apart
+    holder.release()
+
+
+def test_a_wait_that_the_server_never_heard_of_is_asked_for_again(
+    forgetful: tuple[Proxy, str], server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, url = forgetful
+    begin, asked = room.Room._begin, list[Any]()
+
+    def forgotten(self: Any, session: Any, place: Any) -> None:
+        if not asked:
+            proxy.forget()
+        asked.append(session)
+        begin(self, session, place)
+
+    monkeypatch.setattr(room.Room, "_begin", forgotten)
+    with interlock.connect(url) as locks, interlock.connect(server.url.replace(":", "+advisory:", 1)) as others:
+        holder = others.lock("a").acquire()
+        with ThreadPoolExecutor(1) as threads:
+            waits = threads.submit(locks.lock("a").acquire, timeout=60)
+            eventually(lambda: asked)
+            holder.release()
+            assert waits.result(30).held
+
+
+def test_who_waits_again_does_so_on_a_session_that_is_heard(forgetful: tuple[Proxy, str], server: Any) -> None:
+    proxy, url = forgetful
+    with interlock.connect(url) as locks, interlock.connect(server.url.replace(":", "+advisory:", 1)) as others:
+        sessions = locks._session.store._room.sessions
+        wait_for(locks, others, sessions)
+        idle = list(sessions.apart)
+        assert idle
+        proxy.forget()
+        eventually(lambda: gets(locks, "b"), 20)  # the other session is a new one
+        wait_for(locks, others, sessions)
+        assert not {*idle} & {*sessions.apart}
+
+
+def wait_for(locks: Any, others: Any, sessions: Any) -> None:
+    """Wait for a lock that others hold, until they release it."""
+    holder = others.lock("a").acquire()
+    with ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(locks.lock("a").acquire, timeout=60)
+        eventually(lambda: any(session.waits_for is not None for session in sessions))
+        holder.release()
+        assert waits.result(30).release()
 
 
 def test_those_who_wait_for_a_session_wait_for_one_attempt_to_open_it(forgetful: tuple[Proxy, str]) -> None:

@@ -2,6 +2,7 @@
 
 import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import select
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -25,6 +26,12 @@ SETTINGS = (
     "SET SESSION wait_timeout = 31536000, interactive_timeout = 31536000, max_statement_time = 0, autocommit = 1"
 )
 LOOK = "SELECT IS_USED_LOCK('{key}')"
+WAITING = "SELECT ID FROM information_schema.PROCESSLIST WHERE STATE = 'User lock' AND LOCATE('{key}', INFO) > 0"
+KEEPALIVE = (
+    "SELECT @@global.tcp_keepalive_time + @@global.tcp_keepalive_interval * @@global.tcp_keepalive_probes, "
+    "@@global.tcp_keepalive_time"
+)
+KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}  # ms the last
 TABLE_STRATEGY = "use the locks of a table instead: mysql:// or mariadb://"
 
 
@@ -60,8 +67,10 @@ class MysqlSession(Session):
         self._sequence = options.sequence
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="interlock-mysql")
         self._said: Future[Any] | None = None
+        self._silent = False
         self.told_pid = self.pid = self._client.thread_id()
         self.socket = self._client._sock.fileno()
+        _keep_alive(self._client._sock)
 
     def _sql(self, sql: str, key: object) -> str:
         # Lowercase, as names are compared without regard to case.
@@ -122,6 +131,11 @@ class MysqlSession(Session):
     def _owes(self) -> bool:
         return self._said is not None
 
+    @property
+    def overdue(self) -> float:
+        """As `Session.overdue`; who does not answer in time has ended."""
+        return IO_TIMEOUT if self._silent else 0.0
+
     def begin(self, key: int, shared: bool) -> None:
         """As `Session.begin`."""
         with self.mutex:
@@ -176,15 +190,30 @@ class MysqlSession(Session):
         self.rows(sql)
 
     def look(self, key: int) -> list[list[str | None]]:
-        """As `Session.look`; who waits is not shown."""
-        (found,) = self.rows(self._sql(LOOK, key))
-        return [] if found[0] is None else [[found[0], "t", "ExclusiveLock", None, None]]
+        """As `Session.look`; without the privilege PROCESS, only who waits as the same user is shown."""
+        (holder,) = self.rows(self._sql(LOOK, key))
+        waiting = self.rows(self._sql(WAITING, key))
+        return [
+            [number, granted, "ExclusiveLock", None, None]
+            for granted, found in (("t", [holder]), ("f", waiting))
+            for (number,) in found
+            if number is not None
+        ]
 
     def about(self) -> tuple[str, str]:
         """As `Session.about`."""
         return str(self.rows("SELECT VERSION()")[0][0]), "no limit of its own"
 
-    def _broken(self, error: Exception | None) -> UnknownOutcome:
+    def dead_after(self) -> int:
+        """As `Session.dead_after`; only the server's configuration can say so."""
+        try:
+            seconds, idle = self.rows(KEEPALIVE)[0]
+        except Refusal:  # a version that does not know them
+            return 0
+        return int(str(seconds)) if idle != "0" else 0
+
+    def _broken(self, error: Exception) -> UnknownOutcome:
+        self._silent = isinstance(error.__context__, TimeoutError)
         self.fail()
         return UnknownOutcome(f"the session with MariaDB has ended, and all that it held is free: {error}")
 
@@ -193,6 +222,14 @@ class MysqlSession(Session):
         self.alive = False
         self._thread.shutdown(wait=False)
         self._client._force_close()
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Let the system see to it that nothing in between forgets a connection on which nothing is said for long."""
+    if connection.family != socket.AF_UNIX:
+        for name, value in KEPT_ALIVE.items():
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def open_mysql(options: Options) -> MysqlSession:

@@ -5,6 +5,7 @@ from time import time
 
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.stores.advisory.options import Options
+from interlock.stores.advisory.postgres import KEEPALIVE
 from interlock.stores.advisory.postgres import PostgresSession as Session
 from interlock.stores.advisory.session import Refusal
 
@@ -22,9 +23,7 @@ SETTINGS = {
     "transaction_timeout": "0",
     "default_transaction_read_only": "off",
     "synchronous_commit": "on",
-    "tcp_keepalives_idle": "15",
-    "tcp_keepalives_interval": "5",
-    "tcp_keepalives_count": "3",
+    **{name: str(value) for name, value in KEEPALIVE.items()},
     "tcp_user_timeout": "20000",
 }
 SET = (

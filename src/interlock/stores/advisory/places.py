@@ -21,14 +21,14 @@ class Place:
         session: which has the lock or waits for it.
         opens: True while one is being opened for it.
         until: when its lease ends.
-        looks_at: when it is looked whether its session got what it waits for and did not say so.
-        untold: True if it was so at the last look.
+        looks_at: when it is looked whether the server has its session in line.
+        unheard: True if the server had not, at the last look.
         doubt: what is told when it is lost.
     """
 
     __slots__ = (
-        "claim", "doubt", "fence", "key", "looks_at", "opens", "session", "shared", "since", "state", "until",
-        "untold", "wakeup",
+        "claim", "doubt", "fence", "key", "looks_at", "opens", "session", "shared", "since", "state", "unheard",
+        "until", "wakeup",
     )  # fmt: skip
 
     def __init__(self, claim: Claim, shared: bool, wakeup: Any, doubt: Callable[[str], object]) -> None:
@@ -43,7 +43,7 @@ class Place:
         self.fence = 0
         self.until = monotonic() + claim.spec.ttl
         self.looks_at = 0.0
-        self.untold = False
+        self.unheard = False
         self.since = time()
 
 

@@ -24,6 +24,7 @@ JOIN = (
     "(SELECT oid FROM pg_database WHERE datname = current_database())) THEN nextval('{sequence}') END"
 )
 WAIT = "WITH got AS MATERIALIZED (SELECT pg_advisory_lock{shared}($1::bigint)) SELECT nextval('{sequence}') FROM got"
+KEEPALIVE = {"tcp_keepalives_idle": 15, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
 LOOK = (
     "SELECT l.pid, l.granted, l.mode, a.application_name, extract(epoch FROM coalesce(a.query_start, now())) "
     "FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND l.objsubid = 1 "
@@ -157,6 +158,11 @@ class PostgresSession(Session):
         """Return the server's version, and how many locks it has room for."""
         (row,) = self.rows(ROOM)
         return str(row[1]).partition(",")[0], f"about {row[0]} locks of all"
+
+    def dead_after(self) -> int:
+        """As `Session.dead_after`; each session says so itself."""
+        idle, interval, count = KEEPALIVE.values()
+        return idle + interval * count
 
     def _simple(self, sql: str) -> None:
         self._say(self._plain.send_query, sql.encode())

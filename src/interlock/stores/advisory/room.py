@@ -24,7 +24,8 @@ from interlock.stores.advisory.watching import Watcher
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 SOONEST = 0.05  # seconds after which a wait is broken off once more
-UNTOLD = 5.0  # seconds after which a waiter asks whether its session got the lock and could not say so
+UNHEARD = 2.5  # seconds after which a waiter asks whether the server has its session in line
+TWICE = 0.5  # seconds until it asks again, if the server does not
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
 
 
@@ -98,14 +99,18 @@ class Room:
             if session is None:
                 self._ask(place)
             else:
-                self._find_untold(place, session)
+                self._see_it_waits(place, session)
         with self.mutex:
             if place not in self.places:
                 return GONE
             if place.state == "using":
                 return EnterResult("using", place.fence)
-            head = self.places.head(place.key) is place
-            return EnterResult("pending", 0, NO_SESSION if head and place.session is None else LOOK_AGAIN)
+            pause = LOOK_AGAIN
+            if place.session is not None:
+                pause = min(pause, max(0.0, place.looks_at - monotonic()))
+            elif self.places.head(place.key) is place:
+                pause = NO_SESSION
+            return EnterResult("pending", 0, pause)
 
     def leave(self, claim: Claim) -> bool:
         """As `Queue.leave`."""
@@ -190,7 +195,7 @@ class Room:
                 if place.session is not None or self.places.head(place.key) is not place:
                     return
                 place.session = session
-        place.looks_at, place.untold = monotonic() + UNTOLD, False
+        place.looks_at, place.unheard = monotonic() + UNHEARD, False
         self._see_it_watched()
         try:
             self._begin(session, place)
@@ -215,20 +220,30 @@ class Room:
             session.waiter = place
             session.begin(place.key, place.shared)
 
-    def _find_untold(self, place: Place, session: Session) -> None:
-        """Find out whether a session got what it waits for and does not say so: its connection is half-open."""
-        now = monotonic()
-        if now < place.looks_at:
+    def _see_it_waits(self, place: Place, session: Session) -> None:
+        """Find out whether the server has a session in line; if not, its connection is half-open.
+
+        Either the session got the lock and could not say so, or the server never heard that it waits.
+        """
+        if monotonic() < place.looks_at:
             return
+        place.looks_at = monotonic() + TWICE
         try:
-            rows = self.ready().look(place.key)
+            main = self.ready()
+            try:
+                rows = main.look(place.key)
+            except StoreError:
+                self._give_up(main)
+                raise
         except (StoreError, Refusal):
             return  # it is only a look
-        has = any(row[0] == str(session.pid) and row[1] == "t" for row in rows)
-        if has and place.untold and session.waits_for is not None:
-            self.lost(session)
-        place.untold = has
-        place.looks_at = now + (LOOK_AGAIN if has else UNTOLD)
+        unheard = not any(row[0] == str(session.pid) and row[1] == "f" for row in rows)
+        if unheard and place.unheard:
+            self.arrived(session)  # its answer may have come just now
+            if session.waits_for is not None:
+                self.lost(session)
+        place.unheard = unheard
+        place.looks_at = monotonic() + (TWICE if unheard else UNHEARD)
 
     def arrived(self, session: Session) -> None:
         """Take the answer for which a session has waited, if it is there."""
@@ -302,14 +317,19 @@ class Room:
     def _give_up(self, session: Session) -> None:
         """End a session that has not answered in time, unless a lease that has not ended depends on it.
 
-        A connection may be half-open; then no answer ever comes, and the server keeps what the session had.
+        A connection may be half-open; then no answer ever comes, and the server keeps what the session had.  Those on
+        which somebody waits end too: each would be found only after the server has given it the lock, one by one.
         """
+        overdue = session.overdue >= IO_TIMEOUT
         with self.mutex:
             leased = any(
                 each.session is session and each.state == "using" and each.until > monotonic() for each in self.places
             )
-        if not session.alive or (session.overdue >= IO_TIMEOUT and not leased):
+            waiting = [each for each in self.sessions.apart if overdue and each.waits_for is not None]
+        if not session.alive or (overdue and not leased):
             self.lost(session)
+        for each in waiting:
+            self.lost(each)
 
     def reconcile(self, session: Session) -> None:
         """Give back what a session has and nobody in here any more: an interrupt may come at any line.
@@ -385,11 +405,15 @@ class Room:
                 place.wakeup.wake()
 
     def lost(self, session: Session) -> None:
-        """Note that a session has ended: who had a lock by it has lost it, who waited on it asks again."""
+        """Note that a session has ended: who had a lock by it has lost it, who waited on it asks again.
+
+        Those that nobody uses end too: they lead to the same server, and nobody would hear that they have ended.
+        """
         doubts = []
         with self.mutex:
             session.alive = False
             self.sessions.remove(session)
+            unused = self.sessions.take_idle([each.session for each in self.places])
             for place in self.places:
                 if place.session is session and place.state == "using":
                     self.places.remove(place)
@@ -397,7 +421,8 @@ class Room:
                 elif place.session is session and place.state == "pending":
                     place.session = None
                     place.wakeup.wake()
-        session.fail()
+        for each in (session, *unused):
+            each.fail()
         for place in doubts:
             place.doubt(place.claim.id)
             self._nudge(place.key)

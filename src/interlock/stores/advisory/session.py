@@ -222,6 +222,10 @@ class Session:
         """Return the server's version, and how many locks it has room for."""
         raise NotImplementedError
 
+    def dead_after(self) -> int:
+        """Return how many seconds after its last sign of life the server ends a session; 0 if its system decides."""
+        raise NotImplementedError
+
     # -- the end ----------------------------------------------------------------------------------------
 
     def fail(self) -> None:

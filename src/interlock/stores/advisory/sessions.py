@@ -100,6 +100,14 @@ class Sessions:
         """Return a session to wait on that nobody uses; looked for, not kept, as an interrupt could lose it."""
         return next((each for each in self.apart if is_idle(each) and each not in used), None)
 
+    def take_idle(self, used: Collection[Session | None]) -> list[Session]:
+        """Forget those to wait on that nobody uses, and return them."""
+        taken = []
+        while (session := self.idle(used)) is not None:
+            self.remove(session)
+            taken.append(session)
+        return taken
+
     def may_open(self, places: Places) -> bool:
         """Tell whether there may be one more to wait on; one for a claim that was interrupted does not count."""
         return len(self.apart) + sum(each.opens for each in places) < self._options.max_waiting

@@ -20,6 +20,8 @@ from interlock.stores.advisory.session import Refusal, refused
 if TYPE_CHECKING:
     from interlock.runtime.aio import TaskEvent
 
+LONG = 60  # seconds until the locks of a dead machine are free, from which on doctor warns
+
 
 class AdvisoryStore(BaseStore):
     """A store on the advisory locks of PostgreSQL.
@@ -147,12 +149,14 @@ class AdvisoryStore(BaseStore):
         direct = session.pid == session.told_pid
         try:
             version, room = session.about()
+            seconds = session.dead_after()
         except Refusal as error:
             raise refused(error) from error
         return [
             Check("server", "ok", version),
             Check("session", "ok" if direct else "warn", "direct" if direct else "behind a pooler in session mode"),
             Check("lock table", "ok", f"{room}, {options.max_locks} of ours"),
+            _dead_machine(seconds),
         ]
 
     def close(self) -> None:
@@ -160,6 +164,17 @@ class AdvisoryStore(BaseStore):
         if not self._closed:
             self._closed = True
             let_go(self._room)
+
+
+def _dead_machine(seconds: int) -> Check:
+    if 0 < seconds <= LONG:
+        return Check("dead machine", "ok", f"its locks are free after about {seconds} s")
+    after = f"{seconds} s" if seconds else "what its system says, two hours on Linux"
+    return Check(
+        "dead machine", "warn",
+        f"the server frees what a machine had that died without a word after {after}: set tcp_keepalive_time = 15, "
+        f"tcp_keepalive_interval = 5 and tcp_keepalive_probes = 3 in its configuration",
+    )  # fmt: skip
 
 
 def _order(place: Place) -> bool:

@@ -54,6 +54,9 @@ class DatagramListener:
         with self._opening:
             if self.live or self._closed or self._untold >= UNTOLD or not hasattr(socket, "SO_PASSCRED"):
                 return
+            if self._socket is not None:
+                self.live = True  # it was doubted, and something has come since
+                return
             heard = None
             try:
                 heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -113,7 +116,8 @@ class DatagramListener:
                     break
                 self._untold = 0
                 self._hear(data.decode(errors="replace"), _sender(about))
-        self.live = False
+        with self._opening:  # its name is free now
+            self._socket, self.live = None, False
 
     def _hear(self, text: str, sender: int) -> None:
         """Tell waiters what somebody says.

@@ -1,0 +1,65 @@
+"""The listener that hears datagrams: it ends whole, whatever happened before."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from interlock.stores.sql.datagrams import UNTOLD, DatagramListener
+from interlock.stores.sql.waiters import Waiters
+from interlock.testing.waiting import eventually
+
+
+class Wakeup:
+    """Counts what it is told."""
+
+    told = 0
+
+    def tell(self, news: Any = None) -> None:
+        """As of a waiter."""
+        self.told += 1
+
+
+@pytest.fixture
+def channel() -> str:
+    """A name that nobody else has."""
+    return f"interlock_{uuid4().hex}"
+
+
+@pytest.fixture
+def listener(channel: str) -> Iterator[DatagramListener]:
+    """A listener that hears."""
+    waiters = Waiters()
+    waiters.add("one", Wakeup())
+    listener = DatagramListener()
+    listener.start(channel, waiters)
+    listener.ask(None)
+    yield listener
+    listener.close()
+    eventually(lambda: not threads())
+
+
+def threads() -> list[threading.Thread]:
+    """The threads that listen."""
+    return [thread for thread in threading.enumerate() if thread.name == "interlock-listens"]
+
+
+def hears(listener: DatagramListener, channel: str) -> bool:
+    """Tell whether a datagram comes in."""
+    (waiter,) = listener._waiters._waiters.values()
+    before = waiter.wakeup.told
+    listener.tell({channel: ["one 1"]}, 1.0)
+    return bool(eventually(lambda: waiter.wakeup.told > before))
+
+
+def test_who_was_doubted_and_heard_something_listens_on(listener: DatagramListener, channel: str) -> None:
+    for _ in range(UNTOLD):
+        listener.suspect()
+    assert not listener.live
+    assert hears(listener, channel)
+    listener.ask(None)
+    assert listener.live
+    assert len(threads()) == 1
+    assert hears(listener, channel)
