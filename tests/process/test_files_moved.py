@@ -19,6 +19,7 @@ import pytest
 import interlock
 from interlock import StoreError
 from interlock.runtime.sync import run
+from interlock.stores.files import folder as folder_module
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 from tests.support.files_folder import SLACK, connect, descriptors, liveness_pipes_of, until_waiting, within
@@ -268,6 +269,23 @@ def test_the_doctor_says_what_is_missing(line: interlock.Locks, folder: Path, ro
     assert "exclude the folder" in told
     until_not_trusted()
     assert handed_over(line, folder)
+
+
+def test_a_liveness_pipe_is_made_though_alive_is_removed_whenever_a_marker_was_joined(
+    line: interlock.Locks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Joining takes longest on a loaded machine: who removes alive/ every few milliseconds came in between each time."""
+    join = folder_module.join_marker
+
+    def join_slowly(*args: Any, **how: Any) -> int:
+        marker = join(*args, **how)
+        shutil.rmtree(folder / "alive", ignore_errors=True)
+        return marker
+
+    monkeypatch.setattr(folder_module, "join_marker", join_slowly)
+    shutil.rmtree(folder / "alive")
+    until_not_trusted()
+    assert held(line).renew() is True
 
 
 def test_who_looks_at_a_folder_without_lines_sees_none(line: interlock.Locks, folder: Path) -> None:

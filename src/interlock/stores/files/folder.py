@@ -43,7 +43,7 @@ except ImportError:
 MOST_FENCES = 32  # bytes
 MOST_READABLE = 90  # bytes of a file name, which with the hash and what clean-ups add must not exceed 255
 SPINS = 200
-TRIES = 10
+TRIES = 50
 _DEFAULTS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
 
 
@@ -121,16 +121,20 @@ class Folder:
         except OSError as error:
             raise failed(f"{path} can't keep locks (choose a folder on a local disk)", error) from error
         old, self._marker = self._marker, marker
-        if old >= 0:
+        if old not in (-1, marker):
             os.close(old)
 
     def _joined(self, wait: bool) -> int:
         """Return a descriptor of the marker, locked; all is found out before anything is changed here."""
         sharing = self._made()
+        joined = self._marker >= 0 and sharing == self.sharing and in_place(self.marker)
         real = os.path.realpath(self.path)
-        self._refuse_file_system()
+        if not joined:
+            self._refuse_file_system()
         for room in (self.using, self.pending, self.alive):
             self._see_to(room, sharing)
+        if joined:  # only a subfolder was missing: what takes longer here leaves time to remove it again
+            return self._marker
         marker = join_marker(self.path, sharing, wait=wait)
         try:
             found = os.stat(self.path)

@@ -27,7 +27,7 @@ MOST_IDLE_PIPES = 64
 MOST_OTHERS = 128
 MOST_NUMBER = 999_999  # a slot has room for six digits
 MOST_FENCE_DIGITS = 18
-TRIES = 10
+TRIES = 50
 TRUST = 0.02  # seconds for which a liveness pipe is taken to be still in its folder
 GONE = (errno.ENOENT, errno.ENOTDIR)
 NO_PIPE = (*GONE, errno.ENXIO, errno.ELOOP)
@@ -64,7 +64,7 @@ class Liveness:
             try:
                 fd = self._make_liveness_pipe(token)
             except (FileNotFoundError, BlockingIOError):
-                # Somebody who sweeps looked at it, or took it away, before it was locked: not ten times.
+                # Somebody who sweeps looked at it, or took it away, before it was locked: not every time.
                 if not self._folder.is_dir():
                     self._mend()
                 continue
