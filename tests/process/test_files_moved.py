@@ -274,7 +274,7 @@ def test_the_doctor_says_what_is_missing(line: interlock.Locks, folder: Path, ro
 def test_a_liveness_pipe_is_made_though_alive_is_removed_whenever_a_marker_was_joined(
     line: interlock.Locks, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Joining takes longest on a loaded machine: who removes alive/ every few milliseconds came in between each time."""
+    """Joining takes longest on a loaded machine: who removes alive/ every few milliseconds came in between."""
     join = folder_module.join_marker
 
     def join_slowly(*args: Any, **how: Any) -> int:

@@ -87,6 +87,7 @@ class Folder:
         self._mode = mode
         self._marker = -1
         self.marker: Place = (b"", 0, 0)
+        self.sharing: Sharing
         self.inodes = (0, 0, 0)  # of its device, of itself, and of its marker
         self.start_afresh()
         self._join(wait=True)
