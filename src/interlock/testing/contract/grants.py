@@ -160,8 +160,11 @@ def test_renew_gives_a_full_lease_from_now(world: World, kind: Kind) -> None:
     ann = world.actor()
     grant = ann.do(lock.acquire)
     eventually(lambda: grant.expires_in < 19.9)
+    began = time.monotonic()
     assert ann.do(grant.renew) is True
-    assert 19.9 < grant.expires_in <= 20
+    left = grant.expires_in
+    assert left <= 20
+    assert time.monotonic() + left > began + 19.95  # this order: the machine may stand still between two lines
     assert world.holders()[0].fence == grant.fence
 
 
