@@ -97,8 +97,8 @@ def _repeats(item: pytest.Item) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """Look for no garbage while pytest collects the tests: there is none, and it takes a third of the time.
 
-    Pytest rewrites the whole package of a plugin, too.  Here that would be all of what is tested; and two threads that
-    import at the same time fail by it, as `ast.parse` of Python 3.11 is for one at a time (CPython issue 106905).
+    Pytest rewrites the whole package of a plugin, too.  Here that would be all of what is tested; and two threads
+    that import at the same time fail by it: `ast.parse` of Python 3.11 is for one at a time (CPython issue 106905).
     """
     gc.disable()
     config.pluginmanager.rewrite_hook._must_rewrite.discard("interlock")

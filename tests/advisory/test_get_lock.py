@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pymysql
@@ -14,7 +15,8 @@ import pytest
 
 import interlock
 from interlock import InvalidArgument, StoreError
-from interlock.stores.advisory.mysql import _check
+from interlock.stores.advisory import mysql, room
+from interlock.stores.advisory.mysql import MysqlSession, _check
 from interlock.stores.advisory.options import SEQUENCE
 from interlock.stores.advisory.places import number_of
 from interlock.testing.waiting import eventually
@@ -251,3 +253,33 @@ def test_fences_leap_where_the_clock_was_set_back(server: MariaServer, other: Ot
     other(f"SELECT SETVAL(interlock.{SEQUENCE}, {ahead})")
     with interlock.connect(url_of(server)) as locks, locks.lock("page") as grant:
         assert grant.fence > ahead + 10**6
+
+
+def test_a_waiter_without_privileges_is_seen_in_line_or_left_alone(
+    server: MariaServer, locks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An anonymous account is shown its own connections only; behind some poolers not even those have its numbers."""
+    admin = Other(server)
+    admin("GRANT ALL ON *.* TO ''@'127.0.0.1' IDENTIFIED BY ''")
+    admin("REVOKE PROCESS ON *.* FROM ''@'127.0.0.1'")
+    asked: list[str] = []
+    standing = MysqlSession.standing
+
+    def ask(self: MysqlSession, waiting: Any, key: int) -> Any:
+        asked.append(standing(self, waiting, key))
+        return asked[-1]
+
+    monkeypatch.setattr(MysqlSession, "standing", ask)
+    monkeypatch.setattr(room, "UNHEARD", 0.05)
+    holder = locks.lock("book").acquire()
+    url = url_of(server).replace("root@", "somebody@")
+    with interlock.connect(url) as anonymous, ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(anonymous.lock("book").acquire, timeout=60)
+        eventually(lambda: len(asked) > 3)
+        assert {*asked} == {"waits"}
+        monkeypatch.setattr(mysql, "STANDING", mysql.STANDING + " HAVING FALSE")  # nothing is shown
+        eventually(lambda: asked.count("unknown") > 3)
+        (session,) = anonymous._session.store._room.sessions.apart
+        assert session.waits_for is not None
+        holder.release()
+        assert waits.result(30).release()

@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import interlock
 from interlock.stores.advisory import mysql, postgres, room
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import eventually, moment, since, throughout
 from tests.servers import MariaServer, PostgresServer, Proxy, need
 
 PATIENCE = 1.0  # seconds for an answer; 5 unless a test says otherwise
@@ -96,6 +97,106 @@ def test_who_waits_goes_to_a_new_connection_when_another_gives_no_answer(
     eventually(lambda: [each for each in sessions if each is not forgotten and each.waits_for is not None])
     assert forgotten not in sessions.apart
     holder.release()
+
+
+def test_a_lock_goes_on_though_the_server_hears_no_end_of_a_forgotten_connection(
+    forgetful: tuple[Proxy, str], server: Any
+) -> None:
+    """What a balancer forgot it forgets wholly: neither the end of a connection nor a reset comes through."""
+    proxy, url = forgetful
+    direct = server.url.replace(":", "+advisory:", 1)
+    with interlock.connect(url) as locks, interlock.connect(direct) as others, ThreadPoolExecutor(1) as threads:
+        holder = others.lock("a").acquire()
+        waits = threads.submit(locks.lock("a").acquire, timeout=60)
+        eventually(lambda: any(session.waits_for is not None for session in locks._session.store._room.sessions))
+        proxy.forget(wholly=True)
+        holder.release()
+        assert waits.result(30).release()
+        eventually(lambda: gets(others, "a"), 20)
+
+
+def test_a_wait_that_began_after_a_session_fell_silent_is_left_alone(
+    forgetful: tuple[Proxy, str], server: Any
+) -> None:
+    """The silent session carries a long lease, so it stays: it says nothing of waits that are newer."""
+    proxy, url = forgetful
+    direct = server.url.replace(":", "+advisory:", 1)
+    with interlock.connect(url) as locks, interlock.connect(direct) as others, ThreadPoolExecutor(1) as threads:
+        holder = others.lock("a").acquire()
+        other = locks.lock("b", ttl=600).acquire()
+        waits = threads.submit(locks.lock("a").acquire, timeout=60)
+        sessions = locks._session.store._room.sessions
+        eventually(lambda: any(session.waits_for is not None for session in sessions))
+        forgotten = {*sessions}
+        proxy.forget()
+        assert not gets(locks, "c")
+        eventually(lambda: any(each.waits_for is not None and each not in forgotten for each in sessions), 20)
+        (waiting,) = [each for each in sessions if each.waits_for is not None]
+        throughout(2 * PATIENCE, lambda: waiting.waits_for is not None)
+        assert other.held == (server.url.startswith("postgres"))
+        holder.release()
+        assert waits.result(30).release()
+        with suppress(interlock.StoreError):  # nobody hears it
+            other.release()
+
+
+@pytest.fixture
+def looked_at(forgetful: tuple[Proxy, str], server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A wait at which is looked often; its session, the answers of the server, how it ends, and the holder."""
+    monkeypatch.setattr(room, "UNHEARD", 0.05)
+    monkeypatch.setattr(room, "TWICE", 0.05)
+    url, direct = forgetful[1], server.url.replace(":", "+advisory:", 1)
+    with interlock.connect(url) as locks, interlock.connect(direct) as others, ThreadPoolExecutor(1) as threads:
+        holder = others.lock("a").acquire()
+        waits = threads.submit(locks.lock("a").acquire, timeout=60)
+        sessions = locks._session.store._room.sessions
+        eventually(lambda: any(session.waits_for is not None for session in sessions))
+        (waiting,) = sessions.apart
+        yield waiting, sessions, waits, holder
+        holder.release()
+        assert waits.result(30).release()
+
+
+@pytest.mark.parametrize("answer", ["waits", "holds", "unknown"])
+def test_a_wait_that_may_be_answered_soon_is_left_alone(
+    looked_at: Any, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    waiting, sessions, _, _ = looked_at
+    asked: list[Any] = []
+
+    def standing(*about: Any) -> str:
+        asked.append(about)
+        return answer
+
+    monkeypatch.setattr(type(waiting), "standing", standing)
+    eventually(lambda: len(asked) > 3)
+    assert sessions.apart == [waiting]
+
+
+@pytest.mark.parametrize("answer", ["holds", "gone"])
+def test_a_wait_that_is_not_answered_is_asked_for_again(
+    looked_at: Any, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    waiting, sessions, _, _ = looked_at
+    monkeypatch.setattr(room, "UNTOLD", 0.1)
+    monkeypatch.setattr(type(waiting), "standing", lambda _, asked, key: answer if asked is waiting else "waits")
+    eventually(lambda: sessions.apart and waiting not in sessions.apart)
+
+
+def test_a_waiter_goes_on_while_no_session_can_be_opened(looked_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting, sessions, waits, _ = looked_at
+    refusals: list[None] = []
+
+    def refuse() -> Any:
+        refusals.append(None)
+        raise interlock.StoreError("too many clients already")
+
+    opens = sessions.open_apart
+    monkeypatch.setattr(sessions, "open_apart", refuse)
+    waiting.fail()
+    eventually(lambda: len(refusals) > 2)
+    assert not waits.done()
+    monkeypatch.setattr(sessions, "open_apart", opens)
 
 
 def test_a_wait_that_the_server_never_heard_of_is_asked_for_again(

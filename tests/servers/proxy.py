@@ -91,10 +91,15 @@ class Proxy:
         self._swallows_requests = not passes_requests
         self._swallows_replies = True
 
-    def forget(self) -> None:
-        """Swallow what goes through the connections of now, as a balancer that forgot them; new ones work."""
+    def forget(self, wholly: bool = False) -> None:
+        """Swallow what goes through the connections of now, as a balancer that forgot them; new ones work.
+
+        Args:
+            wholly: True if the server does not hear either that a client closes one.
+        """
         for link in list(self._links):
             link.forgotten = True
+            link.wholly = wholly
 
     def forget_new(self) -> None:
         """Swallow what goes through connections that come from now on, until `restore`; those of now work."""
@@ -170,6 +175,8 @@ class Proxy:
             ]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+                if link.wholly:
+                    await asyncio.wait(pumps[1:])
             finally:
                 link.abort()
                 for pump in pumps:
@@ -218,7 +225,7 @@ class _Link:
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writers = [writer]
         self.cutting = False
-        self.forgotten = False
+        self.forgotten = self.wholly = False
         self.held: bytes | None = None
         self.passed = asyncio.Event()
         self.closed = asyncio.Event()

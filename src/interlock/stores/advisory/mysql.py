@@ -5,6 +5,7 @@ import select
 import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from time import monotonic
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -12,7 +13,7 @@ import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, Standing
 
 COM_QUERY = 3
 FOREVER = 2_000_000  # seconds; MariaDB answers NULL to -1
@@ -27,10 +28,18 @@ SETTINGS = (
 )
 LOOK = "SELECT IS_USED_LOCK('{key}')"
 WAITING = "SELECT ID FROM information_schema.PROCESSLIST WHERE STATE = 'User lock' AND LOCATE('{key}', INFO) > 0"
-KEEPALIVE = (
-    "SELECT @@global.tcp_keepalive_time + @@global.tcp_keepalive_interval * @@global.tcp_keepalive_probes, "
-    "@@global.tcp_keepalive_time"
+OWN = "CONNECTION_ID() + 0"  # a pooler answers the bare question itself
+STANDING = (
+    f"SELECT ID = {OWN}, COALESCE(IS_USED_LOCK('{{key}}') = {{pid}}, 0) FROM information_schema.PROCESSLIST "
+    f"WHERE ID = {OWN} OR (ID = {{pid}} AND STATE = 'User lock' AND LOCATE('{{key}}', INFO) > 0)"
 )
+BORN = (
+    "SELECT CAST(UNIX_TIMESTAMP() - VARIABLE_VALUE AS SIGNED) FROM information_schema.GLOBAL_STATUS "
+    "WHERE VARIABLE_NAME = 'UPTIME'"
+)
+ROUNDED = 2  # seconds
+KEEPALIVE = "SELECT @@global.tcp_keepalive_time, @@global.tcp_keepalive_interval, @@global.tcp_keepalive_probes"
+NO_THREAD = "1094"
 KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}  # ms the last
 TABLE_STRATEGY = "use the locks of a table instead: mysql:// or mariadb://"
 
@@ -67,7 +76,7 @@ class MysqlSession(Session):
         self._sequence = options.sequence
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="interlock-mysql")
         self._said: Future[Any] | None = None
-        self._silent = False
+        self._silent_since: float | None = None
         self.told_pid = self.pid = self._client.thread_id()
         self.socket = self._client._sock.fileno()
         _keep_alive(self._client._sock)
@@ -134,7 +143,7 @@ class MysqlSession(Session):
     @property
     def overdue(self) -> float:
         """As `Session.overdue`; who does not answer in time has ended."""
-        return IO_TIMEOUT if self._silent else 0.0
+        return 0.0 if self._silent_since is None else monotonic() - self._silent_since
 
     def begin(self, key: int, shared: bool) -> None:
         """As `Session.begin`."""
@@ -143,6 +152,7 @@ class MysqlSession(Session):
             text = self._sql(WAIT, key)
             self._begun = True
             self._do(lambda: self._client._execute_command(COM_QUERY, text))
+            self.waits_since = monotonic()
             self.waits_for = key, shared
             self._begun = False
 
@@ -176,7 +186,7 @@ class MysqlSession(Session):
     def ping(self) -> int:
         """As `Session.ping`."""
         with self.mutex:
-            return int(str(self._ask("SELECT CONNECTION_ID()", 0)))
+            return int(str(self._ask(f"SELECT {OWN}", 0)))
 
     def rows(self, sql: str, *values: object) -> list[list[str | None]]:
         """As `Session.rows`; there are no values."""
@@ -200,6 +210,27 @@ class MysqlSession(Session):
             if number is not None
         ]
 
+    def standing(self, waiting: Session, key: int) -> Standing:
+        """As `Session.standing`; "unknown" where not even this session is shown, as to some without a privilege."""
+        found = self.rows(self._sql(STANDING.replace("{pid}", str(waiting.pid)), key))
+        own = [holds for is_own, holds in found if is_own == "1"]
+        if not own:
+            return "unknown"
+        return "holds" if own[0] == "1" else "waits" if len(found) > 1 else "gone"
+
+    def terminate(self, pid: int, born: int) -> None:
+        """As `Session.terminate`; ids begin anew when the server starts."""
+        if abs(self.find_born() - born) <= ROUNDED:
+            try:
+                self.run(f"KILL {pid}")
+            except Refusal as error:
+                if error.state != NO_THREAD:
+                    raise
+
+    def find_born(self) -> int:
+        """Return when the server started, in seconds, rounded."""
+        return int(str(self.rows(BORN)[0][0]))
+
     def about(self) -> tuple[str, str]:
         """As `Session.about`."""
         return str(self.rows("SELECT VERSION()")[0][0]), "no limit of its own"
@@ -207,13 +238,14 @@ class MysqlSession(Session):
     def dead_after(self) -> int:
         """As `Session.dead_after`; only the server's configuration can say so."""
         try:
-            seconds, idle = self.rows(KEEPALIVE)[0]
+            idle, interval, probes = (int(str(each)) for each in self.rows(KEEPALIVE)[0])
         except Refusal:  # a version that does not know them
             return 0
-        return int(str(seconds)) if idle != "0" else 0
+        return idle + interval * probes if idle and interval and probes else 0
 
     def _broken(self, error: Exception) -> UnknownOutcome:
-        self._silent = isinstance(error.__context__, TimeoutError)
+        if isinstance(error.__context__, TimeoutError):
+            self._silent_since = monotonic() - IO_TIMEOUT
         self.fail()
         return UnknownOutcome(f"the session with MariaDB has ended, and all that it held is free: {error}")
 
@@ -241,6 +273,7 @@ def open_mysql(options: Options) -> MysqlSession:
     session = MysqlSession(options)
     try:
         _check(session)
+        session.pid, session.born = session.ping(), session.find_born()
         session.run(SETTINGS)
         # Never from 1: who has set an older one meanwhile sets this one no more.
         make = f"CREATE SEQUENCE IF NOT EXISTS {options.sequence} START WITH {_clock(session)}"

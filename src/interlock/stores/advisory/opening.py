@@ -5,7 +5,7 @@ from time import time
 
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.postgres import KEEPALIVE
+from interlock.stores.advisory.postgres import BORN, KEEPALIVE
 from interlock.stores.advisory.postgres import PostgresSession as Session
 from interlock.stores.advisory.session import Refusal
 
@@ -45,6 +45,7 @@ def open_session(options: Options) -> Session:
         if found != session.told_pid:
             session.pid = found
             _refuse_lent(session, options)
+        session.born = int(str(session.rows(BORN)[0][0]))
         if session.rows("SELECT pg_is_in_recovery()") == [["t"]]:
             raise StoreError("this PostgreSQL is a replica, whose locks nobody else sees: connect to the primary")
         session.rows(SET, ",".join(SETTINGS), ",".join(SETTINGS.values()))

@@ -22,7 +22,7 @@ class Place:
         opens: True while one is being opened for it.
         until: when its lease ends.
         looks_at: when it is looked whether the server has its session in line.
-        unheard: True if the server had not, at the last look.
+        unheard: since when the server has not; None if it had, at the last look.
         doubt: what is told when it is lost.
     """
 
@@ -43,7 +43,7 @@ class Place:
         self.fence = 0
         self.until = monotonic() + claim.spec.ttl
         self.looks_at = 0.0
-        self.unheard = False
+        self.unheard: float | None = None
         self.since = time()
 
 

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import pq
 
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, Standing
 
 ALREADY_PREPARED = "42P05"
 
@@ -31,6 +31,19 @@ LOOK = (
     "AND (l.classid::bigint << 32 | l.objid::bigint) = $1::bigint "
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
     "ORDER BY l.granted DESC, a.query_start"
+)
+STANDING = (
+    "SELECT bool_or(l.granted) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' "
+    "AND l.objsubid = 1 AND (l.classid::bigint << 32 | l.objid::bigint) = $1::bigint AND l.pid = $2::int "
+    "AND (extract(epoch FROM a.backend_start) * 1000000)::bigint = $3::bigint "
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+BORN = (
+    "SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+)
+TERMINATE = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE pid = $1::int AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2::bigint"
 )
 ROOM = (
     "SELECT current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int + "
@@ -94,6 +107,7 @@ class PostgresSession(Session):
             self._prepare(WAIT, shared, 1)
             self._begun = True
             self._send(WAIT, shared, key)
+            self.waits_since = monotonic()
             self.waits_for = key, shared
             self._begun = False
 
@@ -154,13 +168,24 @@ class PostgresSession(Session):
         """Return who has a lock or waits for it: process, whether granted, mode, application, since when."""
         return self.rows(LOOK, key)
 
+    def standing(self, waiting: Session, key: int) -> Standing:
+        """As `Session.standing`."""
+        ((granted,),) = self.rows(STANDING, key, waiting.pid, waiting.born)
+        return "gone" if granted is None else "holds" if granted == "t" else "waits"
+
+    def terminate(self, pid: int, born: int) -> None:
+        """As `Session.terminate`."""
+        self.rows(TERMINATE, pid, born)
+
     def about(self) -> tuple[str, str]:
         """Return the server's version, and how many locks it has room for."""
         (row,) = self.rows(ROOM)
         return str(row[1]).partition(",")[0], f"about {row[0]} locks of all"
 
     def dead_after(self) -> int:
-        """As `Session.dead_after`; each session says so itself."""
+        """As `Session.dead_after`; each session says so itself, but of a pooler only that knows."""
+        if self.pid != self.told_pid:
+            return 0
         idle, interval, count = KEEPALIVE.values()
         return idle + interval * count
 

@@ -6,6 +6,7 @@ line of the server, the others behind it in here. Leases are kept in here too: t
 session has when that ends.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
@@ -14,18 +15,22 @@ from weakref import WeakSet
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
-from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Renewed
+from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Outage, Renewed
+from interlock.runtime import log
 from interlock.runtime.process import WeakRegistry
 from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.places import Place, Places, is_shared
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, refused
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, Standing, refused
 from interlock.stores.advisory.sessions import Sessions, is_idle, opener
 from interlock.stores.advisory.watching import Watcher
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 SOONEST = 0.05  # seconds after which a wait is broken off once more
 UNHEARD = 2.5  # seconds after which a waiter asks whether the server has its session in line
-TWICE = 0.5  # seconds until it asks again, if the server does not
+TWICE = 0.5  # seconds until it asks again, if the server does not or could not be asked
+UNTOLD = 3.0  # seconds for which the answer may be on its way when the server has given it the lock
+AWAY = 0.25  # seconds until a server that is away is asked again
+RECOVERY = 60.0  # seconds to wait for it, where the caller has set no limit
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
 
 
@@ -72,7 +77,10 @@ class Room:
                 alive = place.until > monotonic()
                 place.until = monotonic() + claim.spec.ttl if alive else 0.0
         if known:
-            return self._stands(place, alive)
+            try:
+                return self._stands(place, alive)
+            except StoreError as error:  # the server may be away, or take no more sessions, for a while
+                return EnterResult("busy", 0, AWAY, False, Outage(error, max(RECOVERY, claim.spec.ttl)))
         try:
             if free:
                 self._try(place)
@@ -195,7 +203,7 @@ class Room:
                 if place.session is not None or self.places.head(place.key) is not place:
                     return
                 place.session = session
-        place.looks_at, place.unheard = monotonic() + UNHEARD, False
+        place.looks_at, place.unheard = math.inf, None
         self._see_it_watched()
         try:
             self._begin(session, place)
@@ -203,6 +211,8 @@ class Room:
             session.fail()
             self.lost(session)
             raise error if isinstance(error, StoreError) else refused(error) from error
+        finally:
+            place.looks_at = monotonic() + UNHEARD
         self.watcher.poke()
 
     def _begin(self, session: Session, place: Place) -> None:
@@ -228,22 +238,43 @@ class Room:
         if monotonic() < place.looks_at:
             return
         place.looks_at = monotonic() + TWICE
+        stands = self._standing(place, session)
+        if stands is None:
+            return
+        place.looks_at = monotonic() + (TWICE if stands in ("holds", "gone") else UNHEARD)
+        if stands in ("waits", "unknown"):
+            place.unheard = None
+        elif place.unheard is None:
+            place.unheard = monotonic()
+        elif stands == "gone" or monotonic() - place.unheard >= UNTOLD:
+            self._end_wait(session)
+
+    def _standing(self, place: Place, session: Session) -> Standing | None:
+        """Ask the server how it sees a wait; None if it can't be asked now, as somebody else talks to it."""
         try:
             main = self.ready()
+            if not main.mutex.acquire(blocking=False):
+                return None
             try:
-                rows = main.look(place.key)
+                # One that is silent is kept for its leases only.
+                return None if main.overdue >= IO_TIMEOUT else main.standing(session, place.key)
             except StoreError:
                 self._give_up(main)
-                raise
+                return None
+            finally:
+                main.mutex.release()
         except (StoreError, Refusal):
-            return  # it is only a look
-        unheard = not any(row[0] == str(session.pid) and row[1] == "f" for row in rows)
-        if unheard and place.unheard:
-            self.arrived(session)  # its answer may have come just now
-            if session.waits_for is not None:
-                self.lost(session)
-        place.unheard = unheard
-        place.looks_at = monotonic() + (TWICE if unheard else UNHEARD)
+            return None  # it is only a look
+
+    def _end_wait(self, session: Session) -> None:
+        """End a session on which somebody waits, unless its answer has come just now, or is just being read."""
+        if session.mutex.acquire(blocking=False):
+            try:
+                self.arrived(session)
+                if session.waits_for is not None:
+                    self.lost(session)
+            finally:
+                session.mutex.release()
 
     def arrived(self, session: Session) -> None:
         """Take the answer for which a session has waited, if it is there."""
@@ -318,18 +349,24 @@ class Room:
         """End a session that has not answered in time, unless a lease that has not ended depends on it.
 
         A connection may be half-open; then no answer ever comes, and the server keeps what the session had.  Those on
-        which somebody waits end too: each would be found only after the server has given it the lock, one by one.
+        which somebody has waited since before end too: each would be found only after the server has given it the
+        lock, one by one.
         """
-        overdue = session.overdue >= IO_TIMEOUT
+        overdue = session.overdue
+        silent_since = monotonic() - overdue
         with self.mutex:
             leased = any(
                 each.session is session and each.state == "using" and each.until > monotonic() for each in self.places
             )
-            waiting = [each for each in self.sessions.apart if overdue and each.waits_for is not None]
-        if not session.alive or (overdue and not leased):
+            waiting = [
+                each
+                for each in self.sessions.apart
+                if overdue >= IO_TIMEOUT and each.waits_for is not None and each.waits_since < silent_since
+            ]
+        for each in waiting:  # at first: what this session gives back may be granted to one of them
+            self._end_wait(each)
+        if not session.alive or (overdue >= IO_TIMEOUT and not leased):
             self.lost(session)
-        for each in waiting:
-            self.lost(each)
 
     def reconcile(self, session: Session) -> None:
         """Give back what a session has and nobody in here any more: an interrupt may come at any line.
@@ -412,7 +449,7 @@ class Room:
         doubts = []
         with self.mutex:
             session.alive = False
-            self.sessions.remove(session)
+            self.sessions.give_up(session)
             unused = self.sessions.take_idle([each.session for each in self.places])
             for place in self.places:
                 if place.session is session and place.state == "using":
@@ -426,6 +463,23 @@ class Room:
         for place in doubts:
             place.doubt(place.claim.id)
             self._nudge(place.key)
+
+    def end_on_server(self) -> None:
+        """End on the server, too, what was given up here: it would keep its locks until its own system finds out."""
+        main = self.sessions.main
+        if main is None or not self.sessions.given_up or not main.mutex.acquire(blocking=False):
+            return
+        try:
+            while main.alive and self.sessions.given_up:
+                main.terminate(*self.sessions.given_up[0])
+                self.sessions.given_up.popleft()
+        except Refusal as error:
+            self.sessions.given_up.popleft()
+            log.warn("a session that gives no answer could not be ended on the server: %s", error)
+        except StoreError:
+            self._give_up(main)
+        finally:
+            main.mutex.release()
 
     # -- sessions ---------------------------------------------------------------------------------------
 

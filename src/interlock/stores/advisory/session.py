@@ -6,11 +6,14 @@ have to give back as often.
 
 import os
 import threading
-from typing import Any
+from typing import Any, Literal
 
 from interlock.core.errors import StoreError, UnknownOutcome
 
 IO_TIMEOUT = 5.0  # seconds that the server may take for an answer
+
+
+Standing = Literal["waits", "holds", "gone", "unknown"]
 
 
 class Refusal(Exception):
@@ -31,22 +34,26 @@ class Session:
     Attributes:
         pid: what the server calls it.
         told_pid: what it is called by whatever the connection leads to.
+        born: when it was opened, or its server started: after a restart another session may have its pid.
         socket: its file descriptor.
         mutex: held by whoever talks.
         waits_for: the key that it waits for; None if it waits for none.
         waiter: for whom it waits, or has waited last.
+        waits_since: when that was asked for.
         alive: False once the connection has failed: its locks are free.
         counts: how many here have each lock, by key and shared; the server is asked for the first one only.
     """
 
     pid: int
     told_pid: int
+    born = 0
     socket: int
 
     def __init__(self) -> None:
         self.mutex = threading.RLock()
         self.waits_for: tuple[int, bool] | None = None
         self.waiter: Any = None
+        self.waits_since = 0.0
         self.alive = True
         self.counts: dict[tuple[int, bool], int] = {}
         self._suspect: tuple[int, bool] | None = None
@@ -216,6 +223,14 @@ class Session:
 
     def look(self, key: int) -> list[list[str | None]]:
         """Return who has a lock or waits for it: process, whether granted, mode, application, since when."""
+        raise NotImplementedError
+
+    def standing(self, waiting: "Session", key: int) -> Standing:
+        """Return how the server sees another session that waits for a key: "gone" if it knows no such wait."""
+        raise NotImplementedError
+
+    def terminate(self, pid: int, born: int) -> None:
+        """End a session on the server that was given up here, and may not have heard of that."""
         raise NotImplementedError
 
     def about(self) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """The sessions of one process on one server: one that never waits, and those on which somebody waits."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from time import monotonic
 
@@ -8,6 +9,8 @@ from interlock.core.errors import StoreError
 from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.places import Places
 from interlock.stores.advisory.session import Session
+
+MOST_GIVEN_UP = 64
 
 Open = Callable[[Options], Session]
 
@@ -44,6 +47,7 @@ class Sessions:
     Attributes:
         main: the one that never waits; None before it is opened.
         apart: those on which somebody waits or has waited.
+        given_up: pid and `born` of those that are to be ended on the server, too.
     """
 
     def __init__(self, options: Options, open: Open, mutex: "threading.RLock") -> None:
@@ -55,6 +59,7 @@ class Sessions:
         self._failed: tuple[float, StoreError | None] = (0.0, None)  # when, and why, none could be opened
         self.main: Session | None = None
         self.apart: list[Session] = []
+        self.given_up: deque[tuple[int, int]] = deque(maxlen=MOST_GIVEN_UP)
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._all))
@@ -120,6 +125,13 @@ class Sessions:
                     where.remove(session)
             if session is self.main:
                 self.main = None
+
+    def give_up(self, session: Session) -> None:
+        """Forget one that has ended, perhaps without the server's knowledge: nothing in between may tell it."""
+        with self._mutex:
+            if session in self._all and session.pid == session.told_pid:  # else a pooler has it, and may have lent it
+                self.given_up.append((session.pid, session.born))
+            self.remove(session)
 
     def end(self) -> None:
         """End them all; the server frees what they have."""

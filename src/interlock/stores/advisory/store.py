@@ -82,6 +82,8 @@ class AdvisoryStore(BaseStore):
             rows = room.ready().look(number_of(key))
         except Refusal as error:
             raise refused(error) from error
+        with room.mutex:
+            pids |= {session.pid for session in room.sessions}  # one may have been opened meanwhile
         foreign = [_foreign(key, row) for row in rows if int(str(row[0])) not in pids]
         return sorted([*views, *foreign], key=lambda view: view.state != USING)
 
@@ -156,7 +158,7 @@ class AdvisoryStore(BaseStore):
             Check("server", "ok", version),
             Check("session", "ok" if direct else "warn", "direct" if direct else "behind a pooler in session mode"),
             Check("lock table", "ok", f"{room}, {options.max_locks} of ours"),
-            _dead_machine(seconds),
+            _dead_machine(seconds, direct or options.mysql),
         ]
 
     def close(self) -> None:
@@ -166,9 +168,15 @@ class AdvisoryStore(BaseStore):
             let_go(self._room)
 
 
-def _dead_machine(seconds: int) -> Check:
+def _dead_machine(seconds: int, direct: bool) -> Check:
     if 0 < seconds <= LONG:
         return Check("dead machine", "ok", f"its locks are free after about {seconds} s")
+    if not direct:
+        return Check(
+            "dead machine", "warn",
+            "the pooler frees what a machine had that died without a word: set tcp_keepidle = 15, tcp_keepintvl = 5 "
+            "and tcp_keepcnt = 3 in its configuration, or it takes two hours on Linux",
+        )  # fmt: skip
     after = f"{seconds} s" if seconds else "what its system says, two hours on Linux"
     return Check(
         "dead machine", "warn",
