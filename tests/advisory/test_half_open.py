@@ -199,6 +199,23 @@ def test_a_waiter_goes_on_while_no_session_can_be_opened(looked_at: Any, monkeyp
     monkeypatch.setattr(sessions, "open_apart", opens)
 
 
+def test_a_session_that_ends_while_somebody_talks_to_it_is_closed_after_that(forgetful: tuple[Proxy, str]) -> None:
+    """To close it at once would free what the client library is reading just then."""
+    with interlock.connect(forgetful[1]) as locks, ThreadPoolExecutor(1) as threads:
+        assert gets(locks, "a")
+        sessions = locks._session.store._room.sessions
+        session = sessions.main
+        closed: list[None] = []
+        close = session._close
+        session._close = lambda: closed.append(close())
+        with session.mutex:
+            threads.submit(locks._session.store._room.lost, session).result(10)
+            eventually(lambda: session in sessions.ended)
+            assert not closed
+        eventually(lambda: closed and not sessions.ended)
+        assert gets(locks, "a")
+
+
 def test_a_wait_that_the_server_never_heard_of_is_asked_for_again(
     forgetful: tuple[Proxy, str], server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

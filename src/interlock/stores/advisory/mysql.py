@@ -93,6 +93,8 @@ class MysqlSession(Session):
         try:
             self._said = said = self._thread.submit(work)
         except RuntimeError as error:
+            if not self.alive:  # somebody else has ended it just now
+                raise UnknownOutcome("the session with MariaDB has ended") from error
             raise StoreError(f"no thread can be started to talk with MariaDB: {error}") from error
         try:
             found = said.result()
@@ -105,6 +107,11 @@ class MysqlSession(Session):
             if isinstance(number, int) and (2000 <= number < 3000 or not self._client.open):
                 raise self._broken(error) from error
             raise Refusal(str(number), str(error)) from error
+        except AttributeError as error:  # of a client that somebody else has closed
+            self._said = None
+            if self.alive:
+                raise
+            raise UnknownOutcome("the session with MariaDB has ended") from error
         finally:
             del said  # an error that knows this call, which knows the error, would keep all its callers alive
         self._said = None
@@ -249,9 +256,7 @@ class MysqlSession(Session):
         self.fail()
         return UnknownOutcome(f"the session with MariaDB has ended, and all that it held is free: {error}")
 
-    def fail(self) -> None:
-        """As `Session.fail`."""
-        self.alive = False
+    def _close(self) -> None:
         self._thread.shutdown(wait=False)
         self._client._force_close()
 

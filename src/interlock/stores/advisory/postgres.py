@@ -297,9 +297,7 @@ class PostgresSession(Session):
         self.fail()
         return UnknownOutcome(f"the session with PostgreSQL has ended, and all that it held is free: {error}")
 
-    def fail(self) -> None:
-        """End it: the server frees what it has."""
-        self.alive = False
+    def _close(self) -> None:
         self._connection.close()
 
 

@@ -459,7 +459,8 @@ class Room:
                     place.session = None
                     place.wakeup.wake()
         for each in (session, *unused):
-            each.fail()
+            if not each.fail():
+                self.sessions.ended.append(each)
         for place in doubts:
             place.doubt(place.claim.id)
             self._nudge(place.key)

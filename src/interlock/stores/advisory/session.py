@@ -243,8 +243,26 @@ class Session:
 
     # -- the end ----------------------------------------------------------------------------------------
 
-    def fail(self) -> None:
-        """End it: the server frees what it has."""
+    def fail(self, *, wait_for_others: bool = True) -> bool:
+        """End it: the server frees what it has.
+
+        Returns:
+            False if somebody else talks to it just now, and `wait_for_others`: then it is to be ended once more.
+        """
+        self.alive = False
+        if not self.mutex.acquire(blocking=False):
+            if wait_for_others:
+                return False  # to free what a client library reads crashes it
+            self._close()
+            return True
+        try:
+            self._close()
+        finally:
+            self.mutex.release()
+        return True
+
+    def _close(self) -> None:
+        """Close the connection."""
         raise NotImplementedError
 
     def abandon(self) -> None:

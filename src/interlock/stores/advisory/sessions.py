@@ -47,6 +47,7 @@ class Sessions:
     Attributes:
         main: the one that never waits; None before it is opened.
         apart: those on which somebody waits or has waited.
+        ended: those that somebody talked to when they ended, and that are not closed yet.
         given_up: pid and `born` of those that are to be ended on the server, too.
     """
 
@@ -59,6 +60,7 @@ class Sessions:
         self._failed: tuple[float, StoreError | None] = (0.0, None)  # when, and why, none could be opened
         self.main: Session | None = None
         self.apart: list[Session] = []
+        self.ended: list[Session] = []
         self.given_up: deque[tuple[int, int]] = deque(maxlen=MOST_GIVEN_UP)
 
     def __iter__(self) -> Iterator[Session]:
@@ -133,10 +135,16 @@ class Sessions:
                 self.given_up.append((session.pid, session.born))
             self.remove(session)
 
+    def close_ended(self) -> None:
+        """Close those that have ended, and that nobody talks to any more."""
+        for session in list(self.ended):
+            if session.fail():
+                self.ended.remove(session)
+
     def end(self) -> None:
         """End them all; the server frees what they have."""
-        for session in self:
-            session.fail()
+        for session in [*self, *self.ended]:
+            session.fail(wait_for_others=False)
         with self._mutex:
             self._all.clear()
 

@@ -108,6 +108,7 @@ class Watcher:
             else:
                 self._heard(sessions[socket], events)
         self._end_leases()
+        room.sessions.close_ended()
         room.end_on_server()
         for session in sessions.values():
             if session.waits_for is None and (session.unsettled or session.counts):
