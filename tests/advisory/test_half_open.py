@@ -199,6 +199,25 @@ def test_a_waiter_goes_on_while_no_session_can_be_opened(looked_at: Any, monkeyp
     monkeypatch.setattr(sessions, "open_apart", opens)
 
 
+def test_what_a_session_gave_that_has_ended_meanwhile_is_not_had(forgetful: tuple[Proxy, str]) -> None:
+    with interlock.connect(forgetful[1]) as locks, ThreadPoolExecutor(1) as threads:
+        assert gets(locks, "a")
+        ours = locks._session.store._room
+        session = ours.sessions.main
+        attempt = session.attempt
+
+        def ends_then(key: int, shared: bool) -> int | None:
+            with session.mutex:
+                fence: int | None = attempt(key, shared)
+                threads.submit(ours.lost, session).result(10)
+            return fence
+
+        session.attempt = ends_then
+        grant = locks.lock("a").acquire(timeout=5)
+        assert [each.session is session for each in ours.places] == [False]
+        assert grant.release()
+
+
 def test_a_session_that_ends_while_somebody_talks_to_it_is_closed_after_that(forgetful: tuple[Proxy, str]) -> None:
     """To close it at once would free what the client library is reading just then."""
     with interlock.connect(forgetful[1]) as locks, ThreadPoolExecutor(1) as threads:

@@ -107,6 +107,15 @@ def test_one_who_gives_up_in_time_is_waited_for_until_then(
     assert "1" not in store.left
 
 
+def test_the_store_is_not_closed_under_who_releases_meanwhile(
+    session: Session[Grant], clock: Clock, working: threading.Thread
+) -> None:
+    session.leaving = {"a": ended(), "b": working, "c": ME}
+    clock.meanwhile = lambda: session.leaving.pop("b") if len(clock.pauses) == 3 else None
+    closing._until_left(session, ME)
+    assert len(clock.pauses) == 3
+
+
 def test_nobody_waits_for_who_closes_or_for_who_is_no_more(
     session: Session[Grant], store: SpiedStore, clock: Clock, working: threading.Thread
 ) -> None:

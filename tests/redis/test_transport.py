@@ -18,7 +18,7 @@ from interlock.locks.sync import watchdog
 from interlock.stores.redis import asubscription as aears
 from interlock.stores.redis import subscription as ears
 from interlock.testing.waiting import PATIENCE, eventually, moment, since, throughout
-from interlock.testing.world import Place, World
+from interlock.testing.world import THREADS, Place, World
 from tests.servers import Proxy, RedisServer
 from tests.support.redis_worlds import client_ids, connect_to, in_colour, key_of, one_after_another, place_of
 
@@ -230,9 +230,9 @@ def test_a_waiter_at_a_server_that_falls_silent_gives_up_within_one_more_time_ou
 def test_who_is_still_connecting_when_it_is_closed_gets_a_store_error_and_leaves_nothing(
     world: World, proxy: Proxy
 ) -> None:
-    locks = connect_to(world, proxy.url + "?socket_timeout=5")
+    locks = connect_to(world, proxy.url + "?socket_timeout=8")
     ann, bob = world.actors(2)
-    proxy.delay(1.0)
+    proxy.delay(2.0)  # the machine may stand still for a second of them
     waiting = ann.start(locks.lock(world.name).acquire)
     eventually(lambda: proxy.requests >= 1)
     bob.do(locks.close)
@@ -240,6 +240,40 @@ def test_who_is_still_connecting_when_it_is_closed_gets_a_store_error_and_leaves
         waiting.result(PATIENCE)
     proxy.delay(0)
     throughout(0.5, world.nothing_left)
+
+
+def test_who_just_begins_to_release_while_it_is_closed_leaves_nothing(world: World) -> None:
+    """The watchdog has forgotten the claim, so nobody else releases it; then the store is not closed before that."""
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    grant = ann.do(locks.lock(world.name).acquire)
+    session, releases, goes_on = locks._session, threading.Event(), threading.Event()
+    if world.colour == THREADS:
+        leave_now = session.leave_now
+
+        def leave(claim: Any) -> Any:
+            releases.set()
+            goes_on.wait(0.5)
+            return leave_now(claim)
+
+        session.leave_now = leave
+    else:
+        aleave_now = session.aleave_now
+
+        async def aleave(claim: Any) -> Any:
+            releases.set()
+            await asyncio.to_thread(goes_on.wait, 0.5)
+            answer = aleave_now(claim)
+            return answer if type(answer) is bool else await answer
+
+        session.aleave_now = aleave
+    close = session.store.close
+    session.store.close = lambda: (close(), goes_on.set())
+    releasing = ann.start(grant.release)
+    eventually(releases.is_set)
+    bob.do(locks.close)
+    assert releasing.result(PATIENCE) is True
+    assert world.nothing_left()
 
 
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)

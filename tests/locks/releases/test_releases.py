@@ -89,6 +89,21 @@ def test_a_release_that_failed_may_be_called_again_and_its_lease_ends(colour: Co
     assert colour.told == ["released"]
 
 
+@pytest.mark.parametrize("by_plain_call", [True, False])
+def test_what_is_released_is_known_to_whoever_closes_before_the_watchdog_forgets_it(
+    colour: Colour, monkeypatch: pytest.MonkeyPatch, by_plain_call: bool
+) -> None:
+    grant, seen = colour.grant(), list[list[str]]()
+    watchdog = colour.session.watchdog if hasattr(colour.session, "watchdog") else grant._watchdog
+    remove = watchdog.remove
+    monkeypatch.setattr(watchdog, "remove", lambda one: (seen.append([*colour.session.leaving]), remove(one))[1])
+    if by_plain_call:
+        colour.session.leave_now = lambda claim: seen.append([*colour.session.leaving]) is None
+    assert colour.do(grant.release()) is True
+    assert seen == [["a"]] * (2 if by_plain_call else 1)
+    assert colour.session.leaving == {}
+
+
 def test_a_plain_call_takes_out_what_is_held_and_a_busy_store_is_waited_for(colour: Colour) -> None:
     plain: list[bool | None] = [True, None]
     colour.session.leave_now = lambda claim: plain.pop(0)

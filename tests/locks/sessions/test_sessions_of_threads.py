@@ -2,17 +2,13 @@
 
 import threading
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from interlock.core.acquire import Held
-from interlock.core.claims import Claim
-from interlock.core.errors import StoreError
 from interlock.locks.sync import session as of_threads
 from interlock.testing.waiting import eventually
-from tests.support.spied_session import NOW, SPEC, Colour
-from tests.support.spied_store import away
+from tests.support.spied_session import NOW, Colour
 
 
 def test_who_closed_before_a_fork_has_closed_in_the_child(threads: Colour) -> None:
@@ -29,21 +25,6 @@ def test_a_store_without_a_fast_path_is_waited_for_by_threads(threads: Colour) -
     threads.answer = lambda call: Held(call.claim, 9, NOW + 12.0)
     assert threads.acquire().fence == 9
     assert threads.calls[0].first is None
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_claim_that_leaves_is_known_to_whoever_closes(threads: Colour, fails: bool) -> None:
-    claim = Claim("a", SPEC)
-    seen: list[Any] = []
-    threads.store.meanwhile = lambda claim: seen.append(dict(threads.session.leaving))
-    if fails:
-        threads.store.failing["a"] = away()
-        with pytest.raises(StoreError):
-            threads.session.leave(claim)
-    else:
-        assert threads.session.leave(claim) is False
-    assert seen == [{"a": threading.current_thread()}]
-    assert threads.session.leaving == {}
 
 
 def test_what_the_program_is_told_runs_beside_in_a_thread_that_no_exit_waits_for(

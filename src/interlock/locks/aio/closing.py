@@ -51,6 +51,7 @@ async def close(session: Session) -> None:
     finally:  # also when asyncio.run cancels this task: the next close() does nothing
         for watchdog in list(session.watchdogs.values()):
             failure = await _release(session, watchdog) or failure
+        await _until_left(session)
         await _end(session)
     if failure is not None:
         raise failure
@@ -97,8 +98,7 @@ async def withdraw(session: Session) -> None:
         for each in list(entering.values()):
             call_off(each)
             others = others or owner_of(each).is_running()
-        others = others or any(loop.is_running() for loop in list(session.leaving.values()))
-        if not others or time.monotonic() > deadline:
+        if not (others or _others_leave(session)) or time.monotonic() > deadline:
             break
         await asyncio.sleep(pause)
         pause = min(LONGEST_LOOK, pause * 2)
@@ -123,6 +123,17 @@ async def _release(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> Base
         except BaseException as error:
             failure = failure or error
     return failure
+
+
+async def _until_left(session: Session) -> None:
+    """Wait for those who began to release before it could be done for them: the store is not closed under them."""
+    deadline = time.monotonic() + WITHDRAW_LIMIT
+    while _others_leave(session) and time.monotonic() < deadline:  # noqa: ASYNC110 - they may be of other loops
+        await asyncio.sleep(SHORTEST_LOOK)
+
+
+def _others_leave(session: Session) -> bool:
+    return any(loop.is_running() for loop in list(session.leaving.values()))
 
 
 async def _leave(session: Session, entry: Entry[AsyncGrant]) -> None:

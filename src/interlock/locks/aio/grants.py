@@ -128,13 +128,16 @@ class AsyncGrant(BaseGrant):
             return True
         kept.pop(self.id, None)
         watchdog = self._watchdog
-        watched = watchdog.remove(self)
-        if time.monotonic() >= self._deadline:
-            self._lose(LEASE_ENDED)
-        again, self._leaving = self._leaving, True
-        session, held = self._session, self._state == HELD
+        session = self._session
         removed = cancelled = None
+        watched = False
         try:
+            session.leaving[self.id] = watchdog.loop  # before the watchdog forgets it, or who closes sees it nowhere
+            watched = watchdog.remove(self)
+            if time.monotonic() >= self._deadline:
+                self._lose(LEASE_ENDED)
+            again, self._leaving = self._leaving, True
+            held = self._state == HELD
             if held and session.leave_now is not None:
                 removed = session.leave_now(self._claim)
             elif held and session.aleave_now is not None:
@@ -144,11 +147,7 @@ class AsyncGrant(BaseGrant):
                 except asyncio.CancelledError as error:
                     cancelled, again = error, True  # it was sent: it may have been done
             if removed is None:
-                session.leaving[self.id] = watchdog.loop
-                try:
-                    removed, later = await afinish(session.store.leave(self._claim))
-                finally:
-                    session.leaving.pop(self.id, None)
+                removed, later = await afinish(session.store.leave(self._claim))
                 cancelled = cancelled or later
         except BaseException as error:
             if isinstance(error, StoreError) and self._state != HELD:
@@ -158,6 +157,8 @@ class AsyncGrant(BaseGrant):
             self._give_up_renewing()
             watchdog.add(self)
             raise
+        finally:
+            session.leaving.pop(self.id, None)
         released = self._left(bool(removed), again)
         if released:
             if session.listeners:

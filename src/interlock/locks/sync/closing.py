@@ -36,6 +36,7 @@ def close(session: Session[Any]) -> None:
     finally:  # also after a Ctrl-C: nobody can close again
         try:
             failure = _release(session, session.watchdog.entries)
+            _until_left(session, threading.current_thread())
         finally:
             _close_store(session)
     if failure is not None:
@@ -52,6 +53,7 @@ def _close_beside(session: Session[Any], caller: threading.Thread) -> None:
         try:
             withdraw(session, caller, interrupted=True)
             failure = _release(session, session.watchdog.entries)
+            _until_left(session, caller)
             if failure is not None:
                 log.warn("close(), called by a signal handler, could not release: %s", failure)
             released.set()
@@ -129,9 +131,7 @@ def withdraw(session: Session[Any], caller: threading.Thread, interrupted: bool 
             call_off(each)
             owner = owner_of(each)
             others = others or (owner is not None and owner is not caller and owner.is_alive())
-        for owner in list(session.leaving.values()):
-            others = others or (owner is not caller and owner.is_alive())
-        if not others or time.monotonic() > deadline:
+        if not (others or _others_leave(session, caller)) or time.monotonic() > deadline:
             break
         time.sleep(pause)
         pause = min(LONGEST_LOOK, pause * 2)
@@ -162,6 +162,17 @@ def _release(
             if give_up_at_once:
                 break
     return failure
+
+
+def _until_left(session: Session[Any], caller: threading.Thread) -> None:
+    """Wait for those who began to release before it could be done for them: the store is not closed under them."""
+    deadline = time.monotonic() + WITHDRAW_LIMIT
+    while _others_leave(session, caller) and time.monotonic() < deadline:
+        time.sleep(SHORTEST_LOOK)
+
+
+def _others_leave(session: Session[Any], caller: threading.Thread) -> bool:
+    return any(owner is not caller and owner.is_alive() for owner in list(session.leaving.values()))
 
 
 def _may_work(entry: Entry[Any]) -> bool:

@@ -1,6 +1,7 @@
 """What a thread has in its hand while it holds a lock."""
 
 from collections.abc import Sequence
+from threading import current_thread
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -97,16 +98,20 @@ class Grant(BaseGrant):
         session = self._session
         watchdog = session.watchdog
         kept.pop(self.id, None)
-        watched = watchdog.remove(self)
-        if monotonic() >= self._deadline:
-            self._lose(LEASE_ENDED)
-        again, self._leaving = self._leaving, True
-        removed = None
+        watched = False
         try:
+            session.leaving[self.id] = (
+                current_thread()
+            )  # before the watchdog forgets it: who closes looks there first
+            watched = watchdog.remove(self)
+            if monotonic() >= self._deadline:
+                self._lose(LEASE_ENDED)
+            again, self._leaving = self._leaving, True
+            removed = None
             if session.leave_now is not None and self._state == HELD:
                 removed = session.leave_now(self._claim)
             if removed is None:
-                removed = session.leave(self._claim)
+                removed = run(session.store.leave(self._claim))
         except BaseException as error:
             if isinstance(error, StoreError) and self._state != HELD:
                 if watched:
@@ -115,6 +120,8 @@ class Grant(BaseGrant):
             self._give_up_renewing()
             watchdog.add(self)
             raise
+        finally:
+            session.leaving.pop(self.id, None)
         if self._left(removed, again):
             if session.listeners:
                 self._tell("released")

@@ -32,7 +32,7 @@ class Session(BaseSession, Generic[G]):
     Attributes:
         watchdog: renews what is held.
         entering: the calls of acquire that have not come to their end, by claim.
-        leaving: the claims whose release waits for the store, and in which thread; `close()` waits for them.
+        leaving: the claims that are being released, and in which thread; `close()` waits for them.
         closing: taken by whoever closes.
         holds: of re-entrant locks.
     """
@@ -54,14 +54,6 @@ class Session(BaseSession, Generic[G]):
         if self.closed:
             self.closing.acquire()
         self.holds: Holds[G] = Holds()
-
-    def leave(self, claim: Claim) -> bool:
-        """Take a claim that holds the lock out of the line; True if this removed it."""
-        self.leaving[claim.id] = threading.current_thread()
-        try:
-            return run(self.store.leave(claim))
-        finally:
-            self.leaving.pop(claim.id, None)
 
     def acquire(
         self, spec: LockSpec, options: AcquireOptions, seconds: float | None, who: str, owner: Thread | None

@@ -34,8 +34,8 @@ STANDING = (
     f"WHERE ID = {OWN} OR (ID = {{pid}} AND STATE = 'User lock' AND LOCATE('{{key}}', INFO) > 0)"
 )
 BORN = (
-    "SELECT CAST(UNIX_TIMESTAMP() - VARIABLE_VALUE AS SIGNED) FROM information_schema.GLOBAL_STATUS "
-    "WHERE VARIABLE_NAME = 'UPTIME'"
+    "SELECT CAST(UNIX_TIMESTAMP() - VARIABLE_VALUE AS SIGNED), CONCAT_WS(' ', @@hostname, @@port, @@server_id) "
+    "FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'"
 )
 ROUNDED = 2  # seconds
 KEEPALIVE = "SELECT @@global.tcp_keepalive_time, @@global.tcp_keepalive_interval, @@global.tcp_keepalive_probes"
@@ -225,18 +225,20 @@ class MysqlSession(Session):
             return "unknown"
         return "holds" if own[0] == "1" else "waits" if len(found) > 1 else "gone"
 
-    def terminate(self, pid: int, born: int) -> None:
-        """As `Session.terminate`; ids begin anew when the server starts."""
-        if abs(self.find_born() - born) <= ROUNDED:
+    def terminate(self, pid: int, born: Any) -> None:
+        """As `Session.terminate`; ids begin anew when the server starts, and on another server."""
+        (started, server), (before, its) = self.find_born(), born
+        if server == its and abs(started - before) <= ROUNDED:
             try:
                 self.run(f"KILL {pid}")
             except Refusal as error:
                 if error.state != NO_THREAD:
                     raise
 
-    def find_born(self) -> int:
-        """Return when the server started, in seconds, rounded."""
-        return int(str(self.rows(BORN)[0][0]))
+    def find_born(self) -> tuple[int, str]:
+        """Return when the server started, in seconds, rounded, and which one it is."""
+        started, server = self.rows(BORN)[0]
+        return int(str(started)), str(server)
 
     def about(self) -> tuple[str, str]:
         """As `Session.about`."""
@@ -257,6 +259,7 @@ class MysqlSession(Session):
         return UnknownOutcome(f"the session with MariaDB has ended, and all that it held is free: {error}")
 
     def _close(self) -> None:
+        self.socket = -1  # another file may have this number soon
         self._thread.shutdown(wait=False)
         self._client._force_close()
 

@@ -173,7 +173,7 @@ class PostgresSession(Session):
         ((granted,),) = self.rows(STANDING, key, waiting.pid, waiting.born)
         return "gone" if granted is None else "holds" if granted == "t" else "waits"
 
-    def terminate(self, pid: int, born: int) -> None:
+    def terminate(self, pid: int, born: Any) -> None:
         """As `Session.terminate`."""
         self.rows(TERMINATE, pid, born)
 
@@ -298,6 +298,7 @@ class PostgresSession(Session):
         return UnknownOutcome(f"the session with PostgreSQL has ended, and all that it held is free: {error}")
 
     def _close(self) -> None:
+        self.socket = -1  # another file may have this number soon
         self._connection.close()
 
 

@@ -53,6 +53,8 @@ class Room:
         self.mutex = self.places.mutex
         self.sessions = Sessions(self.options, self._open, self.mutex)
         self.watcher = Watcher(self)
+        self._ends = False
+        self._ends_at = 0.0
         self.same_server: WeakSet[Any] = WeakSet()  # engines whose transactions can hold locks of ours
         self.executor = ThreadPoolExecutor(8, thread_name_prefix="interlock-advisory")
 
@@ -171,7 +173,7 @@ class Room:
             self._give_up(session)
             raise
         with self.mutex:
-            there = place in self.places
+            there = place in self.places and session.alive
             if fence is not None and there:
                 place.fence, place.state = fence, "using"
                 return
@@ -181,6 +183,7 @@ class Room:
 
     def _ask(self, place: Place) -> None:
         """Let the first of those who wait here for a name stand in the line of the server."""
+        self._see_it_watched()
         with self.mutex:
             if self.places.head(place.key) is not place or place.session is not None:
                 return
@@ -204,7 +207,6 @@ class Room:
                     return
                 place.session = session
         place.looks_at, place.unheard = math.inf, None
-        self._see_it_watched()
         try:
             self._begin(session, place)
         except (StoreError, Refusal) as error:
@@ -272,7 +274,9 @@ class Room:
             try:
                 self.arrived(session)
                 if session.waits_for is not None:
-                    self.lost(session)
+                    self.lost(session, silent=True)
+            except StoreError:
+                self.lost(session, silent=True)
             finally:
                 session.mutex.release()
 
@@ -355,9 +359,6 @@ class Room:
         overdue = session.overdue
         silent_since = monotonic() - overdue
         with self.mutex:
-            leased = any(
-                each.session is session and each.state == "using" and each.until > monotonic() for each in self.places
-            )
             waiting = [
                 each
                 for each in self.sessions.apart
@@ -365,8 +366,14 @@ class Room:
             ]
         for each in waiting:  # at first: what this session gives back may be granted to one of them
             self._end_wait(each)
-        if not session.alive or (overdue >= IO_TIMEOUT and not leased):
+        if not session.alive or (session.overdue >= IO_TIMEOUT and not self._is_leased(session)):
             self.lost(session)
+
+    def _is_leased(self, session: Session) -> bool:
+        with self.mutex:
+            return any(
+                each.session is session and each.state == "using" and each.until > monotonic() for each in self.places
+            )
 
     def reconcile(self, session: Session) -> None:
         """Give back what a session has and nobody in here any more: an interrupt may come at any line.
@@ -418,7 +425,7 @@ class Room:
                         break
                     pause = min(2 * pause, LOOK_AGAIN)
                 if monotonic() > deadline:
-                    self.lost(session)  # its connection is half-open
+                    self.lost(session, silent=True)  # its connection is half-open
         except Refusal:
             pass  # broken off
         except StoreError:
@@ -441,15 +448,20 @@ class Room:
             if place is not None and place.session is None:
                 place.wakeup.wake()
 
-    def lost(self, session: Session) -> None:
+    def lost(self, session: Session, *, silent: bool = False) -> None:
         """Note that a session has ended: who had a lock by it has lost it, who waited on it asks again.
 
         Those that nobody uses end too: they lead to the same server, and nobody would hear that they have ended.
+
+        Args:
+            session: the session.
+            silent: True if it gave no answer, so that the server may not know of its end.
         """
+        silent = silent or session.overdue >= IO_TIMEOUT
         doubts = []
         with self.mutex:
             session.alive = False
-            self.sessions.give_up(session)
+            self.sessions.give_up(session, silent)
             unused = self.sessions.take_idle([each.session for each in self.places])
             for place in self.places:
                 if place.session is session and place.state == "using":
@@ -467,20 +479,31 @@ class Room:
 
     def end_on_server(self) -> None:
         """End on the server, too, what was given up here: it would keep its locks until its own system finds out."""
-        main = self.sessions.main
-        if main is None or not self.sessions.given_up or not main.mutex.acquire(blocking=False):
-            return
+        if self.sessions.given_up and not self._ends and monotonic() >= self._ends_at:
+            self._ends = True
+            try:
+                self.executor.submit(self._end_given_up)  # the watcher has more to do than to wait for answers
+            except RuntimeError:  # no thread, or closed
+                self._ends = False
+
+    def _end_given_up(self) -> None:
+        self._ends_at = monotonic() + IO_TIMEOUT
         try:
-            while main.alive and self.sessions.given_up:
-                main.terminate(*self.sessions.given_up[0])
-                self.sessions.given_up.popleft()
-        except Refusal as error:
-            self.sessions.given_up.popleft()
-            log.warn("a session that gives no answer could not be ended on the server: %s", error)
+            main = self.ready()
+            with main.mutex:
+                while main.overdue < IO_TIMEOUT and (one := self.sessions.next_given_up()):
+                    try:
+                        main.terminate(*one)
+                    except StoreError:
+                        self.sessions.given_up.appendleft(one)
+                        self._give_up(main)
+                        return
+                    except Refusal as error:
+                        log.warn("a session that gives no answer could not be ended on the server: %s", error)
         except StoreError:
-            self._give_up(main)
+            pass  # the server is away; later
         finally:
-            main.mutex.release()
+            self._ends = False
 
     # -- sessions ---------------------------------------------------------------------------------------
 
@@ -517,9 +540,9 @@ class Room:
 
     def abandon(self) -> None:
         """In a forked child: own nothing, and leave the sessions to the parent."""
-        for session in self.sessions:
+        for session in self.sessions.open():
             session.abandon()
-        self.watcher.abandon()
+        self.watcher.abandon(forked=True)
         self.begin_afresh()
 
 

@@ -37,7 +37,7 @@ def _after_fork() -> None:
     global _mutex
     _mutex = threading.Lock()
     for room in all_rooms:
-        _inherited.extend(room.sessions)
+        _inherited.extend(room.sessions.open())
         room.abandon()
 
 

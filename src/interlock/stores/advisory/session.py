@@ -46,7 +46,7 @@ class Session:
 
     pid: int
     told_pid: int
-    born = 0
+    born: Any = 0
     socket: int
 
     def __init__(self) -> None:
@@ -229,7 +229,7 @@ class Session:
         """Return how the server sees another session that waits for a key: "gone" if it knows no such wait."""
         raise NotImplementedError
 
-    def terminate(self, pid: int, born: int) -> None:
+    def terminate(self, pid: int, born: Any) -> None:
         """End a session on the server that was given up here, and may not have heard of that."""
         raise NotImplementedError
 
@@ -268,6 +268,8 @@ class Session:
     def abandon(self) -> None:
         """In a forked child: close the socket without a word, which would end the session of the parent."""
         self.alive = False
+        if self.socket < 0:
+            return
         try:
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             os.dup2(null, self.socket, inheritable=False)

@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from time import monotonic
+from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.stores.advisory.options import Options
@@ -61,7 +62,7 @@ class Sessions:
         self.main: Session | None = None
         self.apart: list[Session] = []
         self.ended: list[Session] = []
-        self.given_up: deque[tuple[int, int]] = deque(maxlen=MOST_GIVEN_UP)
+        self.given_up: deque[tuple[int, Any]] = deque(maxlen=MOST_GIVEN_UP)
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._all))
@@ -128,12 +129,23 @@ class Sessions:
             if session is self.main:
                 self.main = None
 
-    def give_up(self, session: Session) -> None:
-        """Forget one that has ended, perhaps without the server's knowledge: nothing in between may tell it."""
+    def give_up(self, session: Session, silent: bool) -> None:
+        """Forget one that has ended; the server may not know of it if it was silent."""
         with self._mutex:
-            if session in self._all and session.pid == session.told_pid:  # else a pooler has it, and may have lent it
+            if silent and session in self._all and session.pid == session.told_pid:  # else a pooler may have lent it
                 self.given_up.append((session.pid, session.born))
             self.remove(session)
+
+    def next_given_up(self) -> tuple[int, Any] | None:
+        """Take the next that is to be ended on the server."""
+        try:
+            return self.given_up.popleft()
+        except IndexError:
+            return None
+
+    def open(self) -> list[Session]:
+        """Return all that may have an open connection."""
+        return [*self._all, *self.ended]
 
     def close_ended(self) -> None:
         """Close those that have ended, and that nobody talks to any more."""
@@ -143,7 +155,7 @@ class Sessions:
 
     def end(self) -> None:
         """End them all; the server frees what they have."""
-        for session in [*self, *self.ended]:
+        for session in self.open():
             session.fail(wait_for_others=False)
         with self._mutex:
             self._all.clear()

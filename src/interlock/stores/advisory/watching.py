@@ -68,8 +68,10 @@ class Watcher:
         if self._pipe is not None:
             self._pipe.poke()
 
-    def abandon(self) -> None:
-        """Close what is open; in a forked child there is no thread."""
+    def abandon(self, forked: bool = False) -> None:
+        """Close what is open; in a forked child there is no thread, and who has the mutex there is none."""
+        if forked:
+            self._mutex = threading.Lock()
         with self._mutex:
             self._stopped = True
             pipe, self._pipe = self._pipe, None
@@ -94,8 +96,9 @@ class Watcher:
         for session in [each for each in room.sessions if not each.alive]:
             room.lost(session)  # whoever talked to it has found that it has ended
         with room.mutex:
-            sessions = {each.socket: each for each in room.sessions if each.alive}
+            found = {each.socket: each for each in room.sessions if each.alive}
             ends = min((each.until for each in room.places), default=monotonic() + LONGEST)
+        sessions = {socket: each for socket, each in found.items() if socket >= 0}  # of some closed just now
         poll = select.poll()
         poll.register(pipe.fileno(), select.POLLIN)
         for socket, session in sessions.items():
