@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.stores.advisory import mysql, postgres, room
+from interlock.stores.advisory import base, mysql, postgres, room
 from interlock.testing.waiting import eventually, moment, since, throughout
 from tests.servers import MariaServer, PostgresServer, Proxy, need
 
@@ -28,7 +28,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.fixture
 def forgetful(server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, str]]:
     """A proxy before the server, and the URL of locks that leads through it."""
-    for module in (mysql, postgres, room):
+    for module in (base, mysql, postgres, room):
         monkeypatch.setattr(module, "IO_TIMEOUT", PATIENCE)
     monkeypatch.setattr(room, "UNHEARD", PATIENCE)
     with Proxy(server.host, server.port) as proxy:

@@ -11,7 +11,7 @@ from interlock.runtime import log
 from interlock.runtime.polling import WakePipe
 
 if TYPE_CHECKING:
-    from interlock.stores.advisory.room import Room
+    from interlock.stores.advisory.base import BaseRoom
     from interlock.stores.advisory.session import Session
 
 LONGEST = 1.0  # seconds
@@ -25,7 +25,7 @@ class Watcher:
         room: whose sessions are watched.
     """
 
-    def __init__(self, room: "Room") -> None:
+    def __init__(self, room: "BaseRoom") -> None:
         self._room = room
         self._thread: threading.Thread | None = None
         self._pipe: WakePipe | None = WakePipe()
