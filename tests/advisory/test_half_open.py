@@ -107,8 +107,7 @@ def test_a_lock_goes_on_though_the_server_hears_no_end_of_a_forgotten_connection
     direct = server.url.replace(":", "+advisory:", 1)
     with interlock.connect(url) as locks, interlock.connect(direct) as others, ThreadPoolExecutor(1) as threads:
         holder = others.lock("a").acquire()
-        waits = threads.submit(locks.lock("a").acquire, timeout=60)
-        eventually(lambda: any(session.waits_for is not None for session in locks._session.store._room.sessions))
+        waits = begin_to_wait(threads, locks)
         proxy.forget(wholly=True)
         holder.release()
         assert waits.result(30).release()
@@ -124,9 +123,8 @@ def test_a_wait_that_began_after_a_session_fell_silent_is_left_alone(
     with interlock.connect(url) as locks, interlock.connect(direct) as others, ThreadPoolExecutor(1) as threads:
         holder = others.lock("a").acquire()
         other = locks.lock("b", ttl=600).acquire()
-        waits = threads.submit(locks.lock("a").acquire, timeout=60)
+        waits = begin_to_wait(threads, locks)
         sessions = locks._session.store._room.sessions
-        eventually(lambda: any(session.waits_for is not None for session in sessions))
         forgotten = {*sessions}
         proxy.forget()
         assert not gets(locks, "c")
@@ -148,9 +146,8 @@ def looked_at(forgetful: tuple[Proxy, str], server: Any, monkeypatch: pytest.Mon
     url, direct = forgetful[1], server.url.replace(":", "+advisory:", 1)
     with interlock.connect(url) as locks, interlock.connect(direct) as others, ThreadPoolExecutor(1) as threads:
         holder = others.lock("a").acquire()
-        waits = threads.submit(locks.lock("a").acquire, timeout=60)
+        waits = begin_to_wait(threads, locks)
         sessions = locks._session.store._room.sessions
-        eventually(lambda: any(session.waits_for is not None for session in sessions))
         (waiting,) = sessions.apart
         yield waiting, sessions, waits, holder
         holder.release()
@@ -270,12 +267,18 @@ def test_who_waits_again_does_so_on_a_session_that_is_heard(forgetful: tuple[Pro
         assert not {*idle} & {*sessions.apart}
 
 
+def begin_to_wait(threads: ThreadPoolExecutor, locks: Any) -> Any:
+    """Let a thread wait for the lock that others hold."""
+    waits = threads.submit(locks.lock("a").acquire, timeout=60)
+    eventually(lambda: any(session.waits_for is not None for session in locks._session.store._room.sessions))
+    return waits
+
+
 def wait_for(locks: Any, others: Any, sessions: Any) -> None:
     """Wait for a lock that others hold, until they release it."""
     holder = others.lock("a").acquire()
     with ThreadPoolExecutor(1) as threads:
-        waits = threads.submit(locks.lock("a").acquire, timeout=60)
-        eventually(lambda: any(session.waits_for is not None for session in sessions))
+        waits = begin_to_wait(threads, locks)
         holder.release()
         assert waits.result(30).release()
 
