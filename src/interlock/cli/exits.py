@@ -11,9 +11,15 @@ BY_SIGNAL = 128  # and the number of the signal
 
 
 def say(text: str) -> None:
-    """Write one line to the error stream; that it can't be written must not stop the work."""
+    """Write one line to the error stream; that it can't be written must not stop the work.
+
+    It is one call of `write`: threads of the library speak too, and `print` makes several.
+    """
+    if sys.stderr is None:
+        return
     try:
-        print("interlock:", one_line(text), file=sys.stderr, flush=True)
+        sys.stderr.write(f"interlock: {one_line(text)}\n")
+        sys.stderr.flush()
     except (OSError, ValueError):
         pass
 

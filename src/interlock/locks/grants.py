@@ -48,6 +48,7 @@ class BaseGrant:
         self._on_lost = on_lost
         self._state = HELD
         self._leaving = False
+        self._lost_because = ""
         self._block = None
         self._acquired_at = None
         self._pid = pid()
@@ -159,11 +160,14 @@ class BaseGrant:
         self._session.tell(kind, self._claim, fence=self.fence, held=held, reason=reason)
 
     def _tell_end(self) -> None:
-        """Tell that its release found it lost, or gone at the end of a lease that an earlier release had left."""
+        """Tell that its release found it lost, or gone at the end of a lease that an earlier release had left.
+
+        Another release that took it out at the same time has told that.
+        """
         if self._state == LOST:
             self._warn_of_loss()
             self._tell("lost", self._lost_because)
-        else:
+        elif self._lost_because:
             self._tell("released", self._lost_because)
 
     def _warn_of_loss(self) -> None:

@@ -58,6 +58,6 @@ def _logger(message: str, *args: object) -> "logging.Logger | None":
         import logging
     except OSError:
         if sys.stderr is not None:
-            print(f"interlock: {message % args}", file=sys.stderr)
+            sys.stderr.write(f"interlock: {message % args}\n")
         return None
     return logging.getLogger("interlock")

@@ -1,5 +1,6 @@
 """A release, of either colour: what leaves the store, who is told, and what a failure leaves to be done."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -87,6 +88,23 @@ def test_a_release_that_failed_may_be_called_again_and_its_lease_ends(colour: Co
     colour.answers["leave"] = False  # it was done the first time
     assert colour.do(grant.release()) is True
     assert colour.told == ["released"]
+
+
+@pytest.mark.parametrize("answer", [False, away()])
+def test_of_two_who_release_at_once_the_one_that_took_it_out_tells(colour: Colour, answer: Any) -> None:
+    grant = colour.grant()
+
+    def other_is_quicker() -> bool:
+        colour.answers["leave"] = True
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(lambda: colour.do(grant.release())).result() is True
+        if isinstance(answer, StoreError):
+            raise answer
+        return False
+
+    colour.answers["leave"] = other_is_quicker
+    assert colour.do(grant.release()) is False
+    assert (grant._state, colour.told) == ("released", ["released"])
 
 
 @pytest.mark.parametrize("by_plain_call", [True, False])

@@ -100,9 +100,8 @@ class Grant(BaseGrant):
         kept.pop(self.id, None)
         watched = False
         try:
-            session.leaving[self.id] = (
-                current_thread()
-            )  # before the watchdog forgets it: who closes looks there first
+            # Before the watchdog forgets it, or who closes sees it nowhere.
+            session.leaving[self.id] = current_thread()
             watched = watchdog.remove(self)
             if monotonic() >= self._deadline:
                 self._lose(LEASE_ENDED)
