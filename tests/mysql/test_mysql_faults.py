@@ -80,6 +80,42 @@ def test_a_locked_row_holds_back_the_renewal_of_its_own_lock_only(
         assert run_renewal(locks, stuck, free) == [True, True]
 
 
+def test_a_renewal_waits_for_no_row_of_others_however_few_there_are(
+    url: str, ask: Ask, outside: Callable[[], Any]
+) -> None:
+    """A table of few rows is read from its beginning to its end, unless the server is told to use the index."""
+    with interlock.connect(url) as locks, outside() as blocker:
+        locks.lock("stuck").acquire().release()
+        free = [locks.lock(f"free{number}", ttl=6, renew=False).acquire() for number in range(3)]
+        (key,) = ask(f"SELECT k FROM {table_of(url)} WHERE name = 'stuck'")
+        blocker.begin()
+        blocker.cursor().execute(f"SELECT * FROM {table_of(url)} WHERE k = %s FOR UPDATE", key)
+        waits = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'"
+        before = ask(waits)
+        assert run_renewal(locks, *free) == [True, True, True]
+        assert ask(waits) == before
+
+
+def test_renewals_have_a_connection_where_all_others_are_in_use(
+    url: str, ask: Ask, outside: Callable[[], Any]
+) -> None:
+    with interlock.connect(f"{url}&max_connections=2") as locks, outside() as blocker, ThreadPoolExecutor() as pool:
+        free = locks.lock("free", ttl=30).acquire()
+        locks.lock("stuck").acquire().release()
+        (key,) = ask(f"SELECT k FROM {table_of(url)} WHERE name = 'stuck'")
+        blocker.begin()
+        blocker.cursor().execute(f"SELECT * FROM {table_of(url)} WHERE k = %s FOR UPDATE", key)
+        stuck = [pool.submit(locks.lock("stuck").acquire, timeout=0) for _ in range(4)]
+        server = locks._session.store._server
+        eventually(lambda: server._used() == 2)
+        began = moment()
+        assert free.renew()
+        assert since(began) < 2, "it does not wait for the others"
+        blocker.rollback()
+        for each in stuck:
+            each.exception(20)
+
+
 def run_renewal(locks: Any, *grants: Any) -> list[Any]:
     from interlock.core.claims import Claim, LockSpec
     from interlock.runtime.sync import run

@@ -170,6 +170,31 @@ def test_a_claim_that_can_not_be_renewed_does_not_stay(colour: Colour) -> None:
     assert colour.asked[3:] == ["leave b"], "it is not held any more"
 
 
+def test_a_claim_whose_renewal_fails_is_renewed_no_more_and_its_lease_ends(colour: Colour) -> None:
+    grant = colour.grant()
+    grant._free_at, colour.answers["renew"] = 200.0, away()
+    with pytest.raises(StoreError):
+        colour.do(grant.release())
+    assert (grant._renews, grant._due) == (False, ENDS)
+    assert (colour.told, colour.watched) == ([], {"a": grant})
+
+
+def test_of_two_who_release_before_its_at_least_one_does(colour: Colour) -> None:
+    grant = colour.grant()
+    grant._free_at = 131.0
+
+    def other_is_quicker() -> bool:
+        colour.answers["renew"] = True
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(lambda: colour.do(grant.release())).result() is True
+        return True
+
+    colour.answers["renew"] = other_is_quicker
+    assert colour.do(grant.release()) is False
+    assert colour.asked == ["renew a", "renew a", "later a"]
+    assert colour.told.count("released") == 1
+
+
 # -- renew() ------------------------------------------------------------------------------------------------
 
 

@@ -75,7 +75,8 @@ async def loop_ends(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> Non
         return
     try:
         async with asyncio.timeout(AT_EXIT_LIMIT):
-            for id, each in [(id, each) for id, each in session.entering.items() if owner_of(each) is watchdog.loop]:
+            entering = list(session.entering.items())  # other loops go on meanwhile
+            for id, each in [(id, each) for id, each in entering if owner_of(each) is watchdog.loop]:
                 await arun(session.store.leave(claim_of(each)))  # its task was destroyed
                 session.entering.pop(id, None)
             failure = await _release(session, watchdog)
@@ -148,7 +149,7 @@ async def _leave(session: Session, entry: Entry[AsyncGrant]) -> None:
 
 def at_exit(session: Session) -> None:
     """End with the interpreter: leave no ghost, and let nobody in while a loop of this process still runs."""
-    held = [(watchdog, entry) for watchdog in session.watchdogs.values() for entry in watchdog.entries]
+    held = [(watchdog, entry) for watchdog in list(session.watchdogs.values()) for entry in watchdog.entries]
     if not held and not session.entering:
         session.store.close()
         return

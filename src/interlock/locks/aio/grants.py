@@ -124,8 +124,11 @@ class AsyncGrant(BaseGrant):
         """
         if self._state == RELEASED or self._pid != pid():
             return False
-        if self._free_at and await self._stays():
-            return True
+        if self._free_at:
+            if await self._stays():
+                return True
+            if self._state == RELEASED:
+                return False
         kept.pop(self.id, None)
         watchdog = self._watchdog
         session = self._session
@@ -173,8 +176,14 @@ class AsyncGrant(BaseGrant):
         """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
         if not self.held or time.monotonic() >= self._free_at:
             return False
-        if self._deadline < self._free_at and not await self.renew():
-            return False
+        try:
+            if self._deadline < self._free_at and not await self.renew():
+                return False
+        except BaseException:
+            self._give_up_renewing()  # as any release that failed: its lease ends
+            raise
+        if self._state != HELD:
+            return False  # another release was quicker
         self._watchdog.release_later(self)
         kept.pop(self.id, None)
         self._state = RELEASED

@@ -93,8 +93,11 @@ class Grant(BaseGrant):
         """
         if self._state == RELEASED or self._pid != pid():
             return False
-        if self._free_at and self._stays():
-            return True
+        if self._free_at:
+            if self._stays():
+                return True
+            if self._state == RELEASED:
+                return False
         session = self._session
         watchdog = session.watchdog
         kept.pop(self.id, None)
@@ -133,8 +136,14 @@ class Grant(BaseGrant):
         """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
         if not self.held or monotonic() >= self._free_at:
             return False
-        if self._deadline < self._free_at and not self.renew():
-            return False
+        try:
+            if self._deadline < self._free_at and not self.renew():
+                return False
+        except BaseException:
+            self._give_up_renewing()  # as any release that failed: its lease ends
+            raise
+        if self._state != HELD:
+            return False  # another release was quicker
         self._session.watchdog.release_later(self)
         kept.pop(self.id, None)
         self._state = RELEASED

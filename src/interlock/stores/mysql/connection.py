@@ -83,6 +83,10 @@ class Connection:
         """Tell whether an idle connection is still there, as far as this side knows; it has nothing to say."""
         return not self._poll.poll(0)
 
+    def is_sound(self) -> bool:
+        """Tell whether others may use it: it is in no transaction."""
+        return not self._driver.server_status & IN_TRANSACTION
+
     def exchange(self, statement: str, deadline: float, io_timeout: float) -> Done:
         """Perform a statement.
 

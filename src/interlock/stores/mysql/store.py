@@ -21,17 +21,20 @@ class _Server(Pool):
     def _start_afresh(self) -> None:
         super()._start_afresh()
         self._executor = ThreadPoolExecutor(self._most, thread_name_prefix="interlock-mysql")
+        self._renewing = ThreadPoolExecutor(1, thread_name_prefix="interlock-mysql-renews")
 
     async def aask(self, statement: Statements) -> list[Any]:
         """As `ask`."""
         from interlock.runtime.offload import offload  # only programs with an event loop load asyncio
 
-        return await offload(self._executor, partial(self.ask, statement))
+        executor = self._renewing if statement.reserved else self._executor
+        return await offload(executor, partial(self.ask, statement))
 
     def close(self) -> None:
         """As `BoundedPool.close`."""
         super().close()
-        self._executor.shutdown(wait=False)
+        for executor in (self._executor, self._renewing):
+            executor.shutdown(wait=False)
 
 
 class MysqlStore(DatagramQueue):

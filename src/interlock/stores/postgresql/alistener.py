@@ -125,12 +125,14 @@ class TaskListener:
             return  # whoever waits asks the store soon, and is told there
         try:
             until = monotonic() + io_timeout
-            rows, _ = await connection.exchange(WHOSE, until, io_timeout)
+            rows = await connection.exchange(WHOSE, until, io_timeout)
             if is_pooled(connection.pgconn, rows):
                 self._retry_at = monotonic() + POOLED
                 connection.close()
                 return
             await connection.exchange(listen(self._channel), until, io_timeout)
+            if connection.cancelled is not None:
+                raise connection.cancelled
         except StoreError:
             connection.close()
             return
@@ -140,8 +142,10 @@ class TaskListener:
         if self._closed:
             connection.close()
             return
-        for old in [old for old in self._ears if old.is_closed()]:
-            self._ears.pop(old).close()
+        for old in [old for old in list(self._ears) if old.is_closed()]:
+            ended = self._ears.pop(old, None)  # another loop's thread may clear away at the same time
+            if ended is not None:
+                ended.close()
         self._retry_at = 0.0
         self._ears[connection.loop] = _Listening(connection, self._channel, self._waiters, io_timeout)
         if self._subscribed:

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from psycopg import OperationalError
+from psycopg.pq import TransactionStatus
 
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.stores.postgresql.exchange import Row, broken, encoded, ended, no_answer, parameters, rows_of
@@ -28,11 +29,16 @@ class AsyncConnection:
         self.connection = connection
         self.where = where
         self.pgconn = connection.pgconn
-        checked(self.pgconn, where)
+        try:
+            checked(self.pgconn, where)
+        except StoreError:
+            self.pgconn.finish()
+            raise
         self.pgconn.nonblocking = 1
         self.loop = asyncio.get_running_loop()
-        self.ended = False
+        self.ended = self._closed = False
         self.heard: Callable[[], object] | None = None  # what listens to this connection
+        self.cancelled: asyncio.CancelledError | None = None  # that came while a statement was underway
         self._waiting: asyncio.Future[None] | None = None
         self._fd = self.pgconn.socket
         self.loop.add_reader(self._fd, self._readable)
@@ -50,20 +56,19 @@ class AsyncConnection:
         elif self.heard is not None:
             self.heard()
 
-    async def exchange(
-        self, statement: Statement, deadline: float, io_timeout: float
-    ) -> tuple[list[Row], asyncio.CancelledError | None]:
+    async def exchange(self, statement: Statement, deadline: float, io_timeout: float) -> list[Row]:
         """Perform a statement to its end, also if the task is cancelled: what undoes it must come after it.
 
+        Who asks raises what `cancelled` has then, whatever became of the statement.
+
         Returns:
-            Its rows, and the cancellation.
+            Its rows.
 
         Raises:
             Refused: the database did nothing.
             UnknownOutcome: the connection ended, or there was no answer in time.
         """
         pgconn = self.pgconn
-        cancelled = None
         try:
             if statement.values:
                 pgconn.send_query_params(encoded(statement.words), parameters(statement.values))
@@ -75,16 +80,16 @@ class AsyncConnection:
             results: list[Any] = []
             while True:
                 while not self.ended and pgconn.is_busy():
-                    cancelled = await self._next(deadline, io_timeout) or cancelled
+                    await self._next(deadline, io_timeout)
                 result = pgconn.get_result()
                 if result is None:
-                    return rows_of(results, pgconn, self.where), cancelled
+                    return rows_of(results, pgconn, self.where)
                 results.append(result)
         except OperationalError as error:
             raise broken(self.where, error) from error
 
-    async def _next(self, deadline: float, io_timeout: float) -> asyncio.CancelledError | None:
-        """Wait until something has come; return the cancellation of the task, if there was one."""
+    async def _next(self, deadline: float, io_timeout: float) -> None:
+        """Wait until something has come; note the cancellation of the task, if there was one."""
         left = deadline - monotonic()
         if left <= 0:
             raise no_answer(self.where, io_timeout)
@@ -93,15 +98,20 @@ class AsyncConnection:
         try:
             await waiting
         except asyncio.CancelledError as error:
-            return error
+            self.cancelled = error
         finally:
             timer.cancel()
             self._waiting = None
-        return None
+
+    def is_sound(self) -> bool:
+        """Tell whether others may use it: it is open, and in no transaction."""
+        return not self.ended and self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def close(self) -> None:
-        """Close it."""
-        self.ended = True
+        """Close it, once: the number of its descriptor is another's after that."""
+        if self._closed:
+            return
+        self._closed = self.ended = True
         self.heard = None
         if self._waiting is not None:
             _set(self._waiting)
@@ -160,10 +170,11 @@ class AsyncPool:
         loop = asyncio.get_running_loop()
         here = self._loops.get(loop)
         if here is None:
-            for old in [old for old in self._loops if old.is_closed()]:
-                for connection in self._loops.pop(old).all:
-                    connection.close()
             here = self._loops[loop] = _Here()
+            for old in [old for old in list(self._loops) if old.is_closed()]:
+                ended = self._loops.pop(old, None)  # another loop's thread may clear away at the same time
+                for connection in list(ended.all) if ended is not None else ():
+                    connection.close()
         return here
 
     async def aask(self, statement: Statement) -> list[Row]:
@@ -175,35 +186,36 @@ class AsyncPool:
         io_timeout = min(self.factory.io_timeout, statement.io_timeout or self.factory.io_timeout)
         deadline = monotonic() + io_timeout
         here = self._here()
-        connection = await self._take(here, deadline, io_timeout)
-        age, sound = here.age, False
+        connection = await self._take(here, deadline, io_timeout, self._most + statement.reserved)
+        connection.cancelled, age, sound = None, here.age, False
         try:
-            rows, cancelled = await _talk(connection, self._manners.perform(statement), deadline, io_timeout)
+            rows = await _talk(connection, self._manners.perform(statement), deadline, io_timeout)
             sound = True
-        except Refused:
-            sound = True
-            raise
-        except UnknownOutcome:
-            self._drop(here)  # what broke one has broken the others
+        except (Refused, UnknownOutcome) as error:
+            sound = isinstance(error, Refused)
+            if not sound:
+                self._drop(here)  # what broke one has broken the others
+            if connection.cancelled is not None:
+                raise connection.cancelled from error
             raise
         finally:
             here.used -= 1
-            if sound and age == here.age and not connection.ended and not self._closed:
+            if sound and age == here.age and not self._closed and connection.is_sound():
                 here.put_back(connection)
             else:
                 here.all.discard(connection)
                 connection.close()
             here.wake_one()
-        if cancelled is not None:
-            raise cancelled
+        if connection.cancelled is not None:
+            raise connection.cancelled
         return rows
 
-    async def _take(self, here: _Here, deadline: float, io_timeout: float) -> AsyncConnection:
+    async def _take(self, here: _Here, deadline: float, io_timeout: float, most: int) -> AsyncConnection:
         asked = monotonic()
         while True:
             if self._closed:
                 raise StoreError("this connection was closed: connect again")
-            while here.idle:
+            while here.idle and here.used < most:
                 connection = here.idle.pop()
                 if not connection.ended:
                     here.used += 1
@@ -211,7 +223,7 @@ class AsyncPool:
                 here.all.discard(connection)
                 connection.close()
             now = monotonic()
-            if not here.used or (here.used < self._most and now - asked >= GROW):
+            if not here.used or (here.used < most and now - asked >= GROW):
                 here.used += 1
                 task = asyncio.get_running_loop().create_task(self._open(here), name="interlock-connects")
                 await asyncio.shield(task)  # who is cancelled leaves the connection to others
@@ -221,7 +233,7 @@ class AsyncPool:
                     f"all {self._most} connections of this loop to {self.factory.where} were in use for "
                     f"{io_timeout:g} s: is it overloaded? Else let it have more (?max_connections=)"
                 )
-            until = deadline if here.used >= self._most else min(deadline, asked + GROW)
+            until = deadline if here.used >= most else min(deadline, asked + GROW)
             await _first_of(here, max(0.0005, until - now))
 
     async def _open(self, here: _Here) -> None:
@@ -292,19 +304,16 @@ async def _first_of(here: _Here, seconds: float) -> None:
         raise
 
 
-async def _talk(
-    connection: AsyncConnection, talk: Talk, deadline: float, io_timeout: float
-) -> tuple[list[Any], asyncio.CancelledError | None]:
-    cancelled = None
+async def _talk(connection: AsyncConnection, talk: Talk, deadline: float, io_timeout: float) -> list[Any]:
     try:
         statement = next(talk)
         while True:
             try:
-                rows, broke_off = await connection.exchange(statement, deadline, io_timeout)
-                cancelled = broke_off or cancelled
+                rows = await connection.exchange(statement, deadline, io_timeout)
             except Refused as error:
                 statement = talk.throw(error)
             else:
                 statement = talk.send(rows)
     except StopIteration as stop:
-        return stop.value, cancelled
+        found: list[Any] = stop.value
+        return found

@@ -36,7 +36,7 @@ class ThreadListener:
 
     def _start_afresh(self) -> None:
         self.live = False
-        self._opening = threading.RLock()
+        self._choosing = threading.RLock()
         self._connection: Connection | None = None
         self._thread: threading.Thread | None = None
         self._retry_at = 0.0
@@ -53,21 +53,21 @@ class ThreadListener:
 
     def ask(self, _: Any) -> None:
         """Listen, unless that is done already or was tried a moment ago."""
-        if self.live or monotonic() < self._retry_at:
-            return
-        if not self._opening.acquire(timeout=self._factory.io_timeout):
-            return
-        try:
+        with self._choosing:
             if self.live or self._closed or monotonic() < self._retry_at:
                 return
-            self._retry_at = monotonic() + RETRY
-            self._listen()
+            # Nobody else opens one meanwhile, nor for ever if an interrupt comes before the end.
+            self._retry_at = monotonic() + RETRY + 3 * self._factory.io_timeout
+        after = RETRY
+        try:
+            after = self._listen()
         except StoreError:
             pass  # whoever waits asks the store soon, and is told there
         finally:
-            self._opening.release()
+            self._retry_at = monotonic() + after
 
-    def _listen(self) -> None:
+    def _listen(self) -> float:
+        """Listen; return the seconds until the next attempt, if this one fails or ends."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(GOODBYE)  # it is about to end
@@ -76,27 +76,38 @@ class ThreadListener:
             io_timeout = self._factory.io_timeout
             until = monotonic() + io_timeout
             if is_pooled(connection.pgconn, connection.exchange(WHOSE, until, io_timeout)):
-                self._retry_at = monotonic() + POOLED
                 connection.close()
-                return
+                return POOLED
             connection.exchange(listen(self._channel), until, io_timeout)
             poke = WakePipe()
         except BaseException:
             connection.close()
             raise
-        self._connection, self._poke, self.live = connection, poke, True
-        thread = threading.Thread(target=self._read, args=(connection, poke), name="interlock-listens", daemon=True)
         try:
+            self._connection, self._poke, self.live = connection, poke, True
+            thread = threading.Thread(
+                target=self._read, args=(connection, poke), name="interlock-listens", daemon=True
+            )
             thread.start()
-        except RuntimeError:  # no thread can be started: waiters look by themselves
-            self._connection, self._poke, self.live = None, None, False
-            connection.close()
+            self._thread = thread
+        except BaseException as error:
+            self._ended(poke)  # the thread, if it did start, sees that and closes what it reads
+            if not isinstance(error, RuntimeError):
+                raise
+            connection.close()  # no thread can be started: waiters look by themselves
             poke.close()
-            return
-        self._thread = thread
+            return RETRY
         if self._subscribed:
             self._waiters.let_all_look()  # what was said meanwhile was not heard
         self._subscribed = True
+        return RETRY
+
+    def _ended(self, poke: WakePipe) -> None:
+        """Note that who is poked by `poke` does not listen any more, unless that is known."""
+        with self._poking:
+            if self._poke is poke:
+                self.live = False
+                self._connection = self._poke = None
 
     def _read(self, connection: Connection, poke: WakePipe) -> None:
         """Read until the connection ends, is not needed for a while, or does not hear any more."""
@@ -105,11 +116,9 @@ class ThreadListener:
         except (OperationalError, OSError):
             pass
         finally:
-            self.live = False
-            self._connection = None
+            self._ended(poke)
             connection.close()
             with self._poking:
-                self._poke = None
                 poke.close()
             self._waiters.let_all_look()
 
@@ -119,7 +128,7 @@ class ThreadListener:
         poll.register(connection.pgconn.socket, READABLE)
         heard_at = needed_at = monotonic()
         asked_at = 0.0
-        while not self._closed:
+        while not self._closed and self._poke is poke:
             if hear(connection.pgconn, self._waiters):
                 heard_at, asked_at = monotonic(), 0.0
             now = monotonic()

@@ -5,6 +5,7 @@ from time import monotonic
 from typing import Any
 
 from psycopg import OperationalError
+from psycopg.pq import TransactionStatus
 
 from interlock.core.errors import StoreError
 from interlock.runtime.polling import READABLE, WRITABLE, poller
@@ -29,7 +30,11 @@ class Connection:
         self._pid = os.getpid()  # from here on it is closed when nobody has it any more
         self.connection = connection
         self.where = where
-        checked(self.pgconn, where)
+        try:
+            checked(self.pgconn, where)
+        except StoreError:
+            self.close()
+            raise
         self.pgconn.nonblocking = 1
         self.poll = poller()
         self.poll.register(self.pgconn.socket, READABLE)
@@ -44,6 +49,10 @@ class Connection:
         except OperationalError:
             return False
         return not ended(self.pgconn)
+
+    def is_sound(self) -> bool:
+        """Tell whether others may use it: it is in no transaction."""
+        return self.pgconn.transaction_status == TransactionStatus.IDLE  # type: ignore[no-any-return]
 
     def exchange(self, statement: Statement, deadline: float, io_timeout: float) -> list[Row]:
         """Perform a statement, and return its rows.

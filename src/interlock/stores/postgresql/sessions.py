@@ -68,16 +68,16 @@ class Manners:
     def _make(self) -> Talk:
         """Make the table and the functions."""
         yield BEGIN
-        yield MAKE_LOCK
-        return (
-            yield from _to_the_end(Statement(ddl(self._options.table, self._options.schema, self._options.grace)))
-        )
+        made = Statement(ddl(self._options.table, self._options.schema, self._options.grace))
+        return (yield from _to_the_end(MAKE_LOCK, made))
 
 
-def _to_the_end(statement: Statement) -> Talk:
-    """Perform a statement in a transaction that has begun, and commit."""
+def _to_the_end(*statements: Statement) -> Talk:
+    """Perform statements in a transaction that has begun, and commit; return the rows of the last one."""
+    rows: list[Any] = []
     try:
-        rows = yield statement
+        for statement in statements:
+            rows = yield statement
     except Refused:
         yield ROLLBACK
         raise

@@ -95,10 +95,12 @@ class Statements(NamedTuple):
     Attributes:
         talk: yields them, and returns the answer.
         io_timeout: seconds to wait for it; None for the usual.
+        reserved: True if it has a connection where all others are in use: a lease must not end for that.
     """
 
     talk: Callable[[Facts], Talk]
     io_timeout: float | None = None
+    reserved: bool = False
 
 
 def checked_table(table: str) -> str:
@@ -236,7 +238,8 @@ class MysqlTexts:
 
     def renew(self, claims: Sequence[Claim]) -> Statements:
         """Extend leases; an attempt that gets no answer must leave time for others before the first of them ends."""
-        return Statements(lambda facts: self._renew(claims), min(claim.spec.ttl / 3 for claim in claims))
+        soonest = min(claim.spec.ttl / 3 for claim in claims)
+        return Statements(lambda facts: self._renew(claims), soonest, reserved=True)
 
     def _renew(self, claims: Sequence[Claim]) -> Talk:
         left: dict[str, list[Claim]] = {}
@@ -258,7 +261,9 @@ class MysqlTexts:
         """Return those whose rows nobody has locked: one that is held up must not hold up the others."""
         by_row = {hashed(key): key for key in keys}
         wanted = ", ".join(map(_key, keys))
-        found = (yield f"SELECT k FROM {self.table} WHERE k IN ({wanted}) FOR UPDATE SKIP LOCKED").rows
+        # By the index, however few rows there are: a scan would lock those of others for a moment.
+        rows = f"{self.table} FORCE INDEX (PRIMARY) WHERE k IN ({wanted})"
+        found = (yield f"SELECT k FROM {rows} FOR UPDATE SKIP LOCKED").rows
         return [by_row[row] for row in sorted(_bytes(row) for (row,) in found)]
 
     def _alive(self, keys: Iterable[str]) -> Generator[str, Done, set[str]]:
@@ -289,10 +294,11 @@ class MysqlTexts:
             f"SELECT {_key(claim.spec.key)} AS k, {_hex(mark(claim.id))} AS mark, {micros(claim.spec.ttl)} AS ttl"
             for claim in claims
         )
+        # By the index, as above: MariaDB scans a table of few rows, and waits for one that others have locked.
         spot = "LOCATE(w.mark, l.line) + LENGTH(w.mark)"
         until = f"SUBSTRING(l.line, {spot}, {DIGITS})"
         return (
-            f"UPDATE ({wanted}) w STRAIGHT_JOIN {self.table} l ON l.k = w.k SET l.line = "
+            f"UPDATE ({wanted}) w STRAIGHT_JOIN {self.table} l FORCE INDEX (PRIMARY) ON l.k = w.k SET l.line = "
             f"INSERT(l.line, {spot}, {DIGITS}, GREATEST({until}, {_digits(f'{NOW} + w.ttl')})), "
             f"l.version = l.version + 1 WHERE LOCATE(w.mark, l.line) > 0 AND {until} > {_digits(NOW)}"
         )

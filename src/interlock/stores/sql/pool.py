@@ -38,7 +38,7 @@ class _Place:
 class BoundedPool:
     """The connections of one store, as an `effects.Server`.
 
-    A connection has `is_open`, `exchange` and `close`.
+    A connection has `is_open`, `is_sound`, `exchange` and `close`.
 
     Args:
         factory: what makes them.
@@ -77,13 +77,13 @@ class BoundedPool:
         deadline = monotonic() + io_timeout
         place = _Place()
         try:
-            self._take(place, deadline, io_timeout)
+            self._take(place, deadline, io_timeout, self._most + statement.reserved)
             if place.connection is None:
                 place.connection = self._connect(deadline)
             rows = _talk(place.connection, self._perform(place.connection, statement), deadline, io_timeout)
             place.sound = True
         except Refused:
-            place.sound = place.connection is not None
+            place.sound = place.connection is not None and place.connection.is_sound()
             raise
         except UnknownOutcome:
             self.drop()  # what broke one has broken the others
@@ -92,8 +92,8 @@ class BoundedPool:
             self._give_back(place)
         return rows
 
-    def _take(self, place: "_Place", deadline: float, io_timeout: float) -> None:
-        """Fill a place with a connection that was idle, or let the caller make one."""
+    def _take(self, place: "_Place", deadline: float, io_timeout: float, most: int) -> None:
+        """Fill a place with a connection that was idle, or let the caller make one, if less than `most` are used."""
         with self._mutex:
             asked = monotonic()
             while True:
@@ -101,7 +101,7 @@ class BoundedPool:
                     raise StoreError("this connection was closed: connect again")
                 place.age = self._age
                 used = self._used()
-                while self._idle:
+                while self._idle and used < most:
                     place.connection = self._idle.pop()
                     if place.connection.is_open():
                         self._lent[id(place)] = weakref.ref(place)
@@ -109,7 +109,7 @@ class BoundedPool:
                     place.connection.close()
                     place.connection = None
                 now = monotonic()
-                if not used or (used < self._most and now - asked >= GROW):
+                if not used or (used < most and now - asked >= GROW):
                     self._lent[id(place)] = weakref.ref(place)
                     return
                 if now >= deadline:
@@ -117,7 +117,7 @@ class BoundedPool:
                         f"all {self._most} connections of this process to {self.factory.where} were in use for "
                         f"{io_timeout:g} s: is it overloaded? Else let it have more (?max_connections=)"
                     )
-                until = deadline if used >= self._most else min(deadline, asked + GROW)
+                until = deadline if used >= most else min(deadline, asked + GROW)
                 self._free.wait(max(0.0005, min(until - now, LOST)))
 
     def _used(self) -> int:

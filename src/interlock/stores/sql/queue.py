@@ -67,6 +67,7 @@ class SqlQueue(BaseStore):
         self._waiters = Waiters()
         self._releases = count(1)
         self._answered = False
+        self._unclear: set[str] = set()  # claims of which it is not known whether they stand in line
         self._start_listening()
         _open.add(self)
 
@@ -97,6 +98,7 @@ class SqlQueue(BaseStore):
             rows = yield from self._ask(self._texts.enter(claim, mode, channel))
         except StoreError as error:
             return self._failed(claim, error, wait)
+        self._unclear.discard(claim.id)
         state, fence, recheck_after, told, *more = rows[0]
         asked, before = more or (True, 0)
         if told:
@@ -119,6 +121,8 @@ class SqlQueue(BaseStore):
         Raises:
             StoreError: waiting does not help, or is not wanted.
         """
+        if isinstance(error, UnknownOutcome):
+            self._unclear.add(claim.id)
         passes = isinstance(error, (UnknownOutcome, Passing))
         if not wait or not passes:
             self._waiters.remove(claim.id)
@@ -132,9 +136,13 @@ class SqlQueue(BaseStore):
         self._waiters.remove(claim.id)
         statement = self._texts.leave(claim.spec.key, claim.id)
         lost = False
+        unclear = claim.id in self._unclear
+        self._unclear.discard(claim.id)
         try:
             rows = yield from self._ask(statement)
         except UnknownOutcome:
+            if unclear:
+                raise  # by a new connection, then: another one would not do better, and the caller's time is over
             lost = True  # the connection may have been forgotten on the way, and the database be there
             rows = yield from self._ask(statement)
         removed, told = rows[0]

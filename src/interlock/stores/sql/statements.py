@@ -21,12 +21,14 @@ class Statement(NamedTuple):
     Attributes:
         words: SQL with $1, $2, … for the values, each once and in this order.
         values: bytes, str, int, bool, or lists of them.
-        patience: seconds to wait for the answer; None for the usual.
+        io_timeout: seconds to wait for the answer; None for the usual.
+        reserved: True if it has a connection where all others are in use: a lease must not end for that.
     """
 
     words: str
     values: tuple[Any, ...] = ()
     io_timeout: float | None = None
+    reserved: bool = False
 
     @property
     def pyformat(self) -> str:
@@ -97,7 +99,7 @@ class Texts:
         keys = [hashed(claim.spec.key) for claim in claims]
         ids = [claim.id for claim in claims]
         ttls = [micros(claim.spec.ttl) for claim in claims]
-        return Statement(self._renew, (keys, ids, ttls), min(claim.spec.ttl / 3 for claim in claims))
+        return Statement(self._renew, (keys, ids, ttls), min(claim.spec.ttl / 3 for claim in claims), reserved=True)
 
     def sweep(self, pages: int, age: float) -> Statement:
         """Delete what is over since `age` seconds in a part of the table."""

@@ -9,6 +9,7 @@ from interlock.core.queue import Granted
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 SHORTEST, LONGEST = 0.02, 0.5  # seconds between two looks of a waiter whom nobody tells
 GROWTH = 1.5
+DIGITS = 19  # of the largest fence
 LEAST = 0.005  # seconds; a lease that is ending now was perhaps just extended
 
 
@@ -57,7 +58,7 @@ class Waiters:
     def tell_message(self, text: str) -> None:
         """Tell what another process said: an id and a fence."""
         id, _, fence = text.partition(" ")
-        if fence.isdecimal():  # else it is not from us
+        if fence.isdecimal() and len(fence) <= DIGITS:  # else it is not from us
             self.tell(id, int(fence))
 
     def let_all_look(self) -> None:
