@@ -215,6 +215,7 @@ def test_after_a_crash_nobody_gets_a_lock_before_all_forgotten_leases_have_ended
     table = url.rpartition("=")[2]
     with interlock.connect(f"{url}&grace=1") as locks, interlock.connect(url) as others:
         first = locks.lock("a", ttl=1).acquire()
+        before = _started(ask)
         if crash == "server":
             kill_nine(server)
             server.start()
@@ -222,7 +223,7 @@ def test_after_a_crash_nobody_gets_a_lock_before_all_forgotten_leases_have_ended
             os.kill(
                 ask(f"SELECT pid FROM pg_stat_activity WHERE query LIKE '%%{table}_enter%%'")[0][0], signal.SIGKILL
             )
-        eventually(lambda: _answers(ask), 20)
+        eventually(lambda: _started(ask) not in (before, None), 20)  # it answers until it has noticed
         crashed = time.monotonic()
         ask(f"DELETE FROM {table}")
         assert others.lock("a").acquire(timeout=0) is None
@@ -260,11 +261,12 @@ def test_a_replica_is_refused_and_has_a_grace_when_it_takes_over(server: Postgre
                 second.release()
 
 
-def _answers(ask: Ask) -> bool:
+def _started(ask: Ask) -> Any:
+    """Return when the server began, also anew after a crash of a backend; None while it does not answer."""
     try:
-        return bool(ask("SELECT 1"))
-    except psycopg.OperationalError:
-        return False
+        return ask("SELECT backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'")[0][0]
+    except (psycopg.OperationalError, IndexError):
+        return None
 
 
 def children(server: PostgresServer) -> list[int]:
