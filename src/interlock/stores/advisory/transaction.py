@@ -5,7 +5,9 @@ transaction and one of a connection of interlock exclude each other. MySQL's GET
 transaction, and a transaction that writes to SQLite excludes all others anyway, so there is no such lock on them.
 """
 
+import math
 from functools import partial
+from time import monotonic
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -31,6 +33,7 @@ SERVER = (
     "WHERE datname = current_database()"
 )
 TIMED_OUT = "55P03"
+LONGEST = (1 << 31) - 1  # milliseconds that PostgreSQL can wait for a lock
 
 
 class TransactionGrant:
@@ -110,8 +113,6 @@ class BaseTransactionLock:
             self._check(connection)
             fence = self._fence(connection, seconds)
         except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) == TIMED_OUT:
-                return None
             raise StoreError(f"the lock {self.name!r} could not be taken: {error.orig}") from error
         if fence is None:
             return None
@@ -123,14 +124,32 @@ class BaseTransactionLock:
         sequence = self._room.options.sequence
         fence = connection.execute(text(TRY.replace("{sequence}", sequence)), key).one()[0]
         if fence is None and seconds != 0:
-            # A time-out may come when the lock was granted already; the savepoint gives it back then.
-            with connection.begin_nested():
-                before = connection.execute(text("SELECT current_setting('lock_timeout')")).scalar_one()
-                limit = 0 if seconds is None else max(1, round(seconds * 1000))
-                connection.execute(text(TIME_OUT), {"value": f"{limit}ms"})
-                fence = connection.execute(text(WAIT.replace("{sequence}", sequence)), key).one()[0]
-                connection.execute(text(TIME_OUT), {"value": before})
+            fence = self._waited(connection, key, seconds)
         return fence if fence is None else int(fence)
+
+    def _waited(self, connection: Connection, key: dict[str, int], seconds: float | None) -> Any:
+        """Return the fence when the lock is granted; None if it was not in time."""
+        until = math.inf if seconds is None else monotonic() + seconds
+        while True:
+            left = min(until - monotonic(), LONGEST / 1000)
+            limit = 0 if seconds is None else max(1, math.ceil(left * 1000))
+            try:
+                return self._wait(connection, key, limit)
+            except DBAPIError as error:
+                if not _timed_out(error):
+                    raise
+            if limit < LONGEST:  # else it is asked for once more
+                return None
+
+    def _wait(self, connection: Connection, key: dict[str, int], limit: int) -> Any:
+        wait = WAIT.replace("{sequence}", self._room.options.sequence)
+        # A time-out may come when the lock was granted already; the savepoint gives it back then.
+        with connection.begin_nested():
+            before = connection.execute(text("SELECT current_setting('lock_timeout')")).scalar_one()
+            connection.execute(text(TIME_OUT), {"value": f"{limit}ms"})
+            fence = connection.execute(text(wait), key).one()[0]
+            connection.execute(text(TIME_OUT), {"value": before})
+        return fence
 
     def _check(self, connection: Connection) -> None:
         if connection.dialect.name != "postgresql":
@@ -199,6 +218,11 @@ class AsyncTransactionLock(BaseTransactionLock):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing: the commit or rollback gives it back."""
+
+
+def _timed_out(error: DBAPIError) -> bool:
+    # psycopg2 calls it pgcode.
+    return (getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)) == TIMED_OUT
 
 
 def lock_of(room: Room, spec: LockSpec, timeout: float | None, connection: Any) -> BaseTransactionLock:
