@@ -70,6 +70,14 @@ def test_tasks_take_the_same_engine(engine_url: str) -> None:
     asyncio.run(play())
 
 
+def test_an_engine_that_returns_bytes_for_text(engine_url: str) -> None:
+    engine = create_engine(f"{engine_url}?charset=utf8mb3&use_unicode=0")
+    with interlock.connect(engine) as locks, locks.lock("ä", label="ö") as grant:
+        assert locks.lock("ä").acquire(timeout=0) is None
+        assert [(view.id, view.label) for view in locks.claims("ä")] == [(grant.id, "ö")]
+    engine.dispose()
+
+
 def test_what_is_no_engine_of_pymysql_is_refused_with_what_to_do(engine_url: str) -> None:
     tasks = create_async_engine(engine_url.replace("pymysql", "aiomysql"))
     for connect in (interlock.connect, interlock.aconnect):

@@ -62,7 +62,8 @@ class Connection:
         self.exchange(SET + limit, deadline, io_timeout)
         self.exchange(LEVEL, deadline, io_timeout)
         ((durable, read_only),) = self.exchange(ABOUT, deadline, io_timeout).rows
-        if str(read_only) not in ("0", "OFF"):  # an administrator could write all the same
+        if read_only not in ("0", "OFF", b"0", b"OFF"):  # bytes by an engine without Unicode
+            # Also to an administrator, who could write all the same.
             raise refusal(READ_ONLY[0], "the server is read-only", self.where)
         if int(durable) != 1:
             self._durable = False
