@@ -1,9 +1,18 @@
 """URLs and settings in messages: without what is secret in them."""
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import SplitResult
+
+from interlock.core.errors import InvalidArgument
 
 _BEGIN = re.compile(r"\s*[A-Za-z][\w+.-]*:/*")
 _SECRET = re.compile(r"(?i)([?&;][^=&;]*(?:pass|pwd|secret|token)[^=&;]*=)[^&]*")
+
+UNQUOTED = "in user and password, write %23 for #, %25 for %, %2F for /, %3F for ?, %40 for @, %5B for ["
+UNTOLD = f"why is not told, as that may repeat a part of the password: {UNQUOTED}"
+T = TypeVar("T")
 
 
 def masked(url: str) -> str:
@@ -24,9 +33,41 @@ def masked(url: str) -> str:
 
 def why(error: Exception, url: str) -> str:
     """Return what a library says against a URL; where that may repeat a part of a password, only what it may be."""
-    if masked(url) == url:
-        return str(error)
-    return "it can't be read; in user and password, write %23 for #, %2F for /, %3F for ?, %40 for @, %5B for ["
+    return str(error) if masked(url) == url else f"it can't be read; {UNQUOTED}"
+
+
+def is_torn(url: SplitResult) -> bool:
+    """Tell whether a part of a password may stand where the host, the port, the path or an option is read.
+
+    An unquoted character that ends the host does that; what a library says of such a URL may repeat the part.
+    """
+    return "@" in whole(url._replace(netloc="")) and masked(whole(url)) != whole(url)
+
+
+def place_of(url: SplitResult) -> str:
+    """Return which database a URL means, without its passwords and options."""
+    return masked(whole(url)).partition("?")[0].partition("#")[0]
+
+
+def whole(url: SplitResult) -> str:
+    """Return a URL as it was given: `geturl` leaves out slashes where there is no host."""
+    query, fragment = url.query and f"?{url.query}", url.fragment and f"#{url.fragment}"
+    return f"{url.scheme}://{url.netloc}{url.path}{query}{fragment}"
+
+
+def read(url: SplitResult, reader: Callable[[SplitResult], T]) -> T:
+    """Return what a reader makes of a URL; why it refuses is told only where that can't repeat a part of a password.
+
+    Raises:
+        InvalidArgument: it refuses.
+    """
+    try:
+        return reader(url)
+    except InvalidArgument:
+        if not is_torn(url):
+            raise
+    # Not while the error is handled: its own text may show the password.
+    raise InvalidArgument(f"{place_of(url)!r} can't be read; {UNQUOTED}")
 
 
 def described(found: object) -> str:

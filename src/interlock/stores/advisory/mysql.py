@@ -1,17 +1,16 @@
 """One session with MariaDB, which carries locks of GET_LOCK or waits for one."""
 
-import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import select
 import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.stores.advisory.dialling import connected
 from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, Standing
 
@@ -58,21 +57,7 @@ class MysqlSession(Session):
 
     def __init__(self, options: Options) -> None:
         super().__init__()
-        url = urlsplit(options.conninfo)
-        try:
-            self._client: Any = pymysql.connect(
-                host=url.hostname or "localhost",
-                port=url.port or 3306,
-                user=unquote(url.username or ""),
-                password=unquote(url.password or ""),
-                database=url.path.lstrip("/"),
-                connect_timeout=IO_TIMEOUT,
-                read_timeout=IO_TIMEOUT,
-                write_timeout=IO_TIMEOUT,
-                autocommit=True,
-            )
-        except pymysql.Error as error:
-            raise StoreError(f"MariaDB can't be reached: {error}") from error
+        self._client = connected(options)
         self._sequence = options.sequence
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="interlock-mysql")
         self._said: Future[Any] | None = None

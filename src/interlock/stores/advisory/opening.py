@@ -39,7 +39,7 @@ def open_session(options: Options) -> Session:
     Raises:
         StoreError: the server can't be reached, is a replica, or is behind a pooler that lends its sessions.
     """
-    session = Session(options.conninfo, options.sequence)
+    session = Session(options)
     try:
         found = session.ping()
         if found != session.told_pid:
@@ -91,7 +91,7 @@ def _refuse_lent(session: Session, options: Options) -> None:
     others: list[Session] = []
     try:
         for _ in range(BEHIND):
-            others.append(Session(options.conninfo, options.sequence))
+            others.append(Session(options))
             others[-1].run("BEGIN")
             others[-1].rows("SELECT 1")
             if session.ping() != session.pid or others[-1].ping() == session.pid:

@@ -1,11 +1,15 @@
 """What the URL of advisory locks says."""
 
 import re
+from contextlib import suppress
 from typing import NamedTuple
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode
+from urllib.parse import SplitResult, parse_qsl
 
+from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
+from interlock.core.redaction import is_torn, place_of, read, whole
 from interlock.runtime.process import HOST, pid
+from interlock.stores.sql.urls import check, conninfo_of, options_in, port_of
 
 MAX_LOCKS = 1000
 MAX_WAITING = 8
@@ -29,6 +33,7 @@ class Options(NamedTuple):
         max_waiting: how many sessions may wait at a time, beside the one that carries the locks.
         sequence: what fences are taken from.
         mysql: True for MariaDB, False for PostgreSQL.
+        torn: True if what a library says of the URL may repeat a part of the password.
     """
 
     conninfo: str
@@ -36,6 +41,10 @@ class Options(NamedTuple):
     max_waiting: int
     sequence: str
     mysql: bool = False
+    torn: bool = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} sequence={self.sequence}>"  # without the password
 
 
 def options_of(url: SplitResult) -> Options:
@@ -44,23 +53,34 @@ def options_of(url: SplitResult) -> Options:
     Raises:
         InvalidArgument: an option is out of its range.
     """
-    query = dict(parse_qsl(url.query, keep_blank_values=True))
+    return read(url, _options_of)
+
+
+def _options_of(url: SplitResult) -> Options:
+    postgresql = url.scheme.startswith("postgresql")
+    query = dict(options_in(url) if postgresql else parse_qsl(url.query, keep_blank_values=True))
     max_locks = _count(query, "max_locks", MAX_LOCKS)
     max_waiting = _count(query, "max_waiting", MAX_WAITING)
     sequence = query.pop("sequence", SEQUENCE)
     if not IDENTIFIER.fullmatch(sequence):
         raise InvalidArgument("sequence is a name, or schema.name, of letters, digits and _")
-    if not url.scheme.startswith("postgresql"):
+    if url.fragment:
+        raise InvalidArgument(f"{place_of(url)}: a # in a password is written %23")
+    if postgresql:
+        query = DEFAULTS | {"application_name": f"interlock {HOST}:{pid()}"[:63]} | query
+        conninfo = conninfo_of(url, query.items())
+        with suppress(ImportError):  # which is told when a session is opened
+            check(conninfo, url)
+    else:
         if query:
             raise InvalidArgument(f"a URL of MariaDB has no option {', '.join(query)}")
-        return Options(url._replace(query="", fragment="").geturl(), max_locks, max_waiting, sequence, mysql=True)
-    query = DEFAULTS | {"application_name": f"interlock {HOST}:{pid()}"[:63]} | query
-    conninfo = url._replace(scheme="postgresql", query=urlencode(query, quote_via=quote), fragment="").geturl()
-    return Options(conninfo, max_locks, max_waiting, sequence)
+        port_of(url)  # which refuses what is none
+        conninfo = whole(url._replace(query=""))
+    return Options(conninfo, max_locks, max_waiting, sequence, not postgresql, is_torn(url))
 
 
 def _count(query: dict[str, str], name: str, default: int) -> int:
     value = query.pop(name, str(default))
     if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 1_000_000:
-        raise InvalidArgument(f"{name} is a whole number from 1, not {value!r}")
+        raise InvalidArgument(f"{name} is a whole number from 1, not {said(value)}")
     return int(value)

@@ -13,6 +13,8 @@ import psycopg
 from psycopg import pq
 
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.redaction import UNTOLD
+from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, Standing
 
 ALREADY_PREPARED = "42P05"
@@ -56,21 +58,17 @@ class PostgresSession(Session):
     """A session with PostgreSQL; see `Session`.
 
     Args:
-        conninfo: how libpq connects.
-        sequence: what fences are taken from.
+        options: what the URL says.
 
     Raises:
         StoreError: the server can't be reached, or refuses.
     """
 
-    def __init__(self, conninfo: str, sequence: str) -> None:
+    def __init__(self, options: Options) -> None:
         super().__init__()
-        try:
-            self._connection = psycopg.Connection.connect(conninfo, autocommit=True)
-        except (psycopg.Error, OSError) as error:
-            raise StoreError(f"PostgreSQL can't be reached: {error}") from error
+        self._connection = _connected(options)
         self._plain: Any = self._connection.pgconn
-        self._sequence = sequence
+        self._sequence = options.sequence
         self._prepared: set[str] = set()
         self._owed_since: float | None = None
         self.told_pid = self._plain.backend_pid
@@ -300,6 +298,16 @@ class PostgresSession(Session):
     def _close(self) -> None:
         self.socket = -1  # another file may have this number soon
         self._connection.close()
+
+
+def _connected(options: Options) -> Any:
+    try:
+        return psycopg.Connection.connect(options.conninfo, autocommit=True)
+    except (psycopg.Error, OSError, UnicodeError) as error:
+        if not options.torn:
+            raise StoreError(f"PostgreSQL can't be reached: {error}") from error
+    # Not while the error is handled: its own text may show a part of the password.
+    raise StoreError(f"PostgreSQL can't be reached; {UNTOLD}")
 
 
 def _encoded(value: object) -> bytes:

@@ -9,9 +9,11 @@ import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.claims import DEFAULT_TTL, said
 from interlock.core.errors import InvalidArgument
-from interlock.core.redaction import masked
-from interlock.stores.mysql.problems import not_connected
+from interlock.core.redaction import UNTOLD, is_torn, place_of, read
+from interlock.stores.mysql.dialling import FAILURES, PORT, failed
 from interlock.stores.sql.mysql import TABLE, checked_table
+from interlock.stores.sql.problems import Unreachable
+from interlock.stores.sql.urls import port_of
 
 IO_TIMEOUT = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process
@@ -49,36 +51,33 @@ class UrlFactory:
     """
 
     def __init__(self, url: SplitResult) -> None:
-        self.where = masked(url._replace(query="", fragment="").geturl())
-        given = self._given(url)
-        self.options = options_of(given)
+        self.where = place_of(url)
+        self._torn = is_torn(url)
+        self.options, self._how = read(url, self._read)
         self.io_timeout = self.options.io_timeout
-        try:
-            port = url.port or 3306
-        except ValueError as error:
-            raise InvalidArgument(f"{self.where}: {error}") from None
+
+    def _read(self, url: SplitResult) -> tuple[Options, dict[str, Any]]:
+        given = self._given(url)
+        options = options_of(given)
         database = unquote(url.path.lstrip("/"))
         if not database:
             raise InvalidArgument(f"{self.where}: which database? mysql://user:password@host/database")
-        self._how: dict[str, Any] = {
+        how: dict[str, Any] = {
             "host": url.hostname or "localhost",
-            "port": port,
+            "port": port_of(url) or PORT,
             "user": unquote(url.username or ""),
             "password": unquote_to_bytes(url.password or ""),  # as PyMySQL takes text for Latin-1
             "database": database,
             "unix_socket": given.get("unix_socket"),
             "charset": "utf8mb4",
-            "connect_timeout": math.ceil(self.io_timeout),
-            "read_timeout": math.ceil(self.io_timeout),
-            "write_timeout": math.ceil(self.io_timeout),
+            **_limits(options.io_timeout),
             "program_name": "interlock",
             "autocommit": True,
         }
-        self._how |= {name: _flag(name, given[name]) if "verify" in name else given[name]
-                      for name in _TLS if name in given}  # fmt: skip
-
-        if not given.keys() & set(_TLS) and (self._how["host"] in _NEAR or "unix_socket" in given):
-            self._how["ssl_disabled"] = True  # else PyMySQL reads all certificates of the machine for each connection
+        how |= {name: _flag(name, given[name]) if "verify" in name else given[name] for name in _TLS if name in given}
+        if not given.keys() & set(_TLS) and (how["host"] in _NEAR or "unix_socket" in given):
+            how["ssl_disabled"] = True  # else PyMySQL reads all certificates of the machine for each connection
+        return options, how
 
     def _given(self, url: SplitResult) -> dict[str, str]:
         given: dict[str, str] = {}
@@ -103,8 +102,14 @@ class UrlFactory:
         """
         try:
             return pymysql.connect(**self._how)
-        except (pymysql.Error, OSError) as error:
-            raise not_connected(error, self.where) from error
+        except FAILURES as error:
+            if not self._torn:
+                raise failed(error, self.where) from error
+        raise Unreachable(f"{self.where} can't be reached; {UNTOLD}")
+
+
+def _limits(io_timeout: float) -> dict[str, int]:
+    return dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), math.ceil(io_timeout))
 
 
 def options_of(given: dict[str, str]) -> Options:
@@ -162,5 +167,5 @@ class EngineFactory:
             connection = fairy.driver_connection
             fairy.detach()
         except Exception as error:
-            raise not_connected(error, self.where) from error
+            raise failed(error, self.where) from error
         return connection

@@ -1,23 +1,28 @@
 """How to connect: by a URL, or as an SQLAlchemy engine does that the program has already."""
 
+import asyncio
+import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import math
 from time import monotonic
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, urlencode
+from urllib.parse import SplitResult
 
 import psycopg
+from psycopg._conninfo_attempts import conninfo_attempts
+from psycopg._conninfo_attempts_async import conninfo_attempts_async
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, PGconn, PollingStatus
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.redaction import masked
+from interlock.core.redaction import UNTOLD, is_torn, masked, place_of, read, whole
 from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.stores.sql.ddl import GRACE, TABLE, ddl
 from interlock.stores.sql.problems import Refused, Unreachable, advice, refusal
+from interlock.stores.sql.urls import check, conninfo_of, options_in
 
 PATIENCE = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process for its steps, besides the one that listens
-_OF_PSYCOPG = ("autocommit", "prepare_threshold")
 _OURS = ("table", "schema", "create", "grace", "max_connections", "timeout")
 _LASTING = {"28P01": "password authentication failed", "28000": "pg_hba.conf", "3D000": "does not exist"}
 
@@ -31,6 +36,8 @@ class Options(NamedTuple):
         most: connections for steps.
         patience: seconds to wait for an answer.
         grace: seconds, as for `ddl`, where the table is made.
+        where: the database, without a password.
+        torn: True if what libpq says may repeat a part of the password.
     """
 
     table: str = TABLE
@@ -39,6 +46,8 @@ class Options(NamedTuple):
     most: int = MOST
     io_timeout: float = PATIENCE
     grace: float = GRACE
+    where: str = ""
+    torn: bool = False
 
 
 def options_of(url: SplitResult) -> tuple[Options, str]:
@@ -47,23 +56,28 @@ def options_of(url: SplitResult) -> tuple[Options, str]:
     Raises:
         InvalidArgument: a value makes no sense, or stands there twice.
     """
+    return read(url, _options_of)
+
+
+def _options_of(url: SplitResult) -> tuple[Options, str]:
     ours: dict[str, str] = {}
     others: list[tuple[str, str]] = []
-    for name, value in parse_qsl(url.query, keep_blank_values=True):
+    for name, value in options_in(url):
         if name not in _OURS:
             others.append((name, value))
         elif name in ours or not value:
-            raise InvalidArgument(f"{masked(url.geturl())!r}: give {name} one value")
+            raise InvalidArgument(f"{masked(whole(url))!r}: give {name} one value")
         else:
             ours[name] = value
     options = Options(
         ours.get("table", TABLE), ours.get("schema", ""), _flag(ours.get("create", "false")),
         _number(ours.get("max_connections", str(MOST))), _seconds(ours.get("timeout", str(PATIENCE))),
-        _grace(ours.get("grace", str(GRACE))),
+        _grace(ours.get("grace", str(GRACE))), place_of(url._replace(scheme="postgresql")), is_torn(url),
     )  # fmt: skip
     ddl(options.table, options.schema, options.grace)  # which refuses what makes no sense
-    left = url._replace(scheme="postgresql", query=urlencode(others))
-    return options, left.geturl() if url.netloc else f"postgresql://{left.geturl().partition(':')[2]}"
+    left = conninfo_of(url, others)
+    check(left, url)
+    return options, left
 
 
 def _flag(value: str) -> bool:
@@ -105,49 +119,77 @@ class UrlFactory:
 
     def __init__(self, url: str, options: Options) -> None:
         self._url = url
-        self.where = masked(url.partition("?")[0])
+        self.where = options.where
         self.options = options
         self.io_timeout = options.io_timeout
-        try:
-            # libpq tries several hosts one after the other, each without a limit of time; psycopg has one for each.
-            self._many = "," in str(psycopg.conninfo.conninfo_to_dict(url).get("host", ""))
-        except psycopg.ProgrammingError as error:
-            failed = str(error).strip() if masked(url) == url else "libpq can't read it"
-        else:
-            return
-        raise InvalidArgument(f"{masked(url)!r} is no URL of PostgreSQL: {failed}")
 
     @property
     def _how(self) -> dict[str, Any]:
         return {
-            "autocommit": True, "client_encoding": "utf8", "connect_timeout": max(2, math.ceil(self.io_timeout)),
-            "prepare_threshold": None, "application_name": "interlock", "keepalives_idle": 30,
-            "keepalives_interval": 10, "keepalives_count": 3,
+            "client_encoding": "utf8", "connect_timeout": max(2, math.ceil(self.io_timeout)),
+            "application_name": "interlock", "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
         }  # fmt: skip
 
     def dial(self) -> Any:
-        """Return a new connection of psycopg, for a thread.
+        """Return a new connection, with libpq's own as its `pgconn`, for a thread.
 
         Raises:
             Unreachable: nobody answers, or not now.
             Refused: the database does not let us in.
         """
         try:
-            if self._many:
-                return psycopg.connect(self._url, **self._how)
-            how = {
-                name: value for name, value in self._how.items() if name not in ("autocommit", "prepare_threshold")
-            }
-            return _Connection(psycopg.conninfo.make_conninfo(self._url, **how), self.io_timeout)
-        except psycopg.Error as error:
-            raise not_connected(error, self.where) from error
+            return _connected(make_conninfo(self._url, **self._how), self.io_timeout)
+        except (psycopg.Error, UnicodeError) as error:
+            if not self.options.torn:
+                raise not_connected(error, self.where) from error
+        raise Unreachable(f"{self.where} can't be reached; {UNTOLD}")
 
     async def adial(self) -> Any:
         """As `dial`, for a task."""
         try:
-            return await psycopg.AsyncConnection.connect(self._url, **self._how)
-        except psycopg.Error as error:
-            raise not_connected(error, self.where) from error
+            return await _aconnected(make_conninfo(self._url, **self._how), self.io_timeout)
+        except (psycopg.Error, UnicodeError) as error:
+            if not self.options.torn:
+                raise not_connected(error, self.where) from error
+        raise Unreachable(f"{self.where} can't be reached; {UNTOLD}")
+
+
+def _connected(conninfo: str, io_timeout: float) -> "_Connection":
+    """Return a connection to the first host and address that lets us in.
+
+    libpq itself, which is asked in steps here, would wait for the first one without a limit.
+    """
+    until, failed = monotonic() + io_timeout, []
+    attempts = conninfo_attempts(conninfo_to_dict(conninfo))
+    for number, attempt in enumerate(attempts, 1):
+        try:
+            return _Connection(make_conninfo("", **attempt), _share(until, number == len(attempts)))
+        except psycopg.OperationalError as error:
+            failed.append(str(error).strip())
+    raise psycopg.OperationalError("; ".join(dict.fromkeys(failed)))
+
+
+async def _aconnected(conninfo: str, io_timeout: float) -> Any:
+    """As `_connected`, for a task."""
+    until, failed = monotonic() + io_timeout, []
+    attempts = await conninfo_attempts_async(conninfo_to_dict(conninfo))
+    for number, attempt in enumerate(attempts, 1):
+        share = _share(until, number == len(attempts))
+        try:
+            async with asyncio.timeout(share):
+                return await psycopg.AsyncConnection.connect(
+                    make_conninfo("", **attempt), autocommit=True, prepare_threshold=None
+                )
+        except TimeoutError:
+            failed.append(f"no answer within {share:.3g} s")
+        except psycopg.OperationalError as error:
+            failed.append(str(error).strip())
+    raise psycopg.OperationalError("; ".join(dict.fromkeys(failed)))
+
+
+def _share(until: float, last: bool) -> float:
+    """Return how long one address may take: half of what is left, so that the step is done in time as well."""
+    return max(0.0, until - monotonic()) / (1 if last else 2)
 
 
 class _Connection:
@@ -155,7 +197,7 @@ class _Connection:
 
     Args:
         conninfo: as libpq reads it.
-        patience: seconds until it must be there.
+        io_timeout: seconds until it must be there.
     """
 
     def __init__(self, conninfo: str, io_timeout: float) -> None:
@@ -169,7 +211,7 @@ class _Connection:
             poll.register(self.pgconn.socket, READABLE if wanted == PollingStatus.READING else WRITABLE)
             left = deadline - monotonic()
             if left <= 0 or not poll.poll(left * 1000 + 0.5):
-                raise psycopg.OperationalError(f"no answer within {io_timeout:g} s")
+                raise psycopg.OperationalError(f"no answer within {io_timeout:.3g} s")
             wanted = self.pgconn.connect_poll()
 
 
