@@ -1,18 +1,29 @@
-"""How connections to databases are begun: what URLs say reaches the driver."""
+"""How connections to databases are begun: what URLs and engines say reaches the driver, and there is a deadline."""
 
 import asyncio
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
 import pymysql
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, event
+from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
 from interlock.core.errors import StoreError
 from interlock.stores.advisory.options import options_of as advisory_options
 from interlock.stores.postgresql.factory import options_of
+from interlock.stores.sql.engines import detached
+
+AT_MOST = 15.0  # seconds; three times what is allowed
+LIMITS = {
+    "mysql+pymysql": ("connect_timeout", "read_timeout", "write_timeout"),
+    "postgresql+psycopg": ("connect_timeout",),
+}
 
 
 def take(target: Any) -> None:
@@ -23,6 +34,98 @@ def take(target: Any) -> None:
 async def atake(target: Any) -> None:
     async with interlock.aconnect(target) as locks:
         await locks.lock("a").acquire(timeout=0)
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """A port where everybody is let in, and nobody is told a word."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(50)
+        yield listening.getsockname()[1]
+
+
+def test_an_engine_waits_no_longer_than_a_url_for_a_server_that_says_nothing(silent: int) -> None:
+    def engine(scheme: str) -> Any:
+        return create_engine(f"{scheme}://me@127.0.0.1:{silent}/db")
+
+    tasks = create_async_engine(f"postgresql+psycopg://me@127.0.0.1:{silent}/db")
+    calls = [
+        lambda: take(engine("mysql+pymysql")),
+        lambda: asyncio.run(atake(engine("mysql+pymysql"))),
+        lambda: take(engine("postgresql+psycopg")),
+        lambda: asyncio.run(atake(tasks)),
+    ]
+    pool = ThreadPoolExecutor()
+    for done in [pool.submit(call) for call in calls]:
+        assert isinstance(done.exception(AT_MOST), StoreError)
+    pool.shutdown()
+
+
+def told_to_the_driver(engine: Any) -> list[dict[str, Any]]:
+    """Return a list, for what the driver of an engine is told when it is to connect; it does not."""
+    seen: list[dict[str, Any]] = []
+
+    def connect(*args: Any, **given: Any) -> None:
+        seen.append(given)
+        raise ConnectionError("nobody is there")
+
+    engine.dialect.connect = connect
+    return seen
+
+
+def try_to_take(engine: Any) -> None:
+    with pytest.raises(StoreError, match="nobody is there"):
+        take(engine)
+
+
+@pytest.mark.parametrize("scheme", LIMITS)
+def test_only_our_own_connections_of_an_engine_get_the_deadline(scheme: str) -> None:
+    engine = create_engine(f"{scheme}://me@127.0.0.1:1/db")
+    seen = told_to_the_driver(engine)
+    event.listen(engine, "do_connect", lambda *given: None)
+    try_to_take(engine)
+    assert all(seen[-1][name] == 5 for name in LIMITS[scheme])
+    with pytest.raises(ConnectionError):
+        engine.connect()
+    assert not seen[-1].keys() & set(LIMITS[scheme])
+
+
+@pytest.mark.parametrize("how", ["by the URL", "by an argument", "by a hook", "by a later hook"])
+def test_the_deadline_of_the_program_counts(how: str) -> None:
+    query = "?connect_timeout=7" if how == "by the URL" else ""
+    arguments = {"connect_timeout": 7} if how == "by an argument" else {}
+    engine = create_engine(f"mysql+pymysql://me@127.0.0.1:1/db{query}", connect_args=arguments)
+    seen = told_to_the_driver(engine)
+
+    def hook(dialect: Any, record: Any, args: Any, given: Any) -> None:
+        given["connect_timeout"] = 7
+
+    if how == "by a later hook":
+        try_to_take(engine)
+    if "hook" in how:
+        event.listen(engine, "do_connect", hook)
+    try_to_take(engine)
+    assert (seen[-1]["connect_timeout"], seen[-1]["read_timeout"]) == (7, 5)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_hook_of_the_program_connects_once_and_instead_of_the_driver(later: bool) -> None:
+    engine = create_engine("postgresql+psycopg://me@127.0.0.1:1/db")
+    seen = told_to_the_driver(engine)
+    calls: list[str] = []
+
+    def hook(dialect: Any, record: Any, args: Any, given: Any) -> None:
+        calls.append("hook")
+        raise ConnectionError("nobody is there")
+
+    if later:
+        try_to_take(engine)
+        seen.clear()
+    event.listen(engine, "do_connect", hook)
+    with pytest.raises(ConnectionError):
+        detached(engine, {"connect_timeout": 5})
+    assert (calls, seen) == (["hook"], [])
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+advisory"])

@@ -11,6 +11,7 @@ from interlock.core.claims import DEFAULT_TTL, said
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import UNTOLD, is_torn, place_of, read
 from interlock.stores.mysql.dialling import FAILURES, PORT, failed
+from interlock.stores.sql.engines import detached, limit, place_of_engine
 from interlock.stores.sql.mysql import TABLE, checked_table
 from interlock.stores.sql.problems import Unreachable
 from interlock.stores.sql.urls import port_of
@@ -156,16 +157,14 @@ class EngineFactory:
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        self.where = str(engine.url.set(query={}).render_as_string(hide_password=True))
+        self.where = place_of_engine(engine)
         self.options = Options()
         self.io_timeout = self.options.io_timeout
+        limit(engine)
 
     def dial(self) -> Any:
-        """As `UrlFactory.dial`; by a pool of our own, so that a full one of the program keeps nobody waiting."""
+        """As `UrlFactory.dial`."""
         try:
-            fairy = self._engine.pool.recreate().connect()
-            connection = fairy.driver_connection
-            fairy.detach()
+            return detached(self._engine, _limits(self.io_timeout))
         except Exception as error:
             raise failed(error, self.where) from error
-        return connection

@@ -18,6 +18,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import UNTOLD, is_torn, masked, place_of, read, whole
 from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.stores.sql.ddl import GRACE, TABLE, ddl
+from interlock.stores.sql.engines import detached, limit, place_of_engine
 from interlock.stores.sql.problems import Refused, Unreachable, advice, refusal
 from interlock.stores.sql.urls import check, conninfo_of, options_in
 
@@ -239,14 +240,16 @@ class EngineFactory:
 
     def __init__(self, engine: Any, options: Options) -> None:
         self._engine = engine
-        self.where = str(engine.url.set(query={}).render_as_string(hide_password=True))
+        self.where = place_of_engine(engine)
         self.options = options
         self.io_timeout = options.io_timeout
+        self._limits = {"connect_timeout": max(2, math.ceil(self.io_timeout))}
+        limit(getattr(engine, "sync_engine", engine))
 
     def dial(self) -> Any:
         """As `UrlFactory.dial`."""
         try:
-            return self._detached(self._engine.pool.recreate())
+            return detached(self._engine, self._limits)
         except Exception as error:
             raise not_connected(getattr(error, "orig", None) or error, self.where) from error
 
@@ -255,17 +258,9 @@ class EngineFactory:
         from sqlalchemy.util import greenlet_spawn
 
         try:
-            return await greenlet_spawn(self._detached, self._engine.sync_engine.pool.recreate())
+            return await greenlet_spawn(detached, self._engine.sync_engine, self._limits)
         except Exception as error:
             raise not_connected(getattr(error, "orig", None) or error, self.where) from error
-
-    @staticmethod
-    def _detached(pool: Any) -> Any:
-        """Return a connection of the driver, by a pool of our own: a full one of the program keeps nobody waiting."""
-        fairy = pool.connect()
-        connection = fairy.driver_connection
-        fairy.detach()
-        return connection
 
 
 __all__ = ["MOST", "PATIENCE", "UrlFactory", "EngineFactory", "Options", "Refused", "options_of"]

@@ -1,10 +1,12 @@
-"""Which store an SQLAlchemy engine means."""
+"""Which store an SQLAlchemy engine means, and connections of our own as it makes them."""
 
+from contextvars import ContextVar
 from importlib import import_module
+from itertools import dropwhile
 from typing import Any
 
 from interlock.core.errors import InvalidArgument
-from interlock.core.redaction import described
+from interlock.core.redaction import described, masked
 
 MAKERS = {
     "postgresql": "interlock.stores.postgresql",
@@ -12,6 +14,7 @@ MAKERS = {
     "mariadb": "interlock.stores.mysql",
     "sqlite": "interlock.stores.sqlite",
 }
+_limits: ContextVar[dict[str, int] | None] = ContextVar("_limits", default=None)
 
 
 def from_client(client: Any, tasks: bool) -> Any:
@@ -41,3 +44,52 @@ def engine_of(client: Any, tasks: bool) -> Any:
             f"as locks are taken on connections of their own: a claim inside a transaction is seen by nobody"
         )
     return client.sync_engine if isinstance(client, AsyncEngine) else client
+
+
+def limit(engine: Any) -> None:
+    """Let `detached` limit the time of an engine's connections; those of the program stay as they are."""
+    from sqlalchemy import event
+
+    if not event.contains(engine, "do_connect", _connect):
+        event.listen(engine, "do_connect", _connect)
+
+
+def detached(engine: Any, limits: dict[str, int]) -> Any:
+    """Return a connection of the driver, by a pool of our own: a full one of the program keeps nobody waiting.
+
+    Args:
+        engine: an `Engine` that `limit` was told of.
+        limits: arguments of the driver, for those that the program gives none; a `creator` of the program gets none.
+    """
+    token = _limits.set(limits)
+    try:
+        fairy = engine.pool.recreate().connect()
+        connection = fairy.driver_connection
+        fairy.detach()
+    finally:
+        _limits.reset(token)
+    return connection
+
+
+def _connect(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> Any:
+    """Connect with the limits of `detached`; None, as anybody else connects, without them."""
+    limits = _limits.get()
+    if limits is None:
+        return None
+    # The engine may give the same dict each time.
+    wanted = given | {name: value for name, value in limits.items() if given.get(name) is None}
+    token = _limits.set(None)
+    try:
+        # Those of the program that come after this one, which has the last word.
+        for hook in dropwhile(lambda hook: hook is not _connect, dialect.dispatch.do_connect):
+            connection = hook(dialect, record, args, wanted)
+            if connection is not None:
+                return connection
+        return dialect.connect(*args, **wanted)
+    finally:
+        _limits.reset(token)
+
+
+def place_of_engine(engine: Any) -> str:
+    """Return which database an engine is for, without a password."""
+    return masked(str(engine.url.set(query={}).render_as_string(hide_password=True)))
