@@ -35,6 +35,17 @@ def finding(store: FileStore, name: str) -> Check:
     return next(check for check in store.doctor() if check.name == name)
 
 
+def test_the_longest_head_is_seen_and_nothing_foreign(tmp_path: Path) -> None:
+    """JSON writes a control character as six: a name and a namespace of them are the longest head."""
+    name, namespace = "\x01" * 1000, "\x02" * 1000
+    with interlock.connect(f"file://{tmp_path}/locks", namespace=namespace) as locks:
+        grant = locks.lock(name).acquire()
+        assert grant is not None
+        assert [view.id for view in locks.claims(name)] == [grant.id]
+        assert [each.name for each in locks.claims()] == [name]
+        assert {check.status for check in locks.doctor()} == {"ok"}
+
+
 def test_a_sound_folder_is_ok_in_every_point(store: FileStore) -> None:
     assert {check.status for check in store.doctor()} == {"ok"}
 

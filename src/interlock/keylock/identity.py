@@ -169,7 +169,8 @@ class AsyncIdentityLock(_IdentitySteps):
             await end_of(task, CANCELLED_IO_TIMEOUT)
             if not task.cancelled() and task.exception() is None and task.result():
                 text = checked_text(identity, "identity")
-                await arun(commands.drop(self._server, self._key, text))
+                dropping = asyncio.ensure_future(arun(commands.drop(self._server, self._key, text)))
+                await end_of(dropping, CANCELLED_IO_TIMEOUT)  # if it fails, the key ends with its ttl
             raise
 
     async def release(self, identity: str | bytes) -> bool:

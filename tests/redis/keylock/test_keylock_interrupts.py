@@ -7,7 +7,8 @@ import pytest
 import redis
 
 from interlock.core.effects import NOW, Op
-from interlock.keylock import KeyLock
+from interlock.core.errors import StoreError
+from interlock.keylock import KeyLock, commands
 from interlock.keylock import server as server_module
 from interlock.runtime.sync import run
 from interlock.testing.contract.interrupts import interrupted_at, quiet
@@ -34,6 +35,32 @@ def test_a_cancelled_acquire_leaves_nothing(house: Any) -> None:
     house.call(session)
     assert not house.eye.exists(house.key)
     assert house.calls("set") == 1
+
+
+@pytest.mark.parametrize("colour", ["tasks"], indirect=True)
+def test_a_cancelled_acquire_is_cancelled_though_the_server_goes_away(
+    house: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = house.proxy()
+    lock = house.lock("IdentityLock", client=house.client_through(proxy))
+    proxy.delay(0.1)
+
+    def goes_away(*_: object) -> Op[None]:
+        raise StoreError("the server is away")
+        yield
+
+    monkeypatch.setattr(commands, "drop", goes_away)
+
+    async def session() -> None:
+        await lock.locked()
+        sent = len(proxy.sent)
+        task = asyncio.create_task(lock.acquire("me"))
+        await house.until(lambda: b"SET" in proxy.sent[sent:])
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    house.call(session)
 
 
 @pytest.mark.parametrize("colour", ["tasks"], indirect=True)

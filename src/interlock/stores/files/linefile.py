@@ -33,7 +33,7 @@ WAITING_AT = len(MAGIC) + 5 + len(" waiting=")
 SPINS = 60
 MOST_SPIN = 0.005  # seconds: on a busy machine each turn that is given away may take as long
 MOST_IDLE = 8
-HEAD_MOST = 16 * SLOT
+HEAD_MOST = 32 * SLOT  # of a name and a namespace of control characters, which JSON writes as six each
 TRY = LOCK_EX | LOCK_NB
 TRUST = 0.02  # seconds for which a file is taken to be still in its folder
 REMOVED = b"X"

@@ -221,7 +221,7 @@ class OpenFolder:
         self.start_afresh()
 
 
-_mutex = threading.Lock()
+_mutex = threading.RLock()
 _opened: list[OpenFolder] = []
 
 
@@ -263,7 +263,7 @@ def close_if_unused(opened: OpenFolder) -> None:
 
 def _after_fork() -> None:
     global _mutex
-    _mutex = threading.Lock()
+    _mutex = threading.RLock()
     for opened in _opened:
         opened.forget()
 

@@ -216,12 +216,13 @@ class Subscription:
         """Wait until poked, or until something comes; tell whether something came."""
         poll = poller()
         poll.register(pipe.fileno(), READABLE)
-        if connection is not None:
-            poll.register(connection.sock, READABLE)
+        number = -1 if connection is None else connection.sock.fileno()
+        if number >= 0:  # else another thread has just closed it
+            poll.register(number, READABLE)
         ready = {fd for fd, _ in poll.poll(seconds * 1000 + 0.5)}
         if pipe.fileno() in ready:
             pipe.drain()
-        return connection is not None and connection.sock.fileno() in ready
+        return number in ready
 
     def _subscribe_again(self) -> None:
         if monotonic() < self._retry_at:
