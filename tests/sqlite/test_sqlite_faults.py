@@ -72,11 +72,12 @@ def test_a_writer_that_is_stopped_is_waited_for(locks: Any, remote: Start, tmp_p
     other = remote()
     mark = tmp_path / "mark"
     other.start(IN_A_STEP.format(mark=str(mark), then="import signal; os.kill(os.getpid(), signal.SIGSTOP)"))
-    eventually(mark.exists)
+    stat = Path(f"/proc/{other.process.pid}/stat")
+    eventually(lambda: mark.exists() and stat.read_text().rpartition(")")[2].split()[0] == "T")
     with ThreadPoolExecutor() as pool:
         try:
             waiting = pool.submit(locks.lock("b", timeout=15).acquire)
-            eventually(lambda: locks._session.store._server.database.mutex.locked())
+            eventually(lambda: locks._session.store._server.database._line)
         finally:
             other.signal(signal.SIGCONT)
         assert waiting.result(30).release() is True
@@ -184,7 +185,7 @@ def test_threads_take_turns_in_the_order_in_which_they_come(options: Options) ->
 
         threads.append(threading.Thread(target=database.perform, args=(Step(step),)))
         threads[-1].start()
-        eventually(lambda number=number: len(database._line) == number and database.mutex.locked())  # type: ignore[misc]
+        eventually(lambda: database._last is database._line.get(threads[-1].ident))
     blocker.close()
     for thread in threads:
         thread.join()

@@ -1,22 +1,22 @@
 """The file of the locks, as this process has it open: one connection, and who uses it in turn."""
 
-import random
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from os import lstat
-from time import monotonic, monotonic_ns, sleep
+from time import monotonic
 from typing import Any
 
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.runtime.process import around_forks
 from interlock.stores.sql.problems import Passing, Refused
 from interlock.stores.sqlite.line import Rows, Step
+from interlock.stores.sqlite.opened import Opened, left, patiently
 from interlock.stores.sqlite.opening import (
     JOURNAL,
     SETTINGS,
-    Inode,
     connect,
     find_or_make,
     inode_of,
@@ -26,8 +26,8 @@ from interlock.stores.sqlite.opening import (
 from interlock.stores.sqlite.options import Options
 from interlock.stores.sqlite.problems import is_busy, refusal
 
-SHORTEST, LONGEST = 0.0001, 0.005  # seconds until others who write are asked again
 FORK = 1.0  # seconds that a fork waits for a step
+_AGAIN: Rows = []  # of a step that was interrupted by another one of its thread, and undone
 
 
 class Database:
@@ -35,6 +35,10 @@ class Database:
 
     Its threads use the connection in the order in which they come.  SQLite's own handler of a busy file, which knows
     no order and sleeps longer and longer, is not used: processes ask again after a random pause.
+
+    A signal handler, or a finalizer, may ask for a step in the middle of one of its own thread.  That one can't go on
+    before the handler has returned, and may have the file locked: so it is undone, and begins again afterwards.  It
+    finds that out by its cursor, which has been closed; no line of it can run on the handler's transaction.
 
     Args:
         options: which file.
@@ -45,137 +49,168 @@ class Database:
         self.users = 0
         self._closed = False
         self._inherited: list[Any] = []
-        self._inode: Inode = (0, 0)
-        self._ahead = 0  # microseconds by which the file's clock is ahead of the monotonic one
         self._start_afresh()
 
     def _start_afresh(self) -> None:
-        self.mutex = threading.Lock()
+        self.mutex = threading.RLock()
         self._order = threading.Lock()
         self._last = threading.Lock()
-        self._line: set[Any] = set()  # who waits for the mutex
-        self._connection: sqlite3.Connection | None = None
-        self._execute: Any = None
+        self._line: dict[int, Any] = {}  # the threads that have the mutex, or wait for it
+        self._turn: object = None  # the step that began last
+        self._opened: Opened | None = None
         self._executor: ThreadPoolExecutor | None = None
 
-    def perform(self, step: Step) -> Rows:
+    def perform(self, step: Step, patience: float | None = None) -> Rows:
         """Do a step in a transaction of its own; it is done as a whole, or not at all.
+
+        Args:
+            step: what to do.
+            patience: seconds to wait for others; those of the options unless said.
 
         Raises:
             Passing: others were in the way for too long, or the disk is full.
             StoreError: the file is not what it was, or can't be written.
         """
-        # `with` locks alone, and no call between: an interrupt finds no place where the turn would be kept.
-        if not self._line and not self.mutex.locked():
-            with self.mutex:
-                return self._do(step)
-        io_timeout = self.options.io_timeout
+        deadline = monotonic() + (self.options.io_timeout if patience is None else patience)
+        me = threading.get_ident()
+        if me in self._line:  # a handler, or a finalizer: it would wait for itself
+            return self._perform(step, deadline)
         mine = threading.Lock()
-        with mine:
-            try:
-                with self._order:
-                    self._line.add(mine)
-                    previous, self._last = self._last, mine
-                if not previous.acquire(timeout=io_timeout):
-                    raise Passing(f"{self.options.file}: other threads had it for more than {io_timeout:g} s")
-                with self.mutex:
-                    return self._do(step)
-            finally:
-                self._line.discard(mine)
-
-    def _do(self, step: Step) -> Rows:
-        path = self.options.file
+        # `with` locks alone, and no call between: an interrupt finds no place where the turn would be kept.
         try:
-            if self._connection is None:
-                self._open()
-            execute = self._execute
-            try:
-                execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                self._retry("BEGIN IMMEDIATE", error)
+            self._line[me] = mine
+            with mine:
+                with self._order:
+                    previous, self._last = self._last, mine
+                if not (previous.acquire(False) or previous.acquire(timeout=left(deadline))):
+                    raise self._late()
+                return self._perform(step, deadline)
+        finally:
+            self._line.pop(me, None)
+
+    def _perform(self, step: Step, deadline: float) -> Rows:
+        while (rows := self._try(step, deadline)) is _AGAIN:
+            deadline = monotonic() + self.options.io_timeout  # the handler may have taken its time
+        return rows
+
+    def _try(self, step: Step, deadline: float) -> Rows:
+        """Do a step while no other thread is at one; return _AGAIN if it was undone for one of the same thread."""
+        mutex = self.mutex
+        taken: list[bool] = []
+        try:
+            # One call: an interrupt comes before the mutex is taken, or after that has been noted.
+            taken.extend(map(mutex.acquire, (True,), (left(deadline),)))
+            if not taken[0]:
+                raise self._late()
+            return self._do(step, deadline)
+        finally:
+            if taken and taken[0]:
+                mutex.release()
+
+    def _late(self) -> Passing:
+        return Passing(
+            f"{self.options.file}: other threads had it for more than {self.options.io_timeout:g} s; does the disk "
+            f"answer?"
+        )
+
+    def _do(self, step: Step, deadline: float) -> Rows:
+        path = self.options.file
+        turn = self.interrupt()
+        if self._closed:
+            self._drop()
+            raise StoreError("this connection was closed: connect again")
+        try:
+            opened = self._opened or self._open(deadline)
+            opened.cursor = opened.connection.cursor()
+            execute = opened.cursor.execute
+            patiently(execute, "BEGIN IMMEDIATE", deadline)
             found = lstat(path)
-            if (found.st_ino, found.st_dev) != self._inode:
+            if (found.st_ino, found.st_dev) != opened.inode:
                 raise FileNotFoundError(path)
-            rows = step.function(execute, self._clock, *step.args)
-            try:
-                execute("COMMIT")
-            except sqlite3.OperationalError as error:
-                self._retry("COMMIT", error)
+            rows = step.function(execute, opened.clock, *step.args)
+            patiently(execute, "COMMIT", deadline)
             return rows
         except BaseException as error:
+            if self._turn is not turn and isinstance(error, sqlite3.ProgrammingError):
+                return _AGAIN
             self._undo()
             if isinstance(error, (sqlite3.Error, OSError)):
-                moved = self._connection is not None and not self._in_place()
+                moved = self._opened is not None and not self._in_place(self._opened)
                 if moved or not is_busy(error):
                     self._drop()
                 raise (_moved(path) if moved else refusal(error, path)) from error
             raise
 
-    def _in_place(self) -> bool:
+    def interrupt(self) -> object:
+        """Undo the step that the calling thread is at, if it is; it will find its cursor closed.
+
+        Returns:
+            What stands for the step that begins now.
+
+        Raises:
+            Refused: it is inside of SQLite now: the garbage collector has called a finalizer there.
+        """
+        turn = self._turn = object()
+        opened = self._opened
+        if opened is None:
+            return turn
+        try:
+            opened.cursor.close()
+        except sqlite3.ProgrammingError as error:
+            raise Refused(
+                f"{self.options.file}: a finalizer asks in the middle of a step of its own thread, which can't "
+                f"be left just now; nothing was done: ask again later"
+            ) from error
+        self._undo()
+        if opened.inode is None:
+            self._drop()  # it was being opened
+        return turn
+
+    def _in_place(self, opened: Opened) -> bool:
         try:
             found = lstat(self.options.file)
         except OSError:
             return False
-        return (found.st_ino, found.st_dev) == self._inode
+        return opened.inode is None or (found.st_ino, found.st_dev) == opened.inode
 
-    def _retry(self, words: str, error: sqlite3.OperationalError) -> None:
-        """Execute what begins or ends a transaction, as soon as others let us; our own threads stand in line."""
-        deadline = monotonic() + self.options.io_timeout
-        pause = SHORTEST
-        while is_busy(error) and monotonic() < deadline:
-            sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(LONGEST, pause * 1.5)
-            try:
-                self._execute(words)
-                return
-            except sqlite3.OperationalError as again:
-                error = again
-        raise error
-
-    def _clock(self) -> int:
-        return monotonic_ns() // 1000 + self._ahead
-
-    def _open(self) -> None:
+    def _open(self, deadline: float) -> Opened:
         path = self.options.file
-        if self._closed:
-            raise StoreError("this connection was closed: connect again")
         inode = find_or_make(self.options)
-        connection = connect(path)
+        opened = Opened(connect(path))
+        if self._opened is not None:
+            opened.close()
+            raise sqlite3.ProgrammingError("a handler was quicker: begin again")
+        self._opened = opened
         try:
-            self._execute = connection.cursor().execute
+            execute = opened.cursor.execute
             for words in (*SETTINGS, "BEGIN IMMEDIATE"):
-                self._patiently(words)
-            self._ahead, made = settle(self._execute, self.options)
-            self._patiently("COMMIT")
-            self._inode = inode_of(path)
-            if self._inode != inode:
+                patiently(execute, words, deadline)
+            opened.ahead, made = settle(execute, self.options)
+            patiently(execute, "COMMIT", deadline)
+            if inode_of(path) != inode:
                 raise _moved(path)
-            self._patiently(JOURNAL)
+            patiently(execute, JOURNAL, deadline)
             if made:
                 remove_older(self.options)
+            opened.inode = inode
         except BaseException:
-            connection.close()
+            if self._opened is opened:
+                self._opened = None
+            opened.close()
             raise
-        self._connection = connection
-
-    def _patiently(self, words: str) -> None:
-        try:
-            self._execute(words)
-        except sqlite3.OperationalError as error:
-            self._retry(words, error)
+        return opened
 
     def _undo(self) -> None:
-        connection = self._connection
-        if connection is not None and connection.in_transaction:
+        if self._opened is not None:
             try:
-                connection.rollback()
+                self._opened.undo()
             except sqlite3.Error:
                 self._drop()
 
     def _drop(self) -> None:
-        connection, self._connection, self._execute = self._connection, None, None
-        if connection is not None:
-            connection.close()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
 
     async def aperform(self, step: Step) -> Rows:
         """As `perform`, in a thread; it comes to its end even if the task is cancelled, which then hears of that."""
@@ -190,22 +225,27 @@ class Database:
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=False)
-        with self.mutex:
-            self._closed = True
-            self._drop()
+        self._closed = True
+        mutex = self.mutex
+        if mutex.acquire(timeout=left(monotonic() + self.options.io_timeout)):  # else a step is stuck
+            try:
+                self._turn = None  # a step that a handler interrupts to close begins again, and finds that
+                self._drop()
+            finally:
+                mutex.release()
 
     def inherit(self) -> None:
         """In a forked child: leave the parent's connection alone, and have one of its own.
 
         To close it would undo the parent's transaction, if there was one; the interpreter does not do so either.
         """
-        connection = self._connection
-        if connection is not None:
-            self._inherited.append(connection)
-            if connection.in_transaction:
+        opened = self._opened
+        if opened is not None:
+            self._inherited.append(opened)
+            if opened.connection.in_transaction:
                 import ctypes
 
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened.connection))
         self._inherited.append(self._executor)
         self._start_afresh()
 
@@ -219,7 +259,7 @@ def _moved(path: str) -> StoreError:
 
 _databases: dict[str, Database] = {}
 _mutex = threading.RLock()
-_held: list[threading.Lock] = []
+_held: list[Any] = []
 
 
 def database_of(options: Options) -> Database:
@@ -250,6 +290,10 @@ def _before_fork() -> None:
     _mutex.acquire()
     mutexes = [database.mutex for database in _databases.values()]
     _held.extend(mutex for mutex in mutexes if mutex.acquire(timeout=FORK))
+    for database in _databases.values():
+        if database.mutex in _held:
+            with suppress(StoreError):
+                database.interrupt()  # a handler forks: both processes begin its step again
 
 
 def _after_fork_in_parent() -> None:
