@@ -7,9 +7,11 @@ from uuid import uuid4
 
 import pytest
 
+from interlock.stores.sql import datagrams
 from interlock.stores.sql.datagrams import UNTOLD, DatagramListener
 from interlock.stores.sql.waiters import Waiters
 from interlock.testing.waiting import eventually
+from tests.support.moments import folder_of, in_time, interrupted
 
 
 class Wakeup:
@@ -63,3 +65,29 @@ def test_who_was_doubted_and_heard_something_listens_on(listener: DatagramListen
     assert listener.live
     assert len(threads()) == 1
     assert hears(listener, channel)
+
+
+@pytest.mark.parametrize("handler", ["ask", "close"])
+def test_a_handler_in_the_middle_of_the_opening_hangs_nowhere_and_leaves_no_second_thread(
+    handler: str,
+) -> None:
+    def run(at: int) -> bool:
+        channel = f"interlock_{uuid4().hex}"
+        waiters, listener = Waiters(), DatagramListener()
+        waiters.add("one", Wakeup())
+        listener.start(channel, waiters)
+        second = (lambda: listener.ask(None)) if handler == "ask" else listener.close
+        _, struck = interrupted(lambda: listener.ask(None), at, second, folder_of(datagrams))
+        if handler == "ask":
+            assert listener.live
+            assert len(threads()) == 1
+            assert hears(listener, channel)
+        listener.close()
+        assert not listener.live
+        eventually(lambda: not threads())
+        return struck
+
+    at = 0
+    while in_time(lambda at=at: run(at)):  # type: ignore[misc]
+        at += 1
+    assert at >= 5

@@ -1,9 +1,7 @@
 """Signal handlers and finalizers may acquire and release in the middle of a step of their own thread."""
 
-import os
 import signal
 import sqlite3
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,16 +18,10 @@ from interlock.stores.sqlite.line import Rows, Step, Steps
 from interlock.stores.sqlite.options import Options
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import PATIENCE, eventually
+from tests.support.moments import folder_of, in_time, interrupted
 
-HERE = os.path.dirname(module.__file__)
+HERE = folder_of(module)
 NOTHING = Step(lambda execute, clock: [])
-
-
-def in_time(call: Callable[[], Any]) -> Any:
-    """Make a call in a thread of its own, which may hang."""
-    answers: list[Any] = []
-    threading.Thread(target=lambda: answers.append(call()), daemon=True).start()
-    return eventually(lambda: answers)[0]
 
 
 def enter(name: str) -> Step:
@@ -44,31 +36,6 @@ def ids(database: Database) -> list[Any]:
     ]
 
 
-def interrupted(call: Callable[[], Any], at: int, handler: Callable[[], Any]) -> tuple[Any, bool]:
-    """Make a call, and call the handler at one of the moments at which Python calls those of signals.
-
-    These are when a function begins, and when one of C returns, within the modules of this store.
-
-    Returns:
-        Its answer; True if it had so many moments.
-    """
-    left = at
-
-    def moment(frame: Any, event: str, _: Any) -> None:
-        nonlocal left
-        if event in ("call", "c_return") and os.path.dirname(frame.f_code.co_filename) == HERE:
-            left -= 1
-            if left < 0:
-                sys.setprofile(None)
-                handler()
-
-    sys.setprofile(moment)
-    try:
-        return call(), left < 0
-    finally:
-        sys.setprofile(None)
-
-
 @pytest.mark.parametrize("opened", [False, True], ids=["opening", "open"])
 def test_a_handler_takes_a_lock_at_any_moment_of_a_step(tmp_path: Path, opened: bool) -> None:
     def run(at: int) -> bool:
@@ -79,7 +46,7 @@ def test_a_handler_takes_a_lock_at_any_moment_of_a_step(tmp_path: Path, opened: 
             database.perform(NOTHING)
         within: list[Rows] = []
         rows, struck = interrupted(
-            lambda: database.perform(enter("a")), at, lambda: within.append(database.perform(enter("b")))
+            lambda: database.perform(enter("a")), at, lambda: within.append(database.perform(enter("b"))), HERE
         )
         claims = ["a" * 32, "b" * 32] if struck else ["a" * 32]
         assert sorted(ids(database)) == claims, at
@@ -104,7 +71,7 @@ def test_a_handler_that_raises_leaves_nothing_of_the_step_and_the_mutex_free(opt
 
     def run(at: int) -> bool:
         try:
-            interrupted(lambda: database.perform(enter("a")), at, strike)
+            interrupted(lambda: database.perform(enter("a")), at, strike, HERE)
         except KeyboardInterrupt:
             return True
         return False

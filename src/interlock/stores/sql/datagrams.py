@@ -39,7 +39,8 @@ class DatagramListener:
 
     def _start_afresh(self) -> None:
         self.live = False
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()  # re-entrant: a signal handler may acquire or close meanwhile
+        self._opens = False
         self._socket: socket.socket | None = None
         self._untold = 0
         self._closed = False
@@ -52,23 +53,35 @@ class DatagramListener:
     def ask(self, _: Any) -> None:
         """Listen, unless that is done already, or was of no use."""
         with self._opening:
-            if self.live or self._closed or self._untold >= UNTOLD or not hasattr(socket, "SO_PASSCRED"):
-                return
-            if self._socket is not None:
-                self.live = True  # it was doubted, and something has come since
-                return
-            heard = None
+            if self._opens:
+                return  # a handler: who waits there looks by itself
+            self._opens = True
             try:
-                heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-                heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-                heard.bind(f"\0{self._channel}")
-                self._socket, self.live = heard, True
-                threading.Thread(target=self._read, args=(heard,), name="interlock-listens", daemon=True).start()
-            except (OSError, RuntimeError):  # no name, no descriptor, no thread
-                if heard is not None:
-                    heard.close()
-                self._socket, self.live = None, False
-                self._untold = UNTOLD  # waiters look by themselves
+                self._open()
+            finally:
+                self._opens = False
+
+    def _open(self) -> None:
+        if self.live or self._closed or self._untold >= UNTOLD or not hasattr(socket, "SO_PASSCRED"):
+            return
+        if self._socket is not None:
+            self.live = True  # it was doubted, and something has come since
+            return
+        heard = None
+        try:
+            heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            heard.bind(f"\0{self._channel}")
+            self._socket = heard
+            threading.Thread(target=self._read, args=(heard,), name="interlock-listens", daemon=True).start()
+            self.live = True
+        except (OSError, RuntimeError):  # no name, no descriptor, no thread
+            if heard is not None:
+                heard.close()
+            self._socket = None
+            self._untold = UNTOLD  # waiters look by themselves
+        if self._closed:  # by a handler
+            self.close()
 
     async def aask(self, message: Any) -> None:
         """As `ask`, which takes some microseconds."""
