@@ -223,6 +223,80 @@ def test_the_locks_of_an_engine_lie_beside_its_database(tmp_path: Path) -> None:
             interlock.connect(create_engine(url))
 
 
+def excluded(one: Any, other: Any) -> bool:
+    """Tell whether what one connection locks is locked for the other."""
+    with one.lock("a"):
+        return other.lock("a").acquire(timeout=0) is None
+
+
+def test_the_locks_of_an_engine_lie_beside_the_file_that_it_opens_wherever_the_process_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    engines = [create_engine("sqlite:///app.db") for _ in range(2)]
+    tasks = create_async_engine("sqlite+aiosqlite:///app.db")
+    with interlock.connect(engines[0]) as locks:
+        monkeypatch.chdir(tmp_path / "b")
+        with interlock.connect(engines[1]) as others:
+            assert excluded(locks, others)
+        with interlock.connect(f"sqlite:///{tmp_path}/a/app.db.locks") as others:
+            assert excluded(locks, others)
+
+        async def refused() -> bool:
+            async with interlock.aconnect(tasks) as others:
+                return await others.lock("a").acquire(timeout=0) is None
+
+        with locks.lock("a"):
+            assert asyncio.run(refused())
+    assert os.listdir(tmp_path / "b") == []
+
+
+def test_an_engine_whose_file_changes_with_the_working_directory_is_refused() -> None:
+    made = [
+        create_engine("sqlite:///app.db", creator=lambda: sqlite3.connect("app.db")),
+        create_engine("sqlite:///app.db?uri=true"),
+    ]
+    for engine in made:
+        with pytest.raises(InvalidArgument, match="four slashes"):
+            interlock.connect(engine)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["missing", "there"])
+def test_a_file_has_the_same_locks_by_whatever_symbolic_link(tmp_path: Path, there: bool) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    if there:
+        (tmp_path / "a" / "app.db").touch()
+    (tmp_path / "b" / "link.db").symlink_to("further.db")
+    (tmp_path / "b" / "further.db").symlink_to("../a/app.db")
+    (tmp_path / "c").symlink_to("a")
+    for make in (lambda path: create_engine(f"sqlite:///{path}"), lambda path: f"sqlite:///{path}"):
+        with interlock.connect(make(tmp_path / "a" / "app.db")) as locks:
+            for path in (tmp_path / "b" / "link.db", tmp_path / "c" / "app.db"):
+                with interlock.connect(make(path)) as others:
+                    assert excluded(locks, others), path
+
+
+def test_a_symbolic_link_of_another_user_is_refused(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.fail("this test needs root, as in the containers of the tests")
+    (tmp_path / "link.db").symlink_to(tmp_path / "locks.db")
+    os.lchown(tmp_path / "link.db", NOBODY, NOBODY)
+    with pytest.raises(InvalidArgument, match="another user"):
+        interlock.connect(f"sqlite:///{tmp_path}/link.db")
+
+
+def test_a_path_that_is_not_utf_8(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.db")
+    with interlock.connect(f"sqlite:///{path}") as locks:
+        with interlock.connect(f"sqlite:///{tmp_path}/caf%E9.db") as others:
+            assert excluded(locks, others)
+    with interlock.connect(create_engine(f"sqlite:///{path}")) as locks, locks.lock("a"):
+        assert any(each.startswith(b"caf\xe9.db.locks-") for each in os.listdir(os.fsencode(tmp_path)))
+
+
 def test_doctor_finds_what_is_damaged(remote: Callable[[], Remote], options: Options) -> None:
     one = remote()
     assert one.do("result = sorted({check.status for check in locks.doctor()})") == ["ok"]

@@ -48,5 +48,5 @@ def from_client(client: Any, tasks: bool) -> Store:
 
     if engine.dialect.driver not in ("pysqlite", "aiosqlite"):
         raise InvalidArgument(f"locks need an engine of sqlite3 or aiosqlite, not {described(engine)}")
-    options = options_beside(engine.url.database)
+    options = options_beside(engine)
     return SqliteStore(options) if tasks else ThreadSqliteStore(options)

@@ -110,7 +110,7 @@ def _refuse_file_system(folder: str, allowed: str) -> None:
 def connect(path: str) -> sqlite3.Connection:
     """Return a connection to the file that lies at the path; nothing is read yet."""
     return sqlite3.connect(
-        f"file:{quote(path)}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
+        f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
     )
 
 

@@ -22,7 +22,7 @@ class Options(NamedTuple):
     """What is known of a file.
 
     Attributes:
-        path: absolute; its folder without symbolic links.
+        path: absolute, and without symbolic links.
         file: where the claims lie until the machine is started again: the path, and what stands for this boot.
         io_timeout: seconds to wait for others who write.
         allow: a type of file system that the user vouches for, like "virtiofs".
@@ -57,7 +57,7 @@ def options_of(url: SplitResult) -> Options:
             )
     if url.netloc or url.fragment:
         raise InvalidArgument("sqlite:// names a file of this machine: sqlite:////var/lib/app/locks.db")
-    path = _checked(unquote(url.path).removeprefix("/"))
+    path = _checked(unquote(url.path, errors="surrogateescape").removeprefix("/"))
     if not os.path.isabs(path):
         raise InvalidArgument(
             f"{path!r} would be another file in each working directory: an absolute path has four slashes, "
@@ -66,16 +66,38 @@ def options_of(url: SplitResult) -> Options:
     return _options(path, found.get("timeout", 5.0), found.get("allow", ""))
 
 
-def options_beside(database: str | None) -> Options:
+def options_beside(engine: Any) -> Options:
     """Return the file of the locks of a program whose own database is another one, beside it.
 
+    Args:
+        engine: of SQLAlchemy.  Its database has one place for locks, by whatever symbolic links it is reached.
+
     Raises:
-        InvalidArgument: the database is no file.
+        InvalidArgument: the database is no file, or it can't be told which one.
     """
-    path = _checked(database or "")
+    path = _checked(_database_of(engine))
     if path.startswith("file:"):
         raise InvalidArgument("the engine's database is a URI: give the locks a URL, sqlite:////var/lib/app/locks.db")
-    return _options(os.path.abspath(path) + BESIDE)
+    if not os.path.isabs(path):
+        raise InvalidArgument(
+            f"the engine's database, {path!r}, may be another file in each working directory: give the engine an "
+            f"absolute path, which has four slashes: sqlite:////…"
+        )
+    return _options(os.path.realpath(path) + BESIDE)
+
+
+def _database_of(engine: Any) -> str:
+    """Return which file its connections open: the engine took the working directory of when it was made.
+
+    That is known to what makes the connections only, which SQLAlchemy has as a closure; a function of the program has
+    none of these names.
+    """
+    creator = engine.pool._creator
+    names = getattr(getattr(creator, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(creator, "__closure__", None) or (), strict=False):
+        if name in ("cargs_tup", "cargs") and isinstance(cell.cell_contents[0], str):
+            return str(cell.cell_contents[0])
+    return str(engine.url.database or "")
 
 
 def _checked(path: str) -> str:
@@ -94,8 +116,19 @@ def _options(path: str, io_timeout: float = 5.0, allow: str = "") -> Options:
         boot = boot_id()
     except OSError as error:
         raise failed("this boot of the machine can't be told from others", error) from error
-    path = os.path.join(os.path.realpath(folder), name)
+    path = _followed(os.path.join(os.path.realpath(folder), name))
     return Options(path, f"{path}-{hashlib.blake2b(boot.encode(), digest_size=6).hexdigest()}", io_timeout, allow)
+
+
+def _followed(path: str) -> str:
+    """Return where a symbolic link leads: who names the link and who names the file have the same locks.
+
+    Raises:
+        InvalidArgument: it is a stranger's, who could choose where files are made and removed.
+    """
+    if os.path.islink(path) and os.lstat(path).st_uid not in (0, os.geteuid()):
+        raise InvalidArgument(f"{path} is a symbolic link of another user: write the path of the file itself")
+    return os.path.realpath(path)
 
 
 def _seconds(value: str) -> float:
