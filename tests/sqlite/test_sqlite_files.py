@@ -297,6 +297,30 @@ def test_a_path_that_is_not_utf_8(tmp_path: Path) -> None:
         assert any(each.startswith(b"caf\xe9.db.locks-") for each in os.listdir(os.fsencode(tmp_path)))
 
 
+def test_aconnect_waits_for_nobody_who_writes(url: str, options: Options) -> None:
+    async def main() -> bool:
+        async with interlock.aconnect(url) as alocks:
+            blocker.close()
+            async with alocks.lock("a", timeout=10) as grant:
+                return grant.held
+
+    interlock.connect(url).close()
+    blocker = sqlite3.connect(options.file, isolation_level=None, check_same_thread=False)
+    blocker.execute("BEGIN IMMEDIATE")
+    started = moment()
+    assert asyncio.run(main())
+    assert since(started) < 4  # it would have waited for five seconds, and failed
+
+
+@pytest.mark.parametrize("make", [_folder, _text, _foreign])
+def test_aconnect_tells_at_once_what_is_no_file_of_locks(
+    url: str, options: Options, make: Callable[[str], None]
+) -> None:  # fmt: skip
+    make(options.file)
+    with pytest.raises(StoreError, match=r"not a file|no SQLite database|something else"):
+        interlock.aconnect(url)
+
+
 def test_doctor_finds_what_is_damaged(remote: Callable[[], Remote], options: Options) -> None:
     one = remote()
     assert one.do("result = sorted({check.status for check in locks.doctor()})") == ["ok"]

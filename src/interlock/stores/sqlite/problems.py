@@ -33,6 +33,12 @@ def is_busy(error: Exception) -> bool:
     return code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
+def others_are_in_the_way(error: Passing) -> bool:
+    """Tell whether a step was refused for others who write, threads of this process or others."""
+    cause = error.__cause__
+    return not isinstance(cause, Exception) or is_busy(cause)
+
+
 def refusal(error: Exception, path: str) -> Refused:
     """Return what an error means; whatever was to be written is not."""
     code = code_of(error)

@@ -7,11 +7,13 @@ from interlock.core.errors import StoreError
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
 from interlock.runtime.sync import ThreadEvent, run
 from interlock.stores.sql.datagrams import DatagramListener, DatagramQueue
+from interlock.stores.sql.problems import Passing
 from interlock.stores.sql.queue import SWEEP_EVERY
 from interlock.stores.sqlite.checks import examine
 from interlock.stores.sqlite.database import database_of, give_back
 from interlock.stores.sqlite.line import Rows, Step, Steps
 from interlock.stores.sqlite.options import Options
+from interlock.stores.sqlite.problems import others_are_in_the_way
 
 if TYPE_CHECKING:
     from interlock.runtime.aio import TaskEvent
@@ -23,6 +25,18 @@ class _Server:
     def __init__(self, options: Options) -> None:
         self.database = database_of(options)
         self._closed = False
+
+    def open(self, patient: bool) -> None:
+        """Open the file, so that what is wrong with it is told at once; if others are in the way, later perhaps.
+
+        Args:
+            patient: False to wait for nobody.
+        """
+        try:
+            self.database.perform(Step(lambda execute, clock: []), None if patient else 0.0)
+        except Passing as error:
+            if patient or not others_are_in_the_way(error):
+                raise
 
     def ask(self, step: Step) -> Rows:
         """Do a step."""
@@ -49,7 +63,7 @@ class _Server:
 
 
 class SqliteStore(DatagramQueue):
-    """A store in a SQLite file.
+    """A store in a SQLite file, for tasks: to make one does not wait for others who write.
 
     Args:
         options: which file.
@@ -58,12 +72,14 @@ class SqliteStore(DatagramQueue):
         StoreError: it can't be used.
     """
 
+    _patient = False
+
     def __init__(self, options: Options) -> None:
         server = _Server(options)
         try:
             self._steps = Steps()
             super().__init__(server, DatagramListener(), cast(Any, self._steps))
-            server.ask(Step(lambda execute, clock: []))
+            server.open(self._patient)
         except BaseException:
             server.close()
             raise
@@ -85,6 +101,8 @@ class SqliteStore(DatagramQueue):
 
 class ThreadSqliteStore(SqliteStore):
     """A store for threads, with a fast path: it blocks."""
+
+    _patient = True
 
     def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> EnterResult:
         """As `enter` for a first try, without a generator around it."""
