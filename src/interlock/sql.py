@@ -12,9 +12,9 @@ from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
-    Connection,
     Delete,
     Integer,
+    Table,
     Update,
     delete,
     inspect,
@@ -26,7 +26,7 @@ from sqlalchemy.exc import NoInspectionAvailable
 
 from interlock.core.errors import InvalidArgument, LockLost
 from interlock.locks.grants import BaseGrant
-from interlock.optimistic.sqlalchemy.reads import begin_writing
+from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
 
 
 class StaleFence(LockLost):
@@ -89,11 +89,12 @@ class Fenced:
         Raises:
             LockLost: the lock was lost, as far as is known here; nothing was asked of the database.
             StaleFence: a later holder has written one of the rows.
-            InvalidArgument: no condition was given, or the fence itself is among the values.
+            InvalidArgument: no condition was given, the fence itself is among the values, or the connection is in
+                autocommit.
         """
         self._check(where, values)
         # Else a savepoint of SQLite is a transaction of its own.
-        begin_writing(connection if isinstance(connection, Connection) else connection.connection())
+        begin_writing(connection_of(connection, self._target))
         with connection.begin_nested():  # what was written before a stale row was found is undone
             count: int = connection.execute(self.update(*where).values(**values)).rowcount
             stale = select(self._column).where(*where, self._column > self._grant.fence).limit(1)
@@ -139,7 +140,8 @@ def fenced(table: Any, grant: Any, column: str = "fence") -> Fenced:
     """
     if not isinstance(getattr(grant, "fence", None), int) or not hasattr(grant, "check"):
         raise InvalidArgument(f"fenced() takes the grant of one lock, not {type(grant).__name__}")
-    found = getattr(getattr(table, "c", table), column, None)
+    # A mapped class may have an attribute named `c`.
+    found = getattr(table.c if isinstance(table, Table) else table, column, None)
     _check_column(table, found, column)
     return Fenced(table, found, grant)
 

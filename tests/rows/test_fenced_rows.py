@@ -8,9 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, create_engine, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    insert,
+    select,
+)
 from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 import interlock
 from interlock.sql import StaleFence, fence_column, fenced
@@ -29,6 +41,15 @@ class Base(DeclarativeBase):
 
 class Book(Base):
     __table__ = BOOKS
+
+
+class Point(Base):
+    """A column of it has the name that the columns of a Table go by."""
+
+    __tablename__ = "fenced_point"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    c: Mapped[int] = mapped_column(default=0)
+    fence: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
 class Loose(Base):
@@ -187,6 +208,59 @@ def test_what_can_not_be_fenced_is_refused(engine: Engine, locks, books: Table) 
             fenced(BOOKS, grant).write(connection, name="all")
         with pytest.raises(interlock.InvalidArgument, match="itself"):
             fenced(BOOKS, grant).write(connection, BOOKS.c.id == 1, fence=3)
+
+
+def test_autocommit_is_refused_and_nothing_is_written(engine: Engine, locks, books: Table) -> None:
+    grant = locks.lock("book").acquire()
+    with engine.begin() as connection:
+        connection.execute(books.update().where(books.c.id == 2).values(fence=grant.fence + 5))
+    always = engine.execution_options(isolation_level="AUTOCOMMIT")
+    for open_one in (always.connect, sessionmaker(always)):
+        for where in (books.c.id == 1, books.c.id > 0):
+            with open_one() as connection:
+                with pytest.raises(interlock.InvalidArgument, match=r"autocommit.*execution_options"):
+                    fenced(books, grant).write(connection, where, name="late")
+    assert names(engine) == ["old", "old"]
+
+
+def test_asyncio_refuses_autocommit(tmp_path: Path, locks) -> None:
+    async def story() -> None:
+        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'tasks.db'}", isolation_level="AUTOCOMMIT")
+        grant = locks.lock("book").acquire()
+        try:
+            async with engine.connect() as connection:
+                with pytest.raises(interlock.InvalidArgument, match="autocommit"):
+                    await fenced(BOOKS, grant).awrite(connection, BOOKS.c.id == 1, name="late")
+        finally:
+            await engine.dispose()
+
+    asyncio.run(story())
+
+
+def test_a_program_that_sends_begin_itself_is_not_in_autocommit(tmp_path: Path, locks) -> None:
+    """So SQLAlchemy's page on SQLite advises, for savepoints that work."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'begin.db'}")
+    event.listen(engine, "connect", lambda plain, _: setattr(plain, "isolation_level", None))
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    METADATA.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(BOOKS), [{"id": 1, "name": "old"}])
+    with engine.connect() as connection:
+        assert fenced(BOOKS, locks.lock("book").acquire()).write(connection, BOOKS.c.id == 1, name="new") == 1
+        connection.commit()
+    assert names(engine) == ["new"]
+    engine.dispose()
+
+
+def test_a_class_with_a_column_named_c_and_an_engine_for_each_class(engine: Engine, locks, books: Table) -> None:
+    grant = locks.lock("book").acquire()
+    with sessionmaker(binds={Point: engine})() as session:
+        session.add(Point(id=1))
+        session.flush()
+        assert fenced(Point, grant).write(session, Point.id == 1, c=7) == 1
+        assert fenced(Point.__table__, grant).write(session, Point.id == 1, c=8) == 1
+        session.commit()
+        assert (session.get_one(Point, 1).c, session.get_one(Point, 1).fence) == (8, grant.fence)
 
 
 def test_asyncio_writes_with_the_fence(tmp_path: Path) -> None:
