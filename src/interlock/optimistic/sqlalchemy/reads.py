@@ -1,34 +1,36 @@
-"""What a session has read, and whether it is still so.
+"""What a session has read, and whether it is still so."""
 
-A row is compared by its version column if the mapper has one (`version_id_col`), else by all values that were read.
-The rows are locked first and compared in Python, as the driver gives them: in a WHERE, collations, floats and JSON
-would make other values equal or equal ones different.
-"""
-
-from copy import deepcopy
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, event, inspect, select
-from sqlalchemy.orm import InstanceState, Session
+from sqlalchemy import Connection, event, inspect
+from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session, SessionTransaction
 
 from interlock.optimistic.errors import TryAgain
+from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of, refuse_autocommit
+from interlock.optimistic.sqlalchemy.rows import Seen, seen_in, unchanged
 
-IMMUTABLE = (str, bytes, int, float, bool, type(None))
+INFO = "interlock.reads"
 
 
 class RowChanged(TryAgain):
     """Somebody has changed or removed a row that was read."""
 
 
-class Seen(NamedTuple):
-    """A row as it was when it was read: its state in the session, and its values by column."""
+class Held(NamedTuple):
+    """A row that was compared, and is locked until the transaction, or the savepoint, ends."""
 
-    state: InstanceState[Any]
-    values: dict[Any, Any]
+    transaction: SessionTransaction | None
+    key: Any
+    seen: Seen
 
 
 class Reads:
     """What one session has loaded; it is told by the session's events.
+
+    All that was read is locked and compared before this session writes anything, since afterwards its own changes
+    (cascades, triggers, statements on many rows) could not be told from those of others. What is read after that is
+    compared too, before the next write or at the end.
 
     Args:
         session: the session of one try.
@@ -36,14 +38,34 @@ class Reads:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._seen: dict[Any, Seen] = {}
-        event.listen(session, "loaded_as_persistent", self._loaded)
-        event.listen(session, "before_flush", self._before_flush)
+        self._open: dict[Any, Seen] = {}  # to be compared
+        self._held: list[Held] = []
+        self._inserted: dict[Any, SessionTransaction | None] = {}
+        self._known: dict[Any, None] = {}
+        self._connections: list[Connection] = []
+        self._flushing = False
+        self._loaded_by_flush: list[Any] = []
+        session.info[INFO] = self
+        # Sessions have no event for what is loaded later into an object that is there already.
+        if not event.contains(Mapper, "refresh", _refreshed):
+            event.listen(Mapper, "refresh", _refreshed, raw=True)
+        for name, listener in {
+            "loaded_as_persistent": self._loaded,
+            "pending_to_persistent": self._has_inserted,
+            "before_flush": self._before_flush,
+            "after_flush_postexec": self._after_flush,
+            "do_orm_execute": self._before_statement,
+            "after_begin": self._begun,
+            "after_transaction_create": self._created,
+            "after_commit": self._committed,
+            "after_transaction_end": self._ended,
+        }.items():
+            event.listen(session, name, listener)
 
     @property
     def keys(self) -> list[str]:
         """What was read, for messages."""
-        return [f"{key[0].__name__} {key[1]!r}" for key in self._seen]
+        return [_shown(key) for key in self._known]
 
     def verify(self) -> None:
         """Lock all that was read, and compare it.
@@ -51,55 +73,110 @@ class Reads:
         Raises:
             RowChanged: somebody has changed some of it.
         """
-        self._verify(list(self._seen))
+        # In one order for all, so that two who verify do not wait for each other.
+        for key in sorted(self._open, key=lambda key: (key[0].__name__, repr(key[1]))):
+            seen = self._open[key]
+            connection = connection_of(self._session, seen.mapper)
+            begin_writing(connection)
+            if not unchanged(connection, key, seen):
+                raise RowChanged(f"{_shown(key)} was changed by somebody else")
+            # From now on the row is locked, and what changes it is this transaction.
+            self._held.append(Held(_innermost(self._session), key, self._open.pop(key)))
+
+    def refreshed(self, state: InstanceState[Any], names: Collection[str] | None) -> None:
+        """Note what was loaded later, as a deferred column is.
+
+        Args:
+            state: of the object.
+            names: the attributes; None for all.
+        """
+        if state.key in self._known:
+            self._note(state, names)
 
     def _loaded(self, session: Session, instance: Any) -> None:
         state = inspect(instance)
-        mapper = state.mapper
-        columns = [mapper.version_id_col] if mapper.version_id_col is not None else mapper.columns
-        values = {}
-        for column in columns:
-            key = mapper.get_property_by_column(column).key
-            if key in state.dict:  # else it is deferred, and was not read
-                values[column] = _kept(state.dict[key])
-        self._seen[state.key] = Seen(state, values)
+        if state.key not in self._inserted:
+            self._known[state.key] = None
+            self._note(state, None)
 
-    def _before_flush(self, session: Session, *_: Any) -> None:
-        touched = [inspect(each).key for each in (*session.dirty, *session.deleted)]
-        self._verify([key for key in touched if key in self._seen])
+    def _note(self, state: InstanceState[Any], names: Collection[str] | None) -> None:
+        if self._flushing:
+            self._loaded_by_flush.append(state.obj())
+            return
+        mapper, values = seen_in(state, names)
+        if values:
+            # What was read first counts: the function may have computed with it.
+            noted = self._open.setdefault(state.key, Seen(mapper, {})).values
+            noted.update({column: value for column, value in values.items() if column not in noted})
 
-    def _verify(self, keys: list[Any]) -> None:
-        begin_writing(self._session.connection())
-        # In one order for all, so that two who verify do not wait for each other.
-        for key in sorted(keys, key=lambda key: (key[0].__name__, repr(key[1]))):
-            # From now on the row is locked, and what changes it is this transaction.
-            seen = self._seen.pop(key)
-            if not _unchanged(self._session, key, seen):
-                raise RowChanged(f"{key[0].__name__} {key[1]!r} was changed by somebody else")
+    def _has_inserted(self, session: Session, instance: Any) -> None:
+        self._inserted[inspect(instance).key] = _innermost(session)
+
+    def _before_flush(self, *_: Any) -> None:
+        self.verify()
+
+    def _after_flush(self, session: Session, *_: Any) -> None:
+        # What a flush loads, as the children of what it removes, it may write too: only now they are as they stay.
+        self._flushing = False  # its transaction ends a little later
+        loaded, self._loaded_by_flush = self._loaded_by_flush, []
+        for instance in loaded:
+            if instance in session:
+                self._note(inspect(instance), None)
+
+    def _before_statement(self, state: ORMExecuteState) -> None:
+        if not state.is_select:
+            self.verify()
+
+    def _begun(self, session: Session, transaction: SessionTransaction, connection: Connection) -> None:
+        refuse_autocommit(connection)
+        if transaction.parent is None:
+            self._connections.append(connection)
+            if session.in_nested_transaction():
+                self._before_savepoint()
+
+    def _created(self, session: Session, transaction: SessionTransaction) -> None:
+        if transaction.nested:
+            self._before_savepoint()
+        elif transaction.parent is not None:
+            self._flushing = True
+
+    def _before_savepoint(self) -> None:
+        for connection in self._connections:
+            begin_writing(connection)  # else a savepoint of SQLite is a transaction of its own
+
+    def _committed(self, session: Session) -> None:
+        over = _innermost(session)
+        outer = None if over is None else over.parent
+        if outer is None:  # all of it: what was compared was true, and is
+            self._held, self._inserted = [], {}
+            return
+        self._held = [each._replace(transaction=outer) if each.transaction is over else each for each in self._held]
+        self._inserted = {key: outer if each is over else each for key, each in self._inserted.items()}
+
+    def _ended(self, session: Session, transaction: SessionTransaction) -> None:
+        if transaction.parent is None:
+            self._connections.clear()
+        elif not transaction.nested:
+            self._flushing = False
+            return
+        # Not committed, so others can change the rows again: they are compared again, with what was read first.
+        free = [each for each in self._held if each.transaction is transaction]
+        self._held = [each for each in self._held if each.transaction is not transaction]
+        for _, key, seen in reversed(free):
+            self._open.setdefault(key, Seen(seen.mapper, {})).values.update(seen.values)
+        self._inserted = {key: each for key, each in self._inserted.items() if each is not transaction}
 
 
-def _unchanged(session: Session, key: Any, seen: Seen) -> bool:
-    mapper = seen.state.mapper
-    columns = list(seen.values)
-    query = select(*columns).select_from(mapper.selectable)
-    query = query.where(*(column == value for column, value in zip(mapper.primary_key, key[1], strict=True)))
-    found = session.connection().execute(query.with_for_update()).one_or_none()
-    return found is not None and all(
-        _same(column, found[index], seen.values[column]) for index, column in enumerate(columns)
-    )
+def _refreshed(state: InstanceState[Any], context: Any, names: Collection[str] | None) -> None:
+    session = state.session
+    reads = None if session is None else session.info.get(INFO)
+    if reads is not None:
+        reads.refreshed(state, names)
 
 
-def _same(column: Column[Any], now: Any, then: Any) -> bool:
-    return bool(column.type.compare_values(now, then))
+def _innermost(session: Session) -> SessionTransaction | None:
+    return session.get_nested_transaction() or session.get_transaction()
 
 
-def _kept(value: Any) -> Any:
-    return value if isinstance(value, IMMUTABLE) else deepcopy(value)
-
-
-def begin_writing(connection: Connection) -> None:
-    """On SQLite, which has no locks on rows, take the lock of all writers: nothing changes from now on."""
-    if connection.dialect.name == "sqlite":
-        plain = connection.connection.driver_connection
-        if not getattr(plain, "in_transaction", False):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+def _shown(key: Any) -> str:
+    return f"{key[0].__name__} {key[1]!r}"

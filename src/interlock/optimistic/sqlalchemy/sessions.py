@@ -12,7 +12,9 @@ from sqlalchemy.orm.exc import StaleDataError
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.optimistic.errors import TryAgain
-from interlock.optimistic.sqlalchemy.reads import Reads, RowChanged, begin_writing
+from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
+from interlock.optimistic.sqlalchemy.reads import Reads, RowChanged
+from interlock.optimistic.sqlalchemy.rows import same
 from interlock.optimistic.tries import Tries
 
 CHANGED = (RowChanged, StaleDataError)
@@ -204,11 +206,9 @@ def write_row(session: Session, table: Table, row: Any, version: str | None = No
     if missing or not table.primary_key:
         raise InvalidArgument(f"read the primary key too, and what is compared, not without {', '.join(missing)}")
     where = [column == read[column.key] for column in table.primary_key]
-    begin_writing(session.connection())
+    begin_writing(connection_of(session, table))
     found = session.execute(select(*(table.c[name] for name in names)).where(*where).with_for_update()).one_or_none()
-    if found is None or not all(
-        table.c[name].type.compare_values(found[index], read[name]) for index, name in enumerate(names)
-    ):
+    if found is None or not all(same(table.c[name], found[index], read[name]) for index, name in enumerate(names)):
         raise RowChanged(f"a row of {table} was changed by somebody else")
     if version is not None:
         values[version] = read[version] + 1
