@@ -78,10 +78,11 @@ def watch_commits() -> None:
     for alias in connections:
         connection = connections[alias]
         if _MARK not in vars(connection):
-            setattr(connection, _MARK, True)
             hooks = connection.run_and_clear_commit_hooks
-            connection.commit = _checked_first(connection, connection.commit)  # type: ignore[method-assign]
+            connection.close = _released_when_closed(connection, connection.close)  # type: ignore[method-assign]
             connection.run_and_clear_commit_hooks = _released_after(connection, hooks)  # type: ignore[method-assign]
+            connection.commit = _checked_first(connection, connection.commit)  # type: ignore[method-assign]
+            setattr(connection, _MARK, True)  # at the end: an interrupt leaves nothing out, and twice does no harm
 
 
 def _checked_first(connection: Any, commit: Callable[[], None]) -> Callable[[], None]:
@@ -112,6 +113,19 @@ def _released_after(connection: Any, run_hooks: Callable[[], None]) -> Callable[
 
     run_and_clear_commit_hooks.__doc__ = run_hooks.__doc__
     return run_and_clear_commit_hooks
+
+
+def _released_when_closed(connection: Any, close: Callable[[], None]) -> Callable[[], None]:
+    def close_and_release() -> None:
+        # Django drops the hooks first. To release then would wait for the row that this very session has locked.
+        kept = connection.run_on_commit
+        try:
+            close()
+        finally:
+            del kept  # the traceback of a failing close would keep it
+
+    close_and_release.__doc__ = close.__doc__
+    return close_and_release
 
 
 class KeptForCommit:

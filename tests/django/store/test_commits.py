@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.conf import settings
-from django.db import IntegrityError, connection, connections, transaction
+from django.db import DatabaseError, IntegrityError, connection, connections, transaction
 from django.db.models import F
 from store.shelf.models import Item
 from store.test_occupy import elsewhere, is_free
@@ -374,6 +374,63 @@ def test_the_traceback_of_a_commit_that_failed_does_not_keep_the_lock(
     monkeypatch.undo()
     assert is_free(item)
     assert caught.value.__traceback__ is not None
+
+
+class Interrupted(Exception):
+    """What a soft time limit of Celery, a `gevent.Timeout` or a signal handler raises at any line."""
+
+
+def interrupted(*_: Any) -> None:
+    raise Interrupted
+
+
+def seen_at_close(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return a list that gets the states of the claims whenever the session of the connection is about to end."""
+    seen: list[list[str]] = []
+    connection.ensure_connection()
+    close = connection._close
+
+    def look_and_close() -> None:
+        seen.append([each.state for each in locks.claims()])
+        close()
+
+    monkeypatch.setattr(connection, "_close", look_and_close)
+    return seen
+
+
+def test_a_session_that_may_have_locked_the_claim_ends_before_the_release(
+    item: Item, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise DatabaseError("another command is already in progress")
+
+    with override_locks():
+        seen = seen_at_close(monkeypatch)
+        with pytest.raises(Interrupted), transaction.atomic():
+            with occupy(item):
+                item.save()
+            monkeypatch.setattr(committing, "check_before_commit", interrupted)
+            monkeypatch.setattr(connection, "_rollback", fail)
+        assert seen == [["using"]]
+        assert locks.claims() == []
+
+
+def test_an_interrupted_commit_is_released_when_its_session_has_ended(
+    item: Item, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin() -> None:
+        with transaction.atomic():
+            with occupy(item):
+                item.save()
+            monkeypatch.setattr(connection, "_commit", interrupted)
+
+    with override_locks():
+        seen = seen_at_close(monkeypatch)
+        with pytest.raises((Interrupted, DatabaseError)):  # or what Django meets when it clears up
+            begin()
+        connection.close()
+        assert seen == [["using"]]
+        assert locks.claims() == []
 
 
 def test_a_sync_function_in_a_thread_with_a_loop_is_locked_too() -> None:
