@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
+from weakref import ref
 
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.models import F
@@ -22,6 +23,7 @@ from interlock.django.conf import locks
 from interlock.django.records import hashed
 from interlock.django.statements import MICROSECONDS, Statement, compiled, select
 from interlock.django.waiters import LineWaiters
+from interlock.locks.blocks import Block, somebody
 from interlock.locks.grants import GONE_THERE, LEASE_ENDED, BaseGrant, BaseGrants
 from interlock.runtime import log
 from interlock.runtime.sync import run
@@ -33,17 +35,31 @@ _LOOK_AGAIN = 0.01  # seconds between two looks whether a late commit is over
 class Relied:
     """Locks that code relies on, from when they were taken until they are released.
 
+    It keeps none of them alive: what is forgotten is renewed no more.
+
     Args:
         alias: in INTERLOCK.
         grant: the grant, or the grants of several locks.
+        block: the `with` block that relies on them.
     """
 
-    __slots__ = ("alias", "grants", "over")
+    __slots__ = ("_block", "_refs", "alias", "left")
 
-    def __init__(self, alias: str, grant: Any) -> None:
+    def __init__(self, alias: str, grant: Any, block: Block = somebody) -> None:
         self.alias = alias
-        self.grants: Sequence[BaseGrant] = tuple(grant) if isinstance(grant, BaseGrants) else (grant,)
-        self.over = False
+        self._refs = [ref(each) for each in (grant if isinstance(grant, BaseGrants) else (grant,))]
+        self._block = block
+        self.left = False
+
+    @property
+    def over(self) -> bool:
+        """True once the block was left, also if an interrupt kept its `__exit__` from running."""
+        return self.left or self._block() is None
+
+    @property
+    def grants(self) -> list[BaseGrant]:
+        """The grants that still live."""
+        return [grant for each in self._refs if (grant := each()) is not None]
 
     def held(self) -> list[BaseGrant]:
         """Return the grants that were not given back by hand.
@@ -69,7 +85,7 @@ def rely_on(relied: Relied) -> None:
 
 def no_longer(relied: Relied) -> None:
     """Undo `rely_on`: the block was left."""
-    relied.over = True
+    relied.left = True
     _relied.set(tuple(each for each in _relied.get() if not each.over))
 
 

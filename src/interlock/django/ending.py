@@ -47,22 +47,23 @@ def _is_in_autocommit(connection: Any) -> bool:
     return bool(connection.get_autocommit())
 
 
-def release_at_the_end(release: Callable[[], object], using: Sequence[str], relied: Relied) -> None:
+def release_at_the_end(grant: Any, using: Sequence[str], alias: str) -> None:
     """Release when the transactions around have all ended; at once if there is none.
 
     Args:
-        release: what releases.
+        grant: the grant, or the grants of several locks; the transactions check before they commit that it is held.
         using: the databases.
-        relied: the locks, which the transactions check before they commit.
+        alias: of the locks, in INTERLOCK.
 
     Raises:
         StoreError: there is none, and the store could not be asked.
     """
     waits_for = [each for each in using if in_transaction(each)]
     if not waits_for:
-        release()
+        grant.release()
         return
-    ending = _Ending(release)
+    grant._block = None  # it is to outlive its `with` block
+    relied, ending = Relied(alias, grant), _Ending(grant.release)
     for each in waits_for:
         transaction.on_commit(_Vote(ending, relied), using=each, robust=True)
 

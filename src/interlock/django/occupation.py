@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import ValidationError
 from django.db import models, router
 from django.utils.functional import cached_property
 
@@ -15,7 +16,9 @@ from interlock.core.errors import InvalidArgument, LockLost
 from interlock.django.committing import Relied, no_longer, rely_on, wait_for_late_commits, watch_commits
 from interlock.django.conf import DEFAULT, alocks, locks
 from interlock.django.ending import check_transaction, in_transaction, release_at_the_end
+from interlock.locks.blocks import Block, enter, entering, one_for_each_block, somebody
 from interlock.locks.busy import time_is_over
+from interlock.locks.sync.grants import leave
 
 M = TypeVar("M", bound=models.Model)
 R = TypeVar("R")
@@ -28,6 +31,9 @@ _COMPARED_BY_VALUE = frozenset(
     }
 )  # fmt: skip
 """Fields whose values in Python are equal exactly if they are equal to the database."""
+
+NO_KEY = (ValidationError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
+"""What fields raise for values that are none of theirs; what interrupts is none of these."""
 
 
 class Row(Generic[M]):
@@ -44,9 +50,10 @@ class Row(Generic[M]):
         self._instance = instance
         try:
             self._pk, self._is_exact = _key_of(model._meta.pk, pk)
-        except Exception as error:
+        except NO_KEY as error:
             raise InvalidArgument(f"{pk!r} can't be a primary key of {model._meta.label}: {error}") from error
-        self.using = router.db_for_write(model, instance=instance) if instance else router.db_for_write(model)
+        hints = {} if instance is None else {"instance": instance}
+        self.using = router.db_for_write(model, **hints)
 
     @cached_property
     def name(self) -> str:
@@ -110,6 +117,7 @@ class Occupation(Generic[R]):
         **how: Any,
     ) -> None:
         self.grant: Any = None
+        self._relied: Relied | None = None
         self._names = tuple(names)
         self._rows = rows
         self._answer = answer
@@ -119,31 +127,33 @@ class Occupation(Generic[R]):
         self._how = how
 
     def __enter__(self) -> R:
-        for using in self._using:
-            check_transaction(using)
-        self._find_names()
-        began = time.monotonic()
-        self._take_note(self._lock(locks[self._locks]).acquire(timeout=self._timeout))
+        block = entering(self)
         try:
-            answer = self._read(began)
-            rely_on(self._relied)
+            for using in self._using:
+                check_transaction(using)
+            self._find_names()
+            began = time.monotonic()
+            self.grant = self._lock(locks[self._locks]).acquire(timeout=self._timeout)
+            relied = self._take_note(block)
+            answer = self._read(relied, began)
+            rely_on(relied)
             return answer
         except BaseException:
-            self._leave(self.grant)
+            self._end([])
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    __exit__ = one_for_each_block(leave)
+
+    def _end(self, block: list[Any]) -> LockLost | None:
+        """Release, now or at the end of the transaction; return what to raise before the commit if it was lost."""
         grant = self.grant
+        if grant is None:
+            return None
         lost = _loss_of(grant)
-        no_longer(self._relied)
-        self._leave(grant)
-        lost = lost or _loss_of(grant)
-        if lost is not None:
-            if error is None:
-                raise lost  # before the commit: the transaction is rolled back
-            error.add_note(str(lost))
+        if self._relied is not None:
+            no_longer(self._relied)
+        release_at_the_end(grant, self._using, self._locks)
+        return lost or _loss_of(grant)
 
     async def __aenter__(self) -> R:
         for using in self._using:
@@ -155,21 +165,24 @@ class Occupation(Generic[R]):
         if self._rows:
             await sync_to_async(self._find_names)()
         began = time.monotonic()
-        self._take_note(await self._lock(alocks[self._locks]).acquire(timeout=self._timeout))
         try:
+            self.grant = await self._lock(alocks[self._locks]).acquire(timeout=self._timeout)
+            relied = self._take_note(somebody)
             self.grant._enter_body()
-            answer = await sync_to_async(self._read)(began)
-            rely_on(self._relied)
+            answer = await sync_to_async(self._read)(relied, began)
+            rely_on(relied)
             return answer
         except BaseException as error:
-            await self.__aexit__(type(error), error, error.__traceback__)
+            if self.grant is not None:
+                await self.__aexit__(type(error), error, error.__traceback__)
             raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         grant = self.grant
-        no_longer(self._relied)
+        if self._relied is not None:
+            no_longer(self._relied)
         struck = grant._leave_body(kind)
         lost = _loss_of(grant)
         await grant.release()
@@ -186,25 +199,26 @@ class Occupation(Generic[R]):
         parts = [made.rlock(name, **self._how) for name in self._names]
         return parts[0] if len(parts) == 1 else made.all(*parts)
 
-    def _take_note(self, grant: Any) -> None:
-        if grant is None:
+    def _take_note(self, block: Block) -> Relied:
+        """Note for which `with` block the grant was taken, if it was."""
+        if self.grant is None:
             raise time_is_over(", ".join(self._names), self._timeout)
-        self.grant = grant
-        self._relied = Relied(self._locks, grant)
+        enter(block, self.grant)
+        if block is not somebody:
+            self.grant._keep_for_block()
+        self._relied = Relied(self._locks, self.grant, block)
+        return self._relied
 
-    def _read(self, began: float) -> R:
+    def _read(self, relied: Relied, began: float) -> R:
         """Read the rows, which nobody changes any more; in the thread whose transactions will check the locks."""
         watch_commits()
 
         def left() -> float | None:
             return None if self._timeout is None else began + self._timeout - time.monotonic()
 
-        if not wait_for_late_commits(self._relied, self._using, left):
+        if not wait_for_late_commits(relied, self._using, left):
             raise time_is_over(", ".join(self._names), self._timeout)
         return self._answer([row.read() for row in self._rows])
-
-    def _leave(self, grant: Any) -> None:
-        release_at_the_end(grant.release, self._using, self._relied)
 
 
 @overload

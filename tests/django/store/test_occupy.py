@@ -11,7 +11,7 @@ import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import DatabaseError, connection, connections, transaction
 from django.test import TestCase
-from store.shelf.models import Item, OldItem, Ticket, Volume
+from store.shelf.models import Empty, Item, OldItem, Ticket, Volume
 
 from interlock import InvalidArgument, LockLost, LockTimeout
 from interlock.django import alocks, locks, occupy
@@ -93,6 +93,12 @@ def test_proxies_and_children_are_the_same_row() -> None:
         assert not is_free(Item.objects.get(pk=volume.pk))
         assert_held(OldItem.objects.get(pk=volume.pk))
         assert_held(Item.objects.get(pk=volume.pk))
+
+
+def test_an_instance_that_is_false_is_read_where_it_came_from(item: Item) -> None:
+    Item.objects.using("other").create(pk=item.pk, name="the same key elsewhere")
+    with occupy(Empty.objects.using("other").get()) as found:
+        assert (found._state.db, found.name) == ("other", "the same key elsewhere")
 
 
 def test_a_thread_may_occupy_again_what_it_occupies(item: Item) -> None:

@@ -26,6 +26,16 @@ class OldItem(Item):
         proxy = True
 
 
+class Empty(Item):
+    """One whose instances are false, as containers without content are."""
+
+    class Meta:
+        proxy = True
+
+    def __len__(self) -> int:
+        return 0
+
+
 class Ticket(models.Model):
     key = models.UUIDField(primary_key=True, default=uuid.uuid4)
     note = models.TextField(default="")
