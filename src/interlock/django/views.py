@@ -3,7 +3,9 @@
 class BookUpdate(OccupiedUpdateView, GuardedUpdateView, UpdateView): ...
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
@@ -70,9 +72,17 @@ class OccupiedUpdateView(OccupiesObject, Base):
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Occupy the object, and do what the view does; the view reads it afresh."""
+        return self._while_occupied(super().post, request, *args, **kwargs)
+
+    @property
+    def delete(self) -> Callable[..., Any]:
+        """As `post`; there is none where the view has none."""
+        return partial(self._while_occupied, super().delete)  # type: ignore[misc] # of a DeleteView
+
+    def _while_occupied(self, answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with ExitStack() as stack:
             try:
                 stack.enter_context(self.occupy(self.get_object()))
             except ObjectDoesNotExist as error:
                 raise Http404 from error
-            return super().post(request, *args, **kwargs)
+            return answer(*args, **kwargs)

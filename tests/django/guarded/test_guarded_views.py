@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template import engines
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import path
-from django.views.generic import UpdateView
+from django.views.generic import DeleteView, UpdateView
 from guarded.helpers import in_threads
 from guarded.library.models import Book, PlainBook
 
@@ -51,12 +51,19 @@ class OccupiedPage(OccupiedUpdateView, Page):
     occupy_timeout = 0.1
 
 
+class OccupiedDeletion(OccupiedUpdateView, DeleteView):  # type: ignore[misc, type-arg]
+    model = Book
+    success_url = "/done"
+    occupy_timeout = 0.1
+
+
 urlpatterns = [
     path("failing", failing),
     path("later", failing_later),
     path("plain/<int:pk>", Page.as_view()),
     path("guarded/<int:pk>", GuardedPage.as_view()),
     path("occupied/<int:pk>", OccupiedPage.as_view()),
+    path("delete/<int:pk>", OccupiedDeletion.as_view()),
 ]
 MIDDLEWARE = ["interlock.django.middleware.LockErrorMiddleware"]
 
@@ -196,3 +203,20 @@ class TestOccupiedUpdateView:
 
     def test_what_is_not_there_is_404(self) -> None:
         assert Client().post("/occupied/0", {"name": "mine"}).status_code == 404
+
+    @pytest.mark.parametrize("method", ["post", "delete"])
+    def test_it_is_not_deleted_while_somebody_else_has_it(self, book: Book, method: str) -> None:
+        def delete() -> HttpResponse:
+            return getattr(Client(), method)(f"/delete/{book.pk}")  # type: ignore[no-any-return]
+
+        with occupy(book):
+            (response,) = in_threads(delete)
+        assert response.status_code == 423
+        assert Book.objects.count() == 1
+        assert delete().status_code == 302
+        assert Book.objects.count() == 0
+
+    def test_a_page_that_deletes_nothing_does_not_allow_it(self, book: Book) -> None:
+        response = Client().delete(f"/occupied/{book.pk}")
+        assert response.status_code == 405
+        assert "DELETE" not in response["Allow"]
