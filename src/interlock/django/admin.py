@@ -184,7 +184,8 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         query = request.GET.copy()
         wanted = (query.pop(REFRESH, None) or [""])[-1]
         request.GET = query  # type: ignore[assignment] # the list takes what it does not know for a filter
-        seconds = min(max(int(wanted), 1), 3600) if wanted.isascii() and wanted.isdigit() else None
+        is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10  # int() refuses thousands of digits
+        seconds = min(max(int(wanted), 1), 3600) if is_number else None
         path = query.urlencode()
         choices = [(each, f"?{path}{'&' if path else ''}{REFRESH}={each}") for each in INTERVALS]
         context = {"refresh": seconds, "refresh_choices": choices, "refresh_stop": f"?{path}", "title": _("Claims")}
