@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from django.conf import settings
@@ -176,6 +178,24 @@ class ToOther:
 def test_the_checks_explain_a_router() -> None:
     with override_settings(DATABASE_ROUTERS=[Nowhere()]):
         assert ids(problems_of("other")) == ["interlock.E008"]
+
+
+class ByModel:
+    """The table of claims is elsewhere, by its name."""
+
+    def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **_: object) -> bool | None:
+        return db == "other" if model_name == "claim" else None
+
+
+@pytest.mark.parametrize(("alias", "statements"), [("default", 0), ("other", 1)])
+def test_the_functions_of_postgresql_are_where_a_router_puts_the_table(alias: str, statements: int) -> None:
+    editor = MagicMock()
+    editor.connection.vendor, editor.connection.alias = "postgresql", alias
+    editor.connection.ops.prepare_sql_script = lambda script: [script]
+    (operation,) = import_module("interlock.django.migrations.0002_folded").Migration.operations
+    with override_settings(DATABASE_ROUTERS=[ByModel()]):
+        operation.database_forwards("interlock", editor, None, None)
+    assert editor.execute.call_count == statements
 
 
 def test_claims_go_where_the_routers_write_them() -> None:

@@ -175,4 +175,4 @@ class RunOnPostgreSQL(migrations.RunSQL):
 class Migration(migrations.Migration):
     dependencies = [("interlock", "0001_claims")]
 
-    operations = [RunOnPostgreSQL(FORWARDS, BACKWARDS)]
+    operations = [RunOnPostgreSQL(FORWARDS, BACKWARDS, hints={"model_name": "claim"})]
