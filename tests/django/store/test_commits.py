@@ -309,6 +309,26 @@ if settings.DATABASE == "postgresql":
             elsewhere(evict_unseen).result(20)
         assert Item.objects.get().name == "Emma"
 
+    @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+    @pytest.mark.parametrize("loses", [False, True])
+    def test_a_transaction_that_sets_its_level_by_itself_asks_the_store(item: Item, level: str, loses: bool) -> None:
+        def work() -> None:
+            occupation = occupy(item)
+            with occupation, transaction.atomic():
+                with connection.cursor() as cursor:
+                    cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+                Item.objects.update(name="mine")
+                assert elsewhere(occupation.grant.renew).result(20)
+                if loses:
+                    elsewhere(evict_unseen).result(20)
+
+        if loses:
+            with pytest.raises(LockLost):
+                work()
+        else:
+            work()
+        assert Item.objects.get().name == ("Emma" if loses else "mine")
+
     @pytest.mark.parametrize("level", ["repeatable\\ read", "serializable"])
     def test_a_level_in_the_options_of_libpq_keeps_the_snapshot_too(level: str) -> None:
         options = {"options": f"-c default_transaction_isolation={level}"}
