@@ -27,7 +27,7 @@ def occupies(
     """Have a function, a view (sync or async) or a Celery task run while a lock is held.
 
     In a transaction the lock is kept until that is committed or rolled back, so the decorator may stand on a view
-    under ATOMIC_REQUESTS.  A thread may enter again what it holds.
+    under ATOMIC_REQUESTS; but a coroutine function can't be called in one.  A thread may enter again what it holds.
 
     Args:
         name: of the lock; `{date}`, `{book.pk}` or `{kwargs[key]}` stand for arguments of the function.
@@ -38,7 +38,8 @@ def occupies(
 
     Raises:
         InvalidArgument: the name mentions what the function has no argument for, or the function is a generator.
-            When called: it returned a coroutine or a generator, which has not run yet.
+            When called: it returned a coroutine or a generator, which has not run yet; or it is a coroutine function,
+            and the thread that waits for it is in a transaction.
         LockTimeout: (when called) somebody else held the lock all the time; the function did not run.
         LockLost: (when called) the lease ended while it ran.
     """
@@ -48,15 +49,15 @@ def occupies(
     def decorate(function: F) -> F:
         name_for = name_of_arguments(name, function, "occupies")
 
-        def occupation(args: Any, kwargs: Any) -> Occupation[None]:
-            using = [each for each in connections if connections[each].in_atomic_block]
+        def occupation(using: list[str], args: Any, kwargs: Any) -> Occupation[None]:
             return Occupation([name_for(args, kwargs)], (), _nothing, timeout, locks, using, ttl=ttl, label=label)
 
         if iscoroutinefunction(function) or checked_kind_of(function) == "coroutine function":
 
             @functools.wraps(function)
             async def in_task(*args: Any, **kwargs: Any) -> Any:
-                async with occupation(args, kwargs):
+                # A thread with a loop knows nothing of transactions; on entering, that of the database is asked.
+                async with occupation(list(connections), args, kwargs):
                     result = await function(*args, **kwargs)
                     see_it_finished(result, function)
                     return result
@@ -65,7 +66,8 @@ def occupies(
 
         @functools.wraps(function)
         def in_thread(*args: Any, **kwargs: Any) -> Any:
-            with occupation(args, kwargs):
+            using = [each for each in connections if connections[each].in_atomic_block]
+            with occupation(using, args, kwargs):
                 result = function(*args, **kwargs)
                 see_it_finished(result, function)
                 return result

@@ -156,14 +156,7 @@ class Occupation(Generic[R]):
         return lost or _loss_of(grant)
 
     async def __aenter__(self) -> R:
-        for using in self._using:
-            if await sync_to_async(in_transaction)(using):
-                raise InvalidArgument(
-                    f"`async with` can't hold a lock until the transaction on {using!r} has ended; "
-                    f"use `with` in the function that holds the transaction"
-                )
-        if self._rows:
-            await sync_to_async(self._find_names)()
+        await sync_to_async(self._begin_in_loop)()
         began = time.monotonic()
         try:
             self.grant = await self._lock(alocks[self._locks]).acquire(timeout=self._timeout)
@@ -191,6 +184,16 @@ class Occupation(Generic[R]):
             if error is None or struck:
                 raise lost from error
             error.add_note(str(lost))
+
+    def _begin_in_loop(self) -> None:
+        """What comes first for tasks, in the thread whose transactions they would be in."""
+        for using in self._using:
+            if in_transaction(using):
+                raise InvalidArgument(
+                    f"a task can't hold a lock until the transaction on {using!r} has ended; "
+                    f"use `with` or @occupies in the function that holds the transaction"
+                )
+        self._find_names()
 
     def _find_names(self) -> None:
         self._names = tuple(dict.fromkeys(self._names or [row.name for row in self._rows]))

@@ -89,6 +89,17 @@ def test_under_atomic_requests_the_lock_is_kept_until_the_commit() -> None:
     assert held() == []
 
 
+def test_a_coroutine_function_in_a_transaction_is_refused_as_it_could_not_keep_the_lock() -> None:
+    @occupies("page")
+    async def work() -> None:
+        raise AssertionError
+
+    with pytest.raises(InvalidArgument, match="in the function that holds the transaction"):
+        with transaction.atomic():
+            async_to_sync(work)()
+    assert held() == []
+
+
 @pytest.fixture
 def celery() -> Iterator[Celery]:
     app = Celery("tests", set_as_current=False)
