@@ -95,7 +95,8 @@ def watch_commits() -> None:
         connection = connections[alias]
         if _MARK not in vars(connection):
             hooks = connection.run_and_clear_commit_hooks
-            connection.close = _released_when_closed(connection, connection.close)  # type: ignore[method-assign]
+            for name in ("close", "rollback", "savepoint_rollback"):
+                setattr(connection, name, _released_when_dropped(connection, getattr(connection, name)))
             connection.run_and_clear_commit_hooks = _released_after(connection, hooks)  # type: ignore[method-assign]
             connection.commit = _checked_first(connection, connection.commit)  # type: ignore[method-assign]
             setattr(connection, _MARK, True)  # at the end: an interrupt leaves nothing out, and twice does no harm
@@ -104,7 +105,7 @@ def watch_commits() -> None:
 def _checked_first(connection: Any, commit: Callable[[], None]) -> Callable[[], None]:
     def checked_commit() -> None:
         # No variable may keep a hook: the traceback of a failing COMMIT would keep it too, and with it the lock.
-        kept = [hook.relied for _, hook, *_ in connection.run_on_commit if isinstance(hook, KeptForCommit)]
+        kept = [hook.relied for hook in _kept_by(connection)]
         relied = dict.fromkeys([*kept, *(each for each in _relied.get() if not each.over)])
         if relied:
             try:
@@ -120,37 +121,50 @@ def _checked_first(connection: Any, commit: Callable[[], None]) -> Callable[[], 
 
 def _released_after(connection: Any, run_hooks: Callable[[], None]) -> Callable[[], None]:
     def run_and_clear_commit_hooks() -> None:
-        kept = [hook for _, hook, *_ in connection.run_on_commit if isinstance(hook, KeptForCommit)]
+        kept = _kept_by(connection)
         try:
             run_hooks()
         finally:
-            for hook in kept:
-                hook()  # one of another that raises has kept it from being called
+            _call_all(kept)  # one of another that raises has kept them from being called
 
     run_and_clear_commit_hooks.__doc__ = run_hooks.__doc__
     return run_and_clear_commit_hooks
 
 
-def _released_when_closed(connection: Any, close: Callable[[], None]) -> Callable[[], None]:
-    def close_and_release() -> None:
-        # Django drops the hooks first. To release then would wait for the row that this very session has locked.
-        kept = connection.run_on_commit
+def _released_when_dropped(connection: Any, end: Callable[..., None]) -> Callable[..., None]:
+    def end_and_release(*args: Any) -> None:
+        # Django's close() drops them first; to release then would wait for the row that this session has locked.
+        kept = _kept_by(connection)
         try:
-            close()
+            end(*args)
         finally:
-            del kept  # the traceback of a failing close would keep it
+            still = _kept_by(connection)
+            _call_all([hook for hook in kept if hook not in still])
 
-    close_and_release.__doc__ = close.__doc__
-    return close_and_release
+    end_and_release.__doc__ = end.__doc__
+    return end_and_release
+
+
+def _call_all(hooks: "list[KeptForCommit]") -> None:
+    try:
+        while hooks:
+            hooks.pop(0)()
+    except BaseException:  # an interrupt: the others are called all the same
+        _call_all(hooks)
+        raise
+
+
+def _kept_by(connection: Any) -> "list[KeptForCommit]":
+    return [hook for _, hook, *_ in connection.run_on_commit if isinstance(hook, KeptForCommit)]
 
 
 class KeptForCommit:
-    """A function to be called after a commit, even if another's raises, which tells the locks that it relies on."""
+    """A function to be called after a commit or a rollback, whatever others raise; it tells on what it relies."""
 
     relied: Relied
 
     def __call__(self) -> None:
-        """The transaction was committed; may be called twice."""
+        """The transaction has ended; may be called twice."""
         raise NotImplementedError
 
 

@@ -63,37 +63,60 @@ def release_at_the_end(grant: Any, using: Sequence[str], alias: str) -> None:
         grant.release()
         return
     grant._block = None  # it is to outlive its `with` block
-    relied, ending = Relied(alias, grant), _Ending(grant.release)
+    relied, ending = Relied(alias, grant), _Ending(grant.release, len(waits_for))
     for each in waits_for:
-        transaction.on_commit(_Vote(ending, relied), using=each, robust=True)
+        transaction.on_commit(_Vote(ending, relied), using=each)
 
 
 class _Ending:
-    """Releases when nobody refers to it any more."""
+    """Releases when all transactions have ended.
 
-    def __init__(self, release: Callable[[], object]) -> None:
-        self._release = release
+    Args:
+        release: what releases.
+        transactions: how many there are.
+    """
+
+    def __init__(self, release: Callable[[], object], transactions: int) -> None:
+        self._over = False
         self._pid = os.getpid()
+        self._left = transactions
+        self._release = release
 
-    def __del__(self) -> None:
-        if self._pid != os.getpid():
-            return
+    def one_less(self) -> None:
+        """Note that one of the transactions has ended."""
+        self._left -= 1
+        if self._left == 0:
+            self._finish()
+
+    def _finish(self) -> None:
+        try:
+            self._try_to_release()
+        except BaseException:  # an interrupt: nothing may stay behind
+            self._try_to_release()
+            raise
+        finally:
+            self._over = True
+
+    def _try_to_release(self) -> None:
         try:
             self._release()
         except LockError as error:
             log.warn("could not release after a transaction, the lease will end: %s", error)
 
+    def __del__(self) -> None:
+        # Who drops hooks and calls none of them, as who empties the list, ends the transaction for them.
+        if not self._over and self._pid == os.getpid():
+            self._finish()
+
 
 class _Vote(KeptForCommit):
-    """What a transaction keeps for its commit.
-
-    It is called after the commit, and dropped by Django when the transaction, or the savepoint in which it was
-    registered, is rolled back: there is no other sign of that.
-    """
+    """What a transaction keeps for its commit; called after that, or when it or its savepoint was rolled back."""
 
     def __init__(self, ending: _Ending, relied: Relied) -> None:
         self._ending: _Ending | None = ending
         self.relied = relied
 
     def __call__(self) -> None:
-        self._ending = None
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            ending.one_less()

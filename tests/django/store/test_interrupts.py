@@ -8,11 +8,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from store.shelf.models import Item
 
 from interlock.django import committing, ending, locks, occupation, occupies, occupy
 from interlock.django.testing import override_locks
+from interlock.locks.sync.grants import Grant
 from interlock.testing.waiting import eventually
 
 OURS = {occupation.__file__, committing.__file__, ending.__file__}
@@ -99,6 +100,39 @@ def test_an_interrupt_at_any_line_leaves_no_name_occupied() -> None:
         assert locks.claims() == [], number
         number += 1
     assert number > 30
+
+
+@pytest.mark.parametrize("rolled_back", [None, "transaction", "savepoint"])
+def test_an_interrupt_of_the_release_after_a_transaction_is_told(item: Item, rolled_back: str | None) -> None:
+    def work() -> None:
+        with transaction.atomic(), occupy(item):
+            Item.objects.update(name="new")
+            if rolled_back is not None:
+                raise ZeroDivisionError
+
+    with pytest.raises(Interrupted), interrupts(lambda frame: frame.f_code is Grant.release.__code__):
+        if rolled_back == "savepoint":
+            with transaction.atomic():
+                work()
+        work()
+    assert locks.claims() == []
+    assert Item.objects.get().name == ("new" if rolled_back is None else "Emma")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in the end of a generator
+def test_an_interrupt_at_any_line_in_a_transaction_leaves_nothing_when_its_session_has_ended(item: Item) -> None:
+    def work() -> None:
+        with transaction.atomic(), occupy(item):
+            pass
+
+    work()
+    number = 1
+    while interrupted_at(number, work):
+        connection.close()
+        gc.collect()
+        assert locks.claims() == [], number
+        number += 1
+    assert number > 100
 
 
 def test_a_block_whose_exit_never_ran_is_noticed(item: Item) -> None:
