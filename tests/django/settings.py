@@ -24,8 +24,6 @@ def database(name: str) -> dict[str, object]:
         # A file, since threads with a connection each can't share a database in memory.
         path = str(FOLDER / f"{name}.sqlite3")
         settings |= {"NAME": path, "TEST": {"NAME": path}, "OPTIONS": {"timeout": 30}}
-    if DATABASE == "mariadb":
-        settings["OPTIONS"] = {"charset": "utf8mb4"}
     return settings
 
 

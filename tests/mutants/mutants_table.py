@@ -214,15 +214,15 @@ MUTANTS = [
         "partial: the siblings of a broken connection of the ORM are used again",
         "tests/django/store/test_processes.py -k siblings",
         "django/pool.py",
-        "                    self.drop()  # what broke one has broken the others",
-        "                    pass",
+        "                self.drop()  # what broke one has broken the others",
+        "                pass",
     ),
     _error(
         "partial: a stale connection of the ORM is used without asking",
         "tests/django/store/test_processes.py -k idle_for_long",
         "django/pool.py",
-        "return monotonic() - slot.since < STALE or bool(slot.wrapper.is_usable())",
-        "return True",
+        "if monotonic() - slot.since < STALE or slot.wrapper.is_usable():",
+        "if True:",
     ),
     # -- fork ---------------------------------------------------------------------------------------
     _error(

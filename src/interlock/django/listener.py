@@ -35,7 +35,6 @@ PING = 10.0  # seconds between two messages of a listener to itself
 DEAF = 2.0  # seconds within which it must hear them
 AGAIN = 5.0  # seconds before a listener that failed is replaced
 NEVER = 3600.0  # seconds before it is tried again behind a pooler, where LISTEN means nothing
-KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 
 
 class _Deaf(Exception):
@@ -122,7 +121,7 @@ class Listener:
     def _run(self, stop: socket.socket) -> None:
         pause = 0.0
         try:
-            self._wrapper = open_wrapper(self.alias, KEEPALIVE)
+            self._wrapper = open_wrapper(self.alias)
             if is_direct(self._wrapper):
                 with self._wrapper.wrap_database_errors:
                     self._listen(self._wrapper.connection, stop)
@@ -202,7 +201,7 @@ def _with_psycopg3(connection: Any) -> Voice:
             pass
         found = []
         while (each := pgconn.notifies()) is not None:
-            found.append(each.extra.decode())
+            found.append(each.extra.decode(errors="replace"))
         return found
 
     return say, read

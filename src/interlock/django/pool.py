@@ -1,14 +1,14 @@
 """Connections of the store's own: in autocommit, to the primary, never the one of a request."""
 
+import math
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from time import monotonic
+from contextlib import contextmanager
+from time import monotonic, sleep
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from django.conf import settings
 from django.db import DatabaseError
 from django.db.backends.base.base import NO_DB_ALIAS
 from django.db.backends.signals import connection_created
@@ -16,43 +16,18 @@ from django.db.utils import InterfaceError
 
 from interlock.core.claims import checked_count
 from interlock.core.errors import StoreError
-from interlock.django.failures import NoConnection, is_definite, translated
-from interlock.django.wrappers import database_name, open_wrapper, shut
-from interlock.runtime.process import in_forked_child, pid
+from interlock.django.failures import NoConnection, NotReached, is_definite, translated
+from interlock.django.slots import Slot
+from interlock.django.wrappers import connect, database_name, hang_up, make_wrapper
+from interlock.runtime.process import in_forked_child
 
 MOST = 4  # connections of a process to one database, unless MAX_CONNECTIONS says otherwise
 IDLE = 60.0  # seconds after which a connection that nobody uses is closed
 STALE = 20.0  # seconds; older ones are asked first whether they still live
 PATIENCE = 5.0  # seconds that a statement waits for a connection if its caller has no time-out
 LOST = 0.5  # seconds after which a waiter looks by itself whether a connection was lost
+LOOK = 1.0  # seconds between two looks for an answer that is overdue
 PAUSE = 0.05  # seconds before a server that has too many connections is asked for another
-
-
-class _Slot:
-    """One of the connections that a process may have; `wrapper` is None until it is opened.
-
-    An interrupt may lose one on its way; then it is collected, and counts no more.
-    """
-
-    __slots__ = ("__weakref__", "age", "name", "pid", "since", "wrapper")
-
-    def __init__(self) -> None:
-        self.wrapper: Any = None
-        self.pid = pid()
-        self.name = ""
-        self.age = 0
-        self.since = 0.0
-
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        wrapper, self.wrapper = self.wrapper, None
-        if wrapper is not None:
-            shut(wrapper)
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # the interpreter may be shutting down
-            if self.pid == pid():
-                self.close()
 
 
 class Connections:
@@ -69,21 +44,18 @@ class Connections:
         self.alias = alias
         self._users: WeakKeyDictionary[Pool, int] = WeakKeyDictionary()
         self._most = MOST
+        self._vendor = make_wrapper(alias).vendor
         self._start_afresh()
 
     def _start_afresh(self) -> None:
         self._mutex = threading.RLock()  # a signal handler may close what the main thread is just using
         self._free = threading.Condition(self._mutex)
-        self._idle: deque[_Slot] = deque()
-        self._lent: WeakSet[_Slot] = WeakSet()
+        self._idle: deque[Slot] = deque()
+        self._lent: WeakSet[Slot] = WeakSet()
         self._age = 0  # a connection of an earlier age is not used again
         self._timer: threading.Timer | None = None
-        self._turn = self._make_turn()
-
-    def _make_turn(self) -> Any:
-        """Threads that write to one SQLite file queue up here, where the next runs at once, and not in SQLite."""
-        sqlite = "sqlite" in settings.DATABASES[self.alias]["ENGINE"]
-        return threading.RLock() if sqlite else nullcontext()
+        self._watcher: threading.Thread | None = None
+        self._silent = -math.inf  # until then a server that did not answer is not asked again
 
     @contextmanager
     def lend(self, patience: float) -> Iterator[Any]:
@@ -93,17 +65,16 @@ class Connections:
             patience: seconds to wait for one that is free.
         """
         sound = False
-        with self._turn:
-            slot = self._take(monotonic() + patience)
-            try:
-                yield slot.wrapper
-                sound = True
-            except (DatabaseError, InterfaceError) as error:
-                if not is_definite(error, slot.wrapper):
-                    self.drop()  # what broke one has broken the others
-                raise translated(error, slot.wrapper) from error
-            finally:  # after an interrupt the answer may still be on its way
-                self._give_back(slot, sound)
+        slot = self._take(monotonic() + patience)
+        try:
+            yield slot.wrapper
+            sound = True
+        except (DatabaseError, InterfaceError) as error:
+            if not is_definite(error, slot.wrapper):
+                self.drop()  # what broke one has broken the others
+            raise translated(error, slot.wrapper) from error
+        finally:  # after an interrupt the answer may still be on its way
+            self._give_back(slot, sound)
 
     def drop(self) -> None:
         """Close what is idle, and what is in use when it comes back."""
@@ -113,17 +84,14 @@ class Connections:
         for slot in idle:
             slot.close()
 
-    def _take(self, until: float) -> _Slot:
+    def _take(self, until: float) -> Slot:
         """Return a connection: one that is idle, or a new one, or one that is given back before `until`."""
         while True:
             slot = self._enter(until)
             try:
-                if slot.wrapper is not None:
-                    if slot.name == database_name(self.alias) and self._lives(slot):
-                        return slot
-                    slot.close()
-                slot.age, slot.name = self._age, database_name(self.alias)
-                slot.wrapper = open_wrapper(self.alias)
+                if slot.wrapper is None or slot.name != database_name(self.alias) or not self._lives(slot):
+                    self._open(slot)
+                slot.begin()
                 return slot
             except NoConnection:  # the server has too many: wait for one of ours, or for others to leave
                 self._give_back(slot, False)
@@ -137,25 +105,61 @@ class Connections:
                 self._give_back(slot, False)
                 raise
 
-    def _enter(self, until: float) -> _Slot:
-        most = self._most
+    def _open(self, slot: Slot) -> None:
+        """Connect; whoever comes right after one to whom nobody answered does not wait as long as that one did."""
+        slot.close()
+        began = monotonic()
+        if began < self._silent:
+            raise NotReached(f"the database {self.alias!r} can't be reached: it just did not answer")
+        slot.begin()
+        slot.age, slot.name = self._age, database_name(self.alias)
+        slot.wrapper = make_wrapper(self.alias)
+        try:
+            connect(slot.wrapper)
+        except NoConnection:
+            raise
+        except NotReached:
+            ended = monotonic()
+            if ended - began > LOOK:
+                self._silent = ended + LOOK
+            raise
+
+    def _enter(self, until: float) -> Slot:
         with self._mutex:
-            while not self._idle and len(self._lent) >= most:
+            while not self._has_one():
                 left = until - monotonic()
                 if left <= 0:
-                    raise NoConnection(
-                        f"all {most} connections of this process to the database {self.alias!r} are in use: allow "
-                        f"more by OPTIONS: {{'MAX_CONNECTIONS': {2 * most}}} in INTERLOCK, or try again"
-                    )
+                    raise NoConnection(self._why_none())
                 self._free.wait(min(left, LOST))
-            slot = self._idle.pop() if self._idle else _Slot()
+            self._watch()
+            slot = self._idle.pop() if self._idle else Slot()
+            slot.thread = threading.get_ident()
+            slot.begin()
             self._lent.add(slot)
             return slot
 
-    def _lives(self, slot: _Slot) -> bool:
-        return monotonic() - slot.since < STALE or bool(slot.wrapper.is_usable())
+    def _has_one(self) -> bool:
+        if self._vendor == "sqlite":
+            # Threads that write to one file queue up here, where the next runs at once, and not in SQLite.  A signal
+            # handler does not wait for the thread that it has interrupted.
+            return all(slot.thread == threading.get_ident() for slot in self._lent)
+        return bool(self._idle) or len(self._lent) < self._most
 
-    def _give_back(self, slot: _Slot, sound: bool) -> None:
+    def _why_none(self) -> str:
+        if self._vendor == "sqlite":
+            return f"another thread of this process has been using the database {self.alias!r} for long: try again"
+        return (
+            f"all {self._most} connections of this process to the database {self.alias!r} are in use: allow "
+            f"more by OPTIONS: {{'MAX_CONNECTIONS': {2 * self._most}}} in INTERLOCK, or try again"
+        )
+
+    def _lives(self, slot: Slot) -> bool:
+        if monotonic() - slot.since < STALE or slot.wrapper.is_usable():
+            return True
+        self.drop()  # what broke one has broken the others
+        return False
+
+    def _give_back(self, slot: Slot, sound: bool) -> None:
         with self._mutex:
             self._lent.discard(slot)
             keep = sound and len(self._users) > 0 and slot.age == self._age
@@ -167,6 +171,29 @@ class Connections:
             self._close_later(IDLE)
         elif not keep:
             slot.close()
+
+    # -- answers that do not come -----------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """See that nobody waits for ever for PostgreSQL, whose drivers know no limit, as those of others do."""
+        if self._watcher is None and self._vendor == "postgresql":
+            thread = threading.Thread(target=self._hang_up_overdue, name="interlock-overdue", daemon=True)
+            self._watcher = thread
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is shutting down
+                self._watcher = None
+
+    def _hang_up_overdue(self) -> None:
+        while True:
+            sleep(LOOK)
+            with self._mutex:
+                for slot in list(self._lent):
+                    if slot.due < monotonic():
+                        hang_up(slot.wrapper)
+                if not self._lent and not self._idle:
+                    self._watcher = None
+                    return
 
     # -- idle connections -------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Django's wrapper of a database connection, made for the store alone: how it is set up, opened and closed."""
 
 import asyncio
-import copy
+import os
+import socket
 import threading
 from typing import Any
 
@@ -13,6 +14,18 @@ from interlock.django.statements import keep_cursor
 
 PREPARES_AFTER = 3  # uses of a statement on a connection
 KEEPS_SHUT = ("pool", "server_side_binding", "isolation_level", "prepare_threshold")
+CONNECTING = 5  # seconds; a server that does not answer by then is not there
+ANSWER = 10  # seconds; a statement without an answer by then has failed
+BUSY = 2.0  # seconds that SQLite waits for somebody who writes; `timeout` may say less
+PATIENT = {
+    "postgresql": {
+        "connect_timeout": CONNECTING, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+        "tcp_user_timeout": 15_000,
+    },
+    "mysql": {"connect_timeout": CONNECTING, "read_timeout": ANSWER, "write_timeout": ANSWER},
+}  # fmt: skip
+"""What the drivers do about a server that is silent, unless the settings say otherwise."""
+DRIVERS = ("MySQLdb", "pymysql")  # that know these words; others for MySQL have words of their own
 
 
 def database_name(alias: str) -> str:
@@ -20,37 +33,52 @@ def database_name(alias: str) -> str:
     return str(connections.settings[alias]["NAME"])
 
 
-def make_wrapper(alias: str, more: dict[str, Any] | None = None) -> Any:
+def make_wrapper(alias: str) -> Any:
     """Return a connection wrapper for `alias` that Django itself does not know of; not connected yet.
 
     Args:
         alias: in DATABASES.
-        more: options of the driver, unless the settings have them.
     """
     wrapper: Any = connections.create_connection(alias)
-    settings = copy.deepcopy(wrapper.settings_dict)
-    options = settings.setdefault("OPTIONS", {})
-    for option in KEEPS_SHUT:
-        options.pop(option, None)
-    if wrapper.vendor == "mysql":
-        options["isolation_level"] = "read committed"
-    if wrapper.vendor == "postgresql" and _is_psycopg3():
-        options.update(server_side_binding=True, prepare_threshold=None)
-    for option, value in (more or {}).items():
-        options.setdefault(option, value)
-    settings.update(AUTOCOMMIT=True, ATOMIC_REQUESTS=False)
-    wrapper.settings_dict = settings
+    # An option may be what nobody can copy, as an SSLContext: the dictionaries are new, what is in them is not.
+    wrapper.settings_dict = {
+        **wrapper.settings_dict, "OPTIONS": _options(wrapper), "AUTOCOMMIT": True, "ATOMIC_REQUESTS": False,
+    }  # fmt: skip
     wrapper.inc_thread_sharing()
     return wrapper
 
 
-def open_wrapper(alias: str, more: dict[str, Any] | None = None) -> Any:
-    """Return a connected wrapper, in autocommit; arguments as for `make_wrapper`.
+def _options(wrapper: Any) -> dict[str, Any]:
+    """Return the settings' options of the driver, and what the store adds to them."""
+    options = dict(wrapper.settings_dict.get("OPTIONS") or {})
+    for option in KEEPS_SHUT:
+        options.pop(option, None)
+    if wrapper.vendor == "sqlite":
+        options["timeout"] = min(options.get("timeout", BUSY), BUSY)
+    elif wrapper.vendor == "mysql":
+        options["isolation_level"] = "read committed"
+        options.setdefault("charset", "utf8mb4")  # Django 4.2 takes one that knows half of Unicode
+    elif wrapper.vendor == "postgresql" and _is_psycopg3():
+        options.update(server_side_binding=True, prepare_threshold=None)
+    if wrapper.vendor != "mysql" or wrapper.Database.__name__ in DRIVERS:
+        options = {**PATIENT.get(wrapper.vendor, {}), **options}
+    return options
+
+
+def open_wrapper(alias: str) -> Any:
+    """Return a connected wrapper, in autocommit.
+
+    Args:
+        alias: in DATABASES.
 
     Raises:
         NotReached: the database can't be reached now; `NoConnection` if it has too many connections.
     """
-    wrapper = make_wrapper(alias, more)
+    return connect(make_wrapper(alias))
+
+
+def connect(wrapper: Any) -> Any:
+    """Connect a wrapper that `make_wrapper` made, and return it; errors as those of `open_wrapper`."""
     try:
         _connect(wrapper)
         if not wrapper.get_autocommit():
@@ -64,7 +92,7 @@ def open_wrapper(alias: str, more: dict[str, Any] | None = None) -> Any:
         keep_cursor(wrapper)
     except (DatabaseError, InterfaceError) as error:
         shut(wrapper)
-        raise connecting_failed(error, alias) from error
+        raise connecting_failed(error, wrapper.alias) from error
     except BaseException:
         shut(wrapper)
         raise
@@ -109,6 +137,15 @@ def is_direct(wrapper: Any) -> bool:
         cursor.execute("SELECT pg_backend_pid()")
         (session,) = cursor.fetchone()
     return bool(session == wrapper.connection.info.backend_pid)
+
+
+def hang_up(wrapper: Any) -> None:
+    """End what waits for an answer on a connection to PostgreSQL, in whichever thread, with an error."""
+    try:
+        with socket.socket(fileno=os.dup(wrapper.connection.fileno())) as spare:
+            spare.shutdown(socket.SHUT_RDWR)
+    except Exception:
+        pass  # it was broken, or is not there yet
 
 
 def shut(wrapper: Any) -> None:

@@ -12,6 +12,7 @@ from interlock.django.conf import forget_connections
 from interlock.runtime import log
 
 collect_ignore = ["test_connections.py"] if settings.DATABASE == "sqlite" else []  # it has no server
+collect_ignore += ["test_turns.py"] if settings.DATABASE != "sqlite" else []
 if settings.DATABASE != "postgresql":  # others tell nobody
     collect_ignore += ["test_listening.py", "test_folding.py"]
 

@@ -14,11 +14,12 @@ from django.db import connections
 from django.test import override_settings
 
 from interlock.core.errors import StoreError
-from interlock.django import alocks, locks, pool
+from interlock.django import alocks, locks, pool, slots, wrappers
 from interlock.django.conf import forget_connections
 from interlock.django.listener import Listener
 from interlock.django.models import Claim
 from interlock.django.store import OrmStore
+from interlock.django.wrappers import PATIENT
 from interlock.testing.waiting import eventually, moment, since
 from tests.servers import PgBouncer, Proxy, need
 
@@ -216,3 +217,55 @@ def test_pgbouncer_in_transaction_mode(site: Site) -> None:
         # psycopg2 never prepares statements.
         assert getattr(connection.connection, "prepare_threshold", 5) is not None
     direct.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a second for an answer, so that the tests need not wait for long."""
+    monkeypatch.setattr(slots, "ANSWER", 1.0)
+    monkeypatch.setattr(pool, "LOOK", 0.1)
+    patient = {"postgresql": {"connect_timeout": 2}, "mysql": dict.fromkeys(PATIENT["mysql"], 1)}
+    monkeypatch.setattr(wrappers, "PATIENT", patient)
+
+
+@pytest.mark.parametrize("stale", [20.0, 0.0], ids=["used just now", "idle for long"])
+def test_a_connection_that_a_balancer_has_forgotten_costs_one_time_out(
+    site: Site, impatient: None, monkeypatch: pytest.MonkeyPatch, stale: float
+) -> None:
+    monkeypatch.setattr(pool, "STALE", stale)
+    place = connections.settings["default"]
+    with ThreadPoolExecutor(1) as beside, Proxy(place["HOST"], int(place["PORT"])) as proxy:
+        site(HOST=proxy.host, PORT=str(proxy.port))
+        with locks.lock("warm"):
+            pass
+        proxy.forget()
+        grant = beside.submit(locks.lock("a").acquire, timeout=60).result(20)
+        assert grant is not None
+        assert grant.release()
+
+
+def test_a_server_that_is_silent_is_given_up_and_used_again_when_it_answers(site: Site, impatient: None) -> None:
+    place = connections.settings["default"]
+    many = pool.MOST + 2
+
+    def attempt(number: int) -> Any:
+        return suppressed(lambda: locks.lock(f"name {number}").acquire(timeout=0.2))
+
+    with ThreadPoolExecutor(many) as beside, Proxy(place["HOST"], int(place["PORT"])) as proxy:
+        site(HOST=proxy.host, PORT=str(proxy.port))
+        with locks.lock("warm"):
+            pass
+        proxy.black_hole()
+        asked = [beside.submit(attempt, number) for number in range(many)]
+        assert [each.result(20) for each in asked] == [None] * many
+        proxy.restore()
+        grant = eventually(lambda: attempt(many))
+        assert grant.release()
+
+
+def suppressed(call: Callable[[], Any]) -> Any:
+    """Return what a call returns, or None if the store is away."""
+    try:
+        return call()
+    except StoreError:
+        return None
