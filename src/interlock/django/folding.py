@@ -15,6 +15,8 @@ from interlock.django.statements import Mark, Statement
 
 AGAIN = 60.0  # seconds before a database without the functions is asked for them again
 
+DIGITS = 19  # of the highest fence; whoever may connect may send a notification with more
+
 _ENTERING = {
     "key": "text", "id": "text", "wait": "boolean", "namespace": "text", "name": "text", "units": "bigint",
     "capacity": "bigint", "readers": "bigint", "host": "text", "pid": "bigint", "thread": "text", "label": "text",
@@ -111,4 +113,4 @@ class Functions:
 def promoted_in(message: str) -> Promoted:
     """Return who is told by a line of `interlock_claim_leave`, or by a notification; no fence says 0."""
     id, _, fence = message.partition(" ")
-    return Promoted(id, int(fence) if fence.isdecimal() else 0)
+    return Promoted(id, int(fence) if fence.isdecimal() and len(fence) <= DIGITS else 0)

@@ -16,6 +16,7 @@ from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import WRITER_UNITS, Claim
 from interlock.core.queue import REFUSED, EnterResult, Granted
 from interlock.django import locks
+from interlock.django.folding import Promoted, promoted_in
 from interlock.django.models import Claim as Record
 from interlock.django.store import OrmStore
 from interlock.django.waiters import LineWaiters
@@ -156,3 +157,8 @@ def test_another_level_of_isolation_takes_the_steps_one_by_one() -> None:
 
 def test_the_migration_is_all_that_the_models_need() -> None:
     call_command("makemigrations", "interlock", check=True, dry_run=True, verbosity=0)
+
+
+def test_a_notification_with_an_endless_number_says_that_somebody_is_to_look() -> None:
+    assert promoted_in("somebody " + "9" * 5000) == Promoted("somebody", 0)
+    assert promoted_in(f"somebody {2**63 - 1}") == Promoted("somebody", 2**63 - 1)
