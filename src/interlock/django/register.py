@@ -157,6 +157,7 @@ class Lines:
         try:
             entered: Entered | None = self._do(step, patience=ENTERING)
         except NoConnection as error:
+            self.waiters.forget(claim)  # whoever is not in line is not taken out of it
             raise NotCreated(str(error)) from error
         if entered is not None and entered.state != "pending":
             self.waiters.forget(claim)
@@ -177,6 +178,7 @@ class Lines:
         try:
             self._do(insert, patience=ENTERING)
         except NoConnection as error:
+            self.waiters.forget(claim)
             raise NotCreated(str(error)) from error
 
     def _list(self, key: str) -> Sequence[Record]:

@@ -4,7 +4,8 @@ import asyncio
 import os
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from django.conf import settings
@@ -112,7 +113,12 @@ class OrmStore(Pending):
     async def aclose(self) -> None:
         """As `close`, without blocking the loop."""
         with ThreadPoolExecutor(1, "interlock-close") as one:
-            await asyncio.get_running_loop().run_in_executor(one, self.close)
+            try:
+                closing = asyncio.get_running_loop().run_in_executor(one, self.close)
+            except RuntimeError:  # the interpreter ends
+                _without_loop(self.close)
+            else:
+                await closing
 
 
 def _result(entered: Entered, wait: bool) -> EnterResult:
@@ -121,6 +127,29 @@ def _result(entered: Entered, wait: bool) -> EnterResult:
     if entered.state == "pending":
         return EnterResult("pending", 0, Lines.poll)
     return OCCUPIED if wait else REFUSED
+
+
+def _take(message: Step, future: "Future[Any]") -> None:
+    """Take a step, unless that was called off."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = message.take()
+    except BaseException as error:
+        future.set_exception(error)
+        del future  # the error holds this frame
+    else:
+        future.set_result(result)
+
+
+def _without_loop(call: Callable[..., None], *args: Any) -> None:
+    """Make a call in this thread, as if it had no event loop: Django does not ask a database where one runs."""
+    loop = asyncio.get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        call(*args)
+    finally:
+        asyncio._set_running_loop(loop)
 
 
 class Server:
@@ -141,11 +170,29 @@ class Server:
             asyncio.get_running_loop()
         except RuntimeError:
             return message.take()
-        return self._submit(message).result()
+        future: Future[Any] = Future()
+        interrupt: BaseException | None = None
+        try:
+            self._submit(message, future)
+        except StoreError:
+            raise
+        except BaseException as error:
+            interrupt = error
+            future.cancel()
+        while not future.done():
+            try:
+                wait((future,))
+            except BaseException as error:  # what is on its way must not come after the step that takes it back
+                interrupt = error
+                future.cancel()  # unless it has begun
+        if interrupt is not None:
+            raise interrupt
+        return future.result()
 
     async def aask(self, message: Step) -> Any:
         """Take the step in a worker; a cancelled caller waits until it is over, so that nothing comes after it."""
-        future = self._submit(message)
+        future: Future[Any] = Future()
+        self._submit(message, future)
         done = asyncio.wrap_future(future)
         cancelled: asyncio.CancelledError | None = None
         while not done.done():
@@ -160,10 +207,12 @@ class Server:
             raise cancelled
         return done.result()
 
-    def _submit(self, message: Step) -> "Future[Any]":
+    def _submit(self, message: Step, future: "Future[Any]") -> None:
         try:
-            return self._executor().submit(message.take)
+            self._executor().submit(_take, message, future)
         except RuntimeError as error:
+            if "shutdown" in str(error):  # the interpreter ends: no thread can be had any more
+                return _without_loop(_take, message, future)
             # The pool keeps it: if it comes to have a thread, this step is taken, and after it the one that takes
             # the claim out again.
             raise StoreError(f"no thread can be started to ask the database: {error}") from error

@@ -14,6 +14,7 @@ from interlock.django import claimlines
 from interlock.django.performing import Performer
 from interlock.django.statements import MICROSECONDS
 from interlock.runtime import log
+from interlock.runtime.process import WeakRegistry, in_forked_child
 
 SWEEP_EVERY = 64  # releases of a store, from its first: programs that release once clear up too
 SWEEP_MOST = 1000  # records that one release clears away
@@ -33,6 +34,7 @@ class Sweeper:
         self._remove_lapsed = remove_lapsed
         self._sweeping = threading.Lock()
         self._releases = count()
+        _sweepers.add(self)
 
     def released(self) -> None:
         """Sweep a bounded number of records at every so many releases."""
@@ -83,3 +85,18 @@ class Sweeper:
         last = max(number for number, _ in rows)
         deleted = self._performer.statement(connection, claimlines.sweep).count(connection, fence=floor, number=last)
         return len(rows), deleted
+
+    def forked(self) -> None:
+        """In a forked child: a thread of the parent that just sweeps is not here."""
+        self._sweeping = threading.Lock()
+
+
+_sweepers: WeakRegistry[Sweeper] = WeakRegistry()
+
+
+def _after_fork() -> None:
+    for each in _sweepers:
+        each.forked()
+
+
+in_forked_child(_after_fork)

@@ -71,6 +71,19 @@ def wait(rounds: int) -> None:
         sys.stdin.readline()
 
 
+def leave_to_the_exit(rounds: int) -> None:
+    """Hold a lock of asyncio when the loop is over, and end."""
+    import asyncio
+
+    from interlock.django import alocks
+
+    loop = asyncio.new_event_loop()
+    for number in range(rounds):
+        loop.run_until_complete(alocks.lock(f"left {number}").acquire())
+    loop.close()
+
+
 if __name__ == "__main__":
     connect()
-    {"add": add, "hold": hold, "wait": wait, "wait_deaf_to_time": wait_deaf_to_time}[sys.argv[1]](int(sys.argv[2]))
+    works = {each.__name__: each for each in (add, hold, wait, wait_deaf_to_time, leave_to_the_exit)}
+    works[sys.argv[1]](int(sys.argv[2]))

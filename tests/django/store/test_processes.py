@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +31,10 @@ from interlock.core.errors import UnknownOutcome
 from interlock.django import alocks, claimlines, locks, occupies, occupy
 from interlock.django import pool as pools
 from interlock.django.models import Claim
-from interlock.django.register import Lines
+from interlock.django.register import Lines, NotCreated, Step
 from interlock.django.statements import Statement
-from interlock.django.store import OrmStore
-from interlock.runtime.sync import fresh_id, run
+from interlock.django.store import OrmStore, Server
+from interlock.runtime.sync import ThreadEvent, fresh_id, run
 from interlock.testing.waiting import eventually, moment, since
 
 LITTLE = 0.3  # seconds
@@ -438,3 +440,75 @@ def test_claims_have_a_connection_of_their_own(lines: Lines) -> None:
         with pytest.raises(LockTimeout), ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: occupy(Item, pk=item.pk, timeout=0.1).__enter__()).result()
     assert USING not in {view.state for view in locks.claims()}
+
+
+def test_what_tasks_still_hold_at_the_exit_is_released() -> None:
+    process = start("leave_to_the_exit", 2)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert [view.name for view in locks.claims()] == []
+    assert Claim.objects.using(locks.store.alias).filter(name__startswith="left").exists()
+
+
+def test_a_waiter_that_could_not_be_written_is_forgotten(lines: Lines) -> None:
+    claim = claim_of("a")
+
+    with ThreadPoolExecutor(1) as beside, ExitStack() as lent:
+        for _ in range(8):
+            lent.enter_context(lines.pool.connection())
+        with pytest.raises(NotCreated):
+            beside.submit(lines._create, claim, ThreadEvent()).result(20)
+        assert claim.id not in lines.waiters.ids(claim.spec.key)
+        if lines.enters_at_once:
+            with pytest.raises(NotCreated):
+                beside.submit(lines._enter, claim, ThreadEvent(), True).result(20)
+            assert claim.id not in lines.waiters.ids(claim.spec.key)
+
+
+def test_a_child_that_was_forked_while_its_parent_swept_sweeps(lines: Lines) -> None:
+    for _ in range(3):  # the first release sweeps
+        claim = claim_of("a")
+        assert take(lines, claim) is not None
+        assert lines._delete(claim)
+    with lines._sweeper._sweeping:  # as a thread of the parent does
+        child = os.fork()
+        if child == 0:  # pragma: no cover - another process
+            status = 1
+            try:
+                status = 0 if lines.sweep() else 2
+            finally:
+                os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_an_interrupt_waits_for_the_step_that_is_on_its_way() -> None:
+    handled, raised = threading.Event(), threading.Event()
+    early: list[bool] = []
+
+    class Stop(BaseException):
+        pass
+
+    def handler(*_: object) -> None:
+        handled.set()
+        raise Stop
+
+    def step() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        handled.wait(20)
+        early.append(raised.wait(0.3))
+
+    async def main() -> None:
+        server = Server()
+        try:
+            with pytest.raises(Stop):
+                server.ask(Step(step, ()))
+            raised.set()
+        finally:
+            server.close()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        asyncio.run(main())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert early == [False]
