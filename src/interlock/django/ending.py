@@ -7,7 +7,8 @@ from typing import Any
 from django.db import transaction
 
 from interlock.core.errors import LockError
-from interlock.django.committing import KeptForCommit, Relied
+from interlock.django.committing import KeptForCommit
+from interlock.django.relied import Relied
 from interlock.runtime import log
 
 

@@ -8,7 +8,7 @@ from django.db import models
 
 from interlock.core.claims import USING, ClaimView
 from interlock.django.conf import DEFAULT, alocks, locks, place
-from interlock.django.occupation import Row
+from interlock.django.rows import Row
 from interlock.locks.connect import aconnect, connect
 from interlock.locks.sync.connection import Locks
 from interlock.testing.fakes import FakeLocks

@@ -17,7 +17,7 @@ from store.test_occupy import elsewhere, is_free
 
 from interlock import LockLost, StoreError
 from interlock.core.claims import SEPARATOR
-from interlock.django import alocks, committing, locks, occupies, occupy
+from interlock.django import alocks, commit_checks, committing, locks, occupies, occupy
 from interlock.django.claimlines import began
 from interlock.django.conf import place
 from interlock.django.models import Claim
@@ -332,17 +332,19 @@ if settings.DATABASE == "postgresql":
     @pytest.mark.parametrize("level", ["repeatable\\ read", "serializable"])
     def test_a_level_in_the_options_of_libpq_keeps_the_snapshot_too(level: str) -> None:
         options = {"options": f"-c default_transaction_isolation={level}"}
-        assert committing._keeps_snapshot(SimpleNamespace(settings_dict={"OPTIONS": options}))
-        assert not committing._keeps_snapshot(SimpleNamespace(settings_dict={"OPTIONS": {"options": "-c geqo=off"}}))
+        assert commit_checks._keeps_snapshot(SimpleNamespace(settings_dict={"OPTIONS": options}))
+        assert not commit_checks._keeps_snapshot(
+            SimpleNamespace(settings_dict={"OPTIONS": {"options": "-c geqo=off"}})
+        )
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_lease_that_ends_while_the_store_is_asked_is_lost(
     item: Item, there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committing, "_is_in", lambda *_: there)
+    monkeypatch.setattr(commit_checks, "_is_in", lambda *_: there)
     name = "_lock_claims" if there else "_ask_store"
-    ask = getattr(committing, name)
+    ask = getattr(commit_checks, name)
     with pytest.raises(LockLost), transaction.atomic():
         occupation = occupy(item)
         with occupation:
@@ -353,7 +355,7 @@ def test_a_lease_that_ends_while_the_store_is_asked_is_lost(
             ask(*args)
             occupation.grant._grant._deadline = 0.0  # the clock of the holder has come there meanwhile
 
-        monkeypatch.setattr(committing, name, late)
+        monkeypatch.setattr(commit_checks, name, late)
     assert Item.objects.get().name == "Emma"
 
 

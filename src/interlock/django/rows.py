@@ -1,0 +1,107 @@
+"""`Row`: one row of a model that is to be occupied, and the name of its lock."""
+
+from typing import Any, Generic, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.db import models, router
+from django.utils.functional import cached_property
+
+from interlock.core.errors import InvalidArgument
+
+M = TypeVar("M", bound=models.Model)
+
+_COMPARED_BY_VALUE = frozenset(
+    {
+        "AutoField", "BigAutoField", "SmallAutoField", "BigIntegerField", "IntegerField", "PositiveBigIntegerField",
+        "PositiveIntegerField", "PositiveSmallIntegerField", "SmallIntegerField", "UUIDField",
+    }
+)  # fmt: skip
+"""Fields whose values in Python are equal exactly if they are equal to the database."""
+
+NO_KEY = (ValidationError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
+"""What fields raise for values that are none of theirs; what interrupts is none of these."""
+
+
+class Row(Generic[M]):
+    """One row to be occupied.
+
+    Args:
+        model: its model.
+        pk: its primary key.
+        instance: to be read afresh; None to make a new one.
+    """
+
+    def __init__(self, model: type[M], pk: Any, instance: M | None = None) -> None:
+        self._model = model
+        self._instance = instance
+        try:
+            self._pk, self._is_exact = _key_of(model._meta.pk, pk)
+        except NO_KEY as error:
+            raise InvalidArgument(f"{pk!r} can't be a primary key of {model._meta.label}: {error}") from error
+        hints = {} if instance is None else {"instance": instance}
+        self.using = router.db_for_write(model, **hints)
+
+    @cached_property
+    def name(self) -> str:
+        """The lock's name: the same for a model, its proxies, and the models that inherit its table.
+
+        There must be one name for each row, however its key is written: a text may be equal to others in a column,
+        so the database is asked how the row itself writes it.
+
+        Raises:
+            Model.DoesNotExist: there is no such row.
+        """
+        model: Any = self._model._meta.concrete_model or self._model
+        while model._meta.pk.remote_field is not None and getattr(model._meta.pk.remote_field, "parent_link", False):
+            model = model._meta.pk.remote_field.model
+        pk = self._pk
+        if not self._is_exact:
+            found = model._base_manager.using(self.using).filter(pk=pk).values_list("pk", flat=True).first()
+            if found is None:
+                raise self._model.DoesNotExist(f"{self._model._meta.label} {pk!r} does not exist")
+            pk = found
+        return f"{model._meta.label_lower}:{pk}"
+
+    def read(self) -> M:
+        """Return the row as it is now, from the database that is written to.
+
+        Raises:
+            Model.DoesNotExist: it was deleted.
+        """
+        if self._instance is None:
+            return self._model._base_manager.using(self.using).get(pk=self._pk)
+        self._instance.refresh_from_db(using=self.using)
+        return self._instance
+
+
+def row_of(instance: Any) -> Row[Any]:
+    """Return the row of an instance.
+
+    Raises:
+        InvalidArgument: it is no instance of a model, or was never saved.
+    """
+    if not isinstance(instance, models.Model):
+        raise InvalidArgument(f"occupy() takes instances of models, not {type(instance).__name__}")
+    if instance.pk is None or instance._state.adding:
+        raise InvalidArgument(
+            f"this {instance._meta.label} was never saved: there is no row to occupy; save it first"
+        )
+    return Row(type(instance), instance.pk, instance)
+
+
+def _key_of(field: Any, value: Any) -> tuple[Any, bool]:
+    """Return a key as its field has it in Python, and whether it has only one form there."""
+    parts = getattr(field, "fields", None)
+    if parts is not None:  # a composite key
+        if isinstance(value, str):
+            value = field.to_python(value)
+        found = [_key_of(part, each) for part, each in zip(parts, value, strict=True)]
+        return tuple(each for each, _ in found), all(exact for _, exact in found)
+    key, target = field.to_python(value), field
+    if key is None:
+        raise ValueError("it is None")
+    while target.remote_field is not None:
+        target = target.target_field
+    # A field of another's own may keep a number or a UUID in its own way.
+    is_djangos = type(target).__module__.startswith("django.db.models.fields")
+    return key, is_djangos and target.get_internal_type() in _COMPARED_BY_VALUE
