@@ -52,6 +52,7 @@ class Subscription:
         self._failure: StoreError | None = None
         self._sleepers: dict[int, ThreadWaiter] = {}
         self._reader: ThreadWaiter | None = None
+        self._hearing = False
         self._retry_at = 0.0
         self._pipe: WakePipe | None = None
         self._poking = (
@@ -143,6 +144,7 @@ class Subscription:
 
     def listen(self, waiter: "ThreadWaiter", deadline: float) -> None:
         """Read until `waiter` was rung or the time is over; the caller holds `_reading`."""
+        self._hearing = False  # an interrupt may have come while it was set
         if self._retry_at == math.inf:
             return  # closed
         if self._pipe is None:
@@ -246,13 +248,14 @@ class Subscription:
             self.live = False
             return
         self._heard_at, self._asked_at = monotonic(), 0.0
-        reader, self._reader = self._reader, None  # if it is the one that reads who is told now, it need not be woken
+        self._hearing = True  # if it is the one that reads who is told now, it need not be woken
         try:
             connection.parser.feed(data)
             self._registry.notify_all(connection.parser)
         except Garbage:
             self.live = False
-        self._reader = reader
+        finally:
+            self._hearing = False
 
     def sleep(self, waiter: "ThreadWaiter", seconds: float) -> None:
         """Block the calling thread until `waiter` is rung or the time is over."""
@@ -262,14 +265,7 @@ class Subscription:
         try:
             while not waiter.rung:
                 if self._reading.acquire(blocking=False):
-                    try:
-                        self._reader = waiter
-                        self.listen(waiter, deadline)
-                    finally:
-                        self._reader = None
-                        if self._retry_at == math.inf:
-                            self._finish()  # `close` did not wait so long
-                        self._read_no_more()
+                    self._read(waiter, deadline)
                     return
                 left = deadline - monotonic()
                 if left <= 0:
@@ -279,6 +275,24 @@ class Subscription:
             self._sleepers.pop(key, None)
             if self._reader is None:
                 self._next_reader()
+
+    def _read(self, waiter: "ThreadWaiter", deadline: float) -> None:
+        """Be the reader; the caller holds `_reading`, which is released.
+
+        A signal handler may wait in the middle of another wait of its thread, which goes on to read after it.
+        """
+        outer = self._reader
+        hearing = self._hearing
+        try:
+            self._reader = waiter
+            self.listen(waiter, deadline)
+        finally:
+            self._reader, self._hearing = outer, hearing
+            if outer is not None and outer.rung:
+                self._poke()  # it was told while another was the reader, and its sleep goes on
+            if self._retry_at == math.inf and outer is None:
+                self._finish()  # `close` did not wait so long
+            self._read_no_more()
 
     def _read_no_more(self) -> None:
         """Let others read; safe to repeat."""
@@ -304,7 +318,7 @@ class Subscription:
 
     def interrupt(self, waiter: "ThreadWaiter") -> None:
         """Wake the thread that reads, if it is that of `waiter`."""
-        if self._reader is waiter:
+        if self._reader is waiter and not self._hearing:
             self._poke()
 
     def _poke(self) -> None:

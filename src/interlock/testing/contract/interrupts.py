@@ -14,7 +14,7 @@ import pytest
 
 import interlock
 from interlock.testing.contract.fixtures import needs_signals
-from interlock.testing.waiting import RENEWED, eventually, moment, since, until_renewed
+from interlock.testing.waiting import RENEWED, Moment, eventually, moment, since, until_renewed
 from interlock.testing.world import Kind, World
 
 LIBRARY = os.path.dirname(interlock.__file__) + os.sep
@@ -310,3 +310,38 @@ def test_a_wait_interrupted_by_a_signal_leaves_nothing(world_of_threads: World, 
     eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [holder.id])
     assert lock.owned() is False
     assert holder.release() is True
+
+
+@needs_signals
+def test_a_wait_is_told_though_a_signal_handler_waited_within_it(world_of_threads: World, kind: Kind) -> None:
+    world = world_of_threads
+    inner_name = world.fresh_name()
+    outer_holder = kind.rival(world.connect(), world.name).acquire()
+    inner_holder = kind.rival(world.connect(), inner_name).acquire()
+    locks = world.connect()
+    outer, inner = kind.make(locks, world.name), kind.make(locks, inner_name)
+    main = threading.main_thread().ident
+    assert main == threading.get_ident(), "signals reach the main thread only"
+    released: list[Moment] = []
+
+    def handler(*_: object) -> None:
+        inner.acquire(timeout=20).release()
+
+    def strike() -> None:
+        world.until_waiting(1)
+        signal.pthread_kill(main, signal.SIGUSR1)
+        world.until_waiting(1, inner_name)
+        outer_holder.release()
+        inner_holder.release()
+        released.append(moment())
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    striker = world.actor().start(strike)
+    try:
+        grant = outer.acquire(timeout=20)
+        waited = since(released[0]) if released else 0.0
+    finally:
+        striker.result(20)
+        signal.signal(signal.SIGUSR1, before)
+    assert grant.release() is True
+    assert waited < 1.5, "it was not told, and looked by itself"
