@@ -71,9 +71,9 @@ def caller(
     """Come again and again.
 
     Args:
-        acquire, make_attempt: of `protocols.claiming`, as it is or changed.
-        queue: of `protocols.pending`.
-        terms: what is asked for.
+        acquire, make_attempt: of `core.acquire`, as it is or changed.
+        queue: of `core.pending`.
+        spec: what is asked for.
         wait: False for one try.
         timeout: whether the call has a deadline.
         attempts: how often; None for ever.

@@ -50,11 +50,11 @@ JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
 
 UNKNOWN = "        except UnknownOutcome:\n            turn = GIVEN_UP"
 ANSWERED = "            yield Answered(answers[0])\n"
-TAKEN_BACK = "                yield from _time_is_over(queue, call, answer.outage, queued)\n"
-GIVEN_UP = "            left_behind = yield from _give_back(queue, claim)\n"
+TAKEN_BACK = "        yield from _time_is_over(queue, call, answer.outage, at.in_line)\n"
+GIVEN_UP = "            at.left_behind = yield from _give_back(queue, call.claim)\n"
 NO_MORE = '        if answer.state == "using" or'
 REFUSED = "            return REFUSED"
-ALIVE = "            alive = yield Before("
+COUNTED = "            until = at.sent + call.claim.spec.ttl\n"
 DUMB = Update.THERE
 
 LOOKS = (
@@ -160,7 +160,7 @@ GRANTS = (
         "the lease is counted from the answer, not from before the request",
         "two holders",
         LEASES,
-        _claiming(ALIVE, f"            sent = yield NOW\n{ALIVE}"),
+        _claiming(COUNTED, f"            at.sent = yield NOW\n{COUNTED}"),
     ),
     Mutant(
         "fence = 1 + the highest one in the records",
@@ -219,13 +219,13 @@ LEAVING = (
         "the id is kept after the claim was given up",
         "two holders",
         Options(leases=True, lost=2, lapses=1),
-        _claiming("claim = call.claim = claim._replace(id=fresh)", "pass"),
+        _claiming("call.claim = call.claim._replace(id=fresh)", "pass"),
     ),
     Mutant(
         "a time-out forgets to leave",
         "left behind",
         Options(timeouts=True),
-        _claiming(TAKEN_BACK, TAKEN_BACK.replace("_time_is_over(queue, call, answer.outage, queued)", "()")),
+        _claiming(TAKEN_BACK, TAKEN_BACK.replace("_time_is_over(queue, call, answer.outage, at.in_line)", "()")),
     ),
     Mutant(
         "a refused try leaves its record",
@@ -243,7 +243,7 @@ LEAVING = (
         "a call that is broken off leaves by its first id",
         "left behind",
         Options(leases=True, cancels=None),
-        _claiming("claim = call.claim = claim._replace(id=fresh)", "claim = claim._replace(id=fresh)"),
+        _caller("claim = attempt.claim", "claim = Claim(first, spec)"),
     ),
     Mutant(
         "a promotion that came too late is not given up",

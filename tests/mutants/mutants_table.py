@@ -70,8 +70,8 @@ MUTANTS = [
         "time: a store that was busy starts the clock of the lease anew",
         _contract("test_a_store_that_is_busy_extends_no_lease"),
         "core/acquire.py",
-        "            if answer.asked:\n",
-        "            if True:\n",
+        "    if answer.asked:\n",
+        "    if True:\n",
     ),
     _error(
         "time: a renewal that hangs delays what a loss does to a task",

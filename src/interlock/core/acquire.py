@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.effects import FRESH_ID, NOW, Before, Op, Sleep, Subscribe, Wait
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.queue import BUSY, GIVEN_UP, EnterResult, Outage, Queue
+from interlock.core.queue import BUSY, GIVEN_UP, EnterResult, Granted, Outage, Queue
 
 NOT_IN_LINE = ("busy", "occupied", "refused")
 MOST_PAUSE = 0.02  # seconds that are added before a busy store is asked again
@@ -73,6 +73,30 @@ class AcquireCall:
             self.wakeup.wake()
 
 
+class _Progress:
+    """What a call knows of its claim from one request to the next.
+
+    Attributes:
+        now: the moment before the next request.
+        sent: the moment before the last request in which the store took part, from which the lease counts.
+        in_line: True if the claim is known to stand in line.
+        granted: the hand-over of this claim, if it came.
+        unanswered: requests in a row that had no answer.
+        away_since: since when the store is away; None while it is there.
+        left_behind: why a claim that was granted too late could not be taken out.
+    """
+
+    __slots__ = ("away_since", "granted", "in_line", "left_behind", "now", "sent", "unanswered")
+
+    def __init__(self, started: float) -> None:
+        self.now = self.sent = started
+        self.in_line = False
+        self.granted: Granted | None = None
+        self.unanswered = 0
+        self.away_since: float | None = None
+        self.left_behind: StoreError | None = None
+
+
 def acquire(queue: Queue, call: AcquireCall) -> Op[Held | None]:
     """Enter the line with `call.claim` and wait until it holds the lock.
 
@@ -87,90 +111,112 @@ def acquire(queue: Queue, call: AcquireCall) -> Op[Held | None]:
         StoreError: the store failed, or was away until the time was over, or the call was called off; the caller
             then leaves with `call.claim`, if that entered.
     """
-    claim = call.claim
-    sent = now = call.started
-    wakeup = granted = None
-    queued = False  # the claim is known to stand in line
-    unanswered = 0  # requests in a row
-    away_since: float | None = None
-    left_behind: StoreError | None = None
+    at = _Progress(call.started)
     while True:
         if call.closed:
-            raise _closed(claim)
-        if granted is not None:
-            answer = EnterResult("using", granted.fence)
-        else:
-            answer, unanswered = yield from _enter(queue, call, wakeup, queued, unanswered)
-            if answer.asked:
-                sent = now
-        if answer.outage is None:
-            away_since = None
+            raise _closed(call.claim)
+        answer = yield from _ask(queue, call, at)
         if answer.state == "using":
-            alive = yield Before(sent + claim.spec.ttl)
+            until = at.sent + call.claim.spec.ttl
+            alive = yield Before(until)
             if alive:
-                return Held(claim, answer.fence, sent + claim.spec.ttl)
-            left_behind = yield from _give_back(queue, claim)
+                return Held(call.claim, answer.fence, until)
+            at.left_behind = yield from _give_back(queue, call.claim)
         if answer.state == "using" or answer.state == "gone":
-            fresh = yield FRESH_ID
-            claim = call.claim = claim._replace(id=fresh)
-            call.entered = queued = False
-            granted = fresh = None
-            # Leases that end before the replies come would else keep the caller here for ever.
-            if not (yield from _in_time(call)):
-                if left_behind is not None:
-                    raise left_behind
-                return None
-            if answer is GIVEN_UP:
-                unanswered = _one_more(unanswered)
-                yield Sleep(answer.look_again * 2**unanswered)
+            goes_on = yield from _start_afresh(call, at, answer)
         elif answer.state == "refused":
-            return None
-        elif answer.state == "occupied" and wakeup is None:
-            wakeup = call.wakeup = yield Subscribe(queue)  # type: ignore[arg-type]
+            goes_on = False
+        elif answer.state == "occupied" and call.wakeup is None:
+            call.wakeup = yield Subscribe(queue)  # type: ignore[arg-type]
+            goes_on = True
         else:
-            if answer.state == "pending" and not queued:
-                queued = True
-                if call.wait and call.on_queued is not None:
-                    call.on_queued(call)
-            if not (yield from _in_time(call)):
-                yield from _time_is_over(queue, call, answer.outage, queued)
-                return None
-            pause = answer.look_again
-            if answer.outage is not None:
-                away_since = now if away_since is None else away_since
-                now = yield NOW
-                pause = _until_next_try(call, answer.outage, pause, now, away_since)
-            if answer.state == "busy":  # whoever keeps the store busy for long is not asked all the time
-                pause += min(MOST_PAUSE, (now - call.started) / 20)
-            if answer.state == "pending" and call.wait and wakeup is None:
-                wakeup = call.wakeup = yield Subscribe(queue)  # type: ignore[arg-type]
-            elif wakeup is None or not queued:
-                yield Sleep(pause)
-            else:
-                granted = yield Wait(wakeup, min(pause, claim.spec.ttl / 3), call.deadline)
-                if granted is not None and granted.id == claim.id:
-                    continue
-                granted = None
-        now = yield NOW
+            goes_on = yield from _wait(queue, call, at, answer)
+        if not goes_on:
+            return None
+        if at.granted is None:
+            at.now = yield NOW
 
 
-def _enter(
-    queue: Queue, call: AcquireCall, wakeup: Any, queued: bool, unanswered: int
-) -> Op[tuple[EnterResult, int]]:
-    """Ask the store where the claim stands, and count the requests in a row that had no answer."""
+def _ask(queue: Queue, call: AcquireCall, at: _Progress) -> Op[EnterResult]:
+    """Say where the claim stands: by its hand-over, or as the store answers."""
+    if at.granted is not None:
+        at.away_since = None
+        return EnterResult("using", at.granted.fence)
     if call.first is not None:
         answer, call.first = call.first, None
-        return answer, 0
+        at.unanswered = 0
+    else:
+        answer = yield from _enter(queue, call, at)
+    if answer.asked:
+        at.sent = at.now
+    if answer.outage is None:
+        at.away_since = None
+    return answer
+
+
+def _enter(queue: Queue, call: AcquireCall, at: _Progress) -> Op[EnterResult]:
+    """Ask the store, and count the requests in a row that had no answer."""
     before, call.entered = call.entered, True
     try:
-        answer = yield from queue.enter(call.claim, wakeup, call.wait, queued)
+        answer = yield from queue.enter(call.claim, call.wakeup, call.wait, at.in_line)
     except UnknownOutcome:
-        if unanswered >= LOST_REPLIES:
+        if at.unanswered >= LOST_REPLIES:
             raise
-        return BUSY, unanswered + 1
+        at.unanswered += 1
+        return BUSY
     if answer.state in NOT_IN_LINE:
         call.entered = before
-    return answer, unanswered if answer is GIVEN_UP else 0
+    if answer is not GIVEN_UP:
+        at.unanswered = 0
+    return answer
+
+
+def _start_afresh(call: AcquireCall, at: _Progress, answer: EnterResult) -> Op[bool]:
+    """Give the call a claim with a fresh id; say whether there is time for it.
+
+    Raises:
+        StoreError: there is none, and the claim before could not be taken out; or too many had no answer.
+    """
+    fresh = yield FRESH_ID
+    call.claim = call.claim._replace(id=fresh)
+    call.entered = at.in_line = False
+    at.granted = None
+    # Leases that end before the replies come would else keep the caller here for ever.
+    if not (yield from _in_time(call)):
+        if at.left_behind is not None:
+            raise at.left_behind
+        return False
+    if answer is GIVEN_UP:
+        at.unanswered = _one_more(at.unanswered)
+        yield Sleep(answer.look_again * 2**at.unanswered)
+    return True
+
+
+def _wait(queue: Queue, call: AcquireCall, at: _Progress, answer: EnterResult) -> Op[bool]:
+    """Wait until the claim is handed the lock, or it is time to ask again; say whether there was time for it."""
+    if answer.state == "pending" and not at.in_line:
+        at.in_line = True
+        if call.wait and call.on_queued is not None:
+            call.on_queued(call)
+    if not (yield from _in_time(call)):
+        yield from _time_is_over(queue, call, answer.outage, at.in_line)
+        return False
+    pause = answer.look_again
+    if answer.outage is not None:
+        at.away_since = at.now if at.away_since is None else at.away_since
+        at.now = yield NOW
+        pause = _until_next_try(call, answer.outage, pause, at.now, at.away_since)
+    if answer.state == "busy":  # whoever keeps the store busy for long is not asked all the time
+        pause += min(MOST_PAUSE, (at.now - call.started) / 20)
+    if answer.state == "pending" and call.wait and call.wakeup is None:
+        call.wakeup = yield Subscribe(queue)  # type: ignore[arg-type]
+    elif call.wakeup is None or not at.in_line:
+        yield Sleep(pause)
+    else:
+        granted = yield Wait(call.wakeup, min(pause, call.claim.spec.ttl / 3), call.deadline)
+        if granted is not None and granted.id == call.claim.id:
+            at.granted = granted
+    return True
 
 
 def _in_time(call: AcquireCall) -> Op[bool]:
