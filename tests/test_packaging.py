@@ -43,7 +43,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finally:
         os.close(tree)
     with tarfile.open(made) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     (unpacked,) = folder.iterdir()
     return unpacked
 

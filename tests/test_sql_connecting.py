@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import interlock
 from interlock.core.errors import StoreError
 from interlock.stores.advisory.options import options_of as advisory_options
-from interlock.stores.postgresql.factory import options_of
+from interlock.stores.postgresql.options import options_of
 from interlock.stores.sql.engines import detached
 
 AT_MOST = 15.0  # seconds; three times what is allowed

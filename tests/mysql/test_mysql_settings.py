@@ -78,11 +78,10 @@ def test_an_engine_that_returns_bytes_for_text(engine_url: str) -> None:
     engine.dispose()
 
 
-def test_what_is_no_engine_of_pymysql_is_refused_with_what_to_do(engine_url: str) -> None:
+def test_what_is_no_engine_is_refused_with_what_to_do(engine_url: str) -> None:
     tasks = create_async_engine(engine_url.replace("pymysql", "aiomysql"))
-    for connect in (interlock.connect, interlock.aconnect):
-        with pytest.raises(InvalidArgument, match=r"create_engine\('mysql\+pymysql"):
-            connect(tasks)
+    with pytest.raises(InvalidArgument, match="is no Engine"):
+        interlock.connect(tasks)
     with create_engine(engine_url).connect() as connection, pytest.raises(InvalidArgument, match="takes the engine"):
         interlock.connect(connection)
 

@@ -97,7 +97,7 @@ def test_a_listener_that_is_silently_unsubscribed_is_noticed(url: str, monkeypat
     from interlock.stores.sql.statements import Statement
 
     monkeypatch.setattr(listener, "SILENCE", 0.2)
-    monkeypatch.setattr(listener, "listen", lambda channel: Statement('LISTEN "another"'))
+    monkeypatch.setattr(listener, "listening", lambda channel: Statement('LISTEN "another"'))
     with (
         interlock.connect(f"{url}&timeout=0.5") as locks,
         interlock.connect(url) as others,
@@ -105,9 +105,9 @@ def test_a_listener_that_is_silently_unsubscribed_is_noticed(url: str, monkeypat
     ):
         grant = others.lock("a").acquire()
         waiting = pool.submit(locks.lock("a").acquire)
-        ears = locks.store._listener
-        eventually(lambda: ears.live)
-        eventually(lambda: not ears.live)
+        listening = locks.store._listener
+        eventually(lambda: listening.live)
+        eventually(lambda: not listening.live)
         grant.release()
         waiting.result(10).release()
 

@@ -14,7 +14,7 @@ import pytest
 
 import interlock
 from interlock.stores.postgresql import listener
-from interlock.stores.postgresql.apool import AsyncConnection
+from interlock.stores.postgresql.aconnection import AsyncConnection
 from interlock.testing.waiting import PATIENCE, eventually, moment, since
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer

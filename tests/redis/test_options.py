@@ -14,6 +14,7 @@ from interlock._redis.limit import MOST
 from interlock._redis.map import Map
 from interlock._redis.options import SENTINEL, TLS, is_secure
 from interlock.core.errors import InvalidArgument
+from interlock.locks.connect import split
 from interlock.testing.world import TASKS, THREADS, World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
 from tests.servers.home import Port
@@ -103,7 +104,7 @@ def test_a_sentinel_url_is_understood_whole(scheme: str, tasks: bool) -> None:
         f"{scheme}://me:pa%2Fss@h1,[::1]:7,h3:8/service/3?socket_timeout=0.5&max_connections=7&ssl_cert_reqs=none"
         "&sentinel_username=eye&sentinel_password=s%26t"
     )
-    client = client_of(urlsplit(url), tasks)
+    client = client_of(split(url), tasks)
     recipe = factory_of(client, tasks)
     wanted = {"username": "me", "password": "pa/ss", "db": 3, "socket_timeout": 0.5}
     assert {name: recipe.settings[name] for name in wanted} == wanted

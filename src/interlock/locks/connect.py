@@ -1,6 +1,7 @@
 """From a URL to a store: the registry of schemes, and `connect`."""
 
 import os
+import re
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,6 +51,7 @@ BUILT_IN = {
     "sqlite+pysqlite": _SQLITE,
     "sqlite+aiosqlite": _SQLITE,
 }
+_HOSTS = re.compile(r"[^/?#]*")
 CLIENTS = {
     "redis": "interlock.stores.redis:from_client",
     "valkey": "interlock.stores.redis:from_client",
@@ -87,7 +89,7 @@ def open_store(url: Any, tasks: bool = False) -> Store:
         from interlock.locks.meant import advice_on
 
         raise InvalidArgument(f"{masked(url)!r} is no store URL; {advice_on(url, BUILT_IN)}")
-    parts = _split(url)
+    parts = split(url)
     _check_query(parts)
     factory = _factory(parts.scheme)
     if not issubclass(factory, BaseStore):
@@ -106,14 +108,28 @@ def check_url(url: str) -> None:
         InvalidArgument: no installed store knows its scheme, or it says what a URL does not say.
         StoreError: the store of that scheme can't be imported.
     """
-    parts = _split(url)
+    parts = split(url)
     _check_query(parts)
     _factory(parts.scheme)
 
 
-def _split(url: str) -> SplitResult:
+def split(url: str) -> SplitResult:
+    """Return the parts of a URL, which may name several hosts.
+
+    Args:
+        url: newer versions of Python refuse one in which an IPv6 address comes after another host.
+
+    Raises:
+        InvalidArgument: it is no URL.
+    """
+    begin, slashes, rest = url.partition("://")
+    hosts = _HOSTS.match(rest)[0]  # type: ignore[index]  # which matches the empty text
     try:
-        return urlsplit(url)
+        if "," not in hosts or "[" not in hosts:
+            return urlsplit(url)
+        for host in hosts.rpartition("@")[2].split(","):
+            urlsplit(f"//{host}")
+        return urlsplit(begin + slashes + rest[len(hosts) :])._replace(netloc=hosts)
     except ValueError as error:
         reason = why(error, url)
     # Not while the error is handled: its own text may show the password.

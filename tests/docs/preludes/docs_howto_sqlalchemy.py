@@ -1,8 +1,12 @@
 # needs: postgres
 import os
+from contextlib import asynccontextmanager
 
 import interlock
-from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, insert, select
+from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
+from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, insert, select, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Session
 
 url = os.environ["INTERLOCK_DOCS_POSTGRES"]
@@ -10,6 +14,7 @@ engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
 metadata = MetaData()
 locks = interlock.connect("memory://")
 ADDRESSES = {
+    "postgresql+asyncpg://app@db.example/app": url.replace("postgresql:", "postgresql+asyncpg:"),
     "postgresql+advisory://app@db.example/app": url.replace("postgresql:", "postgresql+advisory:"),
     "books = Table(": "books = made(",
     "fenced(Book, grant)": 'fenced(Book, locks.lock("book:7").acquire())',
@@ -36,5 +41,7 @@ def made(*parts):
 
 def check():
     assert left == 1
+    with TestClient(app) as client:
+        client.post("/books/7/name?name=Emmy").raise_for_status()
     with engine.connect() as connection:
-        assert connection.execute(select(books.c.name)).scalar() == "Emma"
+        assert connection.execute(select(books.c.name)).scalar() == "Emmy"

@@ -1,9 +1,11 @@
 # needs: postgres
 import os
-from types import SimpleNamespace
 
 import interlock
-from sqlalchemy import create_engine, text
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 url = os.environ["INTERLOCK_DOCS_POSTGRES"]
 engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
@@ -14,9 +16,14 @@ ADDRESSES = {
 }
 
 
-def execute(statements):
+async_engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
+
+
+def check():
     with engine.begin() as connection:
-        connection.execute(text(statements))
-
-
-op = SimpleNamespace(execute=execute)
+        with Operations.context(MigrationContext.configure(connection)) as op:
+            for step in (downgrade, upgrade):
+                step.__globals__["op"] = op
+                step()
+    with locks.lock("migrated"):
+        pass

@@ -36,25 +36,23 @@ def from_client(client: Any, tasks: bool) -> Store:
     """Return the store in the database of an SQLAlchemy engine that the program has already.
 
     Args:
-        client: an `Engine` of PyMySQL, also for tasks; it stays the program's, and open.
+        client: an `Engine` of PyMySQL, also for tasks; or for tasks an `AsyncEngine` of aiomysql or asyncmy, with
+            whose arguments PyMySQL connects.  It stays the program's, and open.
         tasks: True if asyncio tasks will use the store.
     """
     from sqlalchemy.engine import Engine
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-    if isinstance(client, AsyncEngine):
-        raise InvalidArgument(
-            f"locks in MySQL are taken by PyMySQL, for tasks too, and this is an engine of {client.dialect.driver}: "
-            f"give {'aconnect' if tasks else 'connect'}() create_engine('mysql+pymysql://…'), or the URL mysql://…"
-        )
-    if not isinstance(client, Engine):
+    if not isinstance(client, (Engine, AsyncEngine) if tasks else Engine):
         raise InvalidArgument(
             f"{described(client)} is no Engine: {'aconnect' if tasks else 'connect'}() takes the engine, as locks "
             f"are taken on connections of their own: a claim inside a transaction is seen by nobody"
         )
-    if client.dialect.driver != "pymysql":
+    drivers = ("aiomysql", "asyncmy") if isinstance(client, AsyncEngine) else ("pymysql",)
+    if client.dialect.driver not in drivers:
         raise InvalidArgument(
-            f"locks need an engine of mysql+pymysql://, not of {client.dialect.name}+{client.dialect.driver}://"
+            f"locks need an engine of mysql+{' or '.join(drivers)}://, not of "
+            f"{client.dialect.name}+{client.dialect.driver}://: give interlock the URL mysql://…"
         )
     _installed()
     from interlock.stores.mysql.factory import EngineFactory

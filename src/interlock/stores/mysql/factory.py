@@ -11,7 +11,7 @@ from interlock.core.claims import DEFAULT_TTL, said
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import UNTOLD, is_torn, place_of, read
 from interlock.stores.mysql.dialling import FAILURES, PORT, failed
-from interlock.stores.sql.engines import detached, limit, place_of_engine
+from interlock.stores.sql.engines import arguments_of, detached, given_by, limit, place_of_engine
 from interlock.stores.sql.mysql import TABLE, checked_table
 from interlock.stores.sql.problems import Unreachable
 from interlock.stores.sql.urls import port_of
@@ -21,6 +21,14 @@ MOST = 4  # connections of a process
 _NEAR = ("localhost", "127.0.0.1", "::1")
 _TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
 _OURS = ("table", "create", "max_connections", "timeout", "grace")
+
+
+_OF_THEIRS = (
+    "auth_plugin", "conv", "cursor_cls", "cursorclass", "echo", "loop", "password_creator", "query_callback", "sock",
+    "stmt_cache_size",
+)  # fmt: skip
+"""Arguments of aiomysql and asyncmy that PyMySQL has not, or that are about values which locks don't have."""
+_NAMES = {"db": "database", "passwd": "password"}
 
 
 class Options(NamedTuple):
@@ -151,20 +159,42 @@ def _seconds(name: str, value: str) -> float:
 class EngineFactory:
     """What makes connections as an SQLAlchemy engine does: with its arguments, creator and hooks, not from its pool.
 
+    For an `AsyncEngine`, with its arguments as hooks on `do_connect` leave them; hooks on `connect` are not called.
+
     Args:
-        engine: an `Engine` of PyMySQL; it stays the program's.
+        engine: an `Engine` of PyMySQL, or an `AsyncEngine` of aiomysql or asyncmy; it stays the program's.
     """
 
     def __init__(self, engine: Any) -> None:
-        self._engine = engine
         self.where = place_of_engine(engine)
-        self.options = Options()
+        self.options = options_of(given_by(engine, _OURS))
         self.io_timeout = self.options.io_timeout
-        limit(engine)
+        self._engine = getattr(engine, "sync_engine", engine)
+        limit(self._engine)
 
     def dial(self) -> Any:
         """As `UrlFactory.dial`."""
         try:
-            return detached(self._engine, _limits(self.io_timeout))
+            if not self._engine.dialect.is_async:
+                return detached(self._engine, _limits(self.io_timeout))
+            given = arguments_of(self._engine, _limits(self.io_timeout))
+            if given is not None:
+                return pymysql.connect(**_translated(given))
         except Exception as error:
             raise failed(error, self.where) from error
+        raise InvalidArgument(
+            f"{self.where}: locks of tasks are taken by PyMySQL, and this engine makes its connections itself "
+            f"(async_creator, or a hook on do_connect): give aconnect() the URL mysql://…, or "
+            f"create_engine('mysql+pymysql://…')"
+        )
+
+
+def _translated(given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of aiomysql or asyncmy, which are those of PyMySQL but for some, for PyMySQL."""
+    creator = given.get("password_creator")  # of asyncmy
+    wanted = given if creator is None else given | {"password": creator()}
+    return {
+        _NAMES.get(name, name): value
+        for name, value in wanted.items()
+        if value is not None and name not in _OF_THEIRS
+    }

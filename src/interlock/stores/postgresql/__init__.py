@@ -7,6 +7,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.base import BaseStore, Store
 from interlock.stores.sql.engines import engine_of
 
+ASYNCPG = "asyncpg"
 INSTALL = "locks in PostgreSQL need psycopg 3: pip install 'interlock[sql]'"
 
 __all__ = ["PostgresStores", "from_client"]
@@ -19,7 +20,8 @@ class PostgresStores(BaseStore):
     def from_url(cls, url: SplitResult) -> Store:
         """Connect threads to a database."""
         _installed()
-        from interlock.stores.postgresql.factory import UrlFactory, options_of
+        from interlock.stores.postgresql.factory import UrlFactory
+        from interlock.stores.postgresql.options import options_of
         from interlock.stores.postgresql.stores import PostgresStore
 
         options, left = options_of(url)
@@ -29,7 +31,8 @@ class PostgresStores(BaseStore):
     def from_url_for_tasks(cls, url: SplitResult) -> Store:
         """Connect asyncio tasks to a database."""
         _installed()
-        from interlock.stores.postgresql.factory import UrlFactory, options_of
+        from interlock.stores.postgresql.factory import UrlFactory
+        from interlock.stores.postgresql.options import options_of
 
         options, left = options_of(url)
         return _for_tasks(UrlFactory(left, options))
@@ -56,21 +59,26 @@ def from_client(client: Any, tasks: bool) -> Store:
     """Return the store in the database of an SQLAlchemy engine that the program has already.
 
     Args:
-        client: an `Engine`, or for tasks an `AsyncEngine`, of psycopg 3; it stays the program's, and open.
+        client: an `Engine` of psycopg 3, or for tasks an `AsyncEngine` of psycopg 3 or asyncpg; it stays the
+            program's, and open.
         tasks: True if asyncio tasks will use the store.
     """
     engine = engine_of(client, tasks)
-    if (engine.dialect.name, engine.dialect.driver) not in (
-        ("postgresql", "psycopg"),
-        ("postgresql", "psycopg_async"),
-    ):
+    driver = engine.dialect.driver
+    if driver not in (("psycopg_async", "psycopg", ASYNCPG) if tasks else ("psycopg",)):
+        drivers = "psycopg:// or postgresql+asyncpg" if tasks else "psycopg"
         raise InvalidArgument(
-            f"locks need an engine of postgresql+psycopg://, not {engine.dialect.name}+{engine.dialect.driver}://: "
+            f"locks need an engine of postgresql+{drivers}://, not {engine.dialect.name}+{driver}://: "
             f"give interlock the URL, and it connects by psycopg, beside the driver of the program"
         )
-    _installed()
-    from interlock.stores.postgresql.factory import EngineFactory, Options
+    if driver != ASYNCPG:
+        _installed()
+    from interlock.stores.postgresql.engines import EngineFactory
+    from interlock.stores.postgresql.options import options_of_engine
+
+    factory = EngineFactory(client, options_of_engine(client))
+    if tasks:
+        return _for_tasks(factory)
     from interlock.stores.postgresql.stores import PostgresStore
 
-    factory = EngineFactory(client, Options())
-    return _for_tasks(factory) if tasks else PostgresStore(factory)
+    return PostgresStore(factory)

@@ -4,12 +4,8 @@ import asyncio
 from time import monotonic
 from typing import Any
 
-from psycopg import OperationalError
-
 from interlock.core.errors import StoreError
-from interlock.stores.postgresql.apool import AsyncConnection
-from interlock.stores.postgresql.listener import POOLED, RETRY, SILENCE, ask_itself, hear, is_pooled, listen
-from interlock.stores.postgresql.sessions import WHOSE
+from interlock.stores.postgresql.sessions import POOLED, RETRY, SILENCE
 from interlock.stores.sql.waiters import Waiters
 
 
@@ -17,32 +13,34 @@ class _Listening:
     """A connection that listens.
 
     Args:
-        connection: the connection, on which nothing else is asked any more.
-        channel: it listens to.
+        connection: an `AsyncConnection`, or what has the same methods.
+        channel: what it is to listen to.
         waiters: whom to tell.
-        patience: seconds to wait for what it tells itself.
+        io_timeout: seconds to wait for what it tells itself.
     """
 
-    def __init__(self, connection: AsyncConnection, channel: str, waiters: Waiters, io_timeout: float) -> None:
+    def __init__(self, connection: Any, channel: str, waiters: Waiters, io_timeout: float) -> None:
         self.connection = connection
         self._channel = channel
         self._waiters = waiters
         self._io_timeout = io_timeout
         self._heard_at = monotonic()
         self._asked_at = 0.0
-        connection.heard = self._hear
         self._timer = connection.loop.call_later(SILENCE, self._look)
-        self._hear()  # something may have come with the answer to LISTEN
 
-    def _hear(self) -> None:
-        try:
-            if hear(self.connection.pgconn, self._waiters):
-                self._heard_at, self._asked_at = monotonic(), 0.0
-        except OperationalError:
-            self.connection.ended = True
-        if self.connection.ended:
-            self.close()
-            self._waiters.let_all_look()
+    async def start(self) -> bool:
+        """Listen; False if a pooler lies between, which takes messages to others."""
+        listens: bool = await self.connection.listen(self._channel, self._io_timeout, self._hear, self._over)
+        return listens
+
+    def _hear(self, message: str) -> None:
+        self._heard_at, self._asked_at = monotonic(), 0.0
+        self._waiters.tell_message(message)
+
+    def _over(self) -> None:
+        """Let all look for themselves: the connection has ended, or does not hear any more."""
+        self.close()
+        self._waiters.let_all_look()
 
     def _look(self, doubts: bool = False) -> None:
         """See that it still hears, by telling itself something after a silence."""
@@ -52,15 +50,13 @@ class _Listening:
         now = monotonic()
         if self._asked_at:
             if now - self._asked_at >= self._io_timeout:
-                self.close()
-                self._waiters.let_all_look()
+                self._over()
                 return
         elif doubts or (self._waiters and now - self._heard_at >= SILENCE):
             self._asked_at = now
-            try:
-                ask_itself(self.connection.pgconn, self._channel)
-            except OperationalError:
-                self.close()
+            self.connection.ask_itself(self._channel)
+            if self.connection.ended:
+                self._over()
                 return
         after = self._io_timeout if self._asked_at else SILENCE
         self._timer = self.connection.loop.call_later(after, self._look)
@@ -88,7 +84,7 @@ class TaskListener:
         self._start_afresh()
 
     def _start_afresh(self) -> None:
-        self._ears: dict[asyncio.AbstractEventLoop, _Listening] = {}
+        self._listening: dict[asyncio.AbstractEventLoop, _Listening] = {}
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
         self._retry_at = 0.0
         self._subscribed = False
@@ -102,7 +98,7 @@ class TaskListener:
     @property
     def live(self) -> bool:
         """As `Listener.live`, for the running loop."""
-        listening = self._ears.get(asyncio.get_running_loop())
+        listening = self._listening.get(asyncio.get_running_loop())
         return listening is not None and not listening.connection.ended
 
     async def aask(self, _: Any) -> None:
@@ -118,43 +114,39 @@ class TaskListener:
 
     async def _listen(self) -> None:
         self._retry_at = monotonic() + RETRY
-        io_timeout = self._factory.io_timeout
         try:
-            connection = AsyncConnection(await self._factory.adial(), self._factory.where)
+            connection = await self._factory.aconnect()
         except StoreError:
             return  # whoever waits asks the store soon, and is told there
+        listening = _Listening(connection, self._channel, self._waiters, self._factory.io_timeout)
         try:
-            until = monotonic() + io_timeout
-            rows = await connection.exchange(WHOSE, until, io_timeout)
-            if is_pooled(connection.pgconn, rows):
-                self._retry_at = monotonic() + POOLED
-                connection.close()
-                return
-            await connection.exchange(listen(self._channel), until, io_timeout)
+            listens = await listening.start()
             if connection.cancelled is not None:
                 raise connection.cancelled
         except StoreError:
-            connection.close()
+            listening.close()
             return
         except BaseException:
-            connection.close()
+            listening.close()
             raise
-        if self._closed:
-            connection.close()
+        if not listens:
+            self._retry_at = monotonic() + POOLED
+        if not listens or self._closed:
+            listening.close()
             return
-        for old in [old for old in list(self._ears) if old.is_closed()]:
-            ended = self._ears.pop(old, None)  # another loop's thread may clear away at the same time
+        for old in [old for old in list(self._listening) if old.is_closed()]:
+            ended = self._listening.pop(old, None)  # another loop's thread may clear away at the same time
             if ended is not None:
                 ended.close()
         self._retry_at = 0.0
-        self._ears[connection.loop] = _Listening(connection, self._channel, self._waiters, io_timeout)
+        self._listening[connection.loop] = listening
         if self._subscribed:
             self._waiters.let_all_look()  # what was said meanwhile was not heard
         self._subscribed = True
 
     def suspect(self) -> None:
         """As `Listener.suspect`."""
-        listening = self._ears.get(asyncio.get_running_loop())
+        listening = self._listening.get(asyncio.get_running_loop())
         if listening is not None:
             listening.doubt()
 
@@ -164,14 +156,14 @@ class TaskListener:
         task = self._opening.get(loop)
         if task is not None:
             task.cancel()
-        listening = self._ears.pop(loop, None)
+        listening = self._listening.pop(loop, None)
         if listening is not None:
             listening.close()
 
     def close(self) -> None:
         """As `Listener.close`."""
         self._closed = True
-        for loop, listening in list(self._ears.items()):
+        for loop, listening in list(self._listening.items()):
             try:
                 loop.call_soon_threadsafe(listening.close)
             except RuntimeError:
@@ -179,5 +171,5 @@ class TaskListener:
 
     def reset(self) -> None:
         """In a forked child: leave the parent's connections alone."""
-        self._inherited.append(self._ears)
+        self._inherited.append(self._listening)
         self._start_afresh()

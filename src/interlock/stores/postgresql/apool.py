@@ -2,143 +2,27 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from psycopg import OperationalError
-from psycopg.pq import TransactionStatus
-
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.stores.postgresql.exchange import Row, broken, encoded, ended, no_answer, parameters, rows_of
-from interlock.stores.postgresql.sessions import Manners, Talk, checked
+from interlock.stores.postgresql.sessions import Row, Talk, Transactions
 from interlock.stores.sql.pool import GROW, put_back
 from interlock.stores.sql.problems import Passing, Refused
 from interlock.stores.sql.statements import Statement
-
-
-class AsyncConnection:
-    """One connection of the running loop.
-
-    Args:
-        connection: of psycopg.
-        where: to what database, without a password.
-    """
-
-    def __init__(self, connection: Any, where: str) -> None:
-        self.connection = connection
-        self.where = where
-        self.pgconn = connection.pgconn
-        try:
-            checked(self.pgconn, where)
-        except StoreError:
-            self.pgconn.finish()
-            raise
-        self.pgconn.nonblocking = 1
-        self.loop = asyncio.get_running_loop()
-        self.ended = self._closed = False
-        self.heard: Callable[[], object] | None = None  # what listens to this connection
-        self.cancelled: asyncio.CancelledError | None = None  # that came while a statement was underway
-        self._waiting: asyncio.Future[None] | None = None
-        self._fd = self.pgconn.socket
-        self.loop.add_reader(self._fd, self._readable)
-
-    def _readable(self) -> None:
-        try:
-            self.pgconn.consume_input()
-        except OperationalError:
-            self.ended = True
-        if self.ended or ended(self.pgconn):
-            self.ended = True
-            self.loop.remove_reader(self._fd)
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-        elif self.heard is not None:
-            self.heard()
-
-    async def exchange(self, statement: Statement, deadline: float, io_timeout: float) -> list[Row]:
-        """Perform a statement to its end, also if the task is cancelled: what undoes it must come after it.
-
-        Who asks raises what `cancelled` has then, whatever became of the statement.
-
-        Returns:
-            Its rows.
-
-        Raises:
-            Refused: the database did nothing.
-            UnknownOutcome: the connection ended, or there was no answer in time.
-        """
-        pgconn = self.pgconn
-        try:
-            if statement.values:
-                pgconn.send_query_params(encoded(statement.words), parameters(statement.values))
-            else:
-                pgconn.send_query(encoded(statement.words))
-            while pgconn.flush():
-                await asyncio.sleep(0.001)  # more than a socket takes at once: a statement of many claims
-                pgconn.consume_input()
-            results: list[Any] = []
-            while True:
-                while not self.ended and pgconn.is_busy():
-                    await self._next(deadline, io_timeout)
-                result = pgconn.get_result()
-                if result is None:
-                    return rows_of(results, pgconn, self.where)
-                results.append(result)
-        except OperationalError as error:
-            raise broken(self.where, error) from error
-
-    async def _next(self, deadline: float, io_timeout: float) -> None:
-        """Wait until something has come; note the cancellation of the task, if there was one."""
-        left = deadline - monotonic()
-        if left <= 0:
-            raise no_answer(self.where, io_timeout)
-        waiting = self._waiting = self.loop.create_future()
-        timer = self.loop.call_later(left, _set, waiting)
-        try:
-            await waiting
-        except asyncio.CancelledError as error:
-            self.cancelled = error
-        finally:
-            timer.cancel()
-            self._waiting = None
-
-    def is_sound(self) -> bool:
-        """Tell whether others may use it: it is open, and in no transaction."""
-        return not self.ended and self.pgconn.transaction_status == TransactionStatus.IDLE
-
-    def close(self) -> None:
-        """Close it, once: the number of its descriptor is another's after that."""
-        if self._closed:
-            return
-        self._closed = self.ended = True
-        self.heard = None
-        if self._waiting is not None:
-            _set(self._waiting)
-        if not self.loop.is_closed():
-            self.loop.remove_reader(self._fd)
-        try:
-            self.pgconn.finish()
-        except Exception:
-            pass  # it is gone, which is what was wanted
-
-
-def _set(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class _Here:
     """The connections of one loop."""
 
     def __init__(self) -> None:
-        self.idle: list[AsyncConnection] = []
-        self.all: set[AsyncConnection] = set()
+        self.idle: list[Any] = []
+        self.all: set[Any] = set()
         self.used = 0  # lent, or being made
         self.age = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
 
-    def put_back(self, connection: AsyncConnection) -> None:
+    def put_back(self, connection: Any) -> None:
         for each in put_back(self.idle, connection):
             self.all.discard(each)
             each.close()
@@ -155,13 +39,13 @@ class AsyncPool:
     """The connections of one store, as an `effects.Server`.
 
     Args:
-        factory: what makes them.
+        factory: what makes them, by `aconnect`: an `AsyncConnection`, or what has the same methods.
     """
 
     def __init__(self, factory: Any) -> None:
         self.factory = factory
         self._most = factory.options.most
-        self._manners = Manners(factory.options, factory.where)
+        self._transactions = Transactions(factory.options, factory.where)
         self._loops: dict[asyncio.AbstractEventLoop, _Here] = {}
         self._inherited: list[Any] = []
         self._closed = False
@@ -189,7 +73,7 @@ class AsyncPool:
         connection = await self._take(here, deadline, io_timeout, self._most + statement.reserved)
         connection.cancelled, age, sound = None, here.age, False
         try:
-            rows = await _talk(connection, self._manners.perform(statement), deadline, io_timeout)
+            rows = await _talk(connection, self._transactions.perform(statement), deadline, io_timeout)
             sound = True
         except (Refused, UnknownOutcome) as error:
             sound = isinstance(error, Refused)
@@ -210,7 +94,7 @@ class AsyncPool:
             raise connection.cancelled
         return rows
 
-    async def _take(self, here: _Here, deadline: float, io_timeout: float, most: int) -> AsyncConnection:
+    async def _take(self, here: _Here, deadline: float, io_timeout: float, most: int) -> Any:
         asked = monotonic()
         while True:
             if self._closed:
@@ -238,7 +122,7 @@ class AsyncPool:
 
     async def _open(self, here: _Here) -> None:
         try:
-            connection = AsyncConnection(await self.factory.adial(), self.factory.where)
+            connection = await self.factory.aconnect()
             here.all.add(connection)
             if self._closed:
                 connection.close()
@@ -304,7 +188,7 @@ async def _first_of(here: _Here, seconds: float) -> None:
         raise
 
 
-async def _talk(connection: AsyncConnection, talk: Talk, deadline: float, io_timeout: float) -> list[Any]:
+async def _talk(connection: Any, talk: Talk, deadline: float, io_timeout: float) -> list[Any]:
     try:
         statement = next(talk)
         while True:

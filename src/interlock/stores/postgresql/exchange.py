@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 
 from interlock.core.errors import UnknownOutcome
-from interlock.stores.sql.problems import Refused, refusal
+from interlock.stores.postgresql.sessions import PING, in_transaction
+from interlock.stores.sql.problems import Refused, breaks, broken, refusal
+from interlock.stores.sql.statements import Texts
 
 Row = tuple[str | None, ...]
 _GOOD = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
@@ -85,16 +87,33 @@ def _failure_of(result: Any, pgconn: Any, where: str) -> Refused | UnknownOutcom
     text = (result.error_field(DiagnosticField.MESSAGE_PRIMARY) or result.error_message or b"").decode(
         errors="replace"
     )
-    if not code or (code[:2] in ("08", "57") and code not in ("57014", "57P03")) or ended(pgconn):
+    if breaks(code) or ended(pgconn):
         return broken(where, text.strip())
     return refusal(code, text, where)
 
 
-def broken(where: str, why: object) -> UnknownOutcome:
-    """Return the error of a connection that ended before the answer came."""
-    return UnknownOutcome(f"the connection to {where} ended before the answer came: {why}")
+def checked(pgconn: Any, where: str) -> None:
+    """See that a new connection is in no transaction.
+
+    Raises:
+        StoreError: it is.
+    """
+    if pgconn.transaction_status != TransactionStatus.IDLE:
+        raise in_transaction(where)
 
 
-def no_answer(where: str, seconds: float) -> UnknownOutcome:
-    """Return the error of a database that does not answer in time."""
-    return UnknownOutcome(f"{where} did not answer within {seconds:g} s: is it overloaded, paused, or cut off?")
+def messages_on(pgconn: Any) -> list[str]:
+    """Return what has come on a connection that listens."""
+    while not pgconn.is_busy() and pgconn.get_result() is not None:
+        pass  # the answer to what it told itself
+    messages = []
+    while (note := pgconn.notifies()) is not None:
+        messages.append(note.extra.decode(errors="replace"))
+    return messages
+
+
+def ask_itself(pgconn: Any, channel: str) -> None:
+    """Let a connection that listens tell itself something, to find out whether it hears."""
+    statement = Texts.notify([channel], [PING])
+    pgconn.send_query_params(encoded(statement.words), parameters(statement.values))
+    pgconn.flush()

@@ -1,11 +1,10 @@
-"""How to connect: by a URL, or as an SQLAlchemy engine does that the program has already."""
+"""How to connect by a URL, with libpq."""
 
 import asyncio
 import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import math
 from time import monotonic
-from typing import Any, NamedTuple
-from urllib.parse import SplitResult
+from typing import Any
 
 import psycopg
 from psycopg._conninfo_attempts import conninfo_attempts
@@ -13,101 +12,12 @@ from psycopg._conninfo_attempts_async import conninfo_attempts_async
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, PGconn, PollingStatus
 
-from interlock.core.claims import said
-from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.redaction import UNTOLD, is_torn, masked, place_of, read, whole
+from interlock.core.redaction import UNTOLD
 from interlock.runtime.polling import READABLE, WRITABLE, poller
-from interlock.stores.sql.ddl import GRACE, TABLE, ddl
-from interlock.stores.sql.engines import detached, limit, place_of_engine
-from interlock.stores.sql.problems import Refused, Unreachable, advice, refusal
-from interlock.stores.sql.urls import check, conninfo_of, options_in
-
-PATIENCE = 5.0  # seconds to wait for an answer
-MOST = 4  # connections of a process for its steps, besides the one that listens
-_OURS = ("table", "schema", "create", "grace", "max_connections", "timeout")
-_LASTING = {"28P01": "password authentication failed", "28000": "pg_hba.conf", "3D000": "does not exist"}
-
-
-class Options(NamedTuple):
-    """What a URL says about a store.
-
-    Attributes:
-        table, schema: where the lines are kept.
-        create: True to make the table and the functions if they are not there.
-        most: connections for steps.
-        patience: seconds to wait for an answer.
-        grace: seconds, as for `ddl`, where the table is made.
-        where: the database, without a password.
-        torn: True if what libpq says may repeat a part of the password.
-    """
-
-    table: str = TABLE
-    schema: str = ""
-    create: bool = False
-    most: int = MOST
-    io_timeout: float = PATIENCE
-    grace: float = GRACE
-    where: str = ""
-    torn: bool = False
-
-
-def options_of(url: SplitResult) -> tuple[Options, str]:
-    """Return what a URL says about the store, and the URL that is left for libpq.
-
-    Raises:
-        InvalidArgument: a value makes no sense, or stands there twice.
-    """
-    return read(url, _options_of)
-
-
-def _options_of(url: SplitResult) -> tuple[Options, str]:
-    ours: dict[str, str] = {}
-    others: list[tuple[str, str]] = []
-    for name, value in options_in(url):
-        if name not in _OURS:
-            others.append((name, value))
-        elif name in ours or not value:
-            raise InvalidArgument(f"{masked(whole(url))!r}: give {name} one value")
-        else:
-            ours[name] = value
-    options = Options(
-        ours.get("table", TABLE), ours.get("schema", ""), _flag(ours.get("create", "false")),
-        _number(ours.get("max_connections", str(MOST))), _seconds(ours.get("timeout", str(PATIENCE))),
-        _grace(ours.get("grace", str(GRACE))), place_of(url._replace(scheme="postgresql")), is_torn(url),
-    )  # fmt: skip
-    ddl(options.table, options.schema, options.grace)  # which refuses what makes no sense
-    left = conninfo_of(url, others)
-    check(left, url)
-    return options, left
-
-
-def _flag(value: str) -> bool:
-    if value not in ("true", "false"):
-        raise InvalidArgument(f"create is true or false, not {said(value)}")
-    return value == "true"
-
-
-def _number(value: str) -> int:
-    if not value.isdecimal() or int(value) < 1:
-        raise InvalidArgument(f"max_connections is a whole number from 1, not {said(value)}")
-    return int(value)
-
-
-def _seconds(value: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise InvalidArgument(f"timeout is a number of seconds above 0, not {said(value)}")
-    return seconds
-
-
-def _grace(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise InvalidArgument(f"grace is a number of seconds, not {said(value)}") from None
+from interlock.stores.postgresql.aconnection import AsyncConnection
+from interlock.stores.postgresql.engines import not_connected
+from interlock.stores.postgresql.options import Options
+from interlock.stores.sql.problems import Unreachable
 
 
 class UrlFactory:
@@ -145,10 +55,11 @@ class UrlFactory:
                 raise not_connected(error, self.where) from error
         raise Unreachable(f"{self.where} can't be reached; {UNTOLD}")
 
-    async def adial(self) -> Any:
+    async def aconnect(self) -> AsyncConnection:
         """As `dial`, for a task."""
         try:
-            return await _aconnected(make_conninfo(self._url, **self._how), self.io_timeout)
+            connection = await _aconnected(make_conninfo(self._url, **self._how), self.io_timeout)
+            return AsyncConnection(connection, self.where)
         except (psycopg.Error, UnicodeError) as error:
             if not self.options.torn:
                 raise not_connected(error, self.where) from error
@@ -214,53 +125,3 @@ class _Connection:
             if left <= 0 or not poll.poll(left * 1000 + 0.5):
                 raise psycopg.OperationalError(f"no answer within {io_timeout:.3g} s")
             wanted = self.pgconn.connect_poll()
-
-
-def not_connected(error: BaseException, where: str) -> StoreError:
-    """Return what a failure to connect means; libpq tells by words only."""
-    text = str(error).strip()
-    code = str(getattr(error, "sqlstate", None) or "")
-    for each, words in _LASTING.items():
-        if words in text and "FATAL" in text:
-            code = code or each
-    if "too many clients" in text or "remaining connection slots" in text or "no more connections" in text:
-        code = "53300"
-    if code and not code.startswith("08"):
-        return refusal(code, text, where)
-    return Unreachable(f"{where} can't be reached: {text or type(error).__name__}; {advice('')}")
-
-
-class EngineFactory:
-    """What makes connections as an SQLAlchemy engine does: with its arguments, creator and hooks, not from its pool.
-
-    Args:
-        engine: an `Engine`, or for tasks an `AsyncEngine`, of psycopg 3; it stays the program's.
-        options: where the lines are, and how many connections.
-    """
-
-    def __init__(self, engine: Any, options: Options) -> None:
-        self._engine = engine
-        self.where = place_of_engine(engine)
-        self.options = options
-        self.io_timeout = options.io_timeout
-        self._limits = {"connect_timeout": max(2, math.ceil(self.io_timeout))}
-        limit(getattr(engine, "sync_engine", engine))
-
-    def dial(self) -> Any:
-        """As `UrlFactory.dial`."""
-        try:
-            return detached(self._engine, self._limits)
-        except Exception as error:
-            raise not_connected(getattr(error, "orig", None) or error, self.where) from error
-
-    async def adial(self) -> Any:
-        """As `UrlFactory.adial`."""
-        from sqlalchemy.util import greenlet_spawn
-
-        try:
-            return await greenlet_spawn(detached, self._engine.sync_engine, self._limits)
-        except Exception as error:
-            raise not_connected(getattr(error, "orig", None) or error, self.where) from error
-
-
-__all__ = ["MOST", "PATIENCE", "UrlFactory", "EngineFactory", "Options", "Refused", "options_of"]

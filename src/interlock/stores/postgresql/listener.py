@@ -8,16 +8,11 @@ from psycopg import OperationalError
 
 from interlock.core.errors import StoreError
 from interlock.runtime.polling import READABLE, WakePipe, poller
-from interlock.stores.postgresql.exchange import encoded, ended, parameters
+from interlock.stores.postgresql.exchange import ask_itself, ended, messages_on
 from interlock.stores.postgresql.pool import Connection
-from interlock.stores.postgresql.sessions import WHOSE
-from interlock.stores.sql.statements import Statement, Texts
+from interlock.stores.postgresql.sessions import POOLED, RETRY, SILENCE, WHOSE, is_pooled, listening
 from interlock.stores.sql.waiters import Waiters
 
-PING = "ping"
-SILENCE = 10.0  # seconds without a message; then the listener tells itself something
-RETRY = 1.0  # seconds between two attempts to listen
-POOLED = 60.0  # the same where a pooler lies between, which takes messages to others
 IDLE = 60.0  # seconds without a waiter, after which the connection is closed
 GOODBYE = 1.0
 
@@ -75,10 +70,10 @@ class ThreadListener:
         try:
             io_timeout = self._factory.io_timeout
             until = monotonic() + io_timeout
-            if is_pooled(connection.pgconn, connection.exchange(WHOSE, until, io_timeout)):
+            if is_pooled(connection.exchange(WHOSE, until, io_timeout), connection.pgconn.backend_pid):
                 connection.close()
                 return POOLED
-            connection.exchange(listen(self._channel), until, io_timeout)
+            connection.exchange(listening(self._channel), until, io_timeout)
             poke = WakePipe()
         except BaseException:
             connection.close()
@@ -129,7 +124,8 @@ class ThreadListener:
         heard_at = needed_at = monotonic()
         asked_at = 0.0
         while not self._closed and self._poke is poke:
-            if hear(connection.pgconn, self._waiters):
+            for message in messages_on(connection.pgconn):
+                self._waiters.tell_message(message)
                 heard_at, asked_at = monotonic(), 0.0
             now = monotonic()
             if self._waiters:
@@ -173,31 +169,3 @@ class ThreadListener:
         if self._poke is not None:
             self._poke.close()
         self._start_afresh()
-
-
-def listen(channel: str) -> Statement:
-    """Return the statement that listens."""
-    return Statement(f'LISTEN "{channel}"')
-
-
-def is_pooled(pgconn: Any, rows: Any) -> bool:
-    """Tell whether a pooler lies between: it tells of another process of the server than the server itself."""
-    return int(rows[0][0]) != int(pgconn.backend_pid)
-
-
-def hear(pgconn: Any, waiters: Waiters) -> bool:
-    """Take what has come on a listening connection; tell whether anything was said."""
-    heard = False
-    while not pgconn.is_busy() and pgconn.get_result() is not None:
-        pass  # the answer to what it told itself
-    while (note := pgconn.notifies()) is not None:
-        heard = True
-        waiters.tell_message(note.extra.decode(errors="replace"))
-    return heard
-
-
-def ask_itself(pgconn: Any, channel: str) -> None:
-    """Let a listening connection tell itself something, to find out whether it hears."""
-    statement = Texts.notify([channel], [PING])
-    pgconn.send_query_params(encoded(statement.words), parameters(statement.values))
-    pgconn.flush()

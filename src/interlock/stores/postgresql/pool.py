@@ -9,9 +9,10 @@ from psycopg.pq import TransactionStatus
 
 from interlock.core.errors import StoreError
 from interlock.runtime.polling import READABLE, WRITABLE, poller
-from interlock.stores.postgresql.exchange import Row, broken, encoded, ended, no_answer, parameters, rows_of
-from interlock.stores.postgresql.sessions import Manners, Talk, checked
+from interlock.stores.postgresql.exchange import Row, checked, encoded, ended, parameters, rows_of
+from interlock.stores.postgresql.sessions import Talk, Transactions
 from interlock.stores.sql.pool import BoundedPool
+from interlock.stores.sql.problems import broken, no_answer
 from interlock.stores.sql.statements import Statement
 
 LATEST = 1.0  # seconds that an interrupt waits for its step to come to its end
@@ -126,10 +127,10 @@ class Pool(BoundedPool):
 
     def __init__(self, factory: Any) -> None:
         super().__init__(factory)
-        self._manners = Manners(factory.options, factory.where)
+        self._transactions = Transactions(factory.options, factory.where)
 
     def _connect(self, deadline: float) -> Connection:
         return Connection(self.factory.dial(), self.factory.where)
 
     def _perform(self, connection: Any, statement: Statement) -> Talk:
-        return self._manners.perform(statement)
+        return self._transactions.perform(statement)

@@ -3,8 +3,6 @@
 from collections.abc import Generator
 from typing import Any
 
-from psycopg.pq import TransactionStatus
-
 from interlock.core.errors import StoreError
 from interlock.stores.sql.ddl import ddl
 from interlock.stores.sql.problems import FUNCTION, ISOLATION, READ_ONLY, SCHEMA, TABLE, Refused, refusal
@@ -15,13 +13,18 @@ COMMIT = Statement("COMMIT")
 ROLLBACK = Statement("ROLLBACK")
 WHOSE = Statement("SELECT pg_backend_pid()")
 MAKE_LOCK = Statement("SELECT pg_advisory_xact_lock(7308896216438961)")  # one process makes the table at a time
+SILENCE = 10.0  # seconds without a message; then a listener tells itself something
+RETRY = 1.0  # seconds between two attempts to listen
+POOLED = 60.0  # the same where a pooler lies between, which takes messages to others
+PING = "ping"  # what a listener tells itself
 _RECOVERY = ("0A000", READ_ONLY)  # a replica knows no unlogged tables
 
+Row = tuple[Any, ...]
 Talk = Generator[Statement, list[Any], list[Any]]
 """Statements to perform one after the other on one connection; what it returns is the answer."""
 
 
-class Manners:
+class Transactions:
     """How the statements of one store are performed; what was learnt of its database.
 
     Args:
@@ -85,13 +88,23 @@ def _to_the_end(*statements: Statement) -> Talk:
     return rows
 
 
-def checked(pgconn: Any, where: str) -> None:
-    """See that a new connection is in no transaction, which would hide our claims from the others.
+def in_transaction(where: str) -> StoreError:
+    """Return the error of a new connection that is in a transaction, which would hide our claims from the others."""
+    return StoreError(
+        f"a new connection to {where} is in a transaction already: does a hook of the engine begin one?"
+    )
 
-    Raises:
-        StoreError: it is.
+
+def listening(channel: str) -> Statement:
+    """Return the statement that listens to a channel."""
+    return Statement(f'LISTEN "{channel}"')
+
+
+def is_pooled(rows: Any, backend_pid: int) -> bool:
+    """Tell whether a pooler lies between: it tells of another process of the server than the server itself.
+
+    Args:
+        rows: the answer to `WHOSE`.
+        backend_pid: what the connection was told when it was made.
     """
-    if pgconn.transaction_status != TransactionStatus.IDLE:
-        raise StoreError(
-            f"a new connection to {where} is in a transaction already: does a hook of the engine begin one?"
-        )
+    return int(rows[0][0]) != int(backend_pid)

@@ -83,3 +83,34 @@ def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
         grace=int(grace * 1_000_000),
         **functions,
     )
+
+
+def undo(table: str = TABLE, schema: str = "") -> str:
+    """Return the SQL that drops what `ddl` makes, with all its locks.
+
+    Args:
+        table, schema: as for `ddl`.
+
+    Raises:
+        InvalidArgument: such a name is not possible.
+    """
+    names = names_of(table, schema)
+    drops = [f"DROP FUNCTION IF EXISTS {names.function(name)};" for name in reversed(FUNCTIONS)]
+    return "\n".join([*drops, f"DROP TABLE IF EXISTS {names.alive};", f"DROP TABLE IF EXISTS {names.table};"])
+
+
+def statements(text: str) -> list[str]:
+    """Return the statements of some SQL one by one, as some drivers want them; bodies of functions stay whole.
+
+    Args:
+        text: what `ddl` or `undo` returned.
+    """
+    found, inside = [""], False
+    for line in text.splitlines():
+        if line.startswith("--"):
+            continue
+        found[-1] += line + "\n"
+        inside ^= line.count("$$") % 2 == 1
+        if line.endswith(";") and not inside:
+            found.append("")
+    return [each.strip() for each in found if each.strip()]

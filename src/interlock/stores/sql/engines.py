@@ -1,9 +1,10 @@
 """Which store an SQLAlchemy engine means, and connections of our own as it makes them."""
 
+from collections.abc import Collection
 from contextvars import ContextVar
 from importlib import import_module
 from itertools import dropwhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described, masked
@@ -14,7 +15,26 @@ MAKERS = {
     "mariadb": "interlock.stores.mysql",
     "sqlite": "interlock.stores.sqlite",
 }
-_limits: ContextVar[dict[str, int] | None] = ContextVar("_limits", default=None)
+PREFIX = "interlock_"  # of the execution options of an engine that are for its locks
+
+
+class _Ours(NamedTuple):
+    """How a connection of our own is made.
+
+    Attributes:
+        limits: arguments of the driver, for those that the program gives none.
+        asked: True if only the arguments are wanted.
+    """
+
+    limits: dict[str, int]
+    asked: bool = False
+
+
+class _Arguments(Exception):
+    """With what the driver of an engine would have been called."""
+
+
+_ours: ContextVar[_Ours | None] = ContextVar("_ours", default=None)
 
 
 def from_client(client: Any, tasks: bool) -> Any:
@@ -46,6 +66,28 @@ def engine_of(client: Any, tasks: bool) -> Any:
     return client.sync_engine if isinstance(client, AsyncEngine) else client
 
 
+def given_by(engine: Any, known: Collection[str]) -> dict[str, str]:
+    """Return what the execution options of an engine say about its locks, as a URL says it.
+
+    Args:
+        engine: an `Engine`, or what `engine.execution_options(interlock_table=…)` made of one.
+        known: names of options, without the prefix.
+
+    Raises:
+        InvalidArgument: there is no such option.
+    """
+    given = {}
+    for each, value in engine.get_execution_options().items():
+        if not each.startswith(PREFIX):
+            continue
+        name = each.removeprefix(PREFIX)
+        if name not in known:
+            there = ", ".join(PREFIX + name for name in known) or "none on this store"
+            raise InvalidArgument(f"an engine has no execution option {each} for its locks; there are {there}")
+        given[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return given
+
+
 def limit(engine: Any) -> None:
     """Let `detached` limit the time of an engine's connections; those of the program stay as they are."""
     from sqlalchemy import event
@@ -61,33 +103,55 @@ def detached(engine: Any, limits: dict[str, int]) -> Any:
         engine: an `Engine` that `limit` was told of.
         limits: arguments of the driver, for those that the program gives none; a `creator` of the program gets none.
     """
-    token = _limits.set(limits)
+    token = _ours.set(_Ours(limits))
     try:
         fairy = engine.pool.recreate().connect()
         connection = fairy.driver_connection
         fairy.detach()
     finally:
-        _limits.reset(token)
+        _ours.reset(token)
     return connection
 
 
+def arguments_of(engine: Any, limits: dict[str, int]) -> dict[str, Any] | None:
+    """Return with what an engine calls its driver, after the hooks on `do_connect`; None if they don't let it.
+
+    Args:
+        engine, limits: as for `detached`.
+    """
+    token = _ours.set(_Ours(limits, asked=True))
+    try:
+        engine.pool.recreate().connect()
+    except _Arguments as answer:
+        given: dict[str, Any] = answer.args[0]
+        return given
+    except Exception as error:
+        if type(error).__name__ != "MissingGreenlet":  # an async_creator of the program was called
+            raise
+    finally:
+        _ours.reset(token)
+    return None
+
+
 def _connect(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> Any:
-    """Connect with the limits of `detached`; None, as anybody else connects, without them."""
-    limits = _limits.get()
-    if limits is None:
+    """Connect as `detached` says; None, as anybody else connects, without it."""
+    ours = _ours.get()
+    if ours is None:
         return None
     # The engine may give the same dict each time.
-    wanted = given | {name: value for name, value in limits.items() if given.get(name) is None}
-    token = _limits.set(None)
+    wanted = given | {name: value for name, value in ours.limits.items() if given.get(name) is None}
+    token = _ours.set(None)
     try:
         # Those of the program that come after this one, which has the last word.
         for hook in dropwhile(lambda hook: hook is not _connect, dialect.dispatch.do_connect):
             connection = hook(dialect, record, args, wanted)
             if connection is not None:
                 return connection
+        if ours.asked:
+            raise _Arguments(wanted)
         return dialect.connect(*args, **wanted)
     finally:
-        _limits.reset(token)
+        _ours.reset(token)
 
 
 def place_of_engine(engine: Any) -> str:

@@ -1,6 +1,6 @@
 """What may go wrong on a database, and what is to be done about it."""
 
-from interlock.core.errors import StoreError
+from interlock.core.errors import StoreError, UnknownOutcome
 
 ISOLATION = "IL001"  # raised by our own functions
 READ_ONLY = "25006"
@@ -24,8 +24,11 @@ _ADVICE = {
     "53100": "the disk of the server is full",
     "57P03": "the server is starting or stopping: try again in a moment",
     "57014": "the server cancelled the step: is the role's statement_timeout shorter than a commit takes?",
+    "26000": "a pooler lies between, which gives each transaction another session, and the driver prepares its "
+    "statements: let the connect_args of an engine of asyncpg have statement_cache_size=0",
     "55P03": "another step of the same name took longer than the role's lock_timeout",
 }
+_ADVICE["42P05"] = _ADVICE["26000"]
 _ADVICE[FUNCTION] = _ADVICE[SCHEMA] = _ADVICE[TABLE]
 _PASSING = ("40001", "40P01", "55P03", "57014", "57P03")
 _PASSING_CLASSES = ("53", "58")  # resources, and the system below
@@ -68,3 +71,18 @@ def refusal(code: str, text: str, where: str) -> Refused:
     error = (Passing if passes else Refused)(f"{where} refused: {text} ({code}); {advice(code)}")
     error.code = code
     return error
+
+
+def breaks(code: str) -> bool:
+    """Tell whether an SQLSTATE, or none, means that the connection has ended, so that nobody knows what was done."""
+    return not code or (code[:2] in ("08", "57") and code not in ("57014", "57P03"))
+
+
+def broken(where: str, why: object) -> UnknownOutcome:
+    """Return the error of a connection that ended before the answer came."""
+    return UnknownOutcome(f"the connection to {where} ended before the answer came: {why}")
+
+
+def no_answer(where: str, seconds: float) -> UnknownOutcome:
+    """Return the error of a database that does not answer in time."""
+    return UnknownOutcome(f"{where} did not answer within {seconds:g} s: is it overloaded, paused, or cut off?")

@@ -10,6 +10,7 @@ from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 from interlock.stores.files.failures import failed
 from interlock.stores.files.machine import boot_id, is_guest, is_network
+from interlock.stores.sql.engines import given_by
 
 BESIDE = ".locks"  # what the file of an engine's locks is called, after the engine's own
 _MEMORY = (
@@ -75,6 +76,7 @@ def options_beside(engine: Any) -> Options:
     Raises:
         InvalidArgument: the database is no file, or it can't be told which one.
     """
+    given_by(engine, ())
     path = _checked(_database_of(engine))
     if path.startswith("file:"):
         raise InvalidArgument("the engine's database is a URI: give the locks a URL, sqlite:////var/lib/app/locks.db")

@@ -1,0 +1,110 @@
+"""The table of locks is made and dropped by migrations, as a program's own tables are."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pymysql
+import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+
+import interlock
+import interlock.alembic
+from interlock.core.errors import InvalidArgument, StoreError
+from tests.engines.conftest import played
+from tests.servers import MariaServer, PostgresServer
+
+LEFT = "SELECT count(*) FROM pg_proc WHERE proname LIKE %s", "SELECT count(*) FROM pg_class WHERE relname LIKE %s"
+
+
+def migrate(connection: Any, work: Callable[[Any], object], **how: Any) -> None:
+    """Do what a migration does, on a connection of SQLAlchemy."""
+    context = MigrationContext.configure(connection, opts=how)
+    with Operations.context(context) as operations, context.begin_transaction():
+        work(operations)
+
+
+def test_on_postgresql_a_migration_makes_all_and_its_reverse_leaves_nothing(
+    server: PostgresServer, ask: Callable[..., list[Any]]
+) -> None:
+    table = f"t{uuid4().hex}"
+    engine = create_engine(server.url.replace("postgresql:", "postgresql+psycopg:"))
+    ask(f"CREATE SCHEMA {table}")
+    with engine.begin() as connection:
+        migrate(connection, lambda op: op.create_interlock(table, schema=table))
+        migrate(connection, lambda op: op.create_interlock(table, schema=table))  # safe to repeat
+    with interlock.connect(engine.execution_options(interlock_table=table, interlock_schema=table)) as locks:
+        with locks.lock("a") as grant:
+            assert [view.id for view in locks.claims("a")] == [grant.id]
+    made = interlock.alembic.CreateInterlock(table, table)
+    with engine.begin() as connection:
+        migrate(connection, lambda op: op.invoke(made.reverse()))
+    engine.dispose()
+    assert [ask(words, f"{table}%") for words in LEFT] == [[(0,)], [(0,)]]
+
+
+def test_a_migration_by_asyncpg_takes_one_statement_at_a_time(server: PostgresServer) -> None:
+    table = f"t{uuid4().hex}"
+
+    async def play() -> None:
+        engine = create_async_engine(server.url.replace("postgresql:", "postgresql+asyncpg:"))
+        async with engine.begin() as connection:
+            await connection.run_sync(migrate, lambda op: op.create_interlock(table))
+        async with interlock.aconnect(engine.execution_options(interlock_table=table)) as locks, locks.lock("a"):
+            pass
+        async with engine.begin() as connection:
+            await connection.run_sync(migrate, lambda op: op.drop_interlock(table))
+        await engine.dispose()
+
+    played(play)
+    with interlock.connect(f"{server.url}?table={table}") as locks:
+        with pytest.raises(StoreError, match="the table of locks is not there"):
+            locks.lock("a").acquire()
+
+
+def test_on_mariadb_too(mariadb: MariaServer) -> None:
+    table = f"t{uuid4().hex}"
+    engine = create_engine(mariadb.url.replace("mysql:", "mysql+pymysql:"))
+    with engine.begin() as connection:
+        migrate(connection, lambda op: op.create_interlock(table))
+    with interlock.connect(engine.execution_options(interlock_table=table)) as locks, locks.lock("a"):
+        pass
+    with engine.begin() as connection:
+        migrate(connection, lambda op: op.drop_interlock(table))
+        with pytest.raises(InvalidArgument, match="give no schema"):
+            migrate(connection, lambda op: op.create_interlock(table, schema="app"))
+    engine.dispose()
+    with interlock.connect(f"{mariadb.url}?table={table}") as locks, pytest.raises(StoreError, match="create=true"):
+        locks.lock("a").acquire()
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql"])
+def test_what_is_printed_offline_makes_the_table(dialect: str, server: PostgresServer, mariadb: MariaServer) -> None:
+    table, printed = f"t{uuid4().hex}", io.StringIO()
+    context = MigrationContext.configure(dialect_name=dialect, opts={"as_sql": True, "output_buffer": printed})
+    with Operations.context(context) as operations:
+        operations.create_interlock(table)  # type: ignore[attr-defined]
+    if dialect == "postgresql":
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute(printed.getvalue().encode())
+        url = server.url
+    else:
+        with pymysql.connect(
+            host=mariadb.host, port=mariadb.port, user=mariadb.user, database=mariadb.database
+        ) as db:
+            db.cursor().execute(printed.getvalue())
+        url = mariadb.url
+    with interlock.connect(f"{url}?table={table}") as locks, locks.lock("a"):
+        pass
+
+
+def test_a_database_whose_locks_have_a_file_of_their_own_is_refused() -> None:
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection, pytest.raises(InvalidArgument, match="file of their own"):
+        migrate(connection, lambda op: op.create_interlock())
+    engine.dispose()
