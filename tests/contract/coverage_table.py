@@ -111,6 +111,7 @@ CONTRACT = {
         "test_a_body_interrupted_at_any_moment_of_its_lock_leaves_nothing",
         "test_a_wait_interrupted_by_a_signal_leaves_nothing",
         "test_a_wait_is_told_though_a_signal_handler_waited_within_it",
+        "test_a_handler_that_locks_at_any_moment_hangs_nobody",
         "test_a_store_that_fails_is_an_error_and_leaves_nothing",
         "test_a_store_that_fails_while_somebody_waits_is_an_error_and_leaves_nothing",
         "test_a_body_left_without_its_exit_is_released_at_the_next_renewal",

@@ -7,8 +7,17 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from interlock.core.effects import Ask, Before, Call, FreshId, Now, Op, Sleep, Subscribe, Wait
+from interlock.core.errors import StoreError
 
 T = TypeVar("T")
+
+
+def within_a_step() -> StoreError:
+    """Return the error of a signal handler that came in the middle of a step of its own thread."""
+    return StoreError(
+        "a signal handler came in the middle of a step of its own thread, and can't lock or release there: let it "
+        "set a flag, and lock or release after it"
+    )
 
 
 def fresh_id() -> str:

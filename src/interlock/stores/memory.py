@@ -13,7 +13,7 @@ from interlock.core.line import has_room, promotable
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Renewed
 from interlock.core.store import BaseStore
 from interlock.runtime.process import HOST, in_forked_child, pid
-from interlock.runtime.sync import ThreadEvent
+from interlock.runtime.sync import ThreadEvent, within_a_step
 
 if TYPE_CHECKING:
     from interlock.runtime.aio import TaskEvent
@@ -41,9 +41,19 @@ class Space:
     """The lines of one memory:// URL, shared by all who connect to it in this process."""
 
     def __init__(self) -> None:
-        self.mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()
         self.lines: dict[str, list[_Line]] = {}
         self.fence = 0  # one counter for all names: no name leaves anything behind
+
+    def step(self) -> Any:
+        """Return what excludes other threads from a step.
+
+        Raises:
+            StoreError: it is a signal handler that asks, in the middle of a step of its own thread.
+        """
+        if self._mutex._is_owned():
+            raise within_a_step()
+        return self._mutex
 
     def reset(self) -> None:
         """Forget everything: a forked child owns nothing and shares nothing."""
@@ -124,7 +134,7 @@ class MemoryStore(BaseStore):
         spec = claim.spec
         key = spec.key
         mine = self._space
-        with mine.mutex:
+        with mine.step():
             now = self._clock()
             places = mine.live(key, now)
             if places:
@@ -158,7 +168,7 @@ class MemoryStore(BaseStore):
         """As `leave`, without a generator around it."""
         key = claim.spec.key
         mine = self._space
-        with mine.mutex:
+        with mine.step():
             places = mine.live(key, self._clock())
             for index, place in enumerate(places):
                 if place.claim.id == claim.id:
@@ -174,7 +184,7 @@ class MemoryStore(BaseStore):
         return renewed
 
     def _renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        with self._space.mutex:
+        with self._space.step():
             return [self._renew_one(claim) for claim in claims]
 
     def _renew_one(self, claim: Claim) -> bool:
@@ -193,7 +203,7 @@ class MemoryStore(BaseStore):
         return views
 
     def _look(self, key: str) -> list[ClaimView]:
-        with self._space.mutex:
+        with self._space.step():
             now = self._clock()
             keys = keys_of(key, sorted(self._space.lines))
             return [_view(place, now) for each in keys for place in self._space.live(each, now)]
@@ -204,7 +214,7 @@ class MemoryStore(BaseStore):
         return found
 
     def _namespaces(self) -> list[str]:
-        with self._space.mutex:
+        with self._space.step():
             now = self._clock()
             return sorted({namespace_of(key) for key in list(self._space.lines) if self._space.live(key, now)})
 
@@ -214,7 +224,7 @@ class MemoryStore(BaseStore):
         return count
 
     def _evict(self, key: str, id: str | None) -> int:
-        with self._space.mutex:
+        with self._space.step():
             places = self._space.live(key, self._clock())
             evicted = [place for place in places if id is None or place.claim.id == id]
             places[:] = [place for place in places if place not in evicted]

@@ -15,7 +15,7 @@ from interlock.core.pending import Pending, Record
 from interlock.locks.session import name_of
 from interlock.runtime.aio import TaskEvent
 from interlock.runtime.process import HOST, pid
-from interlock.runtime.sync import ThreadEvent
+from interlock.runtime.sync import ThreadEvent, within_a_step
 
 
 @dataclass(slots=True)
@@ -45,12 +45,17 @@ class MemoryRegister:
         self.folds = folds
         self.poll = poll
         self._clock = clock
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()
         self._rows: dict[str, dict[str, _Row]] = {}
         self._arrivals = 0
         self._fence = 0
 
-    # -- requests, as `protocols.pending.Register` has them ---------------------------------------------
+    def _step(self) -> Any:
+        if self._mutex._is_owned():
+            raise within_a_step()
+        return self._mutex
+
+    # -- requests, as `core.pending.Register` has them ---------------------------------------------
 
     def create(self, claim: Claim, wakeup: Any) -> Call:
         """As `Register.create`."""
@@ -95,19 +100,19 @@ class MemoryRegister:
     # -- what performs them, each under the mutex -------------------------------------------------------
 
     def _create(self, claim: Claim, wakeup: Any) -> None:
-        with self._mutex:
+        with self._step():
             rows = self._rows.setdefault(claim.spec.key, {})
             if claim.id not in rows:
                 self._arrivals += 1
                 rows[claim.id] = _Row(claim, self._arrivals, self._clock() + claim.spec.ttl, wakeup)
 
     def _list(self, key: str) -> Sequence[Record]:
-        with self._mutex:
+        with self._step():
             now = self._clock()
             return [_record(row, now) for row in self._rows.get(key, {}).values()]
 
     def _update(self, claim: Claim, state: State) -> bool:
-        with self._mutex:
+        with self._step():
             row = self._live(claim)
             if row is None or row.state == USING:
                 return False
@@ -117,7 +122,7 @@ class MemoryRegister:
             return True
 
     def _promote(self, claim: Claim, only_if_free: bool) -> int | None:
-        with self._mutex:
+        with self._step():
             row = self._live(claim)
             if row is None or row.state != PENDING or (only_if_free and not self._is_free(row)):
                 return None
@@ -137,7 +142,7 @@ class MemoryRegister:
         return fits(spec.units, spec.capacity, against)
 
     def _delete(self, claim: Claim) -> bool:
-        with self._mutex:
+        with self._step():
             row = self._rows.get(claim.spec.key, {}).get(claim.id)
             if row is None:
                 return False
@@ -146,7 +151,7 @@ class MemoryRegister:
             return alive
 
     def _reap(self, key: str, id: str) -> bool:
-        with self._mutex:
+        with self._step():
             row = self._rows.get(key, {}).get(id)
             if row is None or row.until > self._clock():
                 return False
@@ -154,7 +159,7 @@ class MemoryRegister:
             return True
 
     def _renew(self, claims: Sequence[Claim], wakeup: Any) -> Sequence[bool]:
-        with self._mutex:
+        with self._step():
             rows = [self._live(claim) for claim in claims]
             for row in rows:
                 if row is not None:
@@ -163,13 +168,13 @@ class MemoryRegister:
             return [row is not None for row in rows]
 
     def _look(self, key: str) -> Sequence[ClaimView]:
-        with self._mutex:
+        with self._step():
             now = self._clock()
             rows = [row for each in keys_of(key, sorted(self._rows)) for row in self._in_line(each)]
             return [_view(row, now) for row in rows if row.until > now]
 
     def _evict(self, key: str, id: str | None) -> int:
-        with self._mutex:
+        with self._step():
             victims = [row for row in self._in_line(key) if id is None or row.claim.id == id]
             for row in victims:
                 self._remove(key, row.claim.id)

@@ -38,6 +38,7 @@ class BaseRoom:
         self.mutex = self.places.mutex
         self.sessions = Sessions(self.options, self._open, self.mutex)
         self.watcher = Watcher(self)
+        self.inside: set[int] = set()  # threads that are in the middle of a step
         self._ends = False
         self._ends_at = 0.0
         self.same_server: WeakSet[Any] = WeakSet()  # engines whose transactions can hold locks of ours

@@ -9,7 +9,7 @@ from interlock.stores.advisory.session import Session
 
 _by_options: dict[Options, Room] = {}
 _inherited: list[Session] = []  # never collected, which would end them
-_mutex = threading.Lock()
+_mutex = threading.RLock()
 
 
 def room_of(options: Options) -> Room:
@@ -35,7 +35,7 @@ def let_go(room: Room) -> None:
 
 def _after_fork() -> None:
     global _mutex
-    _mutex = threading.Lock()
+    _mutex = threading.RLock()
     for room in all_rooms:
         _inherited.extend(room.sessions.open())
         room.abandon()

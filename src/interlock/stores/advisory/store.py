@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.queue import EnterResult, Renewed
 from interlock.core.store import BaseStore
 from interlock.runtime.process import HOST, pid
-from interlock.runtime.sync import ThreadEvent
+from interlock.runtime.sync import ThreadEvent, within_a_step
 from interlock.stores.advisory.places import Place, number_of
 from interlock.stores.advisory.room import Room
 from interlock.stores.advisory.rooms import let_go
@@ -38,8 +39,20 @@ class AdvisoryStore(BaseStore):
         self.doubt: Any = lambda id: None
 
     def ask(self, message: Any) -> Any:
-        """Do a step."""
-        return message()
+        """Do a step.
+
+        Raises:
+            StoreError: it is a signal handler that asks, in the middle of a step of its own thread: what that says to
+                its session, and hears from it, would be mixed with this one's.
+        """
+        here, inside = get_ident(), self._room.inside
+        if here in inside:
+            raise within_a_step()
+        try:
+            inside.add(here)
+            return message()
+        finally:
+            inside.discard(here)
 
     async def aask(self, message: Any) -> Any:
         """Do a step in a thread; it comes to its end even if the task is cancelled, which then hears of that."""

@@ -14,9 +14,11 @@ import re
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import InvalidArgument, StoreError
+from interlock.runtime.sync import within_a_step
 from interlock.stores.files.failures import failed
 from interlock.stores.files.machine import file_system, is_guest, is_network
 from interlock.stores.files.marker import join_marker
@@ -94,7 +96,7 @@ class Folder:
 
     def start_afresh(self) -> None:
         """In a forked child: no thread joins the folder just now."""
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()
 
     def _join(self, *, wait: bool) -> None:
         """Make what is missing, lock the marker together with all who use the folder, and see that OS locks work.
@@ -205,6 +207,8 @@ class Folder:
             StoreError: it can't keep locks any more.
         """
         if self._marker >= 0 and not in_place(self.marker):
+            if self._mutex._is_owned():
+                raise within_a_step()
             with self._mutex:
                 if self._marker >= 0 and not in_place(self.marker):
                     self._join(wait=False)
@@ -215,6 +219,8 @@ class Folder:
         Raises:
             MarkerTaken, StoreError: as for `stay`.
         """
+        if self._mutex._is_owned():
+            raise within_a_step()
         with self._mutex:
             if self._marker >= 0:
                 self._join(wait=False)

@@ -8,9 +8,11 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from operator import attrgetter
 from os import pread, sched_yield
 from time import monotonic
+from typing import Any
 
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError
+from interlock.runtime.sync import within_a_step
 from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, file_name
 from interlock.stores.files.opening import (
@@ -82,7 +84,7 @@ def key_of(folder: Folder, name: str) -> str | None:
 class LineFile:
     """The open files of one name in this process.
 
-    `mutex` excludes the threads of this process from each other; the guard, an OS lock on using/NAME, the other
+    `step` excludes the threads of this process from each other; the guard, an OS lock on using/NAME, the other
     processes.  Both are held for one step only.
     """
 
@@ -90,6 +92,7 @@ class LineFile:
         "_folder",
         "_known_pending",
         "_known_using",
+        "_mutex",
         "_name",
         "_pending_span",
         "fd",
@@ -97,7 +100,6 @@ class LineFile:
         "heads",
         "key",
         "last_tail",
-        "mutex",
         "pending_fd",
         "places",
         "retired",
@@ -110,7 +112,7 @@ class LineFile:
         self._folder = folder
         self._name = file_name(key)
         self.key = key
-        self.mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()
         self.fd = -1
         self.pending_fd = -1
         self.places: tuple[Place, ...] = ()  # where both files must still be
@@ -126,12 +128,22 @@ class LineFile:
         self.waiters: set[object] = set()
         self.retired = False  # no longer kept open for the next time
 
+    def step(self) -> Any:
+        """Return what excludes other threads of this process from a step.
+
+        Raises:
+            StoreError: it is a signal handler that asks, in the middle of a step of its own thread.
+        """
+        if self._mutex._is_owned():
+            raise within_a_step()
+        return self._mutex
+
     # -- opening and guarding ---------------------------------------------------------------------------
 
     def guard(self) -> bytes | None:
         """Take the guard and read using/NAME; None if somebody else has it for longer than a step should last.
 
-        The caller holds `mutex`, and calls `unguard` afterwards, also after an exception.
+        The caller is in a `step`, and calls `unguard` afterwards, also after an exception.
 
         Raises:
             StoreError: the files can't be opened.

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
+from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.core.queue import Granted
@@ -47,7 +48,7 @@ class Liveness:
     def __init__(self, folder: Path, mend: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
         self._mend = mend
-        self._mutex = threading.Lock()
+        self._mutex: Any = threading.RLock()  # re-entrant: a signal handler may lock and release in the middle of it
         self._idle: list[WakeupPipe] = []
         self.wakeups: dict[int, WakeupPipe] = {}
         self._made = 0
@@ -109,6 +110,8 @@ class Liveness:
         Raises:
             StoreError: it was gone, and no other one could be made.
         """
+        if self._mutex._is_owned():
+            return True  # a signal handler, in the middle of this
         with self._mutex:
             if self._liveness_pipe < 0 or self.is_intact():
                 return True
@@ -131,16 +134,22 @@ class Liveness:
         alive."""
         if token == self.token:
             return True
+        within = self._mutex._is_owned()  # a signal handler, in the middle of this: what is open is not for it
         with self._mutex:
+            fd = -1
             try:
-                fd = self._open(token, os.O_WRONLY)
+                fd = open_pipe(self._folder / token, os.O_WRONLY) if within else self._open(token, os.O_WRONLY)
                 flock(fd, LOCK_SH | LOCK_NB)
             except BlockingIOError:
                 # What was removed from alive/ proves nothing any more: others, who look there, take it for dead.
                 return os.fstat(fd).st_nlink > 0
             except OSError as error:
                 return error.errno not in NO_PIPE
-            os.close(self.others.pop(token))
+            finally:
+                if within and fd >= 0:
+                    os.close(fd)
+            if not within:
+                os.close(self.others.pop(token))
             return False
 
     def _open(self, name: str, mode: int) -> int:
@@ -156,6 +165,7 @@ class Liveness:
     def ring(self, token: str, number: int, granted: Granted | None) -> None:
         """Wake the waiter at a pipe, with the news that it holds the lock, if that is so."""
         message = b"\n" if granted is None else b"%b %d\n" % (granted.id.encode(), granted.fence)
+        within = self._mutex._is_owned()  # as in `is_alive`
         with self._mutex:  # nothing is closed meanwhile
             if token == self.token:
                 pipe = self.wakeups.get(number)
@@ -165,6 +175,9 @@ class Liveness:
             name = f"{token}.{number}"
             try:
                 # Opened for both, so that no reader's absence can raise SIGPIPE.
+                if within:
+                    _write_once(self._folder / name, message)
+                    return
                 fd = self._open(name, os.O_RDWR)
                 if not os.fstat(fd).st_nlink:  # its name may be another wake-up pipe's by now
                     os.close(self.others.pop(name))
@@ -206,8 +219,7 @@ class Liveness:
         """
         with self._mutex:
             pipe = None
-            while pipe is None and self._idle:
-                pipe = self._idle.pop()
+            while pipe is None and (pipe := self._idle_one()) is not None:
                 if not pipe.is_reachable(self.token):
                     self._discard(pipe)
                     pipe = None
@@ -216,19 +228,25 @@ class Liveness:
         pipe.drain()
         return pipe
 
+    def _idle_one(self) -> "WakeupPipe | None":
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
     def _make_pipe(self) -> "WakeupPipe":
         if not self._folder.is_dir():
             self._mend()
         for _ in range(MOST_NUMBER):
-            self._made = self._made % MOST_NUMBER + 1
-            if self._made not in self.wakeups:
+            self._made = number = self._made % MOST_NUMBER + 1
+            if number not in self.wakeups:
                 try:
-                    pipe = WakeupPipe(self._folder, self.token, self._made)
+                    pipe = WakeupPipe(self._folder, self.token, number)
                 except FileExistsError:
                     continue
                 except OSError as error:
                     raise failed(f"no pipe to wait at could be made in {self._folder}", error) from error
-                self.wakeups[self._made] = pipe
+                self.wakeups[number] = pipe
                 return pipe
         raise StoreError(f"more than {MOST_NUMBER} wait in {self._folder}: wait in fewer threads or tasks")
 
@@ -338,6 +356,14 @@ class WakeupPipe:
         fd, self.fd = self.fd, -1  # in this order: others may write to it at any time
         if fd >= 0:
             os.close(fd)
+
+
+def _write_once(path: Path, message: bytes) -> None:
+    fd = open_pipe(path, os.O_RDWR)
+    try:
+        os.write(fd, message)
+    finally:
+        os.close(fd)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

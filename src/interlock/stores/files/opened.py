@@ -58,7 +58,8 @@ class OpenFolder:
 
     def start_afresh(self) -> None:
         """Have nothing open: at the beginning, and in a forked child."""
-        self.mutex = threading.Lock()
+        # Re-entrant: a signal handler may lock, too, while its thread opens something.
+        self.mutex = threading.RLock()
         self.lines: dict[str, LineFile] = {}
         self._liveness: Liveness | None = None
         self._waits: set[Wait] = set()
@@ -77,7 +78,11 @@ class OpenFolder:
                 if self.closed:
                     raise StoreError(CLOSED)
                 if self._liveness is None:
-                    self._liveness = Liveness(self.folder.alive, self.folder.mend)
+                    made = Liveness(self.folder.alive, self.folder.mend)
+                    if self._liveness is None:
+                        self._liveness = made
+                    else:
+                        made.close()
                 liveness = self._liveness
         return liveness
 
@@ -100,14 +105,14 @@ class OpenFolder:
 
     def _retire(self, line: LineFile) -> None:
         line.retired = True
-        with line.mutex, contextlib.suppress(OSError, StoreError):
+        with line.step(), contextlib.suppress(OSError, StoreError):
             try:
                 self._tidy(line)
             finally:
                 line.close()
 
     def _tidy(self, line: LineFile) -> bool:
-        """Remove the files of a name that nobody uses or waits for; under the line's mutex."""
+        """Remove the files of a name that nobody uses or waits for; in a step of the line."""
         try:
             # A folder that was removed is not made again for this.
             there = line.fd >= 0 and all(map(in_place, line.places))
@@ -146,7 +151,7 @@ class OpenFolder:
         if key is None or key in self.lines or file_name(key) != name:
             return False
         line = LineFile(self.folder, key)
-        with line.mutex:
+        with line.step():
             try:
                 line.open()
                 return self._tidy(line)

@@ -112,7 +112,7 @@ class FileStore(BaseStore):
         elif wait and line.waiters:
             return OCCUPIED  # threads of this process wait: stand in line behind them, with a wake-up pipe
         wakeups: Wakeups = []
-        with line.mutex:
+        with line.step():
             if self._compiled is not None and not again:
                 result = self._compiled.enter(line, claim, wakeup, wait)
                 if result is not None:
@@ -181,7 +181,7 @@ class FileStore(BaseStore):
                 return False  # its liveness pipe is out, and it ended with it
             line = self._opened.line(claim.spec.key)
         wakeups: Wakeups = []
-        with line.mutex:
+        with line.step():
             if self._compiled is not None and self._compiled.leave(line, claim):
                 return True
             try:
@@ -246,7 +246,7 @@ class FileStore(BaseStore):
     ) -> T | None:
         line = self._line(key)
         wakeups: Wakeups = []
-        with line.mutex:
+        with line.step():
             try:
                 line.trusted = 0.0  # a renewal asks whether the files are still those in the folder
                 data = line.guard()

@@ -101,8 +101,8 @@ class BoundedPool:
                     raise StoreError("this connection was closed: connect again")
                 place.age = self._age
                 used = self._used()
-                while self._idle and used < most:
-                    place.connection = self._idle.pop()
+                while used < most and (connection := self._next()) is not None:
+                    place.connection = connection
                     if place.connection.is_open():
                         self._lent[id(place)] = weakref.ref(place)
                         return
@@ -119,6 +119,12 @@ class BoundedPool:
                     )
                 until = deadline if used >= most else min(deadline, asked + GROW)
                 self._free.wait(max(0.0005, min(until - now, LOST)))
+
+    def _next(self) -> Any:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def _used(self) -> int:
         """Return how many are lent, not counting what an interrupt took from its thread."""
@@ -148,7 +154,9 @@ class BoundedPool:
     def rest(self) -> None:
         """Close the connections that nobody uses, but for one."""
         with self._mutex:
-            old = [self._idle.popleft() for _ in range(len(self._idle) - 1)]
+            old = list(self._idle)[:-1]
+            for connection in old:
+                self._idle.remove(connection)
         for connection in old:
             connection.close()
 
@@ -169,10 +177,15 @@ def put_back(idle: Any, connection: Any) -> list[Any]:
     """Add a connection to the idle ones; return those to be closed, which it and others have left without work."""
     connection.used_at = now = monotonic()
     idle.append(connection)
-    over = [each for each in idle if each.used_at < now - UNUSED]
+    over = [each for each in list(idle) if each.used_at < now - UNUSED]
+    taken = []
     for each in over:
-        idle.remove(each)
-    return over
+        try:
+            idle.remove(each)
+        except ValueError:  # a signal handler has taken it just now
+            continue
+        taken.append(each)
+    return taken
 
 
 def _talk(connection: Any, talk: Talk, deadline: float, io_timeout: float) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.core.errors import StoreError
 from interlock.testing.contract.fixtures import needs_signals
 from interlock.testing.waiting import RENEWED, Moment, eventually, moment, since, until_renewed
 from interlock.testing.world import Kind, World
@@ -345,3 +346,44 @@ def test_a_wait_is_told_though_a_signal_handler_waited_within_it(world_of_thread
         signal.signal(signal.SIGUSR1, before)
     assert grant.release() is True
     assert waited < 1.5, "it was not told, and looked by itself"
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["another name", "the same name"])
+def test_a_handler_that_locks_at_any_moment_hangs_nobody(world_of_threads: World, same: bool) -> None:
+    world = world_of_threads
+    locks = world.connect()
+    outer = locks.lock(world.name)
+    inner = locks.lock(world.name if same else world.fresh_name())
+    rival = world.eye.lock(world.name)
+    grants: list[Any] = []
+    where: list[str] = []
+    refused: list[str] = []
+
+    def handler() -> None:
+        try:
+            grant = inner.acquire(timeout=0 if same else 5)
+            if grant is not None:
+                grant.release()
+        except StoreError as error:
+            refused.append(f"{where[-1]}: {error}")
+
+    def acquire() -> None:
+        grants.append(outer.acquire())
+
+    def release() -> None:
+        grants.pop().release()
+
+    def strikes(work: Callable[[], None]) -> Any:
+        return world.actor().start(partial(called_at, number, work, handler, where)).result(20)
+
+    acquire()
+    release()
+    number, struck = 0, 1
+    while struck:
+        struck = strikes(acquire)
+        assert rival.acquire(blocking=False) is None, where[-1]
+        struck += strikes(release)
+        eventually(world.nothing_left)
+        number += 1
+    assert number > 5
+    assert all("in the middle of a step of its own thread" in error for error in refused), refused
