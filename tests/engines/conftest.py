@@ -15,16 +15,14 @@ from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, need
 from tests.support.stores import _postgres
 
-DRIVERS = ["psycopg", "asyncpg"]
 
-
-@pytest.fixture(params=DRIVERS)
-def place(request: pytest.FixtureRequest) -> Place:
-    """An empty place for locks; its tasks are those of a program with an engine of each driver."""
+@pytest.fixture
+def place() -> Place:
+    """An empty place for locks; its tasks are those of a program with an engine of asyncpg."""
     server, table = _postgres(), f"t{uuid4().hex}"
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(ddl(table).encode())  # beforehand: it takes as long as a short lease on a busy machine
-    engine = create_async_engine(server.url.replace("postgresql:", f"postgresql+{request.param}:"))
+    engine = create_async_engine(server.url.replace("postgresql:", "postgresql+asyncpg:"))
     ours = engine.execution_options(interlock_table=table)
     url = f"{server.url}?table={table}"
     return Place(open=lambda: open_store(url), url=url, open_for_tasks=lambda: open_store(ours, tasks=True))

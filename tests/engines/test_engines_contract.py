@@ -1,3 +1,3 @@
-"""Every line of the contract that tasks play, by an `AsyncEngine` of psycopg and one of asyncpg."""
+"""Every line of the contract that tasks play, by an `AsyncEngine` of asyncpg."""
 
 from interlock.testing.contract import *  # noqa: F403
