@@ -20,6 +20,7 @@ from interlock.optimistic.tries import Tries
 CHANGED = (RowChanged, StaleDataError)
 PASSING_STATES = {"40001", "40P01"}  # serialization failure, deadlock
 PASSING_NUMBERS = {1205, 1213, 1020}  # MySQL and MariaDB: lock wait time-out, deadlock, record has changed
+NO_SAVEPOINT = 1305  # it has gone
 PASSING_SQLITE = "database is locked"
 
 
@@ -221,6 +222,8 @@ def passing(error: DBAPIError) -> bool:
     state = getattr(plain, "sqlstate", None) or getattr(plain, "pgcode", None)
     args = getattr(plain, "args", ())
     number = args[0] if args and isinstance(args[0], int) else None
+    if number == NO_SAVEPOINT and isinstance(error.__context__, DBAPIError):
+        return passing(error.__context__)  # with the transaction, and what broke that is why
     return state in PASSING_STATES or number in PASSING_NUMBERS or PASSING_SQLITE in str(plain)
 
 
