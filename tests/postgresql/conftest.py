@@ -1,6 +1,8 @@
 """What all tests on PostgreSQL share: a private server, and an empty table for each test."""
 
+import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
 
@@ -9,9 +11,30 @@ import pytest
 
 import interlock
 from tests.servers import PostgresServer, need
+from tests.support.sides import COLOURS
 
 Ask = Callable[..., list[Any]]
-DEFAULTS = "-c default_transaction_read_only=off -c default_transaction_isolation=read\\ committed"
+WAITING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'interlock' AND wait_event_type = 'Lock'"
+DEFAULTS = (
+    "-c default_transaction_read_only=off -c default_transaction_isolation=read\\ committed "
+    "-c statement_timeout=0 -c lock_timeout=0"
+)
+
+
+def table_of(url: str) -> str:
+    """Return the table of a URL as the fixture `url` makes it."""
+    return url.rpartition("=")[2]
+
+
+def number_of(name: str) -> int:
+    """Return the number of the advisory lock that each step on a name takes."""
+    return int.from_bytes(hashlib.sha256(b"\0" + name.encode()).digest()[:8], "big", signed=True)
+
+
+@pytest.fixture(params=COLOURS)
+def colour(request: pytest.FixtureRequest) -> str:
+    """Each colour."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +66,28 @@ def ask(server: PostgresServer) -> Iterator[Ask]:
 
 
 @pytest.fixture
+def stranger(server: PostgresServer) -> Iterator[Callable[[], Any]]:
+    """Connect as somebody else, whose first statement begins a transaction that ends with the test."""
+    with ExitStack() as connections:
+        yield lambda: connections.enter_context(psycopg.connect(server.url, options=DEFAULTS))
+
+
+@pytest.fixture
 def locks(url: str) -> Iterator[Any]:
     """A connection for threads."""
     with interlock.connect(url) as locks:
         yield locks
+
+
+@pytest.fixture
+def role(ask: Ask) -> Iterator[Callable[[str], None]]:
+    """Set something for all new sessions."""
+    changed: list[str] = []
+
+    def change(setting: str) -> None:
+        changed.append(setting.partition(" ")[0])
+        ask(f"ALTER ROLE postgres SET {setting}")
+
+    yield change
+    for name in changed:
+        ask(f"ALTER ROLE postgres RESET {name}")

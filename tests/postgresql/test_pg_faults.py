@@ -17,6 +17,7 @@ import pytest
 import interlock
 from interlock.core.errors import LockLost, StoreError
 from interlock.testing.waiting import eventually, moment, since
+from tests.postgresql.conftest import number_of
 from tests.servers import PostgresReplica, PostgresServer
 
 Ask = Callable[..., list[Any]]
@@ -46,11 +47,8 @@ def test_a_backend_terminated_in_the_middle_of_a_step_leaves_nothing(locks: Any,
     lock = locks.lock("a")
     lock.acquire().release()
     with ThreadPoolExecutor() as pool, interlock.connect(url) as others:
-        import hashlib
-
-        place = int.from_bytes(hashlib.sha256(b"\0a").digest()[:8], "big", signed=True)
         with psycopg.connect(url.partition("?")[0]) as blocker:
-            blocker.execute("SELECT pg_advisory_xact_lock(%s)", (place,))
+            blocker.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
             acquiring = pool.submit(lock.acquire)
             waits = (
                 "SELECT pid FROM pg_stat_activity WHERE wait_event = 'advisory' AND application_name = 'interlock'"

@@ -1,7 +1,6 @@
 """The connections of a process: what becomes of a step that is cancelled, fails, or finds all of them in use."""
 
 import asyncio
-import hashlib
 import os
 import socket
 import threading
@@ -16,18 +15,15 @@ import interlock
 from interlock.stores.postgresql import listener
 from interlock.stores.postgresql.aconnection import AsyncConnection
 from interlock.testing.waiting import PATIENCE, eventually, moment, since
-from tests.postgresql.conftest import Ask
+from tests.postgresql.conftest import WAITING, Ask, number_of
 from tests.servers import PostgresServer
-
-WAITING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'interlock' AND wait_event_type = 'Lock'"
 
 
 @pytest.fixture
 def blocker(server: PostgresServer) -> Iterator[Any]:
     """Somebody who stops each step of the lock "a" until he rolls back."""
     with psycopg.connect(server.url) as connection:
-        place = int.from_bytes(hashlib.sha256(b"\0a").digest()[:8], "big", signed=True)
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (place,))
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
         yield connection
 
 

@@ -20,20 +20,6 @@ from tests.servers import PgBouncer, PostgresServer, need
 Ask = Callable[..., list[Any]]
 
 
-@pytest.fixture
-def role(ask: Ask) -> Iterator[Callable[[str], None]]:
-    """Set something for all new sessions."""
-    changed: list[str] = []
-
-    def change(setting: str) -> None:
-        changed.append(setting.partition(" ")[0])
-        ask(f"ALTER ROLE postgres SET {setting}")
-
-    yield change
-    for name in changed:
-        ask(f"ALTER ROLE postgres RESET {name}")
-
-
 def careless(locks: Any, box: list[int], rounds: int) -> None:
     """Add to a counter in a way that loses updates unless it runs alone."""
     for _ in range(rounds):
