@@ -32,8 +32,8 @@ _ADVICE["42P05"] = _ADVICE["26000"]
 _ADVICE[FUNCTION] = _ADVICE[SCHEMA] = _ADVICE[TABLE]
 _PASSING = ("40001", "40P01", "55P03", "57014", "57P03")
 _PASSING_CLASSES = ("53", "58")  # resources, and the system below
-AT_ONCE = ("40001", "40P01", "55P03")
-"""Others were in the way: the step can be asked for again at once."""
+AT_ONCE = ("40001", "40P01", "55P03", "57014")
+"""Others were in the way, or it took too long for that: the step was undone, and can be asked for again at once."""
 
 
 class Refused(StoreError):

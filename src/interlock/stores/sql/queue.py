@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from interlock.core.claims import Claim, ClaimView
-from interlock.core.effects import Ask, Op, Sleep
+from interlock.core.effects import NOW, Ask, Op, Sleep
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Outage, Renewed
 from interlock.core.store import BaseStore
@@ -20,8 +20,8 @@ CHANNEL = "interlock_"
 AT_A_TIME = 200  # claims renewed by one statement
 RECOVERY = 60.0  # seconds to wait for a database that is away, where the caller has set no limit
 FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
-TRIES = 10  # of a step that others were in the way of
-PAUSE = 0.005  # seconds between two of them
+PATIENCE = 2.0  # seconds for which a step is tried again that others were in the way of
+PAUSE = 0.005  # seconds between two tries
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
 SWEEP_AGE = 60.0  # seconds
@@ -186,17 +186,21 @@ class SqlQueue(BaseStore):
 
     def _ask(self, statement: Statement) -> Op[list[Any]]:
         """Perform a statement; again where others were in its way, which means that nothing was done."""
-        for more in reversed(range(TRIES)):
+        until: float | None = None
+        while True:
             try:
                 rows: list[Any] = yield Ask(self._server, statement)
             except Refused as error:
-                if not more or error.code not in AT_ONCE:
+                if error.code not in AT_ONCE:
+                    raise
+                now = yield NOW
+                until = now + PATIENCE if until is None else until
+                if now >= until:
                     raise
                 yield Sleep(PAUSE)
             else:
                 self._answered = True
                 return rows
-        raise AssertionError("the last try returns or raises")
 
     def _ask_again(self, statement: Statement) -> Op[list[Any]]:
         """Perform a statement that may be performed twice."""

@@ -1,0 +1,140 @@
+"""Time-outs of the role that strike a step, and deadlocks with others: the step is undone, and taken again."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.core.errors import StoreError
+from interlock.stores.sql import queue
+from interlock.testing.waiting import PATIENCE, eventually, moment, since
+from tests.postgresql.conftest import WAITING, Ask, number_of, table_of
+from tests.servers import PostgresServer
+from tests.support.sides import Side, side
+
+SETTINGS = {
+    "statement_timeout": "canceling statement due to statement timeout",
+    "lock_timeout": "canceling statement due to lock timeout",
+}
+STEPS = ["enter", "leave", "renew", "look", "evict"]
+
+
+def said(server: PostgresServer, words: str) -> int:
+    """Return how often the server has written that into its log."""
+    return server.log.read_text().count(words)
+
+
+def step_of(ours: Side, step: str) -> Callable[[], Any]:
+    """Return what takes a step of the lock "a", and puts its answer into a form that can be compared."""
+    if step == "enter":
+        return lambda: ours.waits("a", timeout=0)
+    grant = ours.take("a")
+    calls: dict[str, Callable[[], Any]] = {
+        "leave": lambda: ours.start(grant.release),
+        "renew": lambda: ours.start(grant.renew),
+        "look": lambda: ours.start(ours.locks.claims, "a"),
+        "evict": lambda: ours.start(ours.locks.evict, "a"),
+    }
+    return calls[step]
+
+
+@pytest.fixture
+def made(url: str) -> str:
+    """The table, which is there before the role gets its time-out."""
+    with interlock.connect(url) as locks, locks.lock("a"):
+        pass
+    return table_of(url)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_step_that_a_time_out_of_the_role_strikes_is_taken_again(
+    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, colour: str, setting: str, step: str
+) -> None:
+    role(f"{setting} = '50ms'")
+    with side(colour, url) as ours:
+        begin = step_of(ours, step)
+        other = stranger()
+        other.execute(f"LOCK TABLE {made} IN ACCESS EXCLUSIVE MODE")
+        before = said(server, SETTINGS[setting])
+        doing = begin()
+        eventually(lambda: said(server, SETTINGS[setting]) >= before + 2)
+        other.rollback()
+        assert doing.result(PATIENCE)
+        held = len(ours.claims("a"))
+        assert held == (0 if step in ("leave", "evict") else 1)
+        if step == "enter":
+            assert ours.do(doing.result().release) is True
+            assert ours.claims("a") == []
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_time_out_that_strikes_again_and_again_is_an_error_that_names_it(
+    url: str, made: str, role: Any, stranger: Any, ask: Ask, setting: str
+) -> None:
+    role(f"{setting} = '400ms'")
+    with interlock.connect(url) as locks:
+        other = stranger()
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
+        began = moment()
+        with pytest.raises(StoreError, match=setting):
+            locks.lock("a").acquire(timeout=0)
+        assert since(began) < 2 * (queue.PATIENCE + 1), "so long for the step, and for what takes it back"
+        other.rollback()
+        assert locks.claims("a") == []
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_who_waits_outlasts_a_time_out_that_strikes_again_and_again(
+    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, colour: str, setting: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(queue, "PATIENCE", 0.1)
+    role(f"{setting} = '50ms'")
+    with side(colour, url) as ours:
+        other = stranger()
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
+        before = said(server, SETTINGS[setting])
+        waiting = ours.waits("a")
+        eventually(lambda: said(server, SETTINGS[setting]) >= before + 6)
+        assert not waiting.done()
+        other.rollback()
+        assert ours.do(waiting.result(PATIENCE).release) is True
+
+
+@pytest.mark.parametrize("step", ["enter", "leave", "evict"])
+def test_a_step_that_is_the_victim_of_a_deadlock_is_taken_again(
+    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, ask: Ask, colour: str, step: str
+) -> None:
+    """Two others share the row.  The second waits for the step, which waits for the first, then for the second."""
+    role("deadlock_timeout = '100ms'")
+    with side(colour, url) as ours, side(colour, url) as next_one, ThreadPoolExecutor(1) as pool:
+        begin = step_of(ours, step)
+        if step != "enter":
+            waiting = next_one.waits("a")
+            eventually(lambda: len(ours.claims("a")) == 2)
+        first, second = stranger(), stranger()
+        for other in (first, second):
+            other.execute("SET deadlock_timeout = '1h'")
+            other.execute(f"SELECT 1 FROM {made} WHERE name = 'a' AND number = 0 FOR SHARE")
+        before = said(server, "deadlock detected")
+        doing = begin()
+        eventually(lambda: ask(WAITING))
+        crosses = pool.submit(second.execute, "SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
+        stands = "SELECT 1 FROM pg_locks WHERE pid = %s AND NOT granted"
+        eventually(lambda: ask(stands, second.info.backend_pid))
+        first.rollback()
+        crosses.result(PATIENCE)
+        assert said(server, "deadlock detected") == before + 1
+        second.rollback()
+        assert doing.result(PATIENCE)
+        if step == "leave":
+            assert next_one.do(waiting.result(PATIENCE).release) is True
+        elif step == "enter":
+            assert ours.do(doing.result().release) is True
+        else:
+            eventually(waiting.done)  # it was evicted too, and enters anew
+            assert next_one.do(waiting.result().release) is True
+        assert ours.claims("a") == []
