@@ -9,8 +9,8 @@ from interlock.core.errors import StoreError, UnknownOutcome
 
 NOT_THERE = {"42P01", 1146}
 READ_ONLY = {"25006", 1290, 1792, 1836}
-AGAIN = {"40001", "40P01", "55P03", 1205, 1213, 1020}
-"""PostgreSQL's states and MariaDB's numbers: rolled back because of others; to be tried again."""
+AGAIN = {"40001", "40P01", "55P03", "57014", 1205, 1213, 1020, 1317, 1969, 3024}
+"""PostgreSQL's states and MariaDB's numbers: rolled back because of others, or of a limit; to be tried again."""
 REFUSED_CLASSES = ("22", "23", "25", "26", "28", "2B", "3D", "3F", "40", "42", "53", "54", "55", "57014", "0A")
 FULL = {"53300", 1040, 1203, 1226}
 FULL_WORDS = ("too many clients", "remaining connection slots", "too many connections", "no more connections allowed")

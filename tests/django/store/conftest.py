@@ -11,7 +11,9 @@ from django.test import override_settings
 from interlock.django.conf import forget_connections
 from interlock.runtime import log
 
-collect_ignore = ["test_connections.py"] if settings.DATABASE == "sqlite" else []  # it has no server
+collect_ignore = (
+    ["test_connections.py", "test_time_outs.py"] if settings.DATABASE == "sqlite" else []
+)  # it has no server
 collect_ignore += ["test_turns.py"] if settings.DATABASE != "sqlite" else []
 if settings.DATABASE != "postgresql":  # others tell nobody
     collect_ignore += ["test_listening.py", "test_folding.py"]
