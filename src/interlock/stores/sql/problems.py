@@ -8,6 +8,8 @@ TABLE = "42P01"
 FUNCTION = "42883"
 SCHEMA = "3F000"
 IN_TRANSACTION = ("25001", "25P02")
+PROTOCOL = "08P01"
+ONE_BY_ONE = "transaction blocks not allowed in statement pooling mode"  # PgBouncer's words
 
 _ADVICE = {
     ISOLATION: "its steps need the isolation level read committed, which could not be had",
@@ -16,6 +18,9 @@ _ADVICE = {
     "`python -m interlock.stores.sql` prints; if it has another place, say so by ?schema= and ?table=",
     "42501": "this role may not do that: GRANT it SELECT, INSERT, UPDATE, DELETE on the table of locks, "
     "and SELECT, INSERT on the one called …_alive",
+    PROTOCOL: "a pooler in statement mode allows no transactions, for the table or another isolation than the "
+    "default: run what `python -m interlock.stores.sql` prints past the pooler, and let the role have the defaults "
+    "read committed and read-write; or let the pooler be in transaction mode",
     "28P01": "user name or password is wrong",
     "28000": "the server does not let this user in: look at its pg_hba.conf",
     "3D000": "there is no such database",
@@ -78,8 +83,10 @@ def breaks(code: str) -> bool:
     return not code or (code[:2] in ("08", "57") and code not in ("57014", "57P03"))
 
 
-def broken(where: str, why: object) -> UnknownOutcome:
-    """Return the error of a connection that ended before the answer came."""
+def broken(where: str, why: object) -> Refused | UnknownOutcome:
+    """Return the error of a connection that ended before the answer came; a pooler that ends it may have said why."""
+    if ONE_BY_ONE in str(why):
+        return refusal(PROTOCOL, ONE_BY_ONE, where)
     return UnknownOutcome(f"the connection to {where} ended before the answer came: {why}")
 
 

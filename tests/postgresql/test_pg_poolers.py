@@ -1,0 +1,116 @@
+"""PgBouncer between a process and the server, in each of its modes."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import interlock
+from interlock.core.errors import StoreError
+from interlock.stores.sql.ddl import ddl
+from interlock.testing.waiting import PATIENCE, eventually
+from tests.postgresql.conftest import Ask, table_of
+from tests.postgresql.test_pg_settings import no_update_is_lost
+from tests.servers import PgBouncer, PostgresServer, need
+from tests.support.sides import side
+
+MODES = ["session", "transaction", "statement"]
+NO_TRANSACTIONS = "pooler in statement mode allows no transactions"
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    """Each mode of a pooler."""
+    return str(request.param)
+
+
+@pytest.fixture
+def pooled(server: PostgresServer, url: str, ask: Ask, mode: str) -> Iterator[str]:
+    """How to connect through a pooler of that mode; the table is there."""
+    need("pgbouncer")
+    ask(ddl(table_of(url)))
+    config = {"pool_mode": mode, "default_pool_size": "20" if mode == "session" else "2"}
+    with PgBouncer((server.host, server.port, server.user), config=config) as pooler:
+        yield f"{pooler.url}?table={table_of(url)}"
+
+
+def test_a_lock_is_handed_over_renewed_and_released(pooled: str, colour: str) -> None:
+    with side(colour, pooled) as ours, side(colour, pooled) as theirs:
+        grant = ours.take("a", timeout=0)
+        assert theirs.take("a", timeout=0) is None
+        waiting = theirs.waits("a")
+        eventually(lambda: len(ours.claims("a")) == 2)
+        assert ours.do(grant.renew)
+        assert ours.do(grant.release) is True
+        second = waiting.result(PATIENCE)
+        assert second.fence > grant.fence
+        assert theirs.do(second.renew)
+        assert ours.do(ours.locks.evict, "a") == 1
+        assert not theirs.do(second.renew)
+        assert ours.claims("a") == []
+
+
+def test_a_pooler_shares_no_lock_of_the_server_and_loses_no_update(pooled: str, ask: Ask) -> None:
+    no_update_is_lost(pooled, rounds=10)
+    assert ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"], indirect=True)
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_another_isolation_by_default_is_set_right_where_transactions_are_allowed(
+    pooled: str, role: Callable[[str], None], level: str
+) -> None:
+    role(f"default_transaction_isolation = '{level}'")
+    no_update_is_lost(pooled, rounds=5)
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"], indirect=True)
+def test_the_table_is_made_where_transactions_are_allowed(pooled: str, colour: str) -> None:
+    with side(colour, f"{pooled}other&create=true") as ours:
+        assert ours.do(ours.take("a", timeout=0).release) is True
+
+
+@pytest.mark.parametrize("mode", ["statement"], indirect=True)
+def test_in_statement_mode_a_table_that_would_have_to_be_made_is_an_error_that_says_so(
+    pooled: str, colour: str
+) -> None:
+    with side(colour, f"{pooled}other&create=true") as ours:
+        with pytest.raises(StoreError, match=NO_TRANSACTIONS):
+            ours.take("a", timeout=0)
+        with pytest.raises(StoreError, match=NO_TRANSACTIONS):
+            ours.take("a")
+
+
+@pytest.mark.parametrize("mode", ["statement"], indirect=True)
+@pytest.mark.parametrize(
+    "setting", ["default_transaction_isolation = 'repeatable read'", "default_transaction_read_only = on"]
+)
+def test_in_statement_mode_another_default_of_the_role_is_an_error_that_says_so(
+    pooled: str, role: Callable[[str], None], colour: str, setting: str
+) -> None:
+    role(setting)
+    with side(colour, pooled) as ours:
+        for _ in range(2):
+            with pytest.raises(StoreError, match=NO_TRANSACTIONS):
+                ours.take("a", timeout=0)
+
+
+def test_a_pooler_that_starts_again_costs_nobody_the_lock(
+    server: PostgresServer, url: str, ask: Ask, colour: str
+) -> None:
+    need("pgbouncer")
+    ask(ddl(table_of(url)))
+    with (
+        PgBouncer((server.host, server.port, server.user)) as pooler,
+        side(colour, f"{pooler.url}?table={table_of(url)}") as ours,
+        interlock.connect(url) as others,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        grant = ours.take("a")
+        waiting = pool.submit(others.lock("a").acquire)
+        eventually(lambda: len(others.claims("a")) == 2)
+        pooler.restart()
+        assert ours.do(grant.renew)
+        pooler.restart()
+        assert ours.do(grant.release) is True
+        waiting.result(PATIENCE).release()
