@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import interlock
@@ -13,19 +14,29 @@ COLOURS = (THREADS, TASKS)
 
 
 class Side:
-    """A connection, and its one user.
+    """A connection, and a user of it.
 
     Args:
         locks: the connection.
-        actor: a thread, or a task.
+        actors: makes users: threads, or tasks of one loop.
 
     Attributes:
         locks: as given.
     """
 
-    def __init__(self, locks: Any, actor: Actor) -> None:
+    def __init__(self, locks: Any, actors: Callable[[], Actor]) -> None:
         self.locks = locks
-        self._actor = actor
+        self._actors = actors
+        self._actor = actors()
+
+    @contextmanager
+    def beside(self) -> Iterator["Side"]:
+        """Have one more user of the same connection, in the body."""
+        other = Side(self.locks, self._actors)
+        try:
+            yield other
+        finally:
+            other.end()
 
     def do(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Let the user call `function`, and return its result, which a task awaits."""
@@ -47,6 +58,10 @@ class Side:
         """Return the claims of a name."""
         return self.do(self.locks.claims, name)
 
+    def end(self) -> None:
+        """End the user; the connection stays."""
+        self._actor.end()
+
 
 @contextmanager
 def side(colour: str, target: Any) -> Iterator[Side]:
@@ -57,14 +72,15 @@ def side(colour: str, target: Any) -> Iterator[Side]:
         target: a URL or an engine.
     """
     background = Background() if colour == TASKS else None
-    actor = ThreadActor() if background is None else TaskActor(background.loop)
     try:
-        locks = actor.do(interlock.connect if background is None else interlock.aconnect, target)
+        actors = ThreadActor if background is None else partial(TaskActor, background.loop)
+        # A task's connection belongs to no loop before its first step.
+        ours = Side(interlock.connect(target) if background is None else interlock.aconnect(target), actors)
         try:
-            yield Side(locks, actor)
+            yield ours
         finally:
-            actor.do(locks.close)
-            actor.end()
+            ours.do(ours.locks.close)
+            ours.end()
     finally:
         if background is not None:
             background.close()

@@ -8,10 +8,10 @@ from typing import Any
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.errors import StoreError
-from interlock.stores.mysql.problems import AT_ONCE, FULL, READ_ONLY, TABLE, meaning, no_answer, refusal
+from interlock.stores.mysql.problems import AT_ONCE, READ_ONLY, TABLE, meaning, no_answer, refusal
 from interlock.stores.sql.mysql import Done, Facts, Statements, ddl
 from interlock.stores.sql.pool import BoundedPool, Talk
-from interlock.stores.sql.problems import Refused
+from interlock.stores.sql.problems import Full, Refused
 
 COM_QUERY = 3
 IN_TRANSACTION = 1  # a bit of the server's status
@@ -133,12 +133,12 @@ class Pool(BoundedPool):
     """
 
     def _connect(self, deadline: float) -> Connection:
-        """Return a new connection; wait for a server that has too many."""
+        """Return a new connection; wait for a server that has too many, unless one of ours is free meanwhile."""
         while True:
             try:
                 return Connection(self.factory.dial(), self.factory, deadline)
-            except Refused as error:
-                if error.code not in FULL or monotonic() + AGAIN > deadline:
+            except Full:
+                if self._idle or monotonic() + AGAIN > deadline:
                     raise
                 sleep(AGAIN)
 

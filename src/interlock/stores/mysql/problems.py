@@ -3,7 +3,7 @@
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.stores.sql.problems import Passing, Refused, Unreachable
+from interlock.stores.sql.problems import Full, Passing, Refused, Unreachable
 
 FULL = ("1040", "1203", "1226")
 TABLE = "1146"
@@ -39,7 +39,7 @@ def refusal(number: object, text: str, where: str) -> Refused:
         where: which database, without a password.
     """
     code = str(number)
-    kind = Passing if code in _PASSING else Refused
+    kind = Full if code in FULL else Passing if code in _PASSING else Refused
     error = kind(f"{where} refused: {text} ({code}); {_ADVICE.get(code, 'look at the error log of the server')}")
     error.code = code
     return error

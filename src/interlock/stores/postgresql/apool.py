@@ -8,7 +8,7 @@ from typing import Any
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.stores.postgresql.sessions import Row, Talk, Transactions
 from interlock.stores.sql.pool import GROW, put_back
-from interlock.stores.sql.problems import Passing, Refused
+from interlock.stores.sql.problems import Full, Passing, Refused
 from interlock.stores.sql.statements import Statement
 
 
@@ -110,7 +110,12 @@ class AsyncPool:
             if not here.used or (here.used < most and now - asked >= GROW):
                 here.used += 1
                 task = asyncio.get_running_loop().create_task(self._open(here), name="interlock-connects")
-                await asyncio.shield(task)  # who is cancelled leaves the connection to others
+                try:
+                    await asyncio.shield(task)  # who is cancelled leaves the connection to others
+                except Full:
+                    if not here.idle and (not here.used or monotonic() + GROW > deadline):
+                        raise
+                    asked = monotonic()  # the server has none left: others of ours will be free
                 continue
             if now >= deadline:
                 raise Passing(

@@ -7,9 +7,11 @@ from interlock.core.errors import StoreError
 from interlock.stores.postgresql import ASYNCPG
 from interlock.stores.postgresql.options import Options
 from interlock.stores.sql.engines import detached, limit, place_of_engine
-from interlock.stores.sql.problems import Unreachable, advice, refusal
+from interlock.stores.sql.problems import FULL, Unreachable, advice, refusal
 
 _LASTING = {"28P01": "password authentication failed", "28000": "pg_hba.conf", "3D000": "does not exist"}
+_FULL = ("too many clients", "too many connections for", "remaining connection slots", "no more connections allowed")
+"""What servers say, and last PgBouncer."""
 
 
 class EngineFactory:
@@ -70,8 +72,8 @@ def not_connected(error: BaseException, where: str) -> StoreError:
     for each, words in _LASTING.items():
         if words in text and "FATAL" in text:
             code = code or each
-    if "too many clients" in text or "remaining connection slots" in text or "no more connections" in text:
-        code = "53300"
+    if any(words in text for words in _FULL):
+        code = FULL
     if code and not code.startswith("08"):
         return refusal(code, text, where)
     return Unreachable(f"{where} can't be reached: {text or type(error).__name__}; {advice('')}")

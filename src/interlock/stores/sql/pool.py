@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.stores.sql.problems import Passing, Refused
+from interlock.stores.sql.problems import Full, Passing, Refused
 
 LOST = 0.5  # seconds until it is looked whether an interrupt took a connection from its thread
 GROW = 0.1  # seconds to wait for a connection that is in use, before another one is made
@@ -77,9 +77,10 @@ class BoundedPool:
         deadline = monotonic() + io_timeout
         place = _Place()
         try:
-            self._take(place, deadline, io_timeout, self._most + statement.reserved)
-            if place.connection is None:
-                place.connection = self._connect(deadline)
+            while place.connection is None:
+                self._take(place, deadline, io_timeout, self._most + statement.reserved)
+                if place.connection is None:
+                    self._make(place, deadline)
             rows = _talk(place.connection, self._perform(place.connection, statement), deadline, io_timeout)
             place.sound = True
         except Refused:
@@ -125,6 +126,17 @@ class BoundedPool:
             return self._idle.pop()
         except IndexError:
             return None
+
+    def _make(self, place: "_Place", deadline: float) -> None:
+        """Make the connection of a place; leave it without one if the server has none left, but this process has."""
+        try:
+            place.connection = self._connect(deadline)
+        except Full:
+            with self._mutex:
+                self._lent.pop(id(place), None)
+                self._free.notify()
+                if not self._idle and (not self._used() or monotonic() + GROW > deadline):
+                    raise
 
     def _used(self) -> int:
         """Return how many are lent, not counting what an interrupt took from its thread."""

@@ -8,6 +8,7 @@ TABLE = "42P01"
 FUNCTION = "42883"
 SCHEMA = "3F000"
 IN_TRANSACTION = ("25001", "25P02")
+FULL = "53300"
 PROTOCOL = "08P01"
 ONE_BY_ONE = "transaction blocks not allowed in statement pooling mode"  # PgBouncer's words
 
@@ -24,8 +25,8 @@ _ADVICE = {
     "28P01": "user name or password is wrong",
     "28000": "the server does not let this user in: look at its pg_hba.conf",
     "3D000": "there is no such database",
-    "53300": "the server has as many connections as it may have: raise its max_connections, or let the processes "
-    "have fewer (?max_connections=)",
+    FULL: "the server, database, role or pooler has as many connections as it may have: raise its limit, or let the "
+    "processes have fewer (?max_connections=)",
     "53100": "the disk of the server is full",
     "57P03": "the server is starting or stopping: try again in a moment",
     "57014": "the server cancelled the step: is the role's statement_timeout shorter than a commit takes?",
@@ -55,6 +56,10 @@ class Passing(Refused):
     """The database refuses now, but may not do so soon."""
 
 
+class Full(Passing):
+    """The server makes no connection, since it has as many as it may have."""
+
+
 class Unreachable(Passing):
     """No connection could be made: nothing was sent."""
 
@@ -73,7 +78,8 @@ def refusal(code: str, text: str, where: str) -> Refused:
         where: which database, without a password.
     """
     passes = code in _PASSING or code[:2] in _PASSING_CLASSES
-    error = (Passing if passes else Refused)(f"{where} refused: {text} ({code}); {advice(code)}")
+    kind = Full if code == FULL else Passing if passes else Refused
+    error = kind(f"{where} refused: {text} ({code}); {advice(code)}")
     error.code = code
     return error
 
