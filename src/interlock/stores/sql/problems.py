@@ -18,7 +18,8 @@ _ADVICE = {
     TABLE: "the table of locks is not there: connect once with ?create=true as a role that may make it, or run what "
     "`python -m interlock.stores.sql` prints; if it has another place, say so by ?schema= and ?table=",
     "42501": "this role may not do that: GRANT it SELECT, INSERT, UPDATE, DELETE on the table of locks, "
-    "and SELECT, INSERT on the one called …_alive",
+    "SELECT, INSERT on the one called …_alive, EXECUTE on the functions and USAGE on the schema; if the table is not "
+    "there yet, let its owner run what `python -m interlock.stores.sql` prints",
     PROTOCOL: "a pooler in statement mode allows no transactions, for the table or another isolation than the "
     "default: run what `python -m interlock.stores.sql` prints past the pooler, and let the role have the defaults "
     "read committed and read-write; or let the pooler be in transaction mode",

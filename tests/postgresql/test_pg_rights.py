@@ -1,0 +1,105 @@
+"""A role with no more rights than the documentation lists can do everything; with one less it is told what to do."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import interlock
+from interlock.core.errors import StoreError
+from interlock.runtime.sync import run
+from interlock.stores.sql.ddl import ddl
+from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.world import THREADS
+from tests.postgresql.conftest import Ask
+from tests.servers import PostgresServer
+from tests.support.sides import Side, side
+
+TABLE = ["SELECT", "INSERT", "UPDATE", "DELETE"]
+ALIVE = ["SELECT", "INSERT"]
+ADVICE = (
+    "GRANT it SELECT, INSERT, UPDATE, DELETE on the table of locks, SELECT, INSERT on the one called …_alive, "
+    "EXECUTE on the functions and USAGE on the schema"
+)
+
+
+@pytest.fixture
+def table(ask: Ask) -> Iterator[str]:
+    """A table of somebody else, in a schema of its own, and a role that may do what the documentation says."""
+    name = f"t{uuid4().hex}"
+    ask(f"CREATE SCHEMA {name}")
+    ask(ddl(name, name, grace=0))
+    ask("CREATE ROLE plain LOGIN NOSUPERUSER")
+    ask(f"GRANT USAGE ON SCHEMA {name} TO plain")
+    ask(f"GRANT {', '.join(TABLE)} ON {name}.{name} TO plain")
+    ask(f"GRANT {', '.join(ALIVE)} ON {name}.{name}_alive TO plain")
+    yield name
+    ask(f"DROP SCHEMA {name} CASCADE")
+    ask("DROP ROLE plain")
+
+
+@pytest.fixture
+def plain(server: PostgresServer, table: str) -> str:
+    """How that role connects."""
+    return f"{server.url.replace('postgres@', 'plain@')}?table={table}&schema={table}"
+
+
+def do_everything(ours: Side) -> None:
+    """Take each step that a store has."""
+    locks = ours.locks
+    grant = ours.take("a")
+    assert ours.do(grant.renew)
+    assert ours.take("a", timeout=0) is None
+    with ours.beside() as other:
+        waiting = other.waits("a")
+        eventually(lambda: len(ours.claims("a")) == 2)
+        assert ours.do(grant.release) is True
+        assert other.do(waiting.result(PATIENCE).release) is True
+    permits = [ours.do(locks.semaphore("b", 3).acquire) for _ in range(3)]
+    assert ours.do(locks.semaphore("b", 3).acquire, timeout=0.05) is None
+    assert [ours.do(permit.release) for permit in permits] == [True] * 3
+    reader = ours.do(locks.rwlock("c").read().acquire)
+    assert ours.do(locks.rwlock("c").write().acquire, timeout=0.05) is None
+    assert ours.do(locks.evict, "c") == 1
+    assert not ours.do(reader.renew)
+    assert ours.do(locks.claims) == []
+
+
+def test_a_plain_role_can_do_everything(plain: str, table: str, ask: Ask, colour: str) -> None:
+    with side(colour, plain) as ours:
+        do_everything(ours)
+        ask(f"TRUNCATE {table}.{table}_alive")  # as a crash does
+        do_everything(ours)
+        found = {check.name: check.status for check in ours.do(ours.locks.doctor)}
+        assert found["table"] == "ok"
+        assert "fail" not in found.values()
+    with interlock.connect(plain) as locks:
+        store: Any = locks._session.store
+        assert int(run(store._ask(store._texts.sweep(1000, 0)))[0][0]) > 0
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        *(f"{right} ON {{0}}.{{0}} FROM plain" for right in TABLE),
+        *(f"{right} ON {{0}}.{{0}}_alive FROM plain" for right in ALIVE),
+        "USAGE ON SCHEMA {0} FROM plain",
+        "EXECUTE ON ALL FUNCTIONS IN SCHEMA {0} FROM PUBLIC",
+    ],
+)
+def test_one_right_less_is_an_error_that_says_which_are_needed(plain: str, table: str, ask: Ask, right: str) -> None:
+    ask(f"TRUNCATE {table}.{table}_alive")
+    ask(f"REVOKE {right.format(table)}")
+    with side(THREADS, plain) as ours:
+        with pytest.raises(StoreError, match=re.escape(ADVICE)):
+            do_everything(ours)
+        ask(f"GRANT DELETE ON {table}.{table} TO plain")  # for what is released when it closes
+
+
+def test_a_role_that_may_not_make_the_table_is_told_who_may(server: PostgresServer, table: str, ask: Ask) -> None:
+    ask("REVOKE CREATE ON SCHEMA public FROM PUBLIC")  # as from PostgreSQL 15 on
+    url = f"{server.url.replace('postgres@', 'plain@')}?create=true&table={table}"
+    with interlock.connect(url) as locks, pytest.raises(StoreError, match=r"its owner run.*interlock\.stores\.sql"):
+        locks.lock("a").acquire(timeout=0)
