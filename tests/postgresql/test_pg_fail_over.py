@@ -1,0 +1,130 @@
+"""A replica takes over that has not heard of the last steps, and several hosts in the URL, in both colours."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from interlock.core.errors import LockLost, StoreError
+from interlock.testing.waiting import PATIENCE, eventually
+from tests.postgresql.conftest import table_of
+from tests.servers import PostgresReplica, PostgresServer
+from tests.support.sides import Side, side
+
+GRACE = 5  # seconds, and of the leases; also with a busy machine a fail-over is over before
+
+
+@pytest.fixture
+def replica(server: PostgresServer, url: str) -> Iterator[PostgresReplica]:
+    """A replica of the server."""
+    with PostgresReplica(server) as replica:
+        yield replica
+
+
+@pytest.fixture
+def there(replica: PostgresReplica) -> Iterator[Any]:
+    """A session on the replica."""
+    with psycopg.connect(replica.url, autocommit=True) as connection:
+        yield connection
+
+
+def hosts(url: str, *servers: PostgresServer) -> str:
+    """Return the URL that names several servers, of which one may write."""
+    one = servers[0]
+    named = ",".join(f"{each.host}:{each.port}" for each in servers)
+    query = f"create=true&grace={GRACE}&target_session_attrs=read-write&table={table_of(url)}"
+    return f"postgresql://{one.user}@{named}/{one.database}?{query}"
+
+
+def held(ours: Side) -> Any:
+    """Take the lock "a" for as long as the grace."""
+    return ours.do(ours.locks.lock("a", ttl=GRACE).acquire)
+
+
+def cut_off(there: Any) -> None:
+    """Let the replica hear nothing more."""
+    there.execute("ALTER SYSTEM SET primary_conninfo = ''")
+    there.execute("SELECT pg_reload_conf()")
+    eventually(lambda: not there.execute("SELECT FROM pg_stat_wal_receiver").fetchall())
+
+
+def has_heard(server: PostgresServer, there: Any) -> None:
+    """Wait until the replica knows what the server knows now."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        (last,) = connection.execute("SELECT pg_create_restore_point('now')").fetchone() or ("",)
+    eventually(lambda: there.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (last,)).fetchone()[0])
+
+
+def test_a_forgotten_holder_is_told_and_nobody_else_is_let_in_before_the_grace_is_over(
+    server: PostgresServer, replica: PostgresReplica, there: Any, url: str, colour: str
+) -> None:
+    target = hosts(url, server, replica)
+    with side(colour, target) as ours, side(colour, target) as others:
+        fences = []
+        for _ in range(3):
+            grant = ours.take("a")
+            fences.append(grant.fence)
+            assert ours.do(grant.release) is True
+        has_heard(server, there)
+        cut_off(there)
+        forgotten = held(ours)
+        fences.append(forgotten.fence)
+        server.kill()
+        killed = time.monotonic()
+        there.execute("SELECT pg_promote()")
+        assert not there.execute(f"SELECT FROM {table_of(url)} WHERE id = %s", (forgotten.id,)).fetchall()
+        assert others.take("a", timeout=0) is None
+        assert ours.do(forgotten.renew) is False
+        assert forgotten.lost
+        with pytest.raises(LockLost):
+            forgotten.check()
+        assert ours.take("b", timeout=0) is None
+        second = others.take("a", timeout=PATIENCE)
+        assert time.monotonic() > killed + GRACE
+        fences.append(second.fence)
+        assert ours.do(forgotten.release) is False
+        assert [view.id for view in ours.claims("a")] == [second.id]
+        assert others.do(second.release) is True
+        assert fences == sorted(set(fences))
+
+
+def test_a_holder_and_a_waiter_whom_the_replica_knows_go_on_there(
+    server: PostgresServer, replica: PostgresReplica, there: Any, url: str, colour: str
+) -> None:
+    target = hosts(url, server, replica)
+    with side(colour, target) as ours, side(colour, target) as others:
+        grant = ours.take("a")
+        waiting = others.waits("a")
+        eventually(lambda: len(ours.claims("a")) == 2)
+        has_heard(server, there)
+        server.kill()
+        there.execute("SELECT pg_promote()")
+        assert ours.do(grant.renew)
+        assert not waiting.done()
+        assert ours.do(grant.release) is True
+        second = waiting.result(PATIENCE)
+        assert second.fence > grant.fence
+        assert others.do(second.release) is True
+
+
+def test_of_several_hosts_the_one_that_may_write_is_taken_wherever_it_stands(
+    server: PostgresServer, replica: PostgresReplica, url: str, colour: str
+) -> None:
+    for servers in ((server, replica), (replica, server)):
+        with side(colour, hosts(url, *servers)) as ours, side(colour, url) as direct:
+            grant = ours.take("a", timeout=0)
+            assert [view.id for view in direct.claims("a")] == [grant.id]
+            assert ours.do(grant.release) is True
+
+
+def test_where_no_host_may_write_the_error_says_what_each_said(
+    server: PostgresServer, replica: PostgresReplica, url: str, colour: str
+) -> None:
+    server.stop()
+    with (
+        side(colour, hosts(url, server, replica)) as ours,
+        pytest.raises(StoreError, match=r"(?s)refused.*session is read-only"),
+    ):
+        ours.take("a", timeout=0)
