@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.stores.postgresql import alistener, listener
+from interlock.stores.postgresql import aconnection, alistener, listener
 from interlock.stores.sql.ddl import ddl
 from interlock.testing.waiting import PATIENCE, eventually
 from tests.postgresql.conftest import Ask, table_of
@@ -13,13 +13,13 @@ from tests.servers import PgBouncer, PostgresServer, Proxy, need
 from tests.support.sides import Side, side
 
 
-def ear_of(connection: Side) -> int:
+def listener_of(connection: Side) -> int:
     """Return the server's process that tells a connection of promotions; 0 if there is none."""
-    ears: Any = connection.locks._session.store._listener
-    if hasattr(ears, "_ears"):
-        found = [each.connection for each in ears._ears.values() if not each.connection.ended]
+    listens: Any = connection.locks._session.store._listener
+    if hasattr(listens, "_listening"):
+        found = [each.connection for each in listens._listening.values() if not each.connection.ended]
     else:
-        found = [ears._connection] if ears.live else []
+        found = [listens._connection] if listens.live else []
     return sum(each.pgconn.backend_pid for each in found)
 
 
@@ -39,9 +39,9 @@ def test_a_listener_that_a_balancer_has_forgotten_is_noticed_and_replaced(
         with side(colour, url) as others, side(colour, through) as ours:
             grant = others.take("a")
             waiting = ours.waits("a")
-            deaf = eventually(lambda: ear_of(ours))
+            deaf = eventually(lambda: listener_of(ours))
             proxy.forget()
-            eventually(lambda: ear_of(ours) not in (0, deaf))
+            eventually(lambda: listener_of(ours) not in (0, deaf))
             assert others.do(grant.release) is True
             got = waiting.result(PATIENCE)
             assert got.fence > grant.fence
@@ -52,15 +52,15 @@ def test_a_listener_that_hears_another_channel_is_noticed_and_replaced(
     url: str, impatient: None, monkeypatch: pytest.MonkeyPatch, colour: str
 ) -> None:
     """As behind what swaps sessions: the connection lives, answers, and hears nothing."""
-    real = listener.listen
+    real = listener.listening
     with side(colour, url) as others, side(colour, f"{url}&timeout=1") as ours:
         with monkeypatch.context() as patch:
-            for module in (listener, alistener):
-                patch.setattr(module, "listen", lambda channel: real("another"))
+            for module in (listener, aconnection):
+                patch.setattr(module, "listening", lambda channel: real("another"))
             grant = others.take("a")
             waiting = ours.waits("a")
-            deaf = eventually(lambda: ear_of(ours))
-        eventually(lambda: ear_of(ours) not in (0, deaf))
+            deaf = eventually(lambda: listener_of(ours))
+        eventually(lambda: listener_of(ours) not in (0, deaf))
         assert others.do(grant.release) is True
         assert ours.do(waiting.result(PATIENCE).release) is True
 
@@ -85,7 +85,7 @@ def test_behind_a_pooler_who_waits_looks_and_asks_once_whether_it_may_listen(
             eventually(lambda: len(others.claims("a")) == 2)
             looks = proxy.sent.count(b"_enter")
             eventually(lambda: proxy.sent.count(b"_enter") >= looks + 6)
-            assert not ear_of(ours)
+            assert not listener_of(ours)
             assert proxy.sent.count(b"pg_backend_pid") == 1
             assert b"LISTEN" not in proxy.sent
             assert others.do(grant.release) is True
