@@ -1,0 +1,245 @@
+"""Others are at the row of a name, or end what is asked of it: the step is tried again, and nothing of it is lost."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.core.errors import StoreError
+from interlock.stores.mysql import connection
+from interlock.stores.sql.statements import hashed
+from interlock.testing.waiting import eventually
+
+Ask = Callable[..., list[Any]]
+PATIENT = "&timeout=20"  # for a busy machine
+KEY = hashed("\0a")
+BUSY = "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND INFO LIKE %s"
+WAITING = "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
+
+
+class Spied:
+    """What the server refused, by its numbers; and somebody who comes between two statements of a step."""
+
+    def __init__(self) -> None:
+        self.refusals: list[str] = []
+        self.before: Callable[[str], object] = lambda statement: None
+
+
+@pytest.fixture
+def waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait for a row takes as long as a busy machine needs until somebody is in its way."""
+    longer = connection.SET.replace("innodb_lock_wait_timeout = 1", "innodb_lock_wait_timeout = 20")
+    monkeypatch.setattr(connection, "SET", longer)
+
+
+@pytest.fixture
+def spied(monkeypatch: pytest.MonkeyPatch) -> Spied:
+    """All statements of this process."""
+    spied, exchange = Spied(), connection.Connection.exchange
+
+    def exchanged(self: Any, statement: str, *how: Any) -> Any:
+        spied.before(statement)
+        try:
+            return exchange(self, statement, *how)
+        except connection.Refused as error:
+            spied.refusals.append(error.code)
+            raise
+
+    monkeypatch.setattr(connection.Connection, "exchange", exchanged)
+    return spied
+
+
+class Steps:
+    """One step of a lock: how it is taken, and what must have become of it."""
+
+    def __init__(self, locks: Any, step: str) -> None:
+        self.locks, self.step = locks, step
+        self.grant = locks.lock("a", ttl=60).acquire()
+        if step == "enter":
+            self.grant.release()
+
+    def take(self) -> None:
+        """Take it, and see that it did what it says."""
+        if self.step == "enter":
+            self.grant = self.locks.lock("a", ttl=60).acquire(timeout=20)
+        elif self.step == "leave":
+            assert self.grant.release() is True
+        else:
+            self.grant.renew()
+        ids = [view.id for view in self.locks.claims("a")]
+        assert ids == ([] if self.step == "leave" else [self.grant.id])
+        assert self.step == "leave" or self.grant.release() is True
+
+
+def locked(blocker: Any, table: str, how: str) -> None:
+    """Lock the row, or the table with all that is in it."""
+    if how == "table":
+        blocker.cursor().execute(f"LOCK TABLES {table} WRITE")
+    else:
+        blocker.begin()
+        blocker.cursor().execute(f"SELECT * FROM {table} WHERE k = %s FOR UPDATE", (KEY,))
+
+
+def unlocked(blocker: Any) -> None:
+    """Let others have it."""
+    blocker.rollback()
+    blocker.cursor().execute("UNLOCK TABLES")
+
+
+def table_of(url: str) -> str:
+    """The table of a URL of these tests."""
+    return url.partition("table=")[2].partition("&")[0]
+
+
+# A renewal leaves out rows that somebody has locked, so only a locked table holds it up.
+held_up = pytest.mark.parametrize(
+    ("step", "how"), [("enter", "row"), ("leave", "row"), ("enter", "table"), ("leave", "table"), ("renew", "table")]
+)
+
+
+@held_up
+def test_a_step_whose_wait_took_too_long_is_tried_again(
+    url: str, outside: Callable[[], Any], spied: Spied, step: str, how: str
+) -> None:
+    with interlock.connect(url + PATIENT) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
+        steps = Steps(locks, step)
+        locked(blocker, table_of(url), how)
+        taking = pool.submit(steps.take)
+        eventually(lambda: spied.refusals.count("1205") >= 2)
+        assert not taking.done()
+        unlocked(blocker)
+        taking.result(20)
+
+
+@held_up
+def test_a_step_whose_query_is_killed_is_tried_again(
+    url: str, ask: Ask, outside: Callable[[], Any], spied: Spied, step: str, how: str
+) -> None:
+    with interlock.connect(url + PATIENT) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
+        steps = Steps(locks, step)
+        locked(blocker, table_of(url), how)
+        taking = pool.submit(steps.take)
+        for number in range(3):
+            (id,) = eventually(lambda: ask(BUSY, f"%{table_of(url)}%"))[0]
+            ask(f"KILL QUERY {id}")
+            eventually(lambda number=number: spied.refusals.count("1317") > number)
+        unlocked(blocker)
+        taking.result(20)
+
+
+@pytest.mark.usefixtures("waits_long")
+def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
+    url: str, ask: Ask, outside: Callable[[], Any], spied: Spied
+) -> None:
+    """Both wait for the row of a third one, who takes it back: each then has the gap that the other wants."""
+    with interlock.connect(url + PATIENT) as locks, outside() as third, ThreadPoolExecutor() as pool:
+        locks.lock("b").acquire().release()  # there is a table
+        inserting, go = threading.Semaphore(0), threading.Event()
+
+        def before(statement: str) -> None:
+            if statement.startswith("INSERT"):
+                inserting.release()
+                assert go.wait(20)
+
+        spied.before = before
+        entering = [pool.submit(locks.lock("a", ttl=60).acquire, timeout=0) for _ in range(2)]
+        for _ in entering:
+            assert inserting.acquire(timeout=20)
+        third.begin()
+        third.cursor().execute(f"INSERT INTO {table_of(url)} VALUES (%s, '', 1, 1, '', 'a')", (KEY,))
+        go.set()
+        eventually(lambda: len(ask(WAITING)) == 2)
+        third.rollback()
+        grants = [each.result(20) for each in entering]
+        assert spied.refusals.count("1213") == 1
+        (grant,) = [each for each in grants if each is not None]
+        assert [view.id for view in locks.claims("a")] == [grant.id]
+        assert grant.release() is True
+
+
+@pytest.mark.usefixtures("waits_long")
+def test_a_renewal_of_several_that_is_the_victim_of_a_deadlock_loses_none(
+    url: str, ask: Ask, outside: Callable[[], Any], spied: Spied
+) -> None:
+    """Somebody locks the second row after it was seen to be free, and then wants the first."""
+    from interlock.core.claims import Claim, LockSpec
+    from interlock.runtime.sync import run
+
+    low, high = sorted(("a", "b"), key=lambda name: hashed(f"\0{name}"))
+    table = table_of(url)
+    with interlock.connect(url + PATIENT) as locks, outside() as other, ThreadPoolExecutor() as pool:
+        grants = [locks.lock(name, ttl=60, renew=False).acquire() for name in (low, high)]
+        specs = [Claim(grant.id, LockSpec(f"\0{grant.name}", ttl=60)) for grant in grants]
+        updating, go = threading.Event(), threading.Event()
+        looks: list[str] = []
+
+        def before(statement: str) -> None:
+            looks.extend([statement] if "SKIP LOCKED" in statement else [])
+            if statement.startswith("UPDATE ("):
+                updating.set()
+                assert go.wait(20)
+
+        spied.before = before
+        renewing = pool.submit(lambda: run(locks.store.renew(specs)))
+        assert updating.wait(20)
+        cursor = other.cursor()
+        other.begin()
+        # Of two the server ends the one that has written less.
+        cursor.execute(f"INSERT INTO {table} SELECT UNHEX(SHA2(seq, 256)), '', 1, 1, '', seq FROM seq_1_to_100")
+        cursor.execute(f"SELECT * FROM {table} WHERE k = %s FOR UPDATE", (hashed(f"\0{high}"),))
+        go.set()
+        eventually(lambda: ask(WAITING))
+        cursor.execute(f"SELECT * FROM {table} WHERE k = %s FOR UPDATE", (hashed(f"\0{low}"),))
+        eventually(lambda: "1213" in spied.refusals)
+        other.rollback()
+        eventually(lambda: len(looks) > 1)
+        assert all(answer is True or isinstance(answer, StoreError) for answer in renewing.result(20))
+        assert run(locks.store.renew(specs)) == [True, True]
+        assert [grant.release() for grant in grants] == [True, True]
+
+
+@held_up
+def test_a_limit_of_time_of_the_server_or_of_the_account_ends_no_step(
+    url: str, ask: Ask, outside: Callable[[], Any], spied: Spied, step: str, how: str
+) -> None:
+    ask("CREATE OR REPLACE USER limited@'127.0.0.1' WITH MAX_STATEMENT_TIME 0.05")
+    ask("GRANT ALL ON interlock.* TO limited@'127.0.0.1'")
+    limited = url.replace("root@", "limited@") + PATIENT
+    with outside() as blocker, outside() as other, ThreadPoolExecutor() as pool:
+        cursor = other.cursor()
+        cursor.execute("SET GLOBAL max_statement_time = 0.05")
+        try:
+            with interlock.connect(limited) as locks:
+                steps = Steps(locks, step)
+                locked(blocker, table_of(url), how)
+                taking = pool.submit(steps.take)
+                eventually(lambda: cursor.execute(f"{BUSY} AND TIME_MS > 200", (f"%{table_of(url)}%",)))
+                unlocked(blocker)
+                taking.result(20)
+        finally:
+            cursor.execute("SET GLOBAL max_statement_time = 0")
+    assert "1969" not in spied.refusals
+
+
+@held_up
+def test_a_limit_of_time_that_strikes_all_the_same_is_said_and_loses_nothing(
+    url: str, outside: Callable[[], Any], spied: Spied, monkeypatch: pytest.MonkeyPatch, step: str, how: str
+) -> None:
+    monkeypatch.setattr(connection, "NO_LIMIT", ", max_statement_time = 0.3")
+    with interlock.connect(url + PATIENT) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
+        steps = Steps(locks, step)
+        locked(blocker, table_of(url), how)
+        taking = pool.submit(steps.take)
+        if step == "enter":
+            eventually(lambda: spied.refusals.count("1969") >= 2)
+            assert not taking.done(), "it waits on"
+        else:
+            with pytest.raises(StoreError, match="max_statement_time"):
+                taking.result(20)
+        unlocked(blocker)
+        if step != "enter":
+            taking = pool.submit(steps.take)
+        taking.result(20)
