@@ -1,11 +1,8 @@
 """What may go wrong between a lock and PostgreSQL: each is done to a real server."""
 
 import asyncio
-import itertools
 import os
-import random
 import signal
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +16,7 @@ from interlock.core.errors import LockLost, StoreError
 from interlock.testing.waiting import eventually, moment, since
 from tests.postgresql.conftest import number_of
 from tests.servers import PostgresReplica, PostgresServer
+from tests.support.crashes import Load, crashes
 
 Ask = Callable[..., list[Any]]
 OTHERS = (
@@ -163,46 +161,15 @@ def test_a_server_that_is_not_there_is_an_error_that_says_so(server: PostgresSer
         server.start()
 
 
+@pytest.mark.timeout(1800)
 def test_killed_under_load_it_never_has_two_holders_nor_one_fence_twice(server: PostgresServer, url: str) -> None:
-    """kill -9 of the server again and again: each holder notes when it had the lock, by its own clock."""
-    ended = threading.Event()
-    held: list[tuple[float, float, int]] = []
+    def crash() -> None:
+        kill_nine(server)
+        server.start()
 
-    def work(locks: Any) -> None:
-        lock = locks.lock("a", ttl=1)
-        while not ended.is_set():
-            try:
-                grant = lock.acquire(timeout=2)
-                if grant is None:
-                    continue
-                began = last = time.monotonic()
-                until = began + random.choice((0.001, 0.001, 0.6))  # the long ones outlive a restart
-                while last < until and not grant.lost:
-                    time.sleep(0.001)
-                    last = time.monotonic() if not grant.lost else last
-                held.append((began, last, grant.fence))
-                grant.release()
-            except interlock.LockError:
-                pass
-
-    with (
-        interlock.connect(f"{url}&grace=1") as one,
-        interlock.connect(url) as two,
-        ThreadPoolExecutor() as pool,
-    ):
-        workers = [pool.submit(work, locks) for locks in (one, one, two, two)]
-        for _ in range(int(os.environ.get("INTERLOCK_TEST_CRASHES", "3"))):
-            known = len(held)
-            eventually(lambda known=known: len(held) > known + 3, 60)
-            kill_nine(server)
-            server.start()
-        ended.set()
-        for worker in workers:
-            worker.result(60)
-    by_time = sorted(held)
-    assert all(before[1] <= after[0] for before, after in itertools.pairwise(by_time))
-    fences = [fence for _, _, fence in by_time]
-    assert fences == sorted(set(fences))
+    quick = f"{url}&grace=1"  # of both, as one of them makes the table
+    with interlock.connect(quick) as one, interlock.connect(quick) as two:
+        Load(ttl=1, longest=0.6).survive([one, two], crash, crashes(3))
 
 
 @pytest.mark.parametrize("crash", ["server", "backend"])
