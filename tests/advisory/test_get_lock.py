@@ -106,6 +106,22 @@ def test_a_wait_that_somebody_kills_goes_on(locks: Any, other: Other) -> None:
     assert other(f"SELECT IS_FREE_LOCK('{NAME}')") == 1
 
 
+def test_who_waits_holds_up_no_backup(locks: Any, other: Other, server: MariaServer) -> None:
+    """What a backup locks waits for statements that use tables; who writes would wait behind it."""
+    locks.lock("another").acquire().release()
+    assert other(f"SELECT GET_LOCK('{NAME}', 5)") == 1
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(locks.lock("book").acquire, timeout=60)
+        eventually(other.waiter)
+        backup = Other(server)
+        backup("SET SESSION lock_wait_timeout = 5")
+        backup("FLUSH TABLES WITH READ LOCK")
+        backup.connection.close()
+        assert not waiting.done()
+        other(f"SELECT RELEASE_LOCK('{NAME}')")
+        assert waiting.result(20).release()
+
+
 def test_who_waits_in_another_process_is_shown(locks: Any, other: Other, server: MariaServer) -> None:
     assert other(f"SELECT GET_LOCK('{NAME}', 5)") == 1
     waiter = Other(server)

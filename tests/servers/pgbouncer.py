@@ -1,6 +1,8 @@
 """A private PgBouncer before a server of PostgreSQL, for tests."""
 
+import os
 import shutil
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from socket import create_connection
@@ -64,19 +66,28 @@ class PgBouncer(Server):
 
     def _prepare(self) -> None:
         give([self._home.folder, self.folder], self._account)
-        host, port, user = self._server
         users = self.folder / "users"
-        users.write_text(f'"{user}" ""\n')
+        users.write_text(f'"{self.user}" ""\n')
+        users.chmod(0o644)
+        self._configure()
+
+    def reload(self, config: Mapping[str, str]) -> None:
+        """Change settings; they come into force soon, and clients stay connected."""
+        self._config |= config
+        self._configure()
+        os.kill(self.pid, signal.SIGHUP)
+
+    def _configure(self) -> None:
+        host, port, _ = self._server
         settings = {
             "listen_addr": self.host, "listen_port": str(self.port), "unix_socket_dir": str(self.folder),
-            "auth_type": "trust", "auth_file": str(users), "pool_mode": "transaction", "default_pool_size": "4",
-            "ignore_startup_parameters": "extra_float_digits",
+            "auth_type": "trust", "auth_file": str(self.folder / "users"), "pool_mode": "transaction",
+            "default_pool_size": "4", "ignore_startup_parameters": "extra_float_digits",
         } | self._config  # fmt: skip
         lines = ["[databases]", f"* = host={host} port={port}", "[pgbouncer]"]
         lines += [f"{name} = {value}" for name, value in settings.items()]
         (self.folder / "pgbouncer.ini").write_text("\n".join(lines) + "\n")
-        for file in (users, self.folder / "pgbouncer.ini"):
-            file.chmod(0o644)
+        (self.folder / "pgbouncer.ini").chmod(0o644)
 
     def _command(self) -> Sequence[str | Path]:
         return [*self._as, self._program, self.folder / "pgbouncer.ini"]

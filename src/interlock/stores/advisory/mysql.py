@@ -21,10 +21,12 @@ LEAP = 1_000_000  # fences
 LOST = "1032"  # the server crashed before the one row of a new sequence was on the disk
 TRY = "SELECT IF(GET_LOCK('{key}', 0) = 1, NEXTVAL({sequence}), NULL)"
 UNLOCK = "SELECT RELEASE_LOCK('{key}')"
-WAIT = "SELECT IF(GET_LOCK('{key}', {forever}) = 1, NEXTVAL({sequence}), NULL)"
+WAIT = "SELECT GET_LOCK('{key}', {forever})"
+FENCE = "SELECT NEXTVAL({sequence})"  # apart: what waits and uses a table holds up a backup, and that who writes
 SETTINGS = (
     "SET SESSION wait_timeout = 31536000, interactive_timeout = 31536000, max_statement_time = 0, autocommit = 1"
 )
+WRITES = "SET SESSION TRANSACTION READ WRITE"  # a sequence can't be used by a transaction that only reads
 LOOK = "SELECT IS_USED_LOCK('{key}')"
 WAITING = "SELECT ID FROM information_schema.PROCESSLIST WHERE STATE = 'User lock' AND LOCATE('{key}', INFO) > 0"
 OWN = "CONNECTION_ID() + 0"  # a pooler answers the bare question itself
@@ -160,15 +162,16 @@ class MysqlSession(Session):
             key, shared = self.waits_for
             try:
                 (row,) = self._do(self._read)
-                if row[0] is None:
+                if row[0] != "1":
                     raise Refusal("0", "the wait was broken off by KILL QUERY, a time limit, or a deadlock")
+                ((fence,),) = self._do(lambda: self._query(self._sql(FENCE, key)))
             except Refusal:
                 self._broken_off(key, shared)
                 raise
             self.counts[key, shared] = 1
             self._begun = False
             self.waits_for = None
-            return int(row[0])
+            return int(str(fence))
 
     def cancel(self, waiting: Session) -> None:
         """As `Session.cancel`."""
@@ -268,6 +271,7 @@ def open_mysql(options: Options) -> MysqlSession:
         _check(session)
         session.pid, session.born = session.ping(), session.find_born()
         session.run(SETTINGS)
+        session.run(WRITES)
         # Never from 1: who has set an older one meanwhile sets this one no more.
         make = f"CREATE SEQUENCE IF NOT EXISTS {options.sequence} START WITH {_clock(session)}"
         try:

@@ -143,11 +143,15 @@ class PostgresSession(Session):
     def ping(self) -> int:
         """Return the process that serves this session.
 
+        It is asked without a prepared statement: where a pooler has given the session to others, theirs has none.
+
         Raises:
             StoreError: the server can't be asked.
         """
         with self.mutex:
-            (found,) = self._ask("SELECT pg_backend_pid()", False)
+            self._drain()
+            self._say(self._plain.send_query_params, b"SELECT pg_backend_pid()", [])
+            ((found,),) = self._result(IO_TIMEOUT)
             return int(str(found))
 
     def rows(self, sql: str, *values: object) -> list[list[str | None]]:
