@@ -44,6 +44,8 @@ def test_the_end_of_a_with_block_does_not_wait_and_its_owner_waits_for_the_next(
     second = ann.do(lock.acquire)
     assert time.monotonic() - began >= KEPT
     assert second.fence > first.fence
+    ann.do(second.release)
+    world.until_free()
 
 
 def test_a_release_after_that_time_is_one_at_once(world: World) -> None:
