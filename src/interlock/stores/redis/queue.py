@@ -203,6 +203,8 @@ class RedisQueue(BaseStore):
             StoreError: waiting does not help.
         """
         if isinstance(error, Moving):
+            if not again:
+                self._registry.withdraw(claim.id)  # nothing was done, and who gives up now has nothing to leave
             return _slot_moves()  # as if somebody else had the lock
         before = self._requests.get(claim.id)
         seen = before is not None and before.indeterminate
