@@ -44,6 +44,20 @@ def test_every_test_that_the_page_of_faults_names_is_there() -> None:
     assert set(re.findall(r"(test_\w+\.py)\b", page)) - files == set()
 
 
+def test_files_of_ours_that_a_page_names_exist() -> None:
+    folders = ("src", "tests", "proof", "bench", "examples", "docs")
+    files = [f"/{each.relative_to(ROOT)}" for folder in folders for each in (ROOT / folder).rglob("*.*")]
+    found = []
+    for page in PAGES:
+        if page.name == "CHANGELOG.md":  # it tells what was
+            continue
+        named = re.findall(r"`([\w./-]+\.(?:py|pyi|c|lua|sql))`", page.read_text())
+        found += [
+            f"{page.relative_to(ROOT)}: {name}" for name in named if not any(f.endswith(f"/{name}") for f in files)
+        ]
+    assert found == []
+
+
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [
         sys.executable,

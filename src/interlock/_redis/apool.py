@@ -119,7 +119,7 @@ class AsyncPool:
         return await self._refused(message, reply, once_more, asking)
 
     async def aask_all(self, batch: Batch) -> list[Any]:
-        """As `renewing.Pipeline.ask`."""
+        """As `pipeline.Pipeline.ask`."""
         try:
             connection = self._connections.here() or await self._connections.get()
         except StoreError as error:

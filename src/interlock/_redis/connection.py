@@ -62,7 +62,7 @@ class Connection:
 
     Args:
         factory: how to connect.
-        patience: seconds to wait for each answer while connecting; None for the usual.
+        io_timeout: seconds to wait for each answer while connecting; None for the usual.
         generation: of the pool, when it was made.
         looking: whether to look before sleeping.
         permit: what it takes of the limit, until it is closed; None if it is not counted.

@@ -105,7 +105,7 @@ class Pool:
         return self._answer(connection, message, reply, once_more, asking)
 
     def ask_all(self, batch: Batch) -> list[Any]:
-        """As `renewing.Pipeline.ask`, on one connection."""
+        """As `pipeline.Pipeline.ask`, on one connection."""
         io_timeout = batch.io_timeout(self._io_timeout)
         replies: list[Any] = []
         try:

@@ -141,7 +141,7 @@ class World:
         """Enter the line as somebody who then does nothing any more; return the id of the claim.
 
         Args:
-            terms: what is asked for, from a key without a namespace.
+            spec: what is asked for, from a key without a namespace.
             store: through which connection; a new one unless given.
         """
         claim = Claim(fresh_id(), spec, "a ghost")

@@ -36,7 +36,7 @@ class CompiledPath:
 
     Args:
         native: the compiled module.
-        quick: the same ways in Python.
+        fastpath: the same ways in Python.
         liveness: returns this process's liveness in the folder.
     """
 

@@ -100,7 +100,7 @@ class Step:
         return slot.until <= self._now or not self._is_alive(slot.alive)
 
     def settle(self) -> None:
-        """Drop holders that are over, and promote, from the head, the living waiters whose result has come."""
+        """Drop holders that are over, and promote, from the head, the live waiters for whom there is room."""
         if self.pending:
             self._drop_ended_holders()
         while self.pending:
@@ -124,7 +124,7 @@ class Step:
         Args:
             me: the claim; row, state and number are of no account.
             wait, again: as in `Queue.enter`.
-            subscribed: whether `me.wake-up pipe` is one that somebody listens to.
+            subscribed: whether `me.pipe` is one that somebody listens to.
         """
         again = self._renew_own(me) or again
         self.settle()

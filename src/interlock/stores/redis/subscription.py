@@ -32,7 +32,7 @@ class Subscription:
     Args:
         factory: how to connect.
         channel: what to subscribe to.
-        registry: whom to tell.
+        waiting: the waiters to wake.
     """
 
     def __init__(self, factory: ConnectionFactory, channel: str, waiting: WaiterRegistry) -> None:
