@@ -12,8 +12,8 @@ from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.forms import modelform_factory
 from django.http import Http404, HttpRequest, HttpResponse
 
-from interlock.django.forms import GuardedModelForm
 from interlock.django.guarded import Guarded, StaleObject
+from interlock.django.guarded.forms import GuardedModelForm
 from interlock.django.occupation import OccupiesObject
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from django.contrib.admin.utils import unquote
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from interlock.django.forms import READ, GuardedModelForm
 from interlock.django.guarded.editors import page
 from interlock.django.guarded.errors import StaleObject
+from interlock.django.guarded.forms import READ, GuardedModelForm
 
 if TYPE_CHECKING:
     AdminBase = admin.ModelAdmin[Any]

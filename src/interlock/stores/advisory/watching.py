@@ -4,18 +4,40 @@ import math
 import select
 import threading
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from interlock.core.errors import LockError
 from interlock.runtime import log
 from interlock.runtime.polling import WakePipe
-
-if TYPE_CHECKING:
-    from interlock.stores.advisory.base import BaseRoom
-    from interlock.stores.advisory.session import Session
+from interlock.stores.advisory.places import Place, Places
+from interlock.stores.advisory.session import Session
+from interlock.stores.advisory.sessions import Sessions
 
 LONGEST = 1.0  # seconds
 GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+
+class Watched(Protocol):
+    """What the watcher asks of a room, which makes it; `BaseRoom` has it."""
+
+    sessions: Sessions
+    places: Places
+    mutex: Any
+
+    def arrived(self, session: Session) -> None:
+        """Take the answer for which a session has waited, if it is there."""
+
+    def lost(self, session: Session) -> None:
+        """Let go of a session that has ended."""
+
+    def end(self, place: Place) -> bool:
+        """Take a claim out, and give back what it has; False if somebody else does so."""
+
+    def end_on_server(self) -> None:
+        """End on the server the sessions that were given up."""
+
+    def reconcile(self, session: Session) -> None:
+        """Ask the server what it has of a session that may differ from what is known."""
 
 
 class Watcher:
@@ -25,7 +47,7 @@ class Watcher:
         room: whose sessions are watched.
     """
 
-    def __init__(self, room: "BaseRoom") -> None:
+    def __init__(self, room: Watched) -> None:
         self._room = room
         self._thread: threading.Thread | None = None
         self._pipe: WakePipe | None = WakePipe()
@@ -117,7 +139,7 @@ class Watcher:
             if session.waits_for is None and (session.unsettled or session.counts):
                 room.reconcile(session)
 
-    def _heard(self, session: "Session", events: int) -> None:
+    def _heard(self, session: Session, events: int) -> None:
         if events & select.POLLIN and session.waits_for is not None:
             self._room.arrived(session)
         elif events & GONE:

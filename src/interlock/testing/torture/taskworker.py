@@ -9,7 +9,7 @@ from interlock.core.errors import LockLost, LockTimeout
 from interlock.testing.torture.operations import Operation
 from interlock.testing.torture.plan import draw
 from interlock.testing.torture.shelf import Reader
-from interlock.testing.torture.worker import AFTER_ERROR, Worker, patiently
+from interlock.testing.torture.threadworker import AFTER_ERROR, Worker, patiently
 
 
 class TaskWorker(Worker):

@@ -1,0 +1,290 @@
+"""Forms of guarded models: two people edit one object, and nobody's work is lost.
+
+Between the time when a form is shown and the time when it is sent anything may happen to the object. So the form
+takes along what it has shown, and of a value that it has but doesn't show (a password, say) a digest. What its reader
+did not touch is left as it is now; what both have changed is shown to the reader with both values, to choose from.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from django import forms
+from django.core import signing
+from django.core.exceptions import ValidationError
+from django.db.models import FileField, Model
+from django.forms.models import InlineForeignKeyField
+from django.utils.crypto import salted_hmac
+from django.utils.functional import cached_property
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+
+from interlock.django.guarded.errors import CannotMerge
+from interlock.django.guarded.formvalues import UNKNOWN, from_text, shows_value, to_text
+from interlock.django.guarded.model import Guarded
+from interlock.django.guarded.plan import plan_of
+from interlock.django.guarded.policies import LAST_WINS, REFUSE
+from interlock.django.guarded.shown import shown
+from interlock.django.guarded.values import same
+
+READ: Final = "interlock_read"
+"""The name of the hidden field that takes along what a form has shown."""
+
+_KEEP: Final = "interlock_keep_"
+_MINE, _THEIRS = "mine", "theirs"
+
+
+if TYPE_CHECKING:
+    Base = forms.ModelForm[Any]
+else:
+    Base = forms.ModelForm
+
+
+class ReadField(forms.CharField):
+    """The hidden field that takes along what a form has shown: always anew, whatever was sent."""
+
+    widget = forms.HiddenInput
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, strip=False, **{"label": "", **kwargs})
+        self.token: Callable[[], str] = str
+
+    def prepare_value(self, value: Any) -> str:
+        """Return what is to be sent back."""
+        return self.token()
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Return False: the reader doesn't change it."""
+        return False
+
+
+class GuardedModelForm(Base):
+    """A `ModelForm` of a guarded model that heeds what was changed since it was shown.
+
+    A field that its reader has left alone keeps the value that it has now. One that both have changed goes by the
+    model's `on_stale`; where that refuses, the form is shown again with both values, and the reader chooses. Many-to-
+    many fields are as in any form.
+    """
+
+    interlock_read = ReadField()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._note_fresh()
+        read = self.fields.get(READ)
+        if isinstance(read, ReadField):
+            read.token = self.read_token
+
+    def _note_fresh(self) -> None:
+        """Note what the object has now, before what was sent is put into it."""
+        self._now: Model = copy.copy(self.instance)
+        self._sent: Mapping[str, Any] | None = None
+        self._asked: set[str] = set()
+        self._kept: set[str] = set()
+        self._broken = ""
+
+    @cached_property
+    def _guarded_fields(self) -> dict[str, Any]:
+        """The model's fields that are heeded, by their names."""
+        if not isinstance(self.instance, Guarded) or self.instance._state.adding:
+            return {}
+        return {
+            field.name: field
+            for field in self.instance._meta.concrete_fields
+            if field.name in self.fields
+            and field.editable
+            and not field.primary_key
+            and not isinstance(self.fields[field.name], InlineForeignKeyField)
+        }
+
+    def read_token(self) -> str:
+        """Return what this form shows, signed, for the hidden field."""
+        if self.is_bound:
+            self.errors  # noqa: B018 - cleans the form, which says what is to be asked
+        if self._broken or not self._guarded_fields:
+            return self._broken
+        read: dict[str, Any] = {}
+        digests: dict[str, str] = {}
+        for name, field in self._guarded_fields.items():
+            text = to_text(field, self._now)
+            if shows_value(self[name], field.value_from_object(self._now)):
+                read[name] = text
+            else:
+                digests[name] = self._digest(name, text)
+        if self._sent is not None:
+            # A form that is shown again shows what was sent; that was made of what was shown first, but for the
+            # fields of which the reader now sees both values.
+            for kind, taken in (("read", read), ("digests", digests)):
+                for name, value in self._sent[kind].items():
+                    if name not in self._asked:
+                        read.pop(name, None)
+                        digests.pop(name, None)
+                        taken[name] = value
+        token = {"read": read, "digests": digests, "asked": sorted(self._asked)}
+        return signing.dumps(token, salt=self._salt(), compress=True)
+
+    def _digest(self, name: str, text: Any) -> str:
+        """Return what tells whether a value is the same, and nothing of the value."""
+        return salted_hmac(f"{self._salt()}:{name}", json.dumps(text), algorithm="sha256").hexdigest()[:32]
+
+    def _knows(self, name: str) -> bool:
+        """True if the page that was sent says what it has shown of a field."""
+        return self._sent is not None and (name in self._sent["read"] or name in self._sent["digests"])
+
+    def _salt(self) -> str:
+        return f"interlock.form:{self.instance._meta.label_lower}:{self.instance.pk}"
+
+    def _read_sent(self) -> None:
+        """Learn what the form had shown that is sent now, if it says so."""
+        text = self.cleaned_data.pop(READ, "")
+        if not text or not self._guarded_fields:
+            return
+        try:
+            self._sent = {"digests": {}, **signing.loads(text, salt=self._salt())}
+        except signing.BadSignature:
+            self._broken = text
+            message = _("This form is not the one that was shown for this object. Please open the page anew.")
+            self.add_error(None, ValidationError(message, code="interlock_read"))
+
+    def _post_clean(self) -> None:
+        self._read_sent()
+        chosen: list[_Choice] = []
+        for name, field in self._guarded_fields.items():
+            if self._sent is not None and self._knows(name) and name in self.cleaned_data:
+                choice = _Choice(self, field, self._sent)
+                self._settle(choice)
+                if choice.answer == _THEIRS:
+                    chosen.append(choice)
+        super()._post_clean()  # type: ignore[misc]
+        if self.errors:
+            # The page is shown once more: what the reader has chosen is still to be seen, and to be sent.
+            for choice in chosen:
+                if choice.name not in self.errors:
+                    self._ask(choice)
+
+    def _settle(self, choice: "_Choice") -> None:
+        """Decide what becomes of one field that was sent."""
+        name = choice.name
+        if choice.answer == _THEIRS or not choice.touched:
+            # As it is now; a field that was not cleaned is not put into the object.
+            del self.cleaned_data[name]
+            self._kept.add(name)
+        elif not choice.stale:
+            return
+        elif choice.policy is REFUSE:
+            self._ask(choice)
+        elif choice.policy is not LAST_WINS:
+            try:
+                self.cleaned_data[name] = choice.merged()
+            except CannotMerge:
+                self._ask(choice)
+
+    def _ask(self, choice: "_Choice") -> None:
+        """Show both values of a field, and have the reader choose."""
+        self._asked.add(choice.name)
+        self.add_error(choice.name, ValidationError(choice.question(), code="stale"))
+
+    @property
+    def changed_data(self) -> list[str]:
+        """The names of the fields that this form changes."""
+        found: list[str] = super().changed_data
+        return [name for name in found if name not in self._kept]
+
+    def recheck(self) -> None:
+        """Read the object afresh, and clean the form again: when `save()` has raised `StaleObject`.
+
+        What is in conflict are errors of the form then, to be shown; if there are none, `save()` can be called again.
+        """
+        try:
+            self.instance.refresh_from_db()
+        except type(self.instance).DoesNotExist:
+            self.add_error(None, ValidationError(_("Somebody else has deleted this meanwhile."), code="stale"))
+            return
+        self._note_fresh()
+        self.full_clean()
+
+
+class _Choice:
+    """One field that was sent: what was shown, what was sent, and what the object has now."""
+
+    def __init__(self, form: GuardedModelForm, field: Any, token: Mapping[str, Any]) -> None:
+        self._form = form
+        self._field = field
+        self.name: str = field.name
+        self._bound = form[self.name]
+        self._cleaned = form.cleaned_data[self.name]
+        self.policy = plan_of(type(form.instance)).policies[field.attname]
+        self.theirs = getattr(form._now, field.attname)
+        self._digest: str | None = token["digests"].get(self.name)
+        if self._digest is None:
+            self.original = from_text(field, token["read"][self.name])
+        else:
+            unchanged = self._digest == form._digest(self.name, to_text(field, form._now))
+            self.original = self.theirs if unchanged else UNKNOWN
+        self._must_answer = self.name in token["asked"]
+        answer = form.data.get(form.add_prefix(_KEEP + self.name)) if self._must_answer else None
+        self.answer: str | None = answer if answer in (_MINE, _THEIRS) else None
+
+    @cached_property
+    def touched(self) -> bool:
+        """True if the reader has changed what was shown."""
+        if self.original is UNKNOWN:
+            if isinstance(self._field, FileField):
+                return bool(self._bound.field.has_changed(None, self._bound.data))
+            return self._digest != self._form._digest(self.name, to_text(self._field, self._with_mine))
+        shown_object = copy.copy(self._form._now)
+        setattr(shown_object, self._field.attname, self.original)
+        initial = self._field.value_from_object(shown_object)
+        if hasattr(initial, "replace") and hasattr(initial, "microsecond"):
+            # As a bound field does: a widget that has no microseconds doesn't send any.
+            initial = initial if self._bound.field.widget.supports_microseconds else initial.replace(microsecond=0)
+        return bool(self._bound.field.has_changed(initial, self._bound.data))
+
+    @property
+    def mine(self) -> Any:
+        """What was sent, as a value of the model's field."""
+        return getattr(self._with_mine, self._field.attname)
+
+    @cached_property
+    def _with_mine(self) -> Any:
+        """The object, with what was sent."""
+        scratch = copy.copy(self._form._now)
+        scratch._state = copy.copy(scratch._state)
+        scratch._state.fields_cache = {}
+        self._field.save_form_data(scratch, self._cleaned)
+        return scratch
+
+    @cached_property
+    def stale(self) -> bool:
+        """True if somebody else has changed the field too, to another value; or if an answer is lacking."""
+        if same(self._field, self.mine, self.theirs, ordered=False):
+            return False
+        unanswered = self._must_answer and self.answer is None
+        return unanswered or not self._stands
+
+    @property
+    def _stands(self) -> bool:
+        """True if nobody has changed what was shown."""
+        return self.original is not UNKNOWN and same(self._field, self.original, self.theirs, ordered=False)
+
+    def merged(self) -> Any:
+        """Return what the policy makes of the values, as the form would have cleaned it."""
+        if self._field.is_relation or not callable(self.policy) or self.original is UNKNOWN:
+            raise CannotMerge("only plain values are merged, and those that were shown")
+        return self.policy(self.original, self.mine, self.theirs)
+
+    def question(self) -> SafeString:
+        """Return what the reader is asked."""
+        hidden = self.original is UNKNOWN or not shows_value(self._bound, self.theirs)
+        context: dict[str, Any] = {"hidden": hidden}
+        if not hidden or self._field.is_relation:
+            context["hidden"] = False
+            rows = getattr(self._bound.field, "queryset", None)
+            values = {"original": self.original, "mine": self.mine, "theirs": self.theirs}
+            found = {name: value for name, value in values.items() if value is not UNKNOWN}
+            context |= {name: shown(self._field, value, rows) for name, value in found.items()}
+        if self._must_answer or self.original is UNKNOWN or self._stands:
+            context["original"] = ""
+        context |= {"name": self._form.add_prefix(_KEEP + self.name), "chosen": self.answer}
+        return mark_safe(self._form.renderer.render("interlock/stale_field.html", context).strip())
