@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import interlock
+from tests.support.drawing import drawing
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -51,11 +52,17 @@ def test_files_of_ours_that_a_page_names_exist() -> None:
     for page in PAGES:
         if page.name == "CHANGELOG.md":  # it tells what was
             continue
-        named = re.findall(r"`([\w./-]+\.(?:py|pyi|c|lua|sql))`", page.read_text())
+        named = re.findall(r"`((?!interlock\.)[\w./-]+\.(?:py|pyi|c|lua|sql))`", page.read_text())
         found += [
             f"{page.relative_to(ROOT)}: {name}" for name in named if not any(f.endswith(f"/{name}") for f in files)
         ]
     assert found == []
+
+
+def test_the_drawing_of_the_house_is_that_of_today() -> None:
+    """`python -m tests.support.drawing` prints it."""
+    page = (ROOT / "docs/explanation/architecture.md").read_text()
+    assert "```text\n" + "\n".join(drawing()).strip() + "\n```\n" in page
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
