@@ -52,7 +52,7 @@ def pictures(contention: dict[str, Any], growth: dict[str, Any]) -> dict[str, st
                 for one in ran(contention, f"{key}processes")
                 if one["role"] != "control"
             ]
-            made[f"{what}-{name}"] = bars(f"8 processes, one name, {store}: {title}", unit, rows, told(contention))
+            made[f"{what}-{name}"] = bars(f"8 processes, one name, {store}: {title}", unit, rows, stated(contention))
     return made
 
 
@@ -63,7 +63,7 @@ def handover_of(report: dict[str, Any], key: str, store: str) -> str:
         for one in ran(report, key)
     ]
     title = f"Hand-over to a waiting process, {store}: median, 5 to 95 %, and up to 99 %"
-    return bars(title, "µs from release() to the return of acquire()", rows, told(report))
+    return bars(title, "µs from release() to the return of acquire()", rows, stated(report))
 
 
 def growth_of(report: dict[str, Any]) -> str:
@@ -77,7 +77,7 @@ def growth_of(report: dict[str, Any]) -> str:
         for one in ran(report, "growth")
     }
     title = "One turn of a line: the head leaves, another one enters"
-    return lines(title, ("claims in line", "µs"), rows, told(report))
+    return lines(title, ("claims in line", "µs"), rows, stated(report))
 
 
 def ran(report: dict[str, Any], key: str) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def value(contestant: dict[str, Any], figure: str) -> float:
     return float(contestant["figures"][figure]["value"] or 0.0)
 
 
-def told(report: dict[str, Any]) -> str:
+def stated(report: dict[str, Any]) -> str:
     """When and where it was measured, in a line."""
     about = report["machine"]
     return f"{about['date']}, {about['python']}, {about['processors']}, load {about['load'].split()[0]} at the start"
@@ -114,7 +114,7 @@ def table(report: dict[str, Any]) -> str:
                 lines_of.append(f"| {store}: {name} | {' | '.join(texts)} |")
     about = report["machine"]
     versions = ", ".join(one for one in about["versions"].split(", ") if "not installed" not in one)
-    return "\n".join(lines_of) + f"\n\n{told(report)}; {report['rounds']} rounds; {versions}.\n"
+    return "\n".join(lines_of) + f"\n\n{stated(report)}; {report['rounds']} rounds; {versions}.\n"
 
 
 if __name__ == "__main__":

@@ -162,9 +162,9 @@ def crew(jobs: Sequence[Job], limit: float) -> list[Raw]:
         figures = gather(ends, limit)
     except BaseException:
         # Workers that are left are stuck in a lock or at the barrier: nobody will come for them.
-        dismiss(processes, patience=0.0)
+        dismiss(processes, wait_limit=0.0)
         raise
-    dismiss(processes, patience=10.0)
+    dismiss(processes, wait_limit=10.0)
     return figures
 
 
@@ -198,9 +198,9 @@ def heard(end: Connection) -> Raw:
     return figures
 
 
-def dismiss(processes: Sequence[SpawnProcess], patience: float) -> None:
+def dismiss(processes: Sequence[SpawnProcess], wait_limit: float) -> None:
     """Give the workers some seconds to end by themselves, and end those that don't."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + wait_limit
     for process in processes:
         process.join(max(0.0, deadline - time.monotonic()))
         if process.exitcode is None:

@@ -31,14 +31,14 @@ def lasso(graph: Graph[Any], cycle: Cycle, without: StepTest) -> Lasso:
     allowed = [not without(actor, tag) for actor, tag in graph.kinds]
     waiting = set(cycle.actors)
     entry = here = cycle.states[0]
-    told: list[str] = []
+    steps: list[str] = []
 
     def walk(wanted: Callable[[int], bool]) -> int:
         state = here
         for source, edge in _leg(graph, here, lambda edge: allowed[graph.kind[edge]], inside, wanted):
             actor, _ = graph.kinds[graph.kind[edge]]
             state = graph.target[edge]
-            told.append(graph.step(source, state, actor))
+            steps.append(graph.step(source, state, actor))
             waiting.discard(actor)
         return state
 
@@ -46,7 +46,7 @@ def lasso(graph: Graph[Any], cycle: Cycle, without: StepTest) -> Lasso:
         here = walk(lambda edge: graph.kinds[graph.kind[edge]][0] in waiting)
     if here != entry:
         here = walk(lambda edge: graph.target[edge] == entry)
-    return Lasso(graph.trace(entry), tuple(told))
+    return Lasso(graph.trace(entry), tuple(steps))
 
 
 def _leg(

@@ -19,7 +19,7 @@ class Wakeup:
 
     told = 0
 
-    def tell(self, news: Any = None) -> None:
+    def tell(self, message: Any = None) -> None:
         """As of a waiter."""
         self.told += 1
 

@@ -83,22 +83,3 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     api = (tmp_path / "reference/api.html").read_text()
     for name in interlock.__all__:
         assert f'id="interlock.{name}"' in api
-
-
-OLD_WORDS = re.compile(r"\b(bells?|ears?|heirs?|roster|manner|beacons?|dialer|quick ways?|presence)\b", re.IGNORECASE)
-
-
-def test_old_words_are_gone() -> None:
-    """The glossary has one word for each thing; what it replaced is not to come back."""
-    found = []
-    for folder, kinds in (("src", ("*.py", "*.lua", "*.sql", "*.c")), ("proof", ("*.py",)), ("docs", ("*.md",))):
-        for kind in kinds:
-            for file in (ROOT / folder).rglob(kind):
-                if "adr" in file.parts:  # a decision is told in the words of its day
-                    continue
-                for number, line in enumerate(file.read_text().splitlines(), 1):
-                    for match in OLD_WORDS.finditer(line):
-                        if line[match.end() : match.end() + 1] == "=":  # a field of the line files
-                            continue
-                        found.append(f"{file.relative_to(ROOT)}:{number}: {match[0]}")
-    assert found == []

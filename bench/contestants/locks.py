@@ -128,7 +128,7 @@ class OpenFlock:
 class Fifo:
     """A byte in a named pipe: who reads it holds.
 
-    Nothing to rely on, because the byte dies with its holder; but a quick way from one process to another.
+    Nothing to rely on, because the byte dies with its holder; but quick from one process to another.
     """
 
     def __init__(self, place: Place) -> None:

@@ -17,13 +17,13 @@ AT_ONCE = 64  # acquires at the same time, so that the start does not take long
 class Holder(Protocol):
     """Holds many locks and renews their leases."""
 
-    def hold(self, names: Sequence[str], ttl: float, told: Callable[[str], None]) -> None:
+    def hold(self, names: Sequence[str], ttl: float, on_lost: Callable[[str], None]) -> None:
         """Acquire all.
 
         Args:
             names: of the locks.
             ttl: seconds of lease.
-            told: called with the name of a lock that was lost.
+            on_lost: called with the name of a lock that was lost.
         """
 
     def start(self) -> None:
@@ -92,9 +92,9 @@ class Threads:
         self._counted = Counted(self._locks.store)
         self.start, self.rate = self._counted.start, self._counted.rate
 
-    def hold(self, names: Sequence[str], ttl: float, told: Callable[[str], None]) -> None:
+    def hold(self, names: Sequence[str], ttl: float, on_lost: Callable[[str], None]) -> None:
         """As `Holder.hold`."""
-        locks = [self._locks.lock(name, ttl=ttl, on_lost=lambda grant: told(grant.name)) for name in names]
+        locks = [self._locks.lock(name, ttl=ttl, on_lost=lambda grant: on_lost(grant.name)) for name in names]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             self._grants = [grant for grant in pool.map(lambda lock: lock.acquire(), locks) if grant is not None]
 
@@ -128,12 +128,12 @@ class Tasks:
     def _run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def hold(self, names: Sequence[str], ttl: float, told: Callable[[str], None]) -> None:
+    def hold(self, names: Sequence[str], ttl: float, on_lost: Callable[[str], None]) -> None:
         """As `Holder.hold`."""
-        self._grants = self._run(self._acquire(names, ttl, told))
+        self._grants = self._run(self._acquire(names, ttl, on_lost))
 
-    async def _acquire(self, names: Sequence[str], ttl: float, told: Callable[[str], None]) -> list[Any]:
-        locks = [self._locks.lock(name, ttl=ttl, on_lost=lambda grant: told(grant.name)) for name in names]
+    async def _acquire(self, names: Sequence[str], ttl: float, on_lost: Callable[[str], None]) -> list[Any]:
+        locks = [self._locks.lock(name, ttl=ttl, on_lost=lambda grant: on_lost(grant.name)) for name in names]
         grants: list[Any] = []
         for start in range(0, len(locks), AT_ONCE):
             grants += await asyncio.gather(*[lock.acquire() for lock in locks[start : start + AT_ONCE]])
@@ -168,7 +168,7 @@ class RedisPy:
         self._client = kind.from_url(address.replace("+cluster", ""))
         self._renewed, self._since, self._ends = 0, 0.0, False
 
-    def hold(self, names: Sequence[str], ttl: float, told: Callable[[str], None]) -> None:
+    def hold(self, names: Sequence[str], ttl: float, on_lost: Callable[[str], None]) -> None:
         """As `Holder.hold`."""
         self._ttl = ttl
         self._until: dict[str, float] = {}

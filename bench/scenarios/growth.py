@@ -20,7 +20,7 @@ from bench.model import Contestant, Facts, Metric, Place, Raw, Scenario, Seat, T
 
 LENGTHS = (10, 100, 1_000, 10_000)
 TURNS, WARM = 50, 5  # at each length, of which the first are not counted
-PATIENCE = 4  # times the seconds of a measurement to make a line longer
+MOST_TIMES = 4  # times the seconds of a measurement to make a line longer
 SHORT = 0.5  # seconds; a shorter measurement has lines a hundredth as long
 Line = tuple[Any, Callable[[], Any]]
 """A store, and what enters its line and returns the claim."""
@@ -54,7 +54,7 @@ def work(contestant: Contestant[Line], seat: Seat) -> Raw:
     claims = [enter()]
     figures: Raw = {}
     for length in LENGTHS:
-        until = time.monotonic() + PATIENCE * seat.seconds
+        until = time.monotonic() + MOST_TIMES * seat.seconds
         while len(claims) <= (length if seat.seconds >= SHORT else length // 100) and time.monotonic() < until:
             claims.append(enter())
         full = time.monotonic() < until

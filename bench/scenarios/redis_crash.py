@@ -23,20 +23,20 @@ from bench.scenarios.handover import spread_evenly
 
 TTL = 1.0  # seconds of lease
 SETTLE = 0.2  # seconds until the waiter waits for certain
-PATIENCE = 30.0  # seconds that a holder may take to start
+WAIT_LIMIT = 30.0  # seconds that a holder may take to start
 
 # A holder made by fork would carry the waiter's connections.
 PROCESSES = multiprocessing.get_context("spawn")
 
 
-def hold(name: str, folder: Path, lock_name: str, facts: dict[str, str], told: Connection) -> None:
+def hold(name: str, folder: Path, lock_name: str, facts: dict[str, str], pipe: Connection) -> None:
     """Take the lock, say so, and hold it until killed: the target of the holder's process."""
     with ExitStack() as closing:
         lock = SCENARIO.contestant(name).make(Place(folder, lock_name, facts, closing))
         lock.acquire()
-        told.send(True)
+        pipe.send(True)
         try:
-            told.recv()
+            pipe.recv()
         except EOFError:  # the waiter has gone
             lock.release()
 
@@ -72,7 +72,7 @@ def crash(contestant: Contestant[Lock], lock: Lock, seat: Seat, number: int) -> 
         holder.kill()
 
     try:
-        if not here.poll(PATIENCE):
+        if not here.poll(WAIT_LIMIT):
             raise TimeoutError("the holder has not got the lock")
         here.recv()
         killer = threading.Timer(SETTLE + spread_evenly(number, seat.round) * TTL / 3, kill)

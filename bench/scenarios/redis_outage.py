@@ -27,12 +27,12 @@ def work(contestant: Contestant[Holder], seat: Seat) -> Raw:
     length = LONGER * seat.seconds
     ttl = min(TTL, max(0.6, length / 5))
     holder = contestant.make(seat.place)
-    told: dict[str, float] = {}
+    heard: dict[str, float] = {}
     names = [f"{seat.place.folder.name}:{seat.round}:{number}" for number in range(LEASES)]
     theirs = {name for name in names if _lives_there(seat.place, name)}
 
     def tell(name: str) -> None:
-        told[name] = time.monotonic()
+        heard[name] = time.monotonic()
 
     holder.hold(names, ttl, tell)
     holder.start()
@@ -43,9 +43,9 @@ def work(contestant: Contestant[Holder], seat: Seat) -> Raw:
         time.sleep(max(length * 3 / 4, 1.5 * ttl))
         deadlines = holder.deadlines()
         figures = {
-            "late": max((moment - deadlines[name] for name, moment in told.items()), default=0.0),
-            "others": float(len(told.keys() - theirs)),
-            "untold": float(len(theirs - told.keys())),
+            "late": max((moment - deadlines[name] for name, moment in heard.items()), default=0.0),
+            "others": float(len(heard.keys() - theirs)),
+            "untold": float(len(theirs - heard.keys())),
             "held": float(holder.held()),
             "there": float(len(theirs)),
         }

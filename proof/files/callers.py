@@ -76,7 +76,7 @@ class Callers:
         return self.automata[number].requests[caller.local]
 
     def steps_of(self, state: State, number: int, caller: Caller) -> Iterator[Successor[State]]:
-        """Yield what a living caller may do next."""
+        """Yield what a live caller may do next."""
         name = NAMES[number]
         request = self.request(number, caller)
         if isinstance(request, Begin):
@@ -128,12 +128,12 @@ class Callers:
         why = self.why_awake(state, number, caller)
         if why is None:
             return
-        told = None
+        granted = None
         if caller.pipe is not None and caller.pipe not in (SILENT, LOOK):
-            told = Granted(caller.pipe, fence_of(caller.pipe))
+            granted = Granted(caller.pipe, fence_of(caller.pipe))
         dead = frozenset(process for process in caller.watched if self.is_dead(state, process))
         woken = with_caller(state, number, caller._replace(pipe=SILENT, watched=caller.watched - dead))
-        after = self.resumed(woken, number, told)
+        after = self.resumed(woken, number, granted)
         yield number, f"{NAMES[number]} wakes: {why}", self._tag(after, number), after
 
     def _tag(self, after: State, number: int) -> str | None:
@@ -166,12 +166,12 @@ class Callers:
         nobody."""
         if self.configuration.deaf:
             return state
-        for alive, pipe, told in rings:
+        for alive, pipe, granted in rings:
             for number, caller in enumerate(state[3:]):
                 if not pipe or pipe - 1 != number or caller.pipe is None or caller.dead:
                     continue
                 if alive == str(self.processes[number]):
-                    said = told.id if told is not None else (caller.pipe if caller.pipe != SILENT else LOOK)
+                    said = granted.id if granted is not None else (caller.pipe if caller.pipe != SILENT else LOOK)
                     state = with_caller(state, number, caller._replace(pipe=said))
         return state
 
@@ -198,10 +198,10 @@ class Callers:
     def _answered(self, state: State, number: int, outcome: Outcome) -> Iterator[Successor[State]]:
         caller: Caller = state[3 + number]
         answer, watched = outcome.answer, outcome.watch - {self.processes[number]}
-        turn = getattr(answer, "state", None)
-        if caller.pipe is not None and turn == "pending":
+        stands = getattr(answer, "state", None)
+        if caller.pipe is not None and stands == "pending":
             state = with_caller(state, number, caller._replace(watched=watched))
-        if turn == "gone" and not caller.evicted and not self.configuration.lapses:
+        if stands == "gone" and not caller.evicted and not self.configuration.lapses:
             state = with_files(state, state[0], f"the claim {caller.id} is gone, though nobody took it away")
         after = self.resumed(state, number, answer)
         yield number, outcome.words, self._tag(after, number), after
@@ -260,8 +260,8 @@ class Callers:
             if done:
                 wrong = wrong or wrongly_answered(perform(files, actions), id, stepped)
             rings = tuple(action for action in actions if isinstance(action, Ring))
-            told = words if done else f"after {count} of {len(stepped.actions)} writes and wake-ups ({words})"
-            yield Outcome(told, after, rings, answer, watch, done, wrong)
+            happened = words if done else f"after {count} of {len(stepped.actions)} writes and wake-ups ({words})"
+            yield Outcome(happened, after, rings, answer, watch, done, wrong)
 
     def _slot(self, number: int, request: Enter) -> Slot:
         role, id = self.roles[number], request.claim.id
@@ -337,11 +337,11 @@ def _settled(caller: Caller, request: Any) -> Caller:
     return caller._replace(lease=LIVE, evicted=False) if isinstance(request, Leave) else caller
 
 
-def _words(turn: EnterResult) -> str:
+def _words(result: EnterResult) -> str:
     return {
         "using": "it holds the lock",
         "pending": "it stands in line",
         "occupied": "somebody waits or holds it, it needs a pipe",
         "refused": "refused",
         "gone": "its claim is gone",
-    }[turn.state]
+    }[result.state]

@@ -71,8 +71,8 @@ class Line:
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`."""
-        turn: EnterResult = yield Enter(claim, wakeup is not None, wait, again)
-        return turn
+        result: EnterResult = yield Enter(claim, wakeup is not None, wait, again)
+        return result
 
     def leave(self, claim: Claim) -> Op[bool]:
         """As `Queue.leave`."""

@@ -35,7 +35,7 @@ class Configuration:
         deaf: no wake-up pipe is ever heard.
         busy: whoever asks for a step may find the guard taken.
         renews: holders renew their leases.
-        tidies: a process may remove the files of a name without living claims.
+        tidies: a process may remove the files of a name without live claims.
         shrinks: the files are cut whenever nobody is in line.
         large: only explored when asked for.
     """

@@ -32,7 +32,7 @@ class Judge(NamedTuple):
                 wrong = f"the fence of {slot.id} is not higher than all before"
             peak = max(peak, slot.number)
             wrong = wrong or self._overtaken(files, after, slot) or self._ended(files, slot)
-        wrong = wrong or _revived(files, after) or _wrongly_told(files, after, actions) or self._too_many(after)
+        wrong = wrong or _revived(files, after) or _wrongly_granted(files, after, actions) or self._too_many(after)
         return canonical(after._replace(peak=peak)), wrong
 
     def _overtaken(self, before: Files, after: Files, winner: Slot) -> str | None:
@@ -70,12 +70,12 @@ def _revived(before: Files, after: Files) -> str | None:
     return None
 
 
-def _wrongly_told(before: Files, after: Files, actions: tuple[Any, ...]) -> str | None:
+def _wrongly_granted(before: Files, after: Files, actions: tuple[Any, ...]) -> str | None:
     fences = {slot.id: slot.number for slot in [*before.holders(), *after.holders()]}
     for action in actions:
-        told = action.told if isinstance(action, Ring) else None
-        if told is not None and fences.get(told.id) != told.fence:
-            return f"{told.id} is told a fence that is not its own"
+        granted = action.granted if isinstance(action, Ring) else None
+        if granted is not None and fences.get(granted.id) != granted.fence:
+            return f"{granted.id} is told a fence that is not its own"
     return None
 
 

@@ -49,7 +49,7 @@ class Ring(NamedTuple):
 
     alive: str
     pipe: int
-    told: Granted | None
+    granted: Granted | None
 
 
 class Shrink(NamedTuple):
@@ -102,9 +102,9 @@ class Steps:
     def enter_line(self, files: Files, me: Slot, request: Enter, is_alive: Callable[[str], bool]) -> Stepped:
         """As `FileStore._enter_line`."""
         step = self._step(files, is_alive)
-        turn = step.enter(me, request.wait, request.again, request.subscribed)
-        watch = tuple(step.watch(me.id)) if turn.state == "pending" and request.subscribed else ()
-        return Stepped(self._actions(step, me.id), turn, watch)
+        result = step.enter(me, request.wait, request.again, request.subscribed)
+        watch = tuple(step.watch(me.id)) if result.state == "pending" and request.subscribed else ()
+        return Stepped(self._actions(step, me.id), result, watch)
 
     def leave(self, files: Files, id: str, is_alive: Callable[[str], bool]) -> Stepped:
         """As `FileStore.leave_now`; the uncontended path and the short hand-over where they may be taken."""
@@ -145,7 +145,7 @@ class Steps:
         return Stepped(self._actions(step, me), answer)
 
     def tidy(self, files: Files, is_alive: Callable[[str], bool]) -> Stepped | None:
-        """As `FileStore._tidy`: remove the files if no living process has a claim there."""
+        """As `FileStore._tidy`: remove the files if no live process has a claim there."""
         if not files.using or any(is_alive(slot.alive) for slot in [*files.holders(), *files.waiters()]):
             return None
         top = _top(files)

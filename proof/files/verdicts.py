@@ -36,10 +36,10 @@ class Verdict:
     def __str__(self) -> str:
         if self.wrong is None:
             return f"{self.configuration.name}: safe and live in {self.states:,} states"
-        told = [f"{self.configuration.name}: {self.wrong}", *(f"  {step}" for step in self.trace)]
+        lines = [f"{self.configuration.name}: {self.wrong}", *(f"  {step}" for step in self.trace)]
         if self.round:
-            told += ["and then for ever:", *(f"  {step}" for step in self.round)]
-        return "\n".join(told)
+            lines += ["and then for ever:", *(f"  {step}" for step in self.round)]
+        return "\n".join(lines)
 
 
 def verdict(configuration: Configuration, production: Production = PRODUCTION, limit: int | None = None) -> Verdict:
@@ -91,8 +91,8 @@ def _live(world: World, graph: Graph[State]) -> Verdict | None:
         def excluded(who: Actor, tag: Tag, entry: Tag = patient[actor]) -> bool:
             return tag == entry or _fault(who, tag)
 
-        told = lasso(graph, cycle, excluded)
-        return found(f"{NAMES[int(str(actor))]} may wait for ever", told.way, told.round)
+        circle = lasso(graph, cycle, excluded)
+        return found(f"{NAMES[int(str(actor))]} may wait for ever", circle.way, circle.round)
     return None
 
 

@@ -78,7 +78,7 @@ def evicted(line: Line, id: str) -> Line:
 
 
 def hand_over(line: Line) -> tuple[Line, Promoted]:
-    """Promote the first living waiter if nobody holds the lock, or whoever does is dead."""
+    """Promote the first live waiter if nobody holds the lock, or whoever does is dead."""
     holder, waiting, fence, made = line
     if holder is not None and holder.alive:
         return line, ()
@@ -147,11 +147,11 @@ def _left(line: Line, id: str) -> tuple[Line, Promoted]:
     if not alone or head is None or not head.whole:
         return line, promoted
     if head.id not in successors:
-        return _make_heirs(line, ""), promoted
-    return _make_heirs(line, line.made) if line.made else line, promoted
+        return _make_successors(line, ""), promoted
+    return _make_successors(line, line.made) if line.made else line, promoted
 
 
-def _make_heirs(line: Line, made: str) -> Line:
+def _make_successors(line: Line, made: str) -> Line:
     """Make successors of some waiters behind `made`, of the first ones if it is empty."""
     waiting = list(line.waiting)
     last = next((place for place, each in enumerate(waiting) if each.id == made), -1)

@@ -99,12 +99,12 @@ class World:
             if word:
                 yield name, f"{name} takes what it was told", "take", self._gets_in(state, number, word)
             registry, words = self._thaw(state, number)
-            _, told = registry.register(id, _Waiter(words))
+            _, granted = registry.register(id, _Waiter(words))
             looking = self._with(state, number, caller._replace(phase="looking"), registry, words)
-            if told is None:
+            if granted is None:
                 yield name, f"{name} looks", "look", self._send(looking, ("enter", id, True))
             else:
-                yield name, f"{name} hears what it was told", "take", self._gets_in(looking, number, told.fence)
+                yield name, f"{name} hears what it was told", "take", self._gets_in(looking, number, granted.fence)
             if state.left.cancels:
                 less = state._replace(left=state.left._replace(cancels=state.left.cancels - 1))
                 yield name, f"{name} gives up", "give up", self._gives_up(less, number)
@@ -206,8 +206,8 @@ class World:
             return self._ends(state, number)  # lost
         if kind == "left":
             registry, words = self._thaw(state, some)
-            removed, successor, told = what
-            for other, fence in told:
+            removed, successor, granted = what
+            for other, fence in granted:
                 registry.notify(other, fence)
             state = self._with(state, some, state.callers[some], registry, words)
             if successor is not None and registry.is_void(removed):
@@ -235,9 +235,9 @@ class World:
         if fence:
             registry.follow(before, caller.id, fence)
         if caller.phase == "asked":
-            _, told = registry.register(caller.id, _Waiter(words))
-            if told is not None:
-                return self._gets_in(self._with(state, number, caller, registry, words), number, told.fence)
+            _, granted = registry.register(caller.id, _Waiter(words))
+            if granted is not None:
+                return self._gets_in(self._with(state, number, caller, registry, words), number, granted.fence)
         return self._with(state, number, caller._replace(phase="waiting"), registry, words)
 
     # What befalls them.
@@ -287,9 +287,9 @@ class World:
             yield self._send(state, ("enter", id, False))
         if caller.phase in ("asked", "looking"):
             registry, words = self._thaw(state, number)
-            _, told = registry.register(id, _Waiter(words))
-            if told is not None:
-                words[id] = told.fence
+            _, granted = registry.register(id, _Waiter(words))
+            if granted is not None:
+                words[id] = granted.fence
             yield self._with(state, number, caller._replace(phase="waiting"), registry, words)
         elif caller.phase in ("leaving", "giving up"):
             yield self._leaves(state, number) if caller.phase == "leaving" else self._gives_up(state, number)
@@ -325,11 +325,11 @@ class World:
 
     def _thaw(self, state: State, number: int) -> tuple[WaiterRegistry, dict[str, int]]:
         """Make the registry of a caller's process as they are."""
-        waiting, news, after, before = state.tables[self.configuration.processes[number]]
+        waiting, grants, after, before = state.tables[self.configuration.processes[number]]
         words: dict[str, int] = {}
         registry = self.make()
         registry.waiting = {id: _Waiter(words) if hung else None for id, hung in waiting}
-        registry._granted = {id: Granted(id, fence) for id, fence in news}
+        registry._granted = {id: Granted(id, fence) for id, fence in grants}
         registry._handoff.after, registry._handoff.before = dict(after), dict(before)
         return registry, words
 
@@ -339,7 +339,7 @@ class World:
         """Keep the registry, the caller, and what was told to others."""
         table: Table = (
             tuple(sorted((id, waiter is not None) for id, waiter in registry.waiting.items())),
-            tuple(sorted((id, told.fence) for id, told in registry._granted.items())),
+            tuple(sorted((id, granted.fence) for id, granted in registry._granted.items())),
             tuple(sorted(registry._handoff.after.items())),
             tuple(sorted(registry._handoff.before.items())),
         )

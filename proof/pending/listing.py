@@ -37,21 +37,21 @@ def read(options: Options, store: Store, me: str, progress: Any) -> Iterator[Eff
         if progress is None:
             part = tuple(record for record in records if (record.state == USING) is usings_first)
             folder = "using/" if usings_first else "pending/"
-            yield Effect(f"reads {folder}: {told(part)}", None, store, Reading(frozenset(), part))
+            yield Effect(f"reads {folder}: {shown(part)}", None, store, Reading(frozenset(), part))
             return
         both = {record.id: record for record in progress.read}
         both |= {record.id: record for record in records if (record.state == USING) is not usings_first}
         yield _end(tuple(both[id] for id in sorted(both)), store)
 
 
-def told(records: tuple[Record, ...]) -> str:
+def shown(records: tuple[Record, ...]) -> str:
     """A list in words."""
     words = [f"{record.id} {record.state}{' (expired)' if record.expired else ''}" for record in records]
     return ", ".join(words) or "nothing"
 
 
 def _end(records: tuple[Record, ...], store: Store) -> Effect:
-    return Effect(f"lists: {told(records)}", records, store)
+    return Effect(f"lists: {shown(records)}", records, store)
 
 
 def _scan(records: tuple[Record, ...], store: Store, reading: Reading | None) -> Iterator[Effect]:
@@ -65,4 +65,4 @@ def _scan(records: tuple[Record, ...], store: Store, reading: Reading | None) ->
         yield _end(reading.read, store)
     for id in sorted(unread):
         further = Reading(unread - {id}, tuple(sorted((*reading.read, there[id]))))
-        yield Effect(f"reads {told((there[id],))}", None, store, further)
+        yield Effect(f"reads {shown((there[id],))}", None, store, further)

@@ -28,7 +28,7 @@ def answer(configuration: Configuration, found: Verdict) -> str:
     return ", ".join(words)
 
 
-def told(finding: Finding) -> str:
+def shown(finding: Finding) -> str:
     """Return a finding in words, with the way to it."""
     head = finding.message if finding.message.startswith(finding.kind) else f"{finding.kind}: {finding.message}"
     lines = [head, *(f"    {words}" for words in finding.trace)]
@@ -58,7 +58,7 @@ def proof(rows: Sequence[Configuration], *, markdown: bool = False) -> Iterator[
             name = f"{row.group}: {row.name}"
             yield f"{name:76} {found.states:>10,} {found.seconds:6.1f} s  {words}", found.finding is None
         if found.finding is not None:
-            yield told(found.finding), False
+            yield shown(found.finding), False
 
 
 def mutants(rows: Iterable[Mutant], *, markdown: bool = False) -> Iterator[tuple[str, bool]]:
@@ -82,7 +82,7 @@ def mutants(rows: Iterable[Mutant], *, markdown: bool = False) -> Iterator[tuple
             way += f"; then again and again: {'; '.join(found.round)}" if found.round else ""
             yield f"| {row.name} | {kind} | {len(found.trace)} | {way} |", good
         elif found is not None:
-            yield f"{'caught' if good else 'UNEXPECTED'}: {row.name}\n  {told(found)}", good
+            yield f"{'caught' if good else 'UNEXPECTED'}: {row.name}\n  {shown(found)}", good
         else:
             yield f"{'as expected, no harm' if good else 'NOT CAUGHT'}: {row.name}", good
 

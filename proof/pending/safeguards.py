@@ -48,7 +48,7 @@ FIRST = "first = not before or (together and fits(mine.units, mine.capacity, usi
 TOGETHER = "together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_UNITS for _, capacity in before)"
 JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
 
-UNKNOWN = "        except UnknownOutcome:\n            turn = GIVEN_UP"
+UNKNOWN = "        except UnknownOutcome:\n            result = GIVEN_UP"
 ANSWERED = "            yield Answered(answers[0])\n"
 TAKEN_BACK = "        yield from _time_is_over(queue, call, answer.outage, at.in_line)\n"
 GIVEN_UP = "            at.left_behind = yield from _give_back(queue, call.claim)\n"
@@ -142,13 +142,13 @@ GRANTS = (
         "a claim with an unknown outcome is not given up",
         "two holders",
         LOSSY,
-        _pending(UNKNOWN, UNKNOWN.replace("turn = GIVEN_UP", "raise")),
+        _pending(UNKNOWN, UNKNOWN.replace("result = GIVEN_UP", "raise")),
     ),
     Mutant(
         "a claim that was given up is not deleted",
         "stuck",
         Options(lost=1),
-        _pending('        if turn.state == "gone":\n            yield from self._forget(claim)', "        pass"),
+        _pending('        if result.state == "gone":\n            yield from self._forget(claim)', "        pass"),
     ),
     Mutant(
         "no look at the own deadline after the promotion",

@@ -109,8 +109,8 @@ def _liveness(graph: Graph[State], world: World) -> Finding | None:
     cycle = fair_cycle(graph, _happens, _is_fair, lambda state: not world.all_finished(state))
     if cycle is None:
         return None
-    told: Lasso = lasso(graph, cycle, _happens)
-    return Finding("livelock", "nobody enters, for ever", told.way, told.round)
+    circle: Lasso = lasso(graph, cycle, _happens)
+    return Finding("livelock", "nobody enters, for ever", circle.way, circle.round)
 
 
 def _fairness(graph: Graph[State], world: World) -> Finding | None:
@@ -127,9 +127,9 @@ def _fairness(graph: Graph[State], world: World) -> Finding | None:
         def without(actor: Actor, tag: Tag, number: Actor = number) -> bool:
             return excluded(actor, tag) or tag == ("enter", number)
 
-        told = lasso(graph, cycle, without)
+        circle = lasso(graph, cycle, without)
         name = NAMES[int(str(number))]
-        return Finding("starvation", f"{name} never enters, while others do", told.way, told.round)
+        return Finding("starvation", f"{name} never enters, while others do", circle.way, circle.round)
     return None
 
 

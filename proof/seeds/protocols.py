@@ -1,4 +1,4 @@
-"""The seeds' lock, word for word, on each store that they name, as generators of requests.
+"""The original scheme, word for word, on each store that it names, as generators of requests.
 
 A lock made of occupancy records: create a record `pending`; look for another's `pending`, then for another's
 `using`; somebody uses it: give up; another is pending too: remove one's own record, sleep for a random time, try
@@ -117,14 +117,14 @@ class Outcome(Enum):
 
 
 def pending_then_using() -> Steps[tuple[bool, bool]]:
-    """The order that the seeds insist on."""
+    """The order that the original scheme insists on."""
     pending = yield Look(Status.PENDING)
     using = yield Look(Status.USING)
     return pending, using
 
 
 def using_then_pending() -> Steps[tuple[bool, bool]]:
-    """The order that the seeds' text gives for files."""
+    """The order that its text gives for files."""
     using = yield Look(Status.USING)
     pending = yield Look(Status.PENDING)
     return pending, using
@@ -180,17 +180,17 @@ def delete_then_create() -> Steps[None]:
 
 
 def remove_own() -> Steps[None]:
-    """Take back the claim, as the seeds' table of states says."""
+    """Take back the claim, as its table of states says."""
     yield Remove(Status.PENDING)
 
 
 def leave_own() -> Steps[None]:
-    """`return`, as the seeds' code says."""
+    """`return`, as its code says."""
     yield LeaveBehind()
 
 
 def remove_member() -> Steps[None]:
-    """Take back the claim in Redis, which the seeds' code does not."""
+    """Take back the claim in Redis, which its code does not."""
     yield Remove(Status.MEMBER)
 
 

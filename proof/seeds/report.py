@@ -1,4 +1,4 @@
-"""The verdicts on the seeds' lock as text for a terminal, and as Markdown for the documentation."""
+"""The verdicts on the original scheme as text for a terminal, and as Markdown for the documentation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text(found: Sequence[Verdict]) -> str:
     rows = [("version", "states", "two holders", "stuck", "livelock", "a crash blocks the others if it leaves")]
     rows += [(verdict.version.title, f"{verdict.states:,}", *_answers(verdict)) for verdict in found]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [f"The seeds' lock with {_clients(found[0].clients)}, every interleaving", ""]
+    lines = [f"The original scheme with {_clients(found[0].clients)}, every interleaving", ""]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     for verdict in found:
         lines += ["", verdict.version.title, *(f"  {line}" for line in _details(verdict))]
@@ -119,4 +119,4 @@ def _run(options: Namespace) -> int:
     return 0
 
 
-COMMAND = Command("seeds", "Check every version of the seeds' lock.", _add_arguments, _run)
+COMMAND = Command("seeds", "Check every version of the original scheme.", _add_arguments, _run)

@@ -1,4 +1,4 @@
-"""The verdict on each version of the seeds' lock, over every interleaving of a few clients."""
+"""The verdict on each version of the original scheme, over every interleaving of a few clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of versions of the seeds' lock: which store, which protocol, what a look sees, what repairs it."""
+"""The table of versions of the original scheme: which store, which protocol, what a look sees, what repairs it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Reads(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One way to carry out the seeds' scheme.
+    """One way to carry out the original scheme.
 
     `client` makes the endless run of one client; `repair` says what of the pending protocol answers its fault.
     """

@@ -1,4 +1,4 @@
-"""The world of the seeds' lock: a store with what others see of it, clients, and crashes."""
+"""The world of the original scheme: a store with what others see of it, clients, and crashes."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def _write(rows: Rows, client: int, transaction: Transaction | None, request: ob
             words = "returns and leaves its record"
             after = frozenset(row._replace(left_behind=True) for row in own)
         case _:
-            raise TypeError(f"not a request of the seeds' lock: {request!r}")
+            raise TypeError(f"not a request of the original scheme: {request!r}")
     if transaction is not None and transaction.own is not None:
         return Effect(words, None, rows, transaction._replace(own=after))
     others = frozenset(row for row in rows if row.owner != client)

@@ -30,7 +30,7 @@ def test_it_ends_at_once_though_it_wakes_before_the_next_line_runs(monkeypatch: 
 
     monkeypatch.setattr(os, "write", write_and_pause)
     watcher = Watcher(room())
-    watcher.poke()
+    watcher.wake()
     eventually(lambda: watcher._wakes > time.monotonic())
     began = moment()
     watcher.stop()
@@ -48,7 +48,7 @@ def test_a_lease_that_begins_while_it_looks_is_looked_at_when_it_ends() -> None:
             return iter(())
 
     watcher = Watcher(room(Places()))
-    watcher.poke()
+    watcher.wake()
     eventually(lambda: len(looks) >= 7)
     assert since(looks[4]) < LONGEST / 2
     watcher.stop()

@@ -44,7 +44,7 @@ def test_a_lock_that_others_hold_is_1_or_what_E_says_and_the_command_does_not_ru
 
 
 @pytest.mark.parametrize("options", [["-n"], ["-w", "0"], ["-w", "20"], ["-E", "42", "-n"]])
-def test_a_free_lock_is_obtained_whatever_the_patience(house: House, options: list[str]) -> None:
+def test_a_free_lock_is_obtained_whatever_the_timeout(house: House, options: list[str]) -> None:
     assert house.run("run", *options, "book", "--", "echo", "ran") == (0, "ran\n", "")
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.house import PATIENCE, House, eventually
+from tests.support.house import WAIT_LIMIT, House, eventually
 from tests.support.terminal import Terminal, terminal
 
 CTRL_C, CTRL_Z, CTRL_BACKSLASH, CTRL_D = "\x03", "\x1a", "\x1c", "\x04"
@@ -77,7 +77,7 @@ def test_a_key_reaches_the_command_once_where_the_system_does_not_tell_who_sent_
     run = house.start("run", "book", "--", "sh", "-c", "echo in; exec cat", start_new_session=True)
     assert run.hear() == "in"
     run.send_signal(signal.SIGINT)  # no terminal: it can't be a key's
-    assert run.wait(timeout=PATIENCE) == 130
+    assert run.wait(timeout=WAIT_LIMIT) == 130
 
 
 def test_a_signal_to_interlock_alone_reaches_a_command_in_the_foreground(house: House) -> None:

@@ -15,7 +15,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 import interlock
 from interlock.testing.waiting import RENEWED, eventually
 from tests.servers import need
-from tests.support.browser import PATIENCE, PICTURES, one_browser
+from tests.support.browser import PICTURES, WAIT_LIMIT, one_browser
 from tests.support.house import House
 from tests.support.served import TOKEN, served
 
@@ -31,7 +31,7 @@ def browser() -> Iterator[webdriver.Remote]:
 
 def until(browser: webdriver.Remote, condition: Callable[[], Any]) -> Any:
     """Wait until something is true of the page, and return it."""
-    return WebDriverWait(browser, PATIENCE, 0.05, (WebDriverException,)).until(lambda _: condition())
+    return WebDriverWait(browser, WAIT_LIMIT, 0.05, (WebDriverException,)).until(lambda _: condition())
 
 
 def seen(browser: webdriver.Remote, *columns: int) -> list[tuple[str, ...]]:

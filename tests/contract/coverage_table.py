@@ -125,7 +125,7 @@ CONTRACT = {
         "test_a_killed_holder_frees_the_lock_for_those_who_come",
         "test_a_killed_holder_frees_the_lock_for_those_who_wait",
         "test_a_killed_holder_of_each_kind_frees_it",
-        "test_a_killed_reader_lets_the_writer_in_beside_living_ones_only",
+        "test_a_killed_reader_lets_the_writer_in_beside_live_ones_only",
         "test_a_killed_waiter_does_not_block_the_line",
         "test_all_waiters_but_the_last_are_killed",
         "test_a_holder_and_the_head_of_the_line_are_killed_together",

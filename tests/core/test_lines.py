@@ -56,15 +56,15 @@ def test_there_is_room_while_all_together_stay_within_the_smallest_capacity(
 
 
 def test_turns_come_from_the_head_and_nobody_overtakes() -> None:
-    def turns(*line: Record) -> str:
+    def promoted(*line: Record) -> str:
         return "".join(each.id for each in promotable(line))
 
-    assert turns(record("a")) == "a"
-    assert turns(record("a"), record("b")) == "a"
-    assert turns(record("a", "using"), record("b")) == ""
-    assert turns(record("a", "using", 1, 3), record("b", units=2, capacity=3), record("c", capacity=3)) == "b"
-    assert turns(record("a", "using", 2, 3), record("b", units=2, capacity=3), record("c", capacity=3)) == ""
-    assert turns(record("a", "using", 1, 2), record("b", capacity=3), record("c", capacity=3)) == "b"
+    assert promoted(record("a")) == "a"
+    assert promoted(record("a"), record("b")) == "a"
+    assert promoted(record("a", "using"), record("b")) == ""
+    assert promoted(record("a", "using", 1, 3), record("b", units=2, capacity=3), record("c", capacity=3)) == "b"
+    assert promoted(record("a", "using", 2, 3), record("b", units=2, capacity=3), record("c", capacity=3)) == ""
+    assert promoted(record("a", "using", 1, 2), record("b", capacity=3), record("c", capacity=3)) == "b"
 
 
 def test_the_first_waiter_watches_the_holders_and_each_other_one_only_who_is_before_it() -> None:

@@ -282,8 +282,8 @@ def test_whoever_releases_a_grant_takes_it_from_its_owner_and_from_nobody_else()
 
 def test_holds_that_are_over_are_looked_for_when_there_are_many_again() -> None:
     holds: Holds[BaseGrant] = Holds()
-    living = [grant() for _ in range(10)]
-    for number, each in enumerate(living):
+    kept = [grant() for _ in range(10)]
+    for number, each in enumerate(kept):
         holds.add("door", number, each)
     for number in range(FEW - 10 + 1):
         holds.add("gate", number, one := grant())
@@ -291,7 +291,7 @@ def test_holds_that_are_over_are_looked_for_when_there_are_many_again() -> None:
     assert holds._many == FEW + 2 * 10
     with collected():
         del each
-        living.clear()
+        kept.clear()
     for number in range(7, 32):
         holds.add("gate", number, one)
     assert len(holds._refs) == holds._many == 36

@@ -97,7 +97,7 @@ def _run(session: pytest.Session, items: Sequence[pytest.Item], writes: int) -> 
 
 
 def _changed(file: Path, code: str) -> dict[FunctionType, CodeType]:
-    """Return the living functions of a module that have other code, with that.
+    """Return the live functions of a module that have other code, with that.
 
     Raises:
         CanNot: what differs is no function, or its module is not imported.
@@ -110,7 +110,7 @@ def _changed(file: Path, code: str) -> dict[FunctionType, CodeType]:
     changes = dict(_differences(before, after))
     found = {
         each: changes[each.__code__.co_qualname, each.__code__.co_firstlineno]
-        for each in _living()
+        for each in _live_functions()
         if (each.__code__.co_qualname, each.__code__.co_firstlineno) in changes
         and Path(each.__code__.co_filename).resolve() == file
     }
@@ -120,11 +120,11 @@ def _changed(file: Path, code: str) -> dict[FunctionType, CodeType]:
 
 
 @cache
-def _living() -> list[FunctionType]:
+def _live_functions() -> list[FunctionType]:
     gc.unfreeze()  # the tests' own conftest hides what there is from the collector
-    living = [each for each in gc.get_objects() if type(each) is FunctionType]
+    functions = [each for each in gc.get_objects() if type(each) is FunctionType]
     gc.freeze()
-    return living
+    return functions
 
 
 def _file_of(module: ModuleType) -> Path | None:
@@ -134,10 +134,10 @@ def _file_of(module: ModuleType) -> Path | None:
 
 def _differences(before: CodeType, after: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
     """Find the functions that differ, in a module or a class body that do not."""
-    olds, news = _parts(before), _parts(after)
-    if _plain(before) != _plain(after) or len(olds) != len(news):
+    old_parts, new_parts = _parts(before), _parts(after)
+    if _plain(before) != _plain(after) or len(old_parts) != len(new_parts):
         raise CanNot
-    for old, new in zip(olds, news, strict=True):
+    for old, new in zip(old_parts, new_parts, strict=True):
         if old == new:
             continue
         if (old.co_qualname, old.co_firstlineno) != (new.co_qualname, new.co_firstlineno):

@@ -207,7 +207,7 @@ MUTANTS = [
         "partial: a broken connection of the ORM is used again",
         "tests/django/store/test_processes.py -k siblings",
         "django/pool.py",
-        "            keep = sound and len(self._users) > 0 and slot.age == self._age",
+        "            keep = sound and len(self._users) > 0 and slot.generation == self._generation",
         "            keep = len(self._users) > 0",
     ),
     _error(
@@ -426,7 +426,7 @@ MUTANTS = [
         "transactions: trouble that the function passes over commits without a guard",
         "tests/optimistic/test_optimistic_faults.py -k refused_watch",
         "optimistic/redis/steps.py",
-        "        self._trouble = error\n",
+        "        self._failure = error\n",
         "",
     ),
     _error(

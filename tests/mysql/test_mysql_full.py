@@ -9,7 +9,7 @@ import pymysql
 import pytest
 
 import interlock
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.mysql.conftest import Ask
 
 REFUSED = "SHOW GLOBAL STATUS LIKE 'Connection_errors_max_connections'"
@@ -51,6 +51,6 @@ def test_a_release_at_a_full_server_waits_for_a_connection_of_its_own_process(
         releasing = pool.submit(free.release)
         eventually(lambda: int(watcher(REFUSED)[0][1]) > before)
         blocker.rollback()
-        assert releasing.result(PATIENCE) is True
-        assert taking.result(PATIENCE).release() is True
+        assert releasing.result(WAIT_LIMIT) is True
+        assert taking.result(WAIT_LIMIT).release() is True
         assert locks.claims("free") == []

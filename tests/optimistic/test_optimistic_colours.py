@@ -16,7 +16,7 @@ from interlock.core.errors import InvalidArgument
 from interlock.optimistic import atransact, transact, transactional
 from interlock.optimistic.redis.tasks import AsyncTransaction
 from interlock.optimistic.redis.threads import Transaction
-from interlock.testing.waiting import PATIENCE
+from interlock.testing.waiting import WAIT_LIMIT
 from tests.servers import Proxy, RedisServer
 
 
@@ -29,7 +29,7 @@ async def connected(url: str, **settings: Any) -> AsyncIterator[Any]:
 
 async def happened(condition: Callable[[], Awaitable[Any]]) -> None:
     """Wait until it is so, without blocking the loop."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WAIT_LIMIT):
         while not await condition():  # noqa: ASYNC110 - what happens elsewhere sets no event
             await asyncio.sleep(0.005)
 

@@ -15,7 +15,7 @@ from interlock.optimistic import atransact, transact
 from tests.servers import RedisServer
 
 HERE = Path(__file__).parent
-PATIENCE = 60.0
+WAIT_LIMIT = 60.0
 
 WORKER = """
 import sys
@@ -50,7 +50,7 @@ def test_threads_lose_no_update(server: RedisServer, other: Any) -> None:
     start = threading.Barrier(8)
 
     def work() -> None:
-        start.wait(PATIENCE)
+        start.wait(WAIT_LIMIT)
         try:
             for _ in range(40):
                 transact(client, increment, retries=None)
@@ -62,7 +62,7 @@ def test_threads_lose_no_update(server: RedisServer, other: Any) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(WAIT_LIMIT)
     assert errors == []
     assert other.get("number") == "320"
 
@@ -74,7 +74,7 @@ def test_tasks_lose_no_update(server: RedisServer, other: Any) -> None:
 
     async def main() -> None:
         async with redis.asyncio.Redis.from_url(server.url) as client:
-            async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(WAIT_LIMIT), asyncio.TaskGroup() as group:
                 for _ in range(8):
                     group.create_task(work(client))
 
@@ -94,7 +94,7 @@ def test_processes_lose_no_update(server: RedisServer, other: Any) -> None:
             worker.stdin.write("go\n")
             worker.stdin.flush()
         for worker in workers:
-            worker.communicate(timeout=PATIENCE)
+            worker.communicate(timeout=WAIT_LIMIT)
             assert worker.returncode == 0
     finally:
         for worker in workers:
@@ -153,7 +153,7 @@ def test_money_is_neither_made_nor_lost(server: RedisServer, other: Any) -> None
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(WAIT_LIMIT)
         assert transact(client, total) == 500
     assert errors == []
     assert sums == [500] * 40
@@ -169,7 +169,7 @@ def test_every_interleaving_of_two_transactions_is_as_if_one_came_after_the_othe
         start = threading.Barrier(2)
 
         def leave(mine: str, start: threading.Barrier = start) -> None:
-            start.wait(PATIENCE)
+            start.wait(WAIT_LIMIT)
 
             def function(tx: Any) -> None:
                 if sum(map(int, tx.mget("on call: Anna", "on call: Bert"))) > 1:
@@ -182,5 +182,5 @@ def test_every_interleaving_of_two_transactions_is_as_if_one_came_after_the_othe
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(PATIENCE)
+                thread.join(WAIT_LIMIT)
         assert sorted(other.mget("on call: Anna", "on call: Bert")) == ["0", "1"]

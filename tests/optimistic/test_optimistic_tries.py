@@ -73,10 +73,10 @@ def test_as_many_tries_as_allowed_and_one(retries: int) -> None:
 
 def test_trouble_at_the_end_is_told_instead_of_a_conflict() -> None:
     one = tries(retries=1)
-    trouble = TryAgain("the slot is moving")
-    one.pause_before_next([], trouble, 100.0)
+    failure = TryAgain("the slot is moving")
+    one.pause_before_next([], failure, 100.0)
     with pytest.raises(StoreError, match=r"the slot is moving \(in each of 2 tries\)") as caught:
-        one.pause_before_next([], trouble, 100.0)
+        one.pause_before_next([], failure, 100.0)
     assert not isinstance(caught.value, TryAgain)  # else a transaction around this one would take it for its own
 
 

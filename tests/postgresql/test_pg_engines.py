@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from interlock.core.errors import StoreError
 from interlock.stores.sql import waiters
 from interlock.stores.sql.ddl import ddl
-from interlock.testing.waiting import PATIENCE, eventually, moment, since
+from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since
 from interlock.testing.world import TASKS
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer
@@ -30,7 +30,7 @@ def engine(server: PostgresServer, ask: Ask, colour: str) -> Iterator[Any]:
 
 
 def test_who_waits_is_handed_the_lock_at_once(engine: Any, colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiters, "LOOK_AGAIN", PATIENCE * 3)  # it is told, or it waits for too long
+    monkeypatch.setattr(waiters, "LOOK_AGAIN", WAIT_LIMIT * 3)  # it is told, or it waits for too long
     with ExitStack() as stack:
         ours, theirs = (stack.enter_context(side(colour, engine)) for _ in range(2))
         for _ in range(3):
@@ -39,7 +39,7 @@ def test_who_waits_is_handed_the_lock_at_once(engine: Any, colour: str, monkeypa
             eventually(lambda: [view.state for view in ours.claims("a")] == ["using", "pending"])
             began = moment()
             assert ours.do(grant.release) is True
-            got = waiting.result(PATIENCE)
+            got = waiting.result(WAIT_LIMIT)
             assert since(began) < 2
             assert got.fence > grant.fence
             assert theirs.do(got.release) is True

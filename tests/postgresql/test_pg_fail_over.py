@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from interlock.core.errors import LockLost, StoreError
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import table_of
 from tests.servers import PostgresReplica, PostgresServer
 from tests.support.sides import Side, side
@@ -81,7 +81,7 @@ def test_a_forgotten_holder_is_told_and_nobody_else_is_let_in_before_the_grace_i
         with pytest.raises(LockLost):
             forgotten.check()
         assert ours.take("b", timeout=0) is None
-        second = others.take("a", timeout=PATIENCE)
+        second = others.take("a", timeout=WAIT_LIMIT)
         assert time.monotonic() > killed + GRACE
         fences.append(second.fence)
         assert ours.do(forgotten.release) is False
@@ -104,7 +104,7 @@ def test_a_holder_and_a_waiter_whom_the_replica_knows_go_on_there(
         assert ours.do(grant.renew)
         assert not waiting.done()
         assert ours.do(grant.release) is True
-        second = waiting.result(PATIENCE)
+        second = waiting.result(WAIT_LIMIT)
         assert second.fence > grant.fence
         assert others.do(second.release) is True
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.stores.sql.ddl import ddl
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import WAITING, number_of
 from tests.servers import PgBouncer, PostgresServer, need
 from tests.support.sides import side
@@ -60,11 +60,11 @@ def test_who_waits_goes_on_asking_and_gets_in_when_a_connection_is_free(
     others = fill()
     with side(colour, f"{server.url}?table=full") as ours:
         before = refused(server)
-        waiting = ours.waits("a", timeout=PATIENCE)
+        waiting = ours.waits("a", timeout=WAIT_LIMIT)
         eventually(lambda: refused(server) >= before + 3)
         assert not waiting.done()
         others.pop().close()
-        assert ours.do(waiting.result(PATIENCE).release) is True
+        assert ours.do(waiting.result(WAIT_LIMIT).release) is True
 
 
 def test_a_waiter_that_stands_in_line_is_handed_the_lock_at_a_full_server(
@@ -77,7 +77,7 @@ def test_a_waiter_that_stands_in_line_is_handed_the_lock_at_a_full_server(
         eventually(lambda: len(ours.claims("a")) == 2)
         fill()
         assert ours.do(grant.release) is True
-        assert theirs.do(waiting.result(PATIENCE).release) is True
+        assert theirs.do(waiting.result(WAIT_LIMIT).release) is True
 
 
 def test_a_release_at_a_full_server_waits_for_a_connection_of_its_own_process(
@@ -95,8 +95,8 @@ def test_a_release_at_a_full_server_waits_for_a_connection_of_its_own_process(
         releasing = ours.start(grant.release)
         eventually(lambda: refused(server) > before)
         blocker.rollback()
-        assert releasing.result(PATIENCE) is True
-        assert stuck.do(taking.result(PATIENCE).release) is True
+        assert releasing.result(WAIT_LIMIT) is True
+        assert stuck.do(taking.result(WAIT_LIMIT).release) is True
         assert ours.claims("free") == []
 
 

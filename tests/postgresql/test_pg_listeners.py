@@ -7,7 +7,7 @@ import pytest
 
 from interlock.stores.postgresql import aconnection, alistener, listener
 from interlock.stores.sql.ddl import ddl
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
 from tests.servers import PgBouncer, PostgresServer, Proxy, need
 from tests.support.sides import Side, side
@@ -43,7 +43,7 @@ def test_a_listener_that_a_balancer_has_forgotten_is_noticed_and_replaced(
             proxy.forget()
             eventually(lambda: listener_of(ours) not in (0, deaf))
             assert others.do(grant.release) is True
-            got = waiting.result(PATIENCE)
+            got = waiting.result(WAIT_LIMIT)
             assert got.fence > grant.fence
             assert ours.do(got.release) is True
 
@@ -62,7 +62,7 @@ def test_a_listener_that_hears_another_channel_is_noticed_and_replaced(
             deaf = eventually(lambda: listener_of(ours))
         eventually(lambda: listener_of(ours) not in (0, deaf))
         assert others.do(grant.release) is True
-        assert ours.do(waiting.result(PATIENCE).release) is True
+        assert ours.do(waiting.result(WAIT_LIMIT).release) is True
 
 
 @pytest.fixture
@@ -89,4 +89,4 @@ def test_behind_a_pooler_who_waits_looks_and_asks_once_whether_it_may_listen(
             assert proxy.sent.count(b"pg_backend_pid") == 1
             assert b"LISTEN" not in proxy.sent
             assert others.do(grant.release) is True
-            assert ours.do(waiting.result(PATIENCE).release) is True
+            assert ours.do(waiting.result(WAIT_LIMIT).release) is True

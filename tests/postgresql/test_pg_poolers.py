@@ -8,7 +8,7 @@ import pytest
 import interlock
 from interlock.core.errors import StoreError
 from interlock.stores.sql.ddl import ddl
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
 from tests.postgresql.test_pg_settings import no_update_is_lost
 from tests.servers import PgBouncer, PostgresServer, need
@@ -42,7 +42,7 @@ def test_a_lock_is_handed_over_renewed_and_released(pooled: str, colour: str) ->
         eventually(lambda: len(ours.claims("a")) == 2)
         assert ours.do(grant.renew)
         assert ours.do(grant.release) is True
-        second = waiting.result(PATIENCE)
+        second = waiting.result(WAIT_LIMIT)
         assert second.fence > grant.fence
         assert theirs.do(second.renew)
         assert ours.do(ours.locks.evict, "a") == 1
@@ -113,4 +113,4 @@ def test_a_pooler_that_starts_again_costs_nobody_the_lock(
         assert ours.do(grant.renew)
         pooler.restart()
         assert ours.do(grant.release) is True
-        waiting.result(PATIENCE).release()
+        waiting.result(WAIT_LIMIT).release()

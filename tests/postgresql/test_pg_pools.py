@@ -14,7 +14,7 @@ import pytest
 import interlock
 from interlock.stores.postgresql import listener
 from interlock.stores.postgresql.aconnection import AsyncConnection
-from interlock.testing.waiting import PATIENCE, eventually, moment, since
+from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since
 from tests.postgresql.conftest import WAITING, Ask, number_of
 from tests.servers import PostgresServer
 
@@ -33,7 +33,7 @@ def test_who_is_cancelled_while_a_step_fails_is_cancelled(url: str, ask: Ask, lo
             waits = asyncio.ensure_future(ours.lock("a").acquire())
             await asyncio.to_thread(eventually, lambda: ask(WAITING))
             waits.cancel()
-            await asyncio.wait([waits], timeout=PATIENCE)  # its step gets no answer
+            await asyncio.wait([waits], timeout=WAIT_LIMIT)  # its step gets no answer
             assert waits.cancelled()
 
     asyncio.run(main())
@@ -64,7 +64,7 @@ def test_renewals_have_a_connection_where_all_others_are_in_use(url: str, ask: A
         assert free.expires_in > before - 0.3
         blocker.rollback()
         for each in stuck:
-            each.exception(PATIENCE)
+            each.exception(WAIT_LIMIT)
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
@@ -122,7 +122,7 @@ def test_a_connection_that_has_ended_is_not_closed_twice(server: PostgresServer)
             connection.loop.add_reader(number, heard.set)
             connection.close()
             theirs.send(b"x")
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_LIMIT):
                 await heard.wait()
             connection.loop.remove_reader(number)
 
@@ -141,13 +141,13 @@ def test_an_interrupt_while_it_begins_to_listen_makes_nobody_deaf(
         with monkeypatch.context() as patch:
             _interrupted(patch, where)
             with pytest.raises(KeyboardInterrupt):
-                threads.submit(locks.lock("a").acquire).result(PATIENCE)
+                threads.submit(locks.lock("a").acquire).result(WAIT_LIMIT)
         assert not ours.live
         waiting = threads.submit(locks.lock("a").acquire)
         eventually(lambda: ours.live)
         assert [each.name for each in threading.enumerate()].count("interlock-listens") == 1
         grant.release()
-        got = waiting.result(PATIENCE)
+        got = waiting.result(WAIT_LIMIT)
         assert got is not None
         got.release()
 
@@ -179,8 +179,8 @@ def test_a_message_that_is_not_ours_tells_nobody_anything(locks: Any, ask: Ask, 
             type(store._waiters).tell_message(store._waiters, message),
         )
         ask("SELECT pg_notify(%s, 'ping')", store._channel)
-        assert heard.wait(PATIENCE)
+        assert heard.wait(WAIT_LIMIT)
         assert store._listener.live
         assert not waiting.done()
         grant.release()
-        waiting.result(PATIENCE).release()
+        waiting.result(WAIT_LIMIT).release()

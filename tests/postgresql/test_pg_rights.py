@@ -11,7 +11,7 @@ import interlock
 from interlock.core.errors import StoreError
 from interlock.runtime.sync import run
 from interlock.stores.sql.ddl import ddl
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import THREADS
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer
@@ -56,7 +56,7 @@ def do_everything(ours: Side) -> None:
         waiting = other.waits("a")
         eventually(lambda: len(ours.claims("a")) == 2)
         assert ours.do(grant.release) is True
-        assert other.do(waiting.result(PATIENCE).release) is True
+        assert other.do(waiting.result(WAIT_LIMIT).release) is True
     permits = [ours.do(locks.semaphore("b", 3).acquire) for _ in range(3)]
     assert ours.do(locks.semaphore("b", 3).acquire, timeout=0.05) is None
     assert [ours.do(permit.release) for permit in permits] == [True] * 3

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer, Proxy
 from tests.support.sides import Side, side
@@ -92,11 +92,11 @@ def test_nobody_is_notified_while_nobody_of_another_process_waits(told: Any, col
                 waiting = beside.waits("c")
                 eventually(lambda: len(ours.claims("c")) == 2)
                 assert ours.do(grant.release) is True
-                assert beside.do(waiting.result(PATIENCE).release) is True
+                assert beside.do(waiting.result(WAIT_LIMIT).release) is True
             assert times() == 0, turn
         grant = ours.take("a")
         waiting = theirs.waits("a")
         eventually(lambda: len(ours.claims("a")) == 2)
         assert ours.do(grant.release) is True
-        assert theirs.do(waiting.result(PATIENCE).release) is True
+        assert theirs.do(waiting.result(WAIT_LIMIT).release) is True
         assert times() == 1

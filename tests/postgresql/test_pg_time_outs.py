@@ -9,7 +9,7 @@ import pytest
 import interlock
 from interlock.core.errors import StoreError
 from interlock.stores.sql import queue
-from interlock.testing.waiting import PATIENCE, eventually, moment, since
+from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since
 from tests.postgresql.conftest import WAITING, Ask, number_of, table_of
 from tests.servers import PostgresServer
 from tests.support.sides import Side, side
@@ -62,7 +62,7 @@ def test_a_step_that_a_time_out_of_the_role_strikes_is_taken_again(
         doing = begin()
         eventually(lambda: said(server, SETTINGS[setting]) >= before + 2)
         other.rollback()
-        assert doing.result(PATIENCE)
+        assert doing.result(WAIT_LIMIT)
         held = len(ours.claims("a"))
         assert held == (0 if step in ("leave", "evict") else 1)
         if step == "enter":
@@ -81,7 +81,7 @@ def test_a_time_out_that_strikes_again_and_again_is_an_error_that_names_it(
         began = moment()
         with pytest.raises(StoreError, match=setting):
             locks.lock("a").acquire(timeout=0)
-        assert since(began) < 2 * (queue.PATIENCE + 1), "so long for the step, and for what takes it back"
+        assert since(began) < 2 * (queue.WAIT_LIMIT + 1), "so long for the step, and for what takes it back"
         other.rollback()
         assert locks.claims("a") == []
 
@@ -91,7 +91,7 @@ def test_who_waits_outlasts_a_time_out_that_strikes_again_and_again(
     server: PostgresServer, url: str, made: str, role: Any, stranger: Any, colour: str, setting: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(queue, "PATIENCE", 0.1)
+    monkeypatch.setattr(queue, "WAIT_LIMIT", 0.1)
     role(f"{setting} = '50ms'")
     with side(colour, url) as ours:
         other = stranger()
@@ -101,7 +101,7 @@ def test_who_waits_outlasts_a_time_out_that_strikes_again_and_again(
         eventually(lambda: said(server, SETTINGS[setting]) >= before + 6)
         assert not waiting.done()
         other.rollback()
-        assert ours.do(waiting.result(PATIENCE).release) is True
+        assert ours.do(waiting.result(WAIT_LIMIT).release) is True
 
 
 @pytest.mark.parametrize("step", ["enter", "leave", "evict"])
@@ -126,12 +126,12 @@ def test_a_step_that_is_the_victim_of_a_deadlock_is_taken_again(
         stands = "SELECT 1 FROM pg_locks WHERE pid = %s AND NOT granted"
         eventually(lambda: ask(stands, second.info.backend_pid))
         first.rollback()
-        crosses.result(PATIENCE)
+        crosses.result(WAIT_LIMIT)
         assert said(server, "deadlock detected") == before + 1
         second.rollback()
-        assert doing.result(PATIENCE)
+        assert doing.result(WAIT_LIMIT)
         if step == "leave":
-            assert next_one.do(waiting.result(PATIENCE).release) is True
+            assert next_one.do(waiting.result(WAIT_LIMIT).release) is True
         elif step == "enter":
             assert ours.do(doing.result().release) is True
         else:

@@ -28,7 +28,7 @@ def acquire(ttl: float = TTL) -> str:
     return ACQUIRE.format(ttl=ttl)
 
 
-def patience(place: Place, ttl: float) -> float:
+def wait_limit(place: Place, ttl: float) -> float:
     """Return how long a dead process's lock may stay."""
     return SOON if place.frees_at_death else ttl + SOON
 
@@ -44,7 +44,7 @@ def test_a_killed_holder_frees_the_lock_for_those_who_come(
     started = moment()
     grant = locks.lock("book").acquire(timeout=TTL * 2)
     assert grant is not None
-    assert since(started) < patience(place, TTL)
+    assert since(started) < wait_limit(place, TTL)
     assert grant.fence > fence
 
 
@@ -57,9 +57,9 @@ def test_a_killed_holder_frees_the_lock_for_those_who_wait(place: Place, world: 
     job = world.actor().start(world.connect().lock("book").acquire)
     world.until_waiting(2, "book")
     holder.kill()
-    waiter.answer(patience(place, TTL))
+    waiter.answer(wait_limit(place, TTL))
     waiter.kill()
-    assert job.result(patience(place, TTL)) is not None
+    assert job.result(wait_limit(place, TTL)) is not None
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -75,13 +75,11 @@ def test_a_killed_holder_of_each_kind_frees_it(
     )
     assert kind.rival(locks, "book").acquire(timeout=0) is None
     holder.kill()
-    assert kind.rival(locks, "book").acquire(timeout=patience(place, TTL)) is not None
+    assert kind.rival(locks, "book").acquire(timeout=wait_limit(place, TTL)) is not None
 
 
 @FREES_AT_DEATH
-def test_a_killed_reader_lets_the_writer_in_beside_living_ones_only(
-    place: Place, world: World, remote: Start
-) -> None:
+def test_a_killed_reader_lets_the_writer_in_beside_live_ones_only(place: Place, world: World, remote: Start) -> None:
     first, second = remote(), remote()
     for each in (first, second):
         each.do("grant = locks.rwlock('book').read().acquire()")
@@ -90,7 +88,7 @@ def test_a_killed_reader_lets_the_writer_in_beside_living_ones_only(
     first.kill()
     throughout(0.3, lambda: not writer.done())
     second.kill()
-    assert writer.result(patience(place, TTL)) is not None
+    assert writer.result(wait_limit(place, TTL)) is not None
 
 
 @pytest.mark.parametrize("position", range(4))
@@ -136,7 +134,7 @@ def test_a_holder_and_the_head_of_the_line_are_killed_together(place: Place, wor
     world.until_waiting(2, "book")
     head.kill()
     holder.kill()
-    assert job.result(patience(place, TTL)) is not None
+    assert job.result(wait_limit(place, TTL)) is not None
 
 
 @FREES_AT_DEATH
@@ -222,7 +220,7 @@ def test_a_program_that_ends_with_an_asyncio_lock_held_frees_it(
         "result = asyncio.run(main())"
     )
     holder.end()
-    assert locks.lock("book").acquire(timeout=patience(place, ttl)) is not None
+    assert locks.lock("book").acquire(timeout=wait_limit(place, ttl)) is not None
 
 
 def test_claims_tell_the_process(locks: interlock.Locks, remote: Start) -> None:

@@ -16,7 +16,7 @@ import interlock
 from interlock import StoreError
 from interlock.stores.files import FileStore
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.support.files_folder import connect, descriptors, until_waiting
 
 WAITERS = 5
@@ -72,7 +72,7 @@ def test_threads_that_wait_when_it_is_closed_get_a_store_error(
         theirs.sendall(BYTES)
     for wait in waits:
         with pytest.raises(StoreError, match="closed"):
-            wait.result(PATIENCE)
+            wait.result(WAIT_LIMIT)
     for ours, theirs in pairs:
         assert ours.recv(4096) == BYTES  # nobody who waited has read from them
         ours.close()
@@ -91,7 +91,7 @@ def test_tasks_that_wait_when_it_is_closed_get_a_store_error(folder: Path, remot
         await locks.close()
         # The sockets get the numbers of the pipes; the loop must watch them as what they are.
         pairs = many_sockets()
-        found = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), PATIENCE)
+        found = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), WAIT_LIMIT)
         assert [type(each) for each in found] == [StoreError] * WAITERS
         pairs += many_sockets()
         loop = asyncio.get_running_loop()
@@ -100,7 +100,7 @@ def test_tasks_that_wait_when_it_is_closed_get_a_store_error(folder: Path, remot
             receiving = asyncio.create_task(loop.sock_recv(ours, 4096))
             await asyncio.sleep(0)  # it waits for the socket to become readable
             theirs.sendall(BYTES)
-            assert await asyncio.wait_for(receiving, PATIENCE) == BYTES
+            assert await asyncio.wait_for(receiving, WAIT_LIMIT) == BYTES
             ours.close()
             theirs.close()
         assert descriptors() == before
@@ -115,7 +115,7 @@ def test_a_store_that_a_thread_closes_ends_the_waits_of_tasks(folder: Path, remo
         waits = [asyncio.create_task(locks.lock("book").acquire()) for _ in range(WAITERS)]
         await asyncio.to_thread(until_waiting, folder, WAITERS)
         await asyncio.to_thread(locks.store.close)
-        found = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), PATIENCE)
+        found = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), WAIT_LIMIT)
         assert [type(each) for each in found] == [StoreError] * WAITERS
 
     asyncio.run(main())
@@ -130,13 +130,13 @@ def test_closing_one_connection_leaves_the_waiters_of_another_alone(folder: Path
         closed.close()
         for wait in theirs:
             with pytest.raises(StoreError):
-                wait.result(PATIENCE)
+                wait.result(WAIT_LIMIT)
         until_waiting(folder, 2)
         remote.do("grant.release()")
         eventually(lambda: any(wait.done() for wait in ours))
         first = next(wait for wait in ours if wait.done())
         first.result().release()
-        assert all(wait.result(PATIENCE) is not None for wait in ours)
+        assert all(wait.result(WAIT_LIMIT) is not None for wait in ours)
 
 
 def test_closing_and_waiting_at_the_same_time_ends_in_an_error_and_no_leak(folder: Path, remote: Remote) -> None:
@@ -147,7 +147,7 @@ def test_closing_and_waiting_at_the_same_time_ends_in_an_error_and_no_leak(folde
         locks.store.close()  # some of them wait by now, others are on their way
         for wait in waits:
             with pytest.raises(StoreError):
-                wait.result(PATIENCE)
+                wait.result(WAIT_LIMIT)
     eventually(lambda: descriptors() == before)
     until_waiting(folder, 0)
 
@@ -156,7 +156,7 @@ def test_a_waiter_can_be_woken_to_look_again(folder: Path) -> None:
     store = FileStore(str(folder))
     wakeup = store.thread_wakeup()
     wakeup.wake()
-    assert wakeup.wait(PATIENCE) is None  # at once
+    assert wakeup.wait(WAIT_LIMIT) is None  # at once
     wakeup.close()
     wakeup.wake()  # nobody waits any more
     store.close()

@@ -169,13 +169,13 @@ def test_many_renewals_leave_an_event_loop_its_turns(folder: Path) -> None:
     async def main() -> None:
         async with interlock.aconnect(f"file://{folder}") as locks:
             grants = [await locks.lock(f"name {number}").acquire() for number in range(200)]
-            turns = 0
+            rounds = 0
             renewing = asyncio.create_task(_renew(locks, [grant._claim for grant in grants if grant is not None]))
             while not renewing.done():
                 await asyncio.sleep(0)
-                turns += 1
+                rounds += 1
             assert renewing.result() == [True] * 200
-            assert turns > 10
+            assert rounds > 10
 
     asyncio.run(main())
 

@@ -124,7 +124,7 @@ def test_a_folder_that_was_removed_is_made_again_with_another_liveness_pipe(fold
 # -- waiters ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["everything", "the beacon", "the pipe"])
+@pytest.mark.parametrize("what", ["everything", "the liveness pipe", "the pipe"])
 def test_a_waiter_whose_files_were_removed_still_gets_its_turn(folder: Path, remote: Remote, what: str) -> None:
     remote.do("grant = locks.lock('book').acquire()")
     got: list[Any] = []
@@ -454,7 +454,7 @@ FREE = "for fd in taken: os.close(fd)\n"
         ("locks.lock('book').acquire(timeout=0)", "locks.lock('book').acquire(timeout=1)", "ulimit -n"),
         ("locks.close()", "interlock.connect(url)", "Too many open files"),
     ],
-    ids=["a line", "a pipe to wait at", "a beacon"],
+    ids=["a line", "a pipe to wait at", "a liveness pipe"],
 )
 def test_a_process_at_its_file_limit_is_told_what_to_do(
     folder: Path, remote: Remote, before: str, work: str, told: str
@@ -481,16 +481,16 @@ def test_numbers_of_pipes_are_used_again_and_stay_within_their_slots(
     here, there = Liveness(folder / "alive"), Liveness(folder / "alive")
     kept = here.pipe()
     for _ in range(6):
-        bell = here.pipe()
-        assert 1 <= bell.number <= 4
-        assert bell.number != kept.number
-        there.ring(here.token, bell.number, None)
-        assert os.read(bell.fd, 10) == b"\n"  # not an earlier one of the same name
-        here.put_back(bell)
+        pipe = here.pipe()
+        assert 1 <= pipe.number <= 4
+        assert pipe.number != kept.number
+        there.ring(here.token, pipe.number, None)
+        assert os.read(pipe.fd, 10) == b"\n"  # not an earlier one of the same name
+        here.put_back(pipe)
     four = [here.pipe() for _ in range(3)]
     with pytest.raises(interlock.StoreError, match="more than 4 wait"):
         here.pipe()
-    for bell in [kept, *four]:
-        here.put_back(bell)
+    for pipe in [kept, *four]:
+        here.put_back(pipe)
     here.close()
     there.close()

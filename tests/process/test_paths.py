@@ -509,7 +509,7 @@ def test_a_slot_that_does_not_fit_is_never_written(folder: Path) -> None:
             checked(text, number)
 
 
-def test_the_order_of_the_line_outlives_a_million_bells(folder: Path) -> None:
+def test_the_order_of_the_line_outlives_a_million_waiters(folder: Path) -> None:
     with connect(folder) as locks:
         grant = held(locks)
         waiters = [Remote(f"file://{folder}") for _ in range(3)]
@@ -531,15 +531,15 @@ def test_the_order_of_the_line_outlives_a_million_bells(folder: Path) -> None:
                 waiter.close()
 
 
-def test_bell_numbers_are_used_again(folder: Path) -> None:
+def test_numbers_of_wakeup_pipes_are_used_again(folder: Path) -> None:
     store = FileStore(str(folder))
     try:
-        presence = store.liveness()
-        presence._made = 999_998
-        bells = [presence.pipe() for _ in range(3)]
-        assert [bell.number for bell in bells] == [999_999, 1, 2]
-        presence._made = 0
-        assert presence.pipe().number == 3
+        liveness = store.liveness()
+        liveness._made = 999_998
+        pipes = [liveness.pipe() for _ in range(3)]
+        assert [pipe.number for pipe in pipes] == [999_999, 1, 2]
+        liveness._made = 0
+        assert liveness.pipe().number == 3
     finally:
         store.close()
 

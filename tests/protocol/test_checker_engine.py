@@ -114,8 +114,8 @@ def peterson(me: int) -> Callable[[], Protocol]:
             yield ("write", f"wants{me}", True)
             yield ("write", "turn", other)
             while (yield ("read", f"wants{other}")):
-                turn = yield ("read", "turn")
-                if turn == me:
+                whose = yield ("read", "turn")
+                if whose == me:
                     break
             yield ("work",)
             yield ("write", f"wants{me}", False)

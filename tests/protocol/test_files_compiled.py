@@ -1,4 +1,4 @@
-"""The compiled quick ways of the file store write what the ways in Python write, and answer the same.
+"""The compiled fast paths of the file store write what the ways in Python write, and answer the same.
 
 `test_files_fast_path` holds the ways in Python to the plan, which the model checker drives.
 """
@@ -33,7 +33,7 @@ from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.opened import native
 from interlock.stores.files.record import SLOT, tail, write_slot
 from interlock.stores.files.wakeups import ThreadWakeup
-from tests.support.listeners import Ear
+from tests.support.listeners import NotingWakeup
 
 KEY = f"{SEPARATOR}name"
 ME = "me"
@@ -116,7 +116,7 @@ class Row(NamedTuple):
     Attributes:
         state: using, pending or done, or "damaged" for no slot at all.
         number: the fence, or the place in line.
-        whose: the process: mine, living, dead.
+        whose: the process: mine, live, dead.
         capacity: of the claim.
         lease: seconds until it ends.
     """
@@ -128,7 +128,7 @@ class Row(NamedTuple):
     lease: float = 5.0
 
 
-whose = st.sampled_from(["mine", "dead", "living", "living"])
+whose = st.sampled_from(["mine", "dead", "live", "live"])
 capacities = st.sampled_from([1, 1, 1, 3])
 leases = st.sampled_from([5.0, 5.0, 5.0, -5.0])
 holder = st.builds(Row, st.sampled_from(["using", "done", "damaged"]), st.integers(1, 9), whose, capacities, leases)
@@ -138,16 +138,16 @@ waiters = st.lists(waiter, max_size=3, unique_by=lambda row: row.number)
 
 
 class Bench:
-    """A store on a real folder, and another process's presence in it."""
+    """A store on a real folder, and another process's liveness pipe in it."""
 
     def __init__(self, folder: Path) -> None:
         self.store = FileStore(str(folder))
         self.compiled = self.store._compiled
         self.here = self.store.liveness()
         self.there = Liveness(self.store.folder.alive)
-        self.wakeups = {"mine": self.here.pipe(), "living": self.there.pipe(), "dead": SimpleNamespace(number=1)}
+        self.wakeups = {"mine": self.here.pipe(), "live": self.there.pipe(), "dead": SimpleNamespace(number=1)}
         self.here.is_alive(self.there.token)
-        self.here.ring(self.there.token, self.wakeups["living"].number, None)  # opened here from now on
+        self.here.ring(self.there.token, self.wakeups["live"].number, None)  # opened here from now on
         self.line = self.store._line(KEY)
         self.line.guard()
         self.line.read_pending()
@@ -159,11 +159,11 @@ class Bench:
         self.store.close()
 
     def text(self, row: Row, id: str) -> bytes:
-        token = {"mine": self.here.token, "dead": DEAD, "living": self.there.token}[row.whose]
+        token = {"mine": self.here.token, "dead": DEAD, "live": self.there.token}[row.whose]
         claim = Claim(id, LockSpec(KEY, 1, row.capacity), "")
         until = max(0.0, self.base + row.lease)
-        bell = self.wakeups[row.whose].number
-        return write_slot(f"{row.state:<8}".encode(), row.number, until, id, bell, tail(claim, token))
+        pipe = self.wakeups[row.whose].number
+        return write_slot(f"{row.state:<8}".encode(), row.number, until, id, pipe, tail(claim, token))
 
     def put(self, using: list[Row], pending: list[Row], flag: bool, mine: int | None) -> None:
         """Write both files; the row `mine` gets the id of our claim."""
@@ -189,7 +189,7 @@ class Bench:
 
     def heard(self) -> list[Granted | None]:
         """What was told to the waiters here and there."""
-        return [self.wakeups["mine"].drain(), self.wakeups["living"].drain()]
+        return [self.wakeups["mine"].drain(), self.wakeups["live"].drain()]
 
     def image(self) -> tuple[Any, ...]:
         """What the files say; fences that are new and leases that are new are told from old ones only."""
@@ -216,7 +216,7 @@ class Bench:
             self.store._compiled = compiled
             put()
             answer = act()
-            told = [None if news is None else (news.id, plainly(news.fence)) for news in self.heard()]
+            told = [None if message is None else (message.id, plainly(message.fence)) for message in self.heard()]
             found.append((answer, self.image(), told))
         self.store._compiled = self.compiled
         assert found[0] == found[1]
@@ -243,14 +243,14 @@ def lawful(flag: bool, pending: list[Row]) -> list[Row]:
     return pending if flag else [row for row in pending if row.state != "pending"]
 
 
-def answered(turn: Any) -> tuple[Any, ...]:
-    """A turn without what differs from time to time."""
-    return turn.state, plainly(turn.fence)
+def answered(result: Any) -> tuple[Any, ...]:
+    """A result without what differs from time to time."""
+    return result.state, plainly(result.fence)
 
 
 @many
 @given(holders, waiters, st.booleans(), st.booleans(), st.sampled_from([1, 1, 3]))
-def test_entering_without_a_bell(
+def test_entering_without_a_wakeup(
     bench: Bench, using: list[Row], pending: list[Row], flag: bool, wait: bool, capacity: int
 ) -> None:
     claim = Claim(ME, LockSpec(KEY, 1, capacity), "")
@@ -268,8 +268,8 @@ def test_standing_in_line(
     claim = Claim(ME, LockSpec(KEY, 1, capacity), "")
 
     def act() -> Any:
-        ear = Ear()
-        return answered(bench.store.enter_now(claim, ear, True, False)), ear.watched
+        wakeup = NotingWakeup()
+        return answered(bench.store.enter_now(claim, wakeup, True, False)), wakeup.watched
 
     bench.both(lambda: bench.put(using, lawful(flag, pending), flag, mine), act)
 
@@ -301,18 +301,18 @@ def test_damage_leads_nobody_out_of_the_files(bench: Bench, using: list[Row], pe
     for fd, start in ((bench.line.fd, bench.line.head), (bench.line.pending_fd, 0)):
         os.pwrite(fd, damaged(os.pread(fd, 1 << 20, 0), start, seed), 0)
     rows = [len(data) for data in bench.files()]
-    turns = [bench.compiled.enter(bench.line, claim, wakeup, True) for wakeup in (Ear(), None)]
+    results = [bench.compiled.enter(bench.line, claim, wakeup, True) for wakeup in (NotingWakeup(), None)]
     bench.compiled.leave(bench.line, claim)
-    assert {turn.state for turn in turns if turn is not None} <= {"using", "pending", "occupied"}
+    assert {result.state for result in results if result is not None} <= {"using", "pending", "occupied"}
     after = bench.files()
     assert [len(data) - was for data, was in zip(after, rows, strict=True)] in ([0, 0], [0, SLOT], [SLOT, 0])
     assert after[0].startswith(bench.line.heads)
 
 
-HELD = Row("using", 4, "living")
+HELD = Row("using", 4, "live")
 MINE = Row("using", 4, "mine")
-FREE = Row("done", 4, "living")
-LAST = Row("pending", 1, "living")
+FREE = Row("done", 4, "live")
+LAST = Row("pending", 1, "live")
 
 
 def test_the_simple_steps_are_taken_by_the_compiled_ways(bench: Bench) -> None:
@@ -326,11 +326,11 @@ def test_the_simple_steps_are_taken_by_the_compiled_ways(bench: Bench) -> None:
     assert compiled.enter(bench.line, claim, None, False) == REFUSED
     for waits in ([], [LAST]):
         bench.put([HELD], waits, bool(waits), None)
-        assert compiled.enter(bench.line, claim, Ear(), True).state == "pending"
+        assert compiled.enter(bench.line, claim, NotingWakeup(), True).state == "pending"
     for waits in ([], [LAST], [LAST._replace(whose="mine")]):
         bench.put([MINE], waits, bool(waits), 0)
         assert compiled.leave(bench.line, claim) is True
-        assert [news for news in bench.heard() if news] == [Granted("waiter1", bench.image_top())] * len(waits)
+        assert [each for each in bench.heard() if each] == [Granted("waiter1", bench.image_top())] * len(waits)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_what_is_less_simple_they_leave_alone(bench: Bench, using: list[Row], pe
     before = bench.files()
     if not pending:
         assert compiled.enter(bench.line, claim, None, False) is None
-    assert compiled.enter(bench.line, claim, Ear(), True) is None
+    assert compiled.enter(bench.line, claim, NotingWakeup(), True) is None
     assert compiled.leave(bench.line, claim) is False
     assert bench.files() == before
 
@@ -375,7 +375,7 @@ def test_a_hand_over_that_leaves_a_dead_head_is_left_to_the_plan(bench: Bench, p
 def test_a_pipe_whose_name_is_gone_is_not_written_to(bench: Bench) -> None:
     assert bench.compiled is not None
     bench.put([MINE], [LAST], True, 0)
-    (bench.store.folder.alive / f"{bench.there.token}.{bench.wakeups['living'].number}").unlink()
+    (bench.store.folder.alive / f"{bench.there.token}.{bench.wakeups['live'].number}").unlink()
     before = bench.files()
     assert bench.compiled.leave(bench.line, Claim(ME, LockSpec(KEY), "")) is False
     assert bench.files() == before
@@ -432,7 +432,7 @@ def test_without_the_interpreters_lock_they_touch_nothing_that_other_threads_clo
     claim = Claim(ME, LockSpec(KEY), "")
     bench.put([HELD], [], False, None)
     assert free.enter(bench.line, claim, None, True) is None
-    assert free.enter(bench.line, claim, Ear(), True) is None
+    assert free.enter(bench.line, claim, NotingWakeup(), True) is None
     bench.put([MINE], [LAST], True, 0)
     assert free.leave(bench.line, claim) is False
     bench.put([FREE], [], False, None)
@@ -463,18 +463,18 @@ def test_a_claim_whose_id_does_not_fit_is_left_to_others(bench: Bench) -> None:
 
 
 class Listener:
-    """A wake-up of the store that sees the messages written to its bell."""
+    """A wake-up of the store that sees the messages written to its pipe."""
 
     def __init__(self, store: FileStore) -> None:
         self.wakeup: ThreadWakeup = store.thread_wakeup()
 
-    def hear(self, news: bytes) -> Granted | None:
-        os.write(self.wakeup.pipe.fd, news)
+    def hear(self, message: bytes) -> Granted | None:
+        os.write(self.wakeup.pipe.fd, message)
         return self.wakeup.wait(1.0)
 
 
 @pytest.mark.parametrize(
-    ("news", "told"),
+    ("message", "told"),
     [
         (b"\n", None),
         (b"one 5\n", Granted("one", 5)),
@@ -486,9 +486,9 @@ class Listener:
         (b"one 12345678901234567890\n", None),
     ],
 )
-def test_news_at_a_bell(bench: Bench, news: bytes, told: Granted | None) -> None:
+def test_messages_at_a_wakeup_pipe(bench: Bench, message: bytes, told: Granted | None) -> None:
     listener = Listener(bench.store)
-    assert listener.hear(news) == told
+    assert listener.hear(message) == told
     assert listener.wakeup.wait(0.0) is None
     listener.wakeup.close()
 
@@ -508,13 +508,13 @@ def test_a_wait_ends_in_time_also_when_signals_come(bench: Bench) -> None:
     wakeup = bench.store.thread_wakeup()
     main = threading.main_thread().ident
     assert main is not None
-    poke = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1))
-    poke.start()
+    wake = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1))
+    wake.start()
     started = monotonic()
     try:
         assert wakeup.wait(0.2) is None
     finally:
-        poke.join()
+        wake.join()
         signal.signal(signal.SIGUSR1, before)
         wakeup.close()
     assert came == [signal.SIGUSR1]
@@ -529,12 +529,12 @@ def test_an_exception_of_a_signal_handler_ends_the_wait(bench: Bench) -> None:
     wakeup = bench.store.thread_wakeup()
     main = threading.main_thread().ident
     assert main is not None
-    poke = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1))
-    poke.start()
+    wake = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1))
+    wake.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             wakeup.wait(60.0)
     finally:
-        poke.join()
+        wake.join()
         signal.signal(signal.SIGUSR1, before)
         wakeup.close()

@@ -1,7 +1,7 @@
-"""The quick ways of the file store leave in the files what the plan would leave; and the order of its writes.
+"""The fast path of the file store leaves in the files what the plan would leave; and the order of its writes.
 
-What is compared: the claims of the living with their rows, numbers and leases, the highest fence, the flag, who is
-told, and whom the waiter watches.  Not compared: what the dead left, of which the quick ways may leave more.
+What is compared: the claims of live processes with their rows, numbers and leases, the highest fence, the flag, who
+is told, and whom the waiter watches.  Not compared: what the dead left, of which the fast path may leave more.
 
 The model checker drives `plan.Step` and repeats what `FileStore` does around it.  Here the repeated part is held
 against the real store, on real files.
@@ -28,10 +28,10 @@ from interlock.stores.files.linefile import WAITING_AT, header
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.plan import Flag, Image, Write
 from interlock.stores.files.record import FREE, SLOT, Slot, tail, write_slot
-from tests.support.listeners import Ear
+from tests.support.listeners import NotingWakeup
 
 KEY = f"{SEPARATOR}name"
-TERMS = LockSpec(KEY, ttl=30.0)
+SPEC = LockSpec(KEY, ttl=30.0)
 NOW = 1000.0
 ME = "me"
 DEAD = "1-000000000000"
@@ -39,10 +39,10 @@ DEAD = "1-000000000000"
 one_row = st.tuples(
     st.sampled_from(["using", "done", "damaged"]),
     st.integers(1, 9),  # the fence
-    st.sampled_from(["mine", "dead", "living"]),
+    st.sampled_from(["mine", "dead", "live"]),
 )
 rows = st.one_of(st.lists(one_row, min_size=1, max_size=1), st.lists(one_row, max_size=6))
-waiters = st.lists(st.sampled_from(["dead", "done", "living"]), max_size=3)
+waiters = st.lists(st.sampled_from(["dead", "done", "live"]), max_size=3)
 
 
 class Bench:
@@ -55,7 +55,7 @@ class Bench:
         self.store._compiled = None
         monkeypatch.setattr(self.store._fastpath, "new_fence", lambda top: top + 1)
         self.other = Liveness(self.store.folder.alive)
-        self.claim = Claim(ME, TERMS, "")
+        self.claim = Claim(ME, SPEC, "")
         self.line = self.store._line(KEY)
         self.line.guard()
         self.line.read_pending()
@@ -66,7 +66,7 @@ class Bench:
         self.store.close()
 
     def text(self, state: str, number: int, id: str, whose: str) -> bytes:
-        token = {"mine": self.store.liveness().token, "dead": DEAD, "living": self.other.token}[whose]
+        token = {"mine": self.store.liveness().token, "dead": DEAD, "live": self.other.token}[whose]
         padded = f"{state:<8}".encode()
         return write_slot(padded, number, NOW + 5, id, 0, tail(self.claim, token))
 
@@ -115,19 +115,19 @@ many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 
 def lawful(flag: bool, pending: list[str]) -> list[str]:
     """While the flag is down nobody alive waits: it is set in the step that puts the first waiter in line."""
-    return pending if flag else [who for who in pending if who != "living"]
+    return pending if flag else [who for who in pending if who != "live"]
 
 
 @many
 @given(using=rows, pending=waiters, flag=st.booleans(), wait=st.booleans())
-def test_entering_without_a_bell_does_to_the_files_what_the_plan_does(
+def test_entering_without_a_wakeup_does_to_the_files_what_the_plan_does(
     bench: Bench, using: list[tuple[str, int, str]], pending: list[str], flag: bool, wait: bool
 ) -> None:
     pending = lawful(flag, pending)
     bench.put(using, pending, flag, None)
     before = bench.bytes()
-    turn = bench.store.enter_now(bench.claim, None, wait, False)
-    if turn == OCCUPIED and flag:
+    result = bench.store.enter_now(bench.claim, None, wait, False)
+    if result == OCCUPIED and flag:
         assert bench.bytes() == before
         return
     after = bench.image()
@@ -136,17 +136,17 @@ def test_entering_without_a_bell_does_to_the_files_what_the_plan_does(
     assert data is not None
     planned = bench.store._enter_line(bench.line, data, bench.claim, None, wait, False)[0]
     bench.line.unguard()
-    assert (turn, after) == (planned, bench.image())
+    assert (result, after) == (planned, bench.image())
 
 
-HELD, MINE = [("using", 1, "living")], [("using", 1, "mine")]
+HELD, MINE = [("using", 1, "live")], [("using", 1, "mine")]
 
 
 @many
-@example(using=HELD, pending=["living"], flag=True, mine=None)
-@example(using=HELD, pending=["dead", "living"], flag=True, mine=None)
-@example(using=HELD, pending=["living", "dead", "living"], flag=True, mine=None)
-@example(using=HELD, pending=["living", "dead"], flag=True, mine=None)
+@example(using=HELD, pending=["live"], flag=True, mine=None)
+@example(using=HELD, pending=["dead", "live"], flag=True, mine=None)
+@example(using=HELD, pending=["live", "dead", "live"], flag=True, mine=None)
+@example(using=HELD, pending=["live", "dead"], flag=True, mine=None)
 @example(using=HELD, pending=["dead"], flag=True, mine=None)
 @example(using=HELD, pending=["dead"], flag=False, mine=None)
 @given(
@@ -160,24 +160,24 @@ def test_standing_in_line_does_to_the_files_what_the_plan_does(
 ) -> None:
     pending = lawful(flag, pending)
     bench.store.liveness().ring = lambda token, number, told: None  # type: ignore[method-assign]
-    ears = Ear(), Ear()
+    wakeups = NotingWakeup(), NotingWakeup()
     bench.put(using, pending, flag, mine)
-    turn = bench.store.enter_now(bench.claim, ears[0], True, False)
+    result = bench.store.enter_now(bench.claim, wakeups[0], True, False)
     after = bench.image()
     bench.put(using, pending, flag, mine)
     data = bench.line.guard()
     assert data is not None
-    planned = bench.store._enter_line(bench.line, data, bench.claim, ears[1], True, False)[0]
+    planned = bench.store._enter_line(bench.line, data, bench.claim, wakeups[1], True, False)[0]
     bench.line.unguard()
-    assert (turn[:2], after) == (planned[:2], bench.image())
-    assert ears[0].watched == ears[1].watched
+    assert (result[:2], after) == (planned[:2], bench.image())
+    assert wakeups[0].watched == wakeups[1].watched
 
 
 @many
-@example(using=MINE, pending=["living"], flag=True, mine=0)
-@example(using=MINE, pending=["living", "dead"], flag=True, mine=0)
-@example(using=MINE, pending=["living", "dead", "living"], flag=True, mine=0)
-@example(using=MINE, pending=["dead", "living"], flag=True, mine=0)
+@example(using=MINE, pending=["live"], flag=True, mine=0)
+@example(using=MINE, pending=["live", "dead"], flag=True, mine=0)
+@example(using=MINE, pending=["live", "dead", "live"], flag=True, mine=0)
+@example(using=MINE, pending=["dead", "live"], flag=True, mine=0)
 @example(using=MINE, pending=["dead"], flag=False, mine=0)
 @given(
     using=rows,
@@ -193,16 +193,16 @@ def test_leaving_does_to_the_files_what_the_plan_does(
     mine: int,
 ) -> None:
     pending = lawful(flag, pending)
-    news: list[Granted] = []
+    messages: list[Granted] = []
     # Where both ways tell somebody: the quick one tells another process's waiter itself.
-    bench.store.liveness().ring = lambda token, number, told: news.append(told)  # type: ignore[method-assign]
+    bench.store.liveness().ring = lambda token, number, told: messages.append(told)  # type: ignore[method-assign]
     bench.put(using, pending, flag, mine)
     removed = bench.store.leave_now(bench.claim)
-    after, told = bench.image(), [each for each in news if each]
+    after, told = bench.image(), [each for each in messages if each]
     bench.put(using, pending, flag, mine)
-    news.clear()
+    messages.clear()
     assert removed == bench.store._do(KEY, lambda step: step.leave(ME))
-    assert (after, told) == (bench.image(), [each for each in news if each])
+    assert (after, told) == (bench.image(), [each for each in messages if each])
 
 
 @many
@@ -228,12 +228,12 @@ def test_the_fast_path_is_taken_only_where_nobody_holds_or_waits(
 ) -> None:
     bench.put(using, [], False, None)
     before = bench.bytes()
-    turn = bench.store.enter_now(bench.claim, None, True, False)
+    result = bench.store.enter_now(bench.claim, None, True, False)
     if any(state == "using" and whose != "dead" for state, _, whose in using):
-        assert turn == OCCUPIED
+        assert result == OCCUPIED
         assert bench.image()[0]
         return
-    assert turn == EnterResult(
+    assert result == EnterResult(
         "using", 1 + max((number for state, number, _ in using if state != "damaged"), default=0)
     )
     if not any(state == "using" for state, _, _ in using):
@@ -244,7 +244,7 @@ def test_the_fast_path_is_taken_only_where_nobody_holds_or_waits(
 def test_a_promoted_waiter_of_another_process_is_told_before_its_place_is_freed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.put([("using", 1, "mine"), ("done", 1, "dead")], ["living"], True, 0)
+    bench.put([("using", 1, "mine"), ("done", 1, "dead")], ["live"], True, 0)
     done: list[Any] = []
     perform = linefile.LineFile.perform
 
@@ -268,9 +268,9 @@ def test_the_first_fence_of_a_new_file_follows_the_floor_also_when_standing_in_l
     bench.put([], [], False, None)
     data = bench.line.guard()
     assert data is not None
-    turn = bench.store._enter_line(bench.line, data, bench.claim, None, True, False)[0]
+    result = bench.store._enter_line(bench.line, data, bench.claim, None, True, False)[0]
     bench.line.unguard()
-    assert turn == EnterResult("using", 42)
+    assert result == EnterResult("using", 42)
 
 
 def test_who_is_dead_before_it_can_be_watched_wakes_the_waiter_at_once(bench: Bench) -> None:
@@ -310,5 +310,5 @@ def test_a_clean_up_that_was_cut_short_does_not_part_the_line_in_two(
 
 
 def test_a_freed_slot_keeps_its_fence() -> None:
-    text = write_slot(b"using   ", 5, NOW, ME, 0, tail(Claim(ME, TERMS, ""), DEAD))
+    text = write_slot(b"using   ", 5, NOW, ME, 0, tail(Claim(ME, SPEC, ""), DEAD))
     assert b"number=0000000000000005" in FREE + text[len(FREE) :]

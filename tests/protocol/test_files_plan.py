@@ -13,7 +13,7 @@ def slot(row: int, state: str, number: int, id: str, alive: str, until: float = 
 
 
 def step_with(*pending: Slot) -> Step:
-    """Return a step on a line with a living holder and these waiters."""
+    """Return a step on a line with a live holder and these waiters."""
     using = [slot(0, "using", 7, "held", HOLDER)]
     image = Image(using, list(pending), [], [], top=7, waiting=bool(pending))
     return Step(image, NOW, lambda token: token != DEAD, lambda top: top + 1)
@@ -25,8 +25,8 @@ def test_a_newcomer_clears_away_the_dead_before_it_and_watches_who_lives() -> No
         slot(1, "pending", 2, "died", DEAD),
         slot(2, "pending", 3, "ended", MINE, until=NOW),
     )
-    turn = step.enter(slot(-1, "pending", 0, "me", MINE), wait=True, again=False, subscribed=True)
-    assert turn.state == "pending"
+    result = step.enter(slot(-1, "pending", 0, "me", MINE), wait=True, again=False, subscribed=True)
+    assert result.state == "pending"
     assert [each.id for each in step.pending] == ["first", "me"]
     assert [write for write in step.before if isinstance(write, Write) and write.slot is None] == [
         Write("pending", 2, None),

@@ -1,4 +1,4 @@
-"""The compiled quick ways touch no memory that is not theirs, and do nothing that C leaves undefined.
+"""The compiled fast paths touch no memory that is not theirs, and do nothing that C leaves undefined.
 
 They are built with AddressSanitizer and UndefinedBehaviorSanitizer into a copy of the package, and tests run on it.
 """

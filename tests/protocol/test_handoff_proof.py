@@ -1,4 +1,4 @@
-"""The successors of the Redis store: the production bells in every interleaving, with every fault."""
+"""The successors of the Redis store: the production registry of waiters in every interleaving, with every fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proof.handoff.report import markdown
 from proof.handoff.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "handoff.md"
-pytestmark = pytest.mark.xdist_group("heirs_proof")  # whose verdicts are computed once
+pytestmark = pytest.mark.xdist_group("handoff_proof")  # whose verdicts are computed once
 SMALL = [each for each in CONFIGURATIONS if not each.large]
 WORLDS = list(dict.fromkeys(mutant.configuration for mutant in MUTANTS))
 

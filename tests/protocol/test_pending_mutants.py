@@ -7,7 +7,7 @@ import pytest
 from proof.__main__ import main
 from proof.pending import report
 from proof.pending.mutants import CLAIMING, Change, Mutant, changed, judged
-from proof.pending.report import told
+from proof.pending.report import shown
 from proof.pending.safeguards import MUTANTS, NOT_NEEDED
 
 NAMES = [mutant.name for mutant in MUTANTS]
@@ -17,7 +17,7 @@ NAMES = [mutant.name for mutant in MUTANTS]
 def test_the_checker_catches(mutant: Mutant) -> None:
     found = judged(mutant).finding
     assert found is not None
-    text = told(found)
+    text = shown(found)
     print(text)
     assert found.kind == mutant.expected, text
     assert found.trace
@@ -29,7 +29,7 @@ def test_the_checker_catches(mutant: Mutant) -> None:
 def test_no_harm_comes_of(mutant: Mutant) -> None:
     found = judged(mutant)
     assert found.complete
-    assert found.finding is None, told(found.finding)
+    assert found.finding is None, shown(found.finding)
 
 
 def test_names_are_unique() -> None:

@@ -9,7 +9,7 @@ from proof.__main__ import main
 from proof.pending import report
 from proof.pending.configurations import CI, Configuration
 from proof.pending.options import Options, exclusive
-from proof.pending.report import proof, told
+from proof.pending.report import proof, shown
 from proof.pending.verdicts import verdict
 from proof.pending.world import World, enters
 
@@ -17,7 +17,7 @@ from proof.pending.world import World, enters
 @pytest.mark.parametrize("row", CI, ids=lambda row: f"{row.group}: {row.name}")
 def test_production_code_is_right_in(row: Configuration) -> None:
     found = verdict(row.options, live=row.live, fair=row.fair)
-    assert found.finding is None, told(found.finding)
+    assert found.finding is None, shown(found.finding)
     assert found.complete
     assert (found.live, found.fair) == (row.live, row.fair)
 

@@ -1,4 +1,4 @@
-"""The seeds' lock, as it was published: the verdict on each version, for two and for three clients."""
+"""The original scheme, as it was published: the verdict on each version, for two and for three clients."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_the_report_tells_every_counterexample() -> None:
 def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["seeds", "--clients", "1", "2"]) == 0
     output = capsys.readouterr().out
-    assert "The seeds' lock with 1 client, every" in output
+    assert "The original scheme with 1 client, every" in output
     assert text(list(found(2).values())) in output
     assert main(["seeds", "--clients", "2", "--markdown"]) == 0
     assert markdown([list(found(2).values())]) in capsys.readouterr().out

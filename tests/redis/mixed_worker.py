@@ -52,7 +52,7 @@ def in_a_thread(locks: Locks, path: Path, end: float, ttl: float, luck: random.R
 
 
 async def in_a_task(locks: AsyncLocks, path: Path, end: float, ttl: float, luck: random.Random) -> None:
-    """As `in_a_thread`; who has no patience is cancelled."""
+    """As `in_a_thread`; one that waits too long is cancelled."""
     lock = locks.lock(NAME, ttl=ttl)
     while time.monotonic() < end:
         try:

@@ -58,7 +58,7 @@ def test_a_server_that_is_behind_gives_fences_beyond_those_that_were_lost(world:
     assert lives_for(server, world.name) > AHEAD + 2 * KEEP - 1
 
 
-def test_the_lease_of_a_living_holder_is_not_shortened_by_a_server_that_is_behind(
+def test_the_lease_of_a_live_holder_is_not_shortened_by_a_server_that_is_behind(
     world: World, server: RedisServer
 ) -> None:
     ann, bob = world.actors(2)

@@ -147,10 +147,10 @@ def cost(server: RedisServer, name: str, waiters: int) -> float:
     try:
         line = [_enter(store, name) for _ in range(waiters + 1)]
         for _ in range(20):
-            _turn(store, name, line)
+            _move_on(store, name, line)
         server.command("CONFIG", "RESETSTAT")
         for _ in range(100):
-            _turn(store, name, line)
+            _move_on(store, name, line)
         stats = server.info("commandstats")["cmdstat_evalsha"]
         return float(stats.partition("usec_per_call=")[2].partition(",")[0])
     finally:
@@ -163,7 +163,7 @@ def _enter(store: Store, name: str) -> Claim:
     return claim
 
 
-def _turn(store: Store, name: str, line: list[Claim]) -> None:
+def _move_on(store: Store, name: str, line: list[Claim]) -> None:
     head, middle = line.pop(0), line.pop(len(line) // 2)
     assert run(store.leave(head)) is True
     assert run(store.leave(middle)) is True

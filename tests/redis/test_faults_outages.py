@@ -12,7 +12,7 @@ from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
 from tests.support.redis_worlds import key_of, place_of, servers_with
 
 AWAY = 1.0  # seconds
-PATIENCE = 15.0  # seconds of the acquires that must succeed
+WAIT_LIMIT = 15.0  # seconds of the acquires that must succeed
 LATE = 1.0  # seconds on a busy machine
 ONE = pytest.mark.parametrize("server", servers_with()[:1], indirect=True)
 
@@ -34,13 +34,13 @@ def test_an_acquire_that_begins_while_the_server_is_away_waits_for_it(world: Wor
     names = [world.fresh_name() for _ in range(3)]
     server.kill()
     coming = [
-        *starting(world, known, names[0], timeout=PATIENCE),
-        *starting(world, fresh, names[1], timeout=PATIENCE),
+        *starting(world, known, names[0], timeout=WAIT_LIMIT),
+        *starting(world, fresh, names[1], timeout=WAIT_LIMIT),
         *starting(world, third, names[2]),
     ]
     throughout(AWAY, lambda: not any(each.done() for each in coming))
     server.start()
-    assert [each.result(PATIENCE).name for each in coming] == names
+    assert [each.result(WAIT_LIMIT).name for each in coming] == names
     assert all(len(world.holders(name)) == 1 for name in names)
 
 
@@ -48,10 +48,10 @@ def test_an_acquire_that_begins_while_the_server_is_away_waits_for_it(world: Wor
 def test_an_acquire_that_begins_while_the_server_is_stopped_waits_for_it(world: World, server: RedisServer) -> None:
     locks = used(world, world.connect())
     server.pause()
-    (coming,) = starting(world, locks, world.name, timeout=PATIENCE)
+    (coming,) = starting(world, locks, world.name, timeout=WAIT_LIMIT)
     throughout(5.0, lambda: not coming.done())  # longer than a reply is waited for, twice
     server.resume()
-    grant = coming.result(PATIENCE)
+    grant = coming.result(WAIT_LIMIT)
     assert [view.id for view in world.holders()] == [grant.id]
     assert not world.waiters()
 

@@ -13,7 +13,7 @@ from interlock._redis import limit
 from interlock._redis.limit import MOST, ConnectionLimit, Permit
 from interlock.core.errors import StoreError
 from interlock.locks.sync import watchdog
-from interlock.testing.waiting import PATIENCE, RENEWED, eventually, moment, since, throughout
+from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisServer, Wire
 from tests.support.redis_worlds import client_ids, connect_to, one_after_another, servers_with
@@ -38,8 +38,8 @@ def use_by_many(locks: interlock.Locks, wire: Wire, threads: int = THREADS) -> i
     together = threading.Barrier(threads)
 
     def use(number: int) -> bool:
-        together.wait(PATIENCE)
-        grant = locks.lock(f"page:{number}").acquire(timeout=PATIENCE)
+        together.wait(WAIT_LIMIT)
+        grant = locks.lock(f"page:{number}").acquire(timeout=WAIT_LIMIT)
         return grant is not None and grant.release()
 
     with ThreadPoolExecutor(threads) as workers:
@@ -129,7 +129,7 @@ def test_a_lease_is_renewed_while_a_crowd_wants_the_only_connection(
         finally:
             stop.set()
         for each in working:
-            each.result(PATIENCE)
+            each.result(WAIT_LIMIT)
 
 
 def test_who_came_first_is_served_first_and_who_releases_before_all() -> None:
@@ -139,7 +139,7 @@ def test_who_came_first_is_served_first_and_who_releases_before_all() -> None:
     served: list[str] = []
 
     def want(name: str, urgent: bool) -> None:
-        found = house.take(urgent, time.monotonic() + PATIENCE)
+        found = house.take(urgent, time.monotonic() + WAIT_LIMIT)
         served.append(name)
         del found  # a place is given back by forgetting it
 
@@ -152,7 +152,7 @@ def test_who_came_first_is_served_first_and_who_releases_before_all() -> None:
             eventually(lambda number=number: len(house.waiting) == number + 1)  # type: ignore[misc]
         del place
         for each in done:
-            each.result(PATIENCE)
+            each.result(WAIT_LIMIT)
     assert served == ["release", "renewal", "first", "second"]
 
 
@@ -174,7 +174,7 @@ def test_who_keeps_the_errors_keeps_no_place(world_of_threads: World, server: Re
             locks.lock("page").acquire(blocking=False)
         errors.append(caught.value)
     server.start()
-    with locks.lock("page", timeout=PATIENCE):
+    with locks.lock("page", timeout=WAIT_LIMIT):
         assert [type(each).__name__ for each in errors] == ["Unreachable"] * 3
 
 
@@ -190,9 +190,9 @@ def test_at_the_limit_of_the_server_all_get_through(server: RedisServer, wire: W
         together = threading.Barrier(60)
 
         def use(number: int) -> bool:
-            together.wait(PATIENCE)
+            together.wait(WAIT_LIMIT)
             for _ in range(5):
-                grant = locks.lock(f"page:{number}").acquire(timeout=PATIENCE)
+                grant = locks.lock(f"page:{number}").acquire(timeout=WAIT_LIMIT)
                 if grant is None or not grant.release():
                     return False
             return True
@@ -212,11 +212,11 @@ def test_an_acquire_waits_for_a_connection_within_its_timeout(world: World, serv
     with contextlib.ExitStack() as others:
         for _ in range(ROOM - 1):
             others.enter_context(server.wire()).ask("PING")
-        waiting = ann.start(locks.lock(world.name).acquire, timeout=PATIENCE)
+        waiting = ann.start(locks.lock(world.name).acquire, timeout=WAIT_LIMIT)
         begun = moment()
         with contextlib.suppress(StoreError):  # it says so, or that the time is over
             assert bob.do(locks.lock(world.name).acquire, timeout=0.5) is None
         assert since(begun) < 5
         eventually(lambda: rejected(wire) > 12)  # more than are tried while one command is under way
         assert not waiting.done()
-    assert ann.do(waiting.result(PATIENCE).release) is True
+    assert ann.do(waiting.result(WAIT_LIMIT).release) is True

@@ -16,8 +16,8 @@ import pytest
 import interlock
 from interlock.locks.sync import watchdog
 from interlock.stores.redis import asubscription as aears
-from interlock.stores.redis import subscription as ears
-from interlock.testing.waiting import PATIENCE, eventually, moment, since, throughout
+from interlock.stores.redis import subscription as subscriptions
+from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import THREADS, Place, World
 from tests.servers import Proxy, RedisServer
 from tests.support.redis_worlds import client_ids, connect_to, in_colour, key_of, one_after_another, place_of
@@ -38,7 +38,7 @@ def pooled(world: World, proxy: Proxy, options: str = "?socket_timeout=0.5") -> 
     proxy.delay(0.05)
     grants = [each.start(locks.lock(world.fresh_name()).acquire) for each in actors]
     for each, future in zip(actors, grants, strict=True):
-        each.start(future.result(PATIENCE).release)
+        each.start(future.result(WAIT_LIMIT).release)
     for each in actors:
         each.do(in_colour(world, lambda: None, lambda: asyncio.sleep(0)))
     proxy.delay(0)
@@ -100,7 +100,7 @@ def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(worl
 def test_a_newcomer_that_subscribes_again_wakes_those_who_waited_before(
     world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ears, "RETRY", 60.0)
+    monkeypatch.setattr(subscriptions, "RETRY", 60.0)
     monkeypatch.setattr(aears, "RETRY", 60.0)
     locks = connect_to(world, proxy.url)
     ann, bob, carol = world.actors(3)
@@ -203,7 +203,7 @@ def test_waiters_whose_subscription_does_not_come_about_give_up_in_time_together
     waiting = [each.start(locks.lock(world.name).acquire, timeout=0.5) for each in actors]
     for each in waiting:
         with suppress(interlock.StoreError):
-            assert each.result(PATIENCE) is None
+            assert each.result(WAIT_LIMIT) is None
     assert since(started) < 0.5 + 4 * 0.5 + 1.5, "not one after the other: that takes seven seconds"
     proxy.restore()
     assert holder.do(held.release) is True
@@ -218,7 +218,7 @@ def test_a_waiter_at_a_server_that_falls_silent_gives_up_within_one_more_time_ou
     started = moment()
     proxy.black_hole()
     with suppress(interlock.StoreError):
-        assert waiting.result(PATIENCE) is None
+        assert waiting.result(WAIT_LIMIT) is None
     assert since(started) < 1 + 1.5 + 1.0
     proxy.restore()
     assert holder.do(held.release) is True
@@ -237,7 +237,7 @@ def test_who_is_still_connecting_when_it_is_closed_gets_a_store_error_and_leaves
     eventually(lambda: proxy.requests >= 1)
     bob.do(locks.close)
     with pytest.raises(interlock.StoreError, match="closed"):
-        waiting.result(PATIENCE)
+        waiting.result(WAIT_LIMIT)
     proxy.delay(0)
     throughout(0.5, world.nothing_left)
 
@@ -272,7 +272,7 @@ def test_who_just_begins_to_release_while_it_is_closed_leaves_nothing(world: Wor
     releasing = ann.start(grant.release)
     eventually(releases.is_set)
     bob.do(locks.close)
-    assert releasing.result(PATIENCE) is True
+    assert releasing.result(WAIT_LIMIT) is True
     assert world.nothing_left()
 
 
@@ -283,13 +283,13 @@ def test_a_child_is_not_held_up_by_what_another_thread_did_at_the_fork(server: R
         taken, over = threading.Event(), threading.Event()
 
         def in_the_middle() -> None:
-            with subscription._poking:
+            with subscription._waking:
                 taken.set()
-                over.wait(PATIENCE)
+                over.wait(WAIT_LIMIT)
 
         thread = threading.Thread(target=in_the_middle)
         thread.start()
-        assert taken.wait(PATIENCE)
+        assert taken.wait(WAIT_LIMIT)
         pid = os.fork()
         if pid == 0:
             os._exit(0)  # `after_in_child` has come to its end

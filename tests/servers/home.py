@@ -22,7 +22,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
+WAIT_LIMIT = 60.0
 """Seconds that a server may take to start; only a broken one takes them."""
 
 PAUSE = 0.001
@@ -212,9 +212,9 @@ def eventually(ready: Callable[[], T], failed: Callable[[], str | None], what: s
         what: is waited for, in words.
 
     Raises:
-        NotStarted: it failed, or did not happen within `PATIENCE`.
+        NotStarted: it failed, or did not happen within `WAIT_LIMIT`.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT_LIMIT
     pause = PAUSE
     while True:
         with contextlib.suppress(OSError):
@@ -225,7 +225,7 @@ def eventually(ready: Callable[[], T], failed: Callable[[], str | None], what: s
         if reason is not None:
             raise NotStarted(f"{what}: {reason}")
         if time.monotonic() > deadline:
-            raise NotStarted(f"{what}: not within {PATIENCE:g} s")
+            raise NotStarted(f"{what}: not within {WAIT_LIMIT:g} s")
         time.sleep(pause)
         pause = min(pause * 1.2, 0.02)
 

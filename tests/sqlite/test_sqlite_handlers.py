@@ -17,7 +17,7 @@ from interlock.stores.sqlite.database import Database
 from interlock.stores.sqlite.line import Rows, Step, Steps
 from interlock.stores.sqlite.options import Options
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.support.moments import folder_of, in_time, interrupted
 
 HERE = folder_of(module)
@@ -41,7 +41,7 @@ def test_a_handler_takes_a_lock_at_any_moment_of_a_step(tmp_path: Path, opened: 
     def run(at: int) -> bool:
         (tmp_path / f"{at}").mkdir()
         path = f"{tmp_path}/{at}/locks.db"
-        database = Database(Options(path, f"{path}-0123456789ab", 4 * PATIENCE))
+        database = Database(Options(path, f"{path}-0123456789ab", 4 * WAIT_LIMIT))
         if opened:
             database.perform(NOTHING)
         within: list[Rows] = []
@@ -167,7 +167,7 @@ def test_a_step_that_is_stuck_is_an_error_of_the_others_in_time(options: Options
 
     def stuck(execute: Any, clock: Any) -> Any:
         begun.set()
-        ended.wait(4 * PATIENCE)
+        ended.wait(4 * WAIT_LIMIT)
         return []
 
     def fails() -> str:
@@ -178,7 +178,7 @@ def test_a_step_that_is_stuck_is_an_error_of_the_others_in_time(options: Options
     worker = threading.Thread(target=database.perform, args=(Step(stuck),))
     worker.start()
     try:
-        assert begun.wait(PATIENCE)
+        assert begun.wait(WAIT_LIMIT)
         assert [in_time(fails) for _ in range(2)]  # the second one comes when nobody waits before it
         in_time(lambda: database.close() or "closed")
     finally:

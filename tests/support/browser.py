@@ -33,7 +33,7 @@ PICTURES = ROOT / "docs" / "images"
 VIEW = (1280, 800)
 """Pixels that a page has in the browser."""
 
-PATIENCE = 60.0
+WAIT_LIMIT = 60.0
 """Seconds that a test waits for a page or a process; only a failing test waits so long."""
 
 PEOPLE = """
@@ -109,7 +109,7 @@ class Library:
         try:
             self.address = self._serve([LIBRARY / "run"], r"The library is at (http://127\.0\.0\.1:\d+)/")
             with self._running([*self._manage, "shell", "-c", PEOPLE.format(password=self._password)]) as process:
-                assert process.wait(PATIENCE) == 0
+                assert process.wait(WAIT_LIMIT) == 0
         except BaseException:
             self.close()
             raise
@@ -137,7 +137,7 @@ class Library:
             raise
         finally:
             process.terminate()
-            process.wait(PATIENCE)
+            process.wait(WAIT_LIMIT)
             self._home.forget(note)
 
     def _serve(self, command: list[str | Path], ready: str) -> str:
@@ -148,7 +148,7 @@ class Library:
             assert process.poll() is None, last_lines(log)
             return re.search(ready, log.read_text(errors="replace"))
 
-        found = eventually(said, PATIENCE)
+        found = eventually(said, WAIT_LIMIT)
         assert found is not None
         return found[1]
 
@@ -261,7 +261,7 @@ class Person:
     def until(self, condition: Callable[[], T]) -> T:
         """Wait until something is true of the page, and return it; the page may change meanwhile."""
         # While a page goes and the next one comes the driver has many words for "I do not know": not there yet.
-        waiting: Any = WebDriverWait(self._driver, PATIENCE, 0.05, (WebDriverException,))
+        waiting: Any = WebDriverWait(self._driver, WAIT_LIMIT, 0.05, (WebDriverException,))
         answer: T = waiting.until(lambda _driver: condition())
         return answer
 
@@ -296,7 +296,7 @@ def one_browser() -> Iterator[webdriver.Remote]:
             assert process.poll() is None, last_lines(log)
             return re.search(r"started successfully on port (\d+)", log.read_text(errors="replace"))
 
-        found = eventually(ready, PATIENCE)
+        found = eventually(ready, WAIT_LIMIT)
         assert found is not None
         with _browser(f"http://127.0.0.1:{found[1]}") as driver:
             yield driver

@@ -11,7 +11,7 @@ from typing import Any
 
 import interlock
 
-PATIENCE = 30.0  # seconds; nothing here takes so long unless it hangs
+WAIT_LIMIT = 30.0  # seconds; nothing here takes so long unless it hangs
 COMMAND = [sys.executable, "-m", "interlock"]
 
 # Says its process id, then each signal that it gets; leaves when its input ends, or by TERM if told so.
@@ -40,7 +40,7 @@ while True:
 
 def eventually(happened: Callable[[], Any], what: str) -> Any:
     """Return what `happened` returns once it is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT_LIMIT
     while not (answer := happened()):
         assert time.monotonic() < deadline, f"never: {what}"
         time.sleep(0.005)
@@ -77,7 +77,7 @@ class Process(subprocess.Popen[str]):
 
     def ended(self) -> tuple[int, str, str]:
         """Close its input, wait for its end; return the exit status and the rest of output and errors."""
-        output, errors = self.communicate(timeout=PATIENCE)
+        output, errors = self.communicate(timeout=WAIT_LIMIT)
         return self.returncode, output, errors
 
 

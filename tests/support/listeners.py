@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 
 
-class Ear:
+class NotingWakeup:
     """A wake-up that notes what it is to watch."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.locks.connect import open_store
 from interlock.testing.actors import Actor
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import THREADS, Place, World
 from tests.servers import RedisServer, Wire
 
@@ -69,7 +69,7 @@ def one_after_another(actors: Sequence[Actor], waiting: Sequence[Any]) -> list[A
 
 def until_lost(world: World, grant: Any) -> Any:
     """In the body of a lock: wait until the grant is lost; a task awaits what is returned, and is cancelled."""
-    return in_colour(world, lambda: eventually(lambda: grant.lost), lambda: asyncio.sleep(PATIENCE))()
+    return in_colour(world, lambda: eventually(lambda: grant.lost), lambda: asyncio.sleep(WAIT_LIMIT))()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 30.0
+WAIT_LIMIT = 30.0
 TOKEN = "a-token-of-the-tests"
 
 
@@ -33,7 +33,7 @@ class Served:
 
     def connect(self) -> http.client.HTTPConnection:
         """Return a new connection."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_LIMIT)
 
     def ask(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any, str]:
         """Send a request; return the status, the headers and the text of the answer."""
@@ -73,7 +73,7 @@ class Served:
     def end(self, number: signal.Signals) -> tuple[int, str]:
         """Send a signal; return the status and what it said to the error stream."""
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=PATIENCE)
+        _, errors = self.process.communicate(timeout=WAIT_LIMIT)
         return self.process.returncode, errors
 
 

@@ -38,13 +38,13 @@ def claim_of(id: str, kind: Kind, name: str) -> Claim:
     return Claim(id, LockSpec(SEPARATOR + name, *kind, 60.0, "label"), "who")
 
 
-def taken(store: Any, step: Step, kinds: dict[str, Kind], name: str, bells: dict[str, Any]) -> Any:
+def taken(store: Any, step: Step, kinds: dict[str, Kind], name: str, wakeups: dict[str, Any]) -> Any:
     """Take a step; return its answer without what may differ: fences and seconds."""
     match step:
         case ("enter", id, _, mode):
-            bell = None if mode == "try" else bells.setdefault(id, ThreadEvent())
-            turn = run(store.enter(claim_of(id, kinds[id], name), bell, mode != "try", mode == "again"))
-            return turn.state, turn.fence > 0
+            wakeup = None if mode == "try" else wakeups.setdefault(id, ThreadEvent())
+            result = run(store.enter(claim_of(id, kinds[id], name), wakeup, mode != "try", mode == "again"))
+            return result.state, result.fence > 0
         case ("leave", id):
             return run(store.leave(claim_of(id, kinds.get(id, (1, 1)), name)))
         case ("renew", ids):
@@ -68,15 +68,15 @@ def play(store: Any, steps: list[Step]) -> None:
     name = uuid4().hex
     memory = MemoryStore(Space())
     kinds: dict[str, Kind] = {}
-    bells: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    wakeups: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     known: set[int] = set()
     for step in steps:
         if step[0] == "enter":
             there = {view.id for view in run(memory.look(SEPARATOR + name))}
             if step[1] not in there:
                 kinds[step[1]] = step[2]
-        expected = taken(memory, step, kinds, name, bells[0])
-        assert taken(store, step, kinds, name, bells[1]) == expected, step
+        expected = taken(memory, step, kinds, name, wakeups[0])
+        assert taken(store, step, kinds, name, wakeups[1]) == expected, step
         assert line_of(store, name) == line_of(memory, name), step
         fences = [view.fence for view in run(store.look(SEPARATOR + name)) if view.fence]
         assert len(set(fences)) == len(fences)

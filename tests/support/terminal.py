@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.house import COMMAND, PATIENCE, House
+from tests.support.house import COMMAND, WAIT_LIMIT, House
 
 # One job in a group of its own, in the foreground.
 SHELL = r"""
@@ -50,7 +50,7 @@ class Terminal:
 
     def see(self, pattern: str) -> re.Match[str]:
         """Wait until the terminal shows something; forget what was before and return the match."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + WAIT_LIMIT
         while (match := re.search(pattern, self.seen)) is None:
             assert select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0], self.seen
             try:

@@ -144,7 +144,7 @@ def a_thread_left(told: Told) -> None:
 
 
 def a_pipe_left(told: Told) -> None:
-    told.final("plain", 1, 1, files=["7-0a.bell"])
+    told.final("plain", 1, 1, files=["7-0a.1"])
 
 
 def a_key_left(told: Told) -> None:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).resolve().parent.parent
 PASSWORD = "only for races"
-PATIENCE = 10.0
+WAIT_LIMIT = 10.0
 """Seconds that a site may take to end before it is killed."""
 
 
@@ -91,7 +91,7 @@ def serve(environment: Mapping[str, str], **variables: object) -> Iterator[str]:
         finally:
             site.terminate()
             try:
-                site.wait(PATIENCE)
+                site.wait(WAIT_LIMIT)
             except subprocess.TimeoutExpired:
                 site.kill()
     if "Traceback" in log.read_text():

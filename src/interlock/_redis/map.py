@@ -42,7 +42,7 @@ class Map:
         self._answered: Address | None = None
         self.addresses: list[Address] = []
         self._untold = False
-        self._told_at = 0.0
+        self._announced_at = 0.0
 
     def _connections(self, node: Any) -> tuple[Any, dict[str, Any]]:
         """Return the class of connections to nodes, and its arguments."""
@@ -114,8 +114,8 @@ class Map:
             self._untold = self._untold or self.version > 0
         self._answered = answered
         self.version += 1
-        if self._untold and monotonic() - self._told_at >= CALM:
-            self._untold, self._told_at = False, monotonic()
+        if self._untold and monotonic() - self._announced_at >= CALM:
+            self._untold, self._announced_at = False, monotonic()
             self.on_change()
 
     def heard_by(self, subscription: Any) -> Any:

@@ -80,7 +80,7 @@ class Guard:
         self._child = child
         self._name = repr(order.name)
         self._lost = False
-        self._told_to_end = False
+        self._ordered_to_end = False
         self._saying = threading.Lock()
         self._over = False
 
@@ -164,7 +164,7 @@ class Guard:
         self._tell(f"obtained {self._name} after {obtained - started:.3f} s, fence {grant.fence}")
         try:
             status = self._run_command(grant)
-            if not self._lost and not self._told_to_end:
+            if not self._lost and not self._ordered_to_end:
                 status = self._stay(status, obtained + self._order.at_least)
         finally:
             self._child.discard()  # before the lock is released, whatever happened
@@ -210,7 +210,7 @@ class Guard:
     def _pass_on(self, event: Event) -> None:
         if event.number == signal.SIGCHLD:
             return
-        self._told_to_end = self._told_to_end or event.number in ENDING
+        self._ordered_to_end = self._ordered_to_end or event.number in ENDING
         if not event.by_terminal and event.sender != self._child.pid:
             self._child.send(event.number)
         if event.number == signal.SIGTSTP:

@@ -21,7 +21,7 @@ from interlock.cli.exits import BY_SIGNAL
 
 ENDING = frozenset((signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2))
 KEYBOARD = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP))
-POKE = signal.SIGURG
+WAKE = signal.SIGURG
 AGAIN = 0.05  # seconds between two pokes
 INSIST_AFTER = 1.0  # seconds after which another signal ends what the first one did not
 
@@ -74,7 +74,7 @@ class Signals:
         self._closed = False
         # Every thread that the library starts from now on inherits the mask.
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
-        self._handlers = {POKE: signal.signal(POKE, self._poked)}
+        self._handlers = {WAKE: signal.signal(WAKE, self._woken)}
         before = signal.getsignal(signal.SIGCHLD)
         self.ignores_children = before == signal.SIG_IGN
         # Where it is ignored, nobody can ask for the child's status, and others than Linux may not keep it pending.
@@ -92,7 +92,7 @@ class Signals:
         """Stop taking signals, and leave them as they were found."""
         self._closed = True
         if self._thread is not None and self._thread.ident is not None:
-            signal.pthread_kill(self._thread.ident, POKE)
+            signal.pthread_kill(self._thread.ident, WAKE)
             self._thread.join()
         for number, handler in self._handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
@@ -129,15 +129,15 @@ class Signals:
         if self._broken_by:
             raise WaitBroken(self._broken_by)
 
-    def _poked(self, number: int, frame: FrameType | None) -> None:
+    def _woken(self, number: int, frame: FrameType | None) -> None:
         if self._breakable:
             self._breakable = not self._broken_by
             self._check()
 
     def _listen(self) -> None:
-        awaited = {*self._taken, POKE}
+        awaited = {*self._taken, WAKE}
         signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-        while not self._closed:  # the poke may have come before it was blocked
+        while not self._closed:  # the wake-up may have come before it was blocked
             event = _take(awaited)
             with self._mutex:
                 if self._closed:
@@ -147,12 +147,12 @@ class Signals:
                 else:
                     self._queue.put(event)
 
-    def _poke(self) -> None:
-        """Poke the main thread until it heeds: a signal that comes just before a system call does not break it."""
-        signal.pthread_kill(self._main, POKE)
+    def _wake(self) -> None:
+        """Wake the main thread until it heeds: a signal that comes just before a system call does not break it."""
+        signal.pthread_kill(self._main, WAKE)
         while self._breakable and not self._closed:
             time.sleep(AGAIN)
-            signal.pthread_kill(self._main, POKE)
+            signal.pthread_kill(self._main, WAKE)
 
     def _while_waiting(self, number: int) -> None:
         if number == signal.SIGTSTP:
@@ -163,7 +163,7 @@ class Signals:
             now = time.monotonic()
             if not self._broken_by:
                 self._broken_by, self._broken_at = number, now
-                threading.Thread(target=self._poke, name="interlock-poke", daemon=True).start()
+                threading.Thread(target=self._wake, name="interlock-wake", daemon=True).start()
             elif now > self._broken_at + INSIST_AFTER:
                 # The store does not answer, so that the claim can't be taken back: its lease will end.
                 os._exit(BY_SIGNAL + number)

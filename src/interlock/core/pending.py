@@ -156,12 +156,12 @@ class Pending(BaseStore):
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`; a claim with a request of unknown outcome is given up, its id never used again."""
         try:
-            turn = yield from self._enter(claim, wakeup, wait, again)
+            result = yield from self._enter(claim, wakeup, wait, again)
         except UnknownOutcome:
-            turn = GIVEN_UP
-        if turn.state == "gone":
+            result = GIVEN_UP
+        if result.state == "gone":
             yield from self._forget(claim)
-        return turn
+        return result
 
     def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         register = self.register

@@ -137,7 +137,7 @@ def end(alive: bool | None) -> Any:
     Args:
         alive: True: only before the end of its lease; False: only after; None: whenever.
     """
-    return update(_living(mine(USING), alive), state=DONE, until=now() if alive else 0)
+    return update(_while_live(mine(USING), alive), state=DONE, until=now() if alive else 0)
 
 
 def released() -> Any:
@@ -147,10 +147,10 @@ def released() -> Any:
 
 def drop(alive: bool | None) -> Any:
     """Delete a record that waits; `alive` as for `end`."""
-    return delete(_living(mine(*WAITING), alive))
+    return delete(_while_live(mine(*WAITING), alive))
 
 
-def _living(rows: QuerySet[Claim], alive: bool | None) -> QuerySet[Claim]:
+def _while_live(rows: QuerySet[Claim], alive: bool | None) -> QuerySet[Claim]:
     if alive is None:
         return rows
     return rows.filter(until__gt=now()) if alive else rows.filter(until__lte=began())
@@ -180,7 +180,7 @@ def extend_all(ids: Sequence[str]) -> Any:
     return update(rows.filter(until__gt=now()), until=now() + number("ttl"))
 
 
-def living(whole_table: bool) -> Any:
+def live(whole_table: bool) -> Any:
     """Read the live records of a name, or all."""
     rows = Claim.objects.filter(until__gt=began()).exclude(state=DONE)
     if not whole_table:

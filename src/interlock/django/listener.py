@@ -173,9 +173,9 @@ class Listener:
         if said != ping:
             self.waiters.promoted(*promoted_in(said))
             return
-        news = not self.hears
+        was_deaf = not self.hears
         self._heard = time.monotonic()
-        if news:
+        if was_deaf:
             self.waiters.wake_all()  # somebody may have been told before
 
     def forked(self) -> None:

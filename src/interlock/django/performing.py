@@ -11,11 +11,11 @@ from django.db import DatabaseError
 from interlock.core.errors import UnknownOutcome
 from interlock.django import claimlines
 from interlock.django.failures import NotReached, is_to_be_repeated
-from interlock.django.pool import PATIENCE as FREE_CONNECTION
+from interlock.django.pool import WAIT_LIMIT as FREE_CONNECTION
 from interlock.django.pool import Pool
 from interlock.django.statements import Statement, compiled
 
-PATIENCE = 2.0  # seconds that a statement is tried again which the database does not do because of others
+RETRY_LIMIT = 2.0  # seconds that a statement is tried again which the database does not do because of others
 
 
 class Performer:
@@ -30,20 +30,20 @@ class Performer:
         self.pool = Pool(alias, most)
         self._statements: dict[Any, Statement] = {}
 
-    def do(self, step: Callable[[Any], Any], *, patience: float = FREE_CONNECTION, repeats: bool = False) -> Any:
+    def do(self, step: Callable[[Any], Any], *, wait_limit: float = FREE_CONNECTION, repeats: bool = False) -> Any:
         """Perform `step` with a connection; again if the database did not do it because of others.
 
         Args:
             step: what to do.
-            patience: seconds to wait for a connection.
+            wait_limit: seconds to wait for a connection.
             repeats: True if it may be done twice, so that it is done again where a connection breaks.
         """
         started = time.monotonic()
         broke: UnknownOutcome | None = None
         while True:
-            in_time = time.monotonic() - started < PATIENCE
+            in_time = time.monotonic() - started < RETRY_LIMIT
             try:
-                with self.pool.connection(patience) as connection:
+                with self.pool.connection(wait_limit) as connection:
                     try:
                         return step(connection)
                     except DatabaseError as error:
@@ -68,7 +68,7 @@ class Performer:
         return statement
 
     def count(
-        self, make: Callable[..., Any], *args: Any, patience: float = FREE_CONNECTION, repeats: bool = False,
+        self, make: Callable[..., Any], *args: Any, wait_limit: float = FREE_CONNECTION, repeats: bool = False,
         **given: Any,
     ) -> int:  # fmt: skip
         """Perform a statement; return how many rows it wrote."""
@@ -76,15 +76,15 @@ class Performer:
         def step(connection: Any) -> int:
             return self.statement(connection, make, *args).count(connection, **given)
 
-        return int(self.do(step, patience=patience, repeats=repeats))
+        return int(self.do(step, wait_limit=wait_limit, repeats=repeats))
 
-    def rows(self, make: Callable[..., Any], *args: Any, patience: float = FREE_CONNECTION, **given: Any) -> Any:
+    def rows(self, make: Callable[..., Any], *args: Any, wait_limit: float = FREE_CONNECTION, **given: Any) -> Any:
         """Perform a statement that only reads; return its rows."""
 
         def step(connection: Any) -> list[Any]:
             return self.statement(connection, make, *args).rows(connection, **given)
 
-        return self.do(step, patience=patience, repeats=True)
+        return self.do(step, wait_limit=wait_limit, repeats=True)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from interlock.runtime.process import in_forked_child
 MOST = 4  # connections of a process to one database, unless MAX_CONNECTIONS says otherwise
 IDLE = 60.0  # seconds after which a connection that nobody uses is closed
 STALE = 20.0  # seconds; older ones are asked first whether they still live
-PATIENCE = 5.0  # seconds that a statement waits for a connection if its caller has no time-out
+WAIT_LIMIT = 5.0  # seconds that a statement waits for a connection if its caller has no time-out
 LOST = 0.5  # seconds after which a waiter looks by itself whether a connection was lost
 LOOK = 1.0  # seconds between two looks for an answer that is overdue
 PAUSE = 0.05  # seconds before a server that has too many connections is asked for another
@@ -52,20 +52,20 @@ class Connections:
         self._free = threading.Condition(self._mutex)
         self._idle: deque[Slot] = deque()
         self._lent: WeakSet[Slot] = WeakSet()
-        self._age = 0  # a connection of an earlier age is not used again
+        self._generation = 0  # a connection of an earlier generation is not used again
         self._timer: threading.Timer | None = None
         self._watcher: threading.Thread | None = None
         self._silent = -math.inf  # until then a server that did not answer is not asked again
 
     @contextmanager
-    def lend(self, patience: float) -> Iterator[Any]:
+    def lend(self, wait_limit: float) -> Iterator[Any]:
         """Lend a connection for one statement.
 
         Args:
-            patience: seconds to wait for one that is free.
+            wait_limit: seconds to wait for one that is free.
         """
         sound = False
-        slot = self._take(monotonic() + patience)
+        slot = self._take(monotonic() + wait_limit)
         try:
             yield slot.wrapper
             sound = True
@@ -79,7 +79,7 @@ class Connections:
     def drop(self) -> None:
         """Close what is idle, and what is in use when it comes back."""
         with self._mutex:
-            self._age += 1
+            self._generation += 1
             idle, self._idle = self._idle, deque()
         for slot in idle:
             slot.close()
@@ -112,7 +112,7 @@ class Connections:
         if began < self._silent:
             raise NotReached(f"the database {self.alias!r} can't be reached: it just did not answer")
         slot.begin()
-        slot.age, slot.name = self._age, database_name(self.alias)
+        slot.generation, slot.name = self._generation, database_name(self.alias)
         slot.wrapper = make_wrapper(self.alias)
         try:
             connect(slot.wrapper)
@@ -162,7 +162,7 @@ class Connections:
     def _give_back(self, slot: Slot, sound: bool) -> None:
         with self._mutex:
             self._lent.discard(slot)
-            keep = sound and len(self._users) > 0 and slot.age == self._age
+            keep = sound and len(self._users) > 0 and slot.generation == self._generation
             if keep:
                 slot.since = monotonic()
                 self._idle.append(slot)
@@ -260,11 +260,11 @@ class Pool:
         self._connections.join(self, checked_count(most, "MAX_CONNECTIONS"))
 
     @contextmanager
-    def connection(self, patience: float = PATIENCE) -> Iterator[Any]:
+    def connection(self, wait_limit: float = WAIT_LIMIT) -> Iterator[Any]:
         """Lend a connection for one statement.
 
         Args:
-            patience: seconds to wait for one that is free.
+            wait_limit: seconds to wait for one that is free.
 
         Raises:
             UnknownOutcome: the connection broke while the statement was on its way.
@@ -273,7 +273,7 @@ class Pool:
         """
         if self._closed:
             raise StoreError("this connection was closed: connect again")
-        with self._connections.lend(patience) as wrapper:
+        with self._connections.lend(wait_limit) as wrapper:
             yield wrapper
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ def record_of(row: Any) -> Record:
 
 
 def view_of(row: Any) -> ClaimView:
-    """Return a row of `claimlines.living` as a view."""
+    """Return a row of `claimlines.live` as a view."""
     _, id, _, name, state, units, capacity, fence, host, process, thread, label, since, _, left = row
     return ClaimView(
         name=name,

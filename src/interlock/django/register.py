@@ -155,7 +155,7 @@ class Lines:
             return functions.enter(connection, wait=wait, **given)
 
         try:
-            entered: Entered | None = self._do(step, patience=ENTERING)
+            entered: Entered | None = self._do(step, wait_limit=ENTERING)
         except NoConnection as error:
             self.waiters.forget(claim)  # whoever is not in line is not taken out of it
             raise NotCreated(str(error)) from error
@@ -176,19 +176,19 @@ class Lines:
                 pass  # it is there already
 
         try:
-            self._do(insert, patience=ENTERING)
+            self._do(insert, wait_limit=ENTERING)
         except NoConnection as error:
             self.waiters.forget(claim)
             raise NotCreated(str(error)) from error
 
     def _list(self, key: str) -> Sequence[Record]:
-        rows = self._performer.rows(claimlines.line, patience=ENTERING, key=hashed(key))
+        rows = self._performer.rows(claimlines.line, wait_limit=ENTERING, key=hashed(key))
         records = [record_of(row) for row in rows]
         self.waiters.seen(key, ((record.id, record.key) for record in records))
         return records
 
     def _update(self, claim: Claim, state: State) -> bool:
-        done = self._performer.count(claimlines.flag, state, patience=ENTERING, id=claim.id) == 1
+        done = self._performer.count(claimlines.flag, state, wait_limit=ENTERING, id=claim.id) == 1
         if done and state == QUEUED:
             self.waiters.wake_first(claim.spec.key, but=claim.id)
         return done
@@ -199,7 +199,7 @@ class Lines:
                 return self._promote_at_once(connection, claim)
             return self._promote_under_lock(connection, claim)
 
-        fence, successor = self._do(step, patience=ENTERING) or (None, None)
+        fence, successor = self._do(step, wait_limit=ENTERING) or (None, None)
         if fence is not None:
             self.waiters.forget(claim)
             if claim.spec.capacity > 1:
@@ -247,7 +247,7 @@ class Lines:
     def _extend(self, claim: Claim, wakeup: Any) -> Sequence[bool]:
         sent = time.monotonic()
         ttl = int(claim.spec.ttl * MICROSECONDS)
-        alive = self._performer.count(claimlines.extend, patience=ENTERING, repeats=True, id=claim.id, ttl=ttl) == 1
+        alive = self._performer.count(claimlines.extend, wait_limit=ENTERING, repeats=True, id=claim.id, ttl=ttl) == 1
         if alive:
             self.waiters.note(claim, wakeup, sent)
         return [alive]
@@ -258,7 +258,7 @@ class Lines:
     def _look(self, key: str) -> Sequence[ClaimView]:
         everything = key.endswith(SEPARATOR)
         given: dict[str, Any] = {} if everything else {"key": hashed(key)}
-        rows = self._performer.rows(claimlines.living, everything, **given)
+        rows = self._performer.rows(claimlines.live, everything, **given)
         namespace = key.partition(SEPARATOR)[0]
         views = [view_of(row) for row in rows if row[2] == namespace]
         return sorted(views, key=lambda view: (view.name if everything else "", view.state != USING))

@@ -10,8 +10,8 @@ from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
 from interlock.core.queue import Renewed
 from interlock.django import claimlines
-from interlock.django.performing import PATIENCE, Performer, unlocked
-from interlock.django.pool import PATIENCE as FREE_CONNECTION
+from interlock.django.performing import RETRY_LIMIT, Performer, unlocked
+from interlock.django.pool import WAIT_LIMIT as FREE_CONNECTION
 from interlock.django.records import chunks
 from interlock.django.statements import MICROSECONDS, compiled
 
@@ -24,12 +24,12 @@ def renew(performer: Performer, claims: Sequence[Claim]) -> Sequence[Renewed]:
     answers: dict[str, Renewed] = {}
     for ttl in {claim.spec.ttl for claim in claims}:
         ids = [claim.id for claim in claims if claim.spec.ttl == ttl]
-        left = time.monotonic() + (min(PATIENCE, ttl / 3) if len(claims) == 1 else min(COMMITTING, ttl / 10))
+        left = time.monotonic() + (min(RETRY_LIMIT, ttl / 3) if len(claims) == 1 else min(COMMITTING, ttl / 10))
         while ids:
             locked: list[str] = []
             for some in chunks(ids):
                 step = partial(_renew_some, performer, some, ttl)
-                answers |= performer.do(step, patience=min(FREE_CONNECTION, ttl / 3), repeats=True)
+                answers |= performer.do(step, wait_limit=min(FREE_CONNECTION, ttl / 3), repeats=True)
                 locked += [id for id in some if id not in answers]
             if locked and time.monotonic() >= left:
                 answers |= dict.fromkeys(locked, StoreError(LOCKED))

@@ -15,13 +15,13 @@ class Slot:
     An interrupt may lose one on its way; then it is collected, and counts no more.
     """
 
-    __slots__ = ("__weakref__", "age", "due", "name", "pid", "since", "thread", "wrapper")
+    __slots__ = ("__weakref__", "due", "generation", "name", "pid", "since", "thread", "wrapper")
 
     def __init__(self) -> None:
         self.wrapper: Any = None
         self.pid = pid()
         self.name = ""
-        self.age = 0
+        self.generation = 0
         self.since = 0.0
         self.thread = 0
         self.due = math.inf

@@ -56,14 +56,14 @@ class OrmStore(Pending):
         waiters = self.register.waiters
         unwritten = again and waiters.is_young(claim, time.monotonic())
         try:
-            turn = yield from super().enter(claim, wakeup, wait, again)
+            result = yield from super().enter(claim, wakeup, wait, again)
         except NotCreated:
             return BUSY
         except NoConnection:
             return EnterResult("pending", 0, SHORTEST, asked=False)  # it stands in line as it stood
-        if turn.state == "pending" and turn.look_again == self.register.poll:
-            turn = turn._replace(look_again=self.register.pause(claim))
-        return turn._replace(asked=False) if unwritten else turn
+        if result.state == "pending" and result.look_again == self.register.poll:
+            result = result._replace(look_again=self.register.pause(claim))
+        return result._replace(asked=False) if unwritten else result
 
     def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         if not again and self.register.enters_at_once:
@@ -71,7 +71,7 @@ class OrmStore(Pending):
             entered = yield self.register.enter(claim, wakeup, wakeup is not None)
             if entered is not None:
                 return _result(entered, wait)
-        if again and self.register.waiters.was_told(claim):
+        if again and self.register.waiters.was_woken(claim):
             fence = yield self.register.promote_if_free(claim)  # most likely it is its turn
             if fence is not None:
                 return EnterResult("using", fence)

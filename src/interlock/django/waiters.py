@@ -20,18 +20,18 @@ MOST_CLEAN = 10_000  # claims; those of grants that were lost are not taken back
 
 
 class _Waiter:
-    __slots__ = ("looks", "place", "sent", "told", "wakeup")
+    __slots__ = ("looks", "place", "sent", "wakeup", "woken")
 
     def __init__(self, wakeup: Any, sent: float) -> None:
         self.wakeup = wakeup
         self.sent = sent
         self.looks = 0
-        self.told = False
+        self.woken = False
         self.place = math.inf  # in the line, once it was seen there
 
     def tell(self) -> None:
         self.looks = 0
-        self.told = True
+        self.woken = True
         self.wakeup.tell()
 
 
@@ -97,12 +97,12 @@ class LineWaiters:
         waiter = self._lines.get(claim.spec.key, {}).get(claim.id)
         return waiter is not None and now - waiter.sent < claim.spec.ttl * YOUNG
 
-    def was_told(self, claim: Claim) -> bool:
+    def was_woken(self, claim: Claim) -> bool:
         """True if a waiter was told since it was asked here, and its lease needs no extension yet."""
         waiter = self._lines.get(claim.spec.key, {}).get(claim.id)
-        if waiter is None or not waiter.told:
+        if waiter is None or not waiter.woken:
             return False
-        waiter.told = False
+        waiter.woken = False
         return self.is_young(claim, time.monotonic())
 
     def pause(self, claim: Claim, longest: float = LONGEST) -> float:
@@ -170,8 +170,8 @@ class LineWaiters:
         """Tell some waiters of a line to look again."""
         with self._mutex:
             waiters = self._lines.get(key, {})
-            told = [waiters[id] for id in ids if id in waiters]
-        for waiter in told:
+            woken = [waiters[id] for id in ids if id in waiters]
+        for waiter in woken:
             waiter.wakeup.tell()
 
 

@@ -55,7 +55,7 @@ def transact(
     backend = _backend(where)
     tries = Tries(limits, time.monotonic())
     while True:
-        trouble = None
+        failure = None
         try:
             with backend.begin(tries) as attempt:
                 if keys:
@@ -65,8 +65,8 @@ def transact(
                 if attempt.commit():
                     return cast(T, answer_of(value))
         except TryAgain as error:
-            trouble = error
-        time.sleep(tries.pause_before_next(attempt.keys, trouble, time.monotonic()))
+            failure = error
+        time.sleep(tries.pause_before_next(attempt.keys, failure, time.monotonic()))
 
 
 async def atransact(
@@ -99,7 +99,7 @@ async def atransact(
     backend = _async_backend(where)
     tries = Tries(limits, time.monotonic())
     while True:
-        trouble = None
+        failure = None
         try:
             async with backend.begin(tries) as attempt:
                 if keys:
@@ -111,8 +111,8 @@ async def atransact(
                 if await attempt.commit():
                     return cast(T, answer_of(value))
         except TryAgain as error:
-            trouble = error
-        await asyncio.sleep(tries.pause_before_next(attempt.keys, trouble, time.monotonic()))
+            failure = error
+        await asyncio.sleep(tries.pause_before_next(attempt.keys, failure, time.monotonic()))
 
 
 def transactional(

@@ -61,7 +61,7 @@ class Tries:
         """Return how many seconds the store may take for its next answer; None for as long as its client allows."""
         return None if self._deadline == math.inf else max(self._deadline - now, SHORTEST_IO_TIMEOUT)
 
-    def pause_before_next(self, keys: Sequence[Any], trouble: TryAgain | None, now: float) -> float:
+    def pause_before_next(self, keys: Sequence[Any], failure: TryAgain | None, now: float) -> float:
         """Count a try that did nothing, and return how many seconds to pause before the next.
 
         The pause is random from 0 to a bound that doubles with each try ("full jitter"), so that those who were in
@@ -69,17 +69,17 @@ class Tries:
 
         Args:
             keys: what was watched.
-            trouble: what the store said; None if somebody changed what was watched.
+            failure: what the store said; None if somebody changed what was watched.
             now: seconds of the clock.
 
         Raises:
             Conflict: no more tries are allowed.
-            StoreError: as above, and there was trouble.
+            StoreError: as above, and the store failed.
         """
         left = self._deadline - now
         if left <= 0 or (self._limits.retries is not None and self.number > self._limits.retries):
-            if trouble is not None:
-                raise StoreError(f"{trouble} (in each of {self.number} tries)") from trouble
+            if failure is not None:
+                raise StoreError(f"{failure} (in each of {self.number} tries)") from failure
             raise self._conflict(keys, now - self._started)
         bound = min(self._limits.backoff * 2.0 ** min(self.number - 1, 32), LONGEST_PAUSE)
         self.number += 1

@@ -12,23 +12,23 @@ from interlock.runtime.sync import fresh_id, seconds_of
 T = TypeVar("T")
 
 
-TURN = 0.001  # seconds
+SLICE = 0.001  # seconds
 
 
-class _Turns(threading.local):
+class _Slices(threading.local):
     """When the loop of this thread is to get its next turn: what completes at once would else keep it for good."""
 
     next = 0.0
 
 
-turns = _Turns()
+slices = _Slices()
 
 
 async def give_way() -> None:
     """Let the other tasks of the loop run, if they had no turn for a millisecond."""
-    if monotonic() >= turns.next:
+    if monotonic() >= slices.next:
         await asyncio.sleep(0)
-        turns.next = monotonic() + TURN
+        slices.next = monotonic() + SLICE
 
 
 def at_the_end(finish: Callable[[], Awaitable[object]]) -> AsyncGenerator[None, None]:

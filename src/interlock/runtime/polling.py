@@ -70,7 +70,7 @@ class WakePipe:
         """Return what becomes readable."""
         return self._reads
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Make it readable; once it is full, it is so anyway."""
         try:
             if self._sockets:
@@ -79,6 +79,8 @@ class WakePipe:
                 os.write(self._writes, b"!")
         except OSError:
             pass
+
+    poke = wake  # its name of before; the store of PostgreSQL has it still
 
     def drain(self) -> None:
         """Take what made it readable."""

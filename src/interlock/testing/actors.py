@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from interlock.locks.grants import BaseGrant, BaseGrants
-from interlock.testing.waiting import PATIENCE
+from interlock.testing.waiting import WAIT_LIMIT
 
 
 class Keeper:
@@ -54,11 +54,11 @@ class Actor(ABC):
 
     def do(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """As `start`, and wait for the result."""
-        return self.start(function, *args, **kwargs).result(PATIENCE)
+        return self.start(function, *args, **kwargs).result(WAIT_LIMIT)
 
     def within(self, lock: Any, body: Callable[[Any], Any]) -> Any:
         """As `start_within`, and wait for the result of `body`."""
-        return self.start_within(lock, body).result(PATIENCE)
+        return self.start_within(lock, body).result(WAIT_LIMIT)
 
 
 class ThreadActor(Actor):
@@ -100,7 +100,7 @@ class ThreadActor(Actor):
     def end(self) -> None:
         """As `Actor.end`."""
         self._jobs.put(None)
-        self.thread.join(PATIENCE)
+        self.thread.join(WAIT_LIMIT)
         if self.thread.is_alive():
             raise AssertionError("an actor still does what it was told; the test left it waiting")
 
@@ -152,7 +152,7 @@ class TaskActor(Actor):
     def end(self) -> None:
         """As `Actor.end`."""
         self._loop.call_soon_threadsafe(self._jobs.put_nowait, None)
-        self._life.result(PATIENCE)  # a second end finds it done
+        self._life.result(WAIT_LIMIT)  # a second end finds it done
 
 
 class Gate(ABC):
@@ -179,7 +179,7 @@ class ThreadGate(Gate):
 
     def wait(self, *_: object) -> Any:
         """As `Gate.wait`."""
-        if not self._event.wait(PATIENCE):
+        if not self._event.wait(WAIT_LIMIT):
             raise AssertionError("nobody opened the gate")
 
 
@@ -196,7 +196,7 @@ class TaskGate(Gate):
 
     def wait(self, *_: object) -> Any:
         """As `Gate.wait`."""
-        return asyncio.wait_for(self._event.wait(), PATIENCE)
+        return asyncio.wait_for(self._event.wait(), WAIT_LIMIT)
 
 
 class Background:
@@ -211,15 +211,15 @@ class Background:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
-    def run(self, work: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> Any:
+    def run(self, work: Coroutine[Any, Any, Any], wait_limit: float = WAIT_LIMIT) -> Any:
         """Run a coroutine on the loop and wait for its result."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(patience)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(wait_limit)
 
     def close(self) -> None:
         """Cancel what still runs, and end the loop and its thread."""
         self.run(_cancel_others())
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(PATIENCE)
+        self._thread.join(WAIT_LIMIT)
         self.loop.close()
 
 
@@ -227,5 +227,5 @@ async def _cancel_others() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), PATIENCE)
+    await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), WAIT_LIMIT)
     await asyncio.get_running_loop().shutdown_default_executor()

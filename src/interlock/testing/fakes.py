@@ -23,7 +23,7 @@ from interlock.testing.faults import Around
 
 T = TypeVar("T")
 Step: TypeAlias = Literal["enter", "leave", "renew", "look", "evict"]
-TOLD_WITHIN = 10.0  # seconds; holders are told at once unless the store is stalled
+HEARD_WITHIN = 10.0  # seconds; holders are told at once unless the store is stalled
 
 
 class FakeLocks:
@@ -90,12 +90,12 @@ class FakeLocks:
     async def alose(self, what: Grant | AsyncGrant | str) -> None:
         """As `lose`, where asyncio tasks run: the body of the holder's `async with` is cancelled."""
         missing = self._holders(what)
-        all_told = asyncio.Event()
-        set_it = partial(asyncio.get_running_loop().call_soon_threadsafe, all_told.set)
+        all_heard = asyncio.Event()
+        set_it = partial(asyncio.get_running_loop().call_soon_threadsafe, all_heard.set)
         self._evict(missing)
         with self._hearing(missing, set_it), suppress(TimeoutError):
             self._doubt(missing)
-            await asyncio.wait_for(all_told.wait(), TOLD_WITHIN)
+            await asyncio.wait_for(all_heard.wait(), HEARD_WITHIN)
 
     def drop_reply(self, step: Step = "enter", times: int = 1) -> None:
         """Lose the store's next answers to a step, which is done all the same.
@@ -157,21 +157,21 @@ class FakeLocks:
 
     def _tell(self, missing: dict[str, str]) -> None:
         """Let holders find out that they hold nothing; wait for those of threads, who do not depend on this one."""
-        all_told = threading.Event()
-        with self._hearing(missing, all_told.set):
+        all_heard = threading.Event()
+        with self._hearing(missing, all_heard.set):
             held = self._doubt(missing)
             for id in set(missing) - held:
                 missing.pop(id, None)
             if missing:
-                all_told.wait(TOLD_WITHIN)
+                all_heard.wait(HEARD_WITHIN)
 
     @contextmanager
-    def _hearing(self, missing: dict[str, str], all_told: Callable[[], object]) -> Iterator[None]:
-        """Meanwhile, take claims out of `missing` whose holders tell of the loss; call `all_told` after the last."""
+    def _hearing(self, missing: dict[str, str], all_heard: Callable[[], object]) -> Iterator[None]:
+        """Meanwhile, take claims out of `missing` whose holders tell of the loss; call `all_heard` after the last."""
 
         def heard(event: Event) -> None:
             if event.kind == "lost" and missing.pop(event.id, None) is not None and not missing:
-                all_told()
+                all_heard()
 
         stop = subscribe(heard)
         try:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import interlock
-from interlock.testing.waiting import PATIENCE
+from interlock.testing.waiting import WAIT_LIMIT
 
 
 class RemoteError(Exception):
@@ -54,7 +54,7 @@ class Remote:
         self.process.stdin.write(json.dumps(statements) + "\n")
         self.process.stdin.flush()
 
-    def answer(self, within: float = PATIENCE) -> Any:
+    def answer(self, within: float = WAIT_LIMIT) -> Any:
         """Wait for the answer to the oldest statements that have none yet.
 
         Raises:
@@ -66,10 +66,10 @@ class Remote:
         except queue.Empty:
             raise AssertionError(f"no answer within {within:g} s") from None
         assert line, "the process has gone"
-        told = json.loads(line)
-        if "error" in told:
-            raise RemoteError(told["error"], told["message"])
-        return told["result"]
+        reply = json.loads(line)
+        if "error" in reply:
+            raise RemoteError(reply["error"], reply["message"])
+        return reply["result"]
 
     def do(self, statements: str) -> Any:
         """Let it run `statements` and wait for the value of `result`."""
@@ -83,27 +83,27 @@ class Remote:
     def kill(self) -> None:
         """Kill it with SIGKILL, and wait until it is gone."""
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(WAIT_LIMIT)
 
     def end(self) -> int:
         """Let it come to its end by itself, as a program does; return its exit status."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        return self.process.wait(PATIENCE)
+        return self.process.wait(WAIT_LIMIT)
 
     def close(self) -> None:
         """Be sure that it is gone, and give back what it needed."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(WAIT_LIMIT)
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
             try:
                 stream.close()
             except OSError:
                 pass  # it died before it had read all
-        self._reader.join(PATIENCE)
+        self._reader.join(WAIT_LIMIT)
 
 
 def count(url: str, name: str, path: str, times: int, pause: float = 0.0) -> None:
@@ -153,10 +153,10 @@ def _serve() -> None:
         names["result"] = None
         try:
             exec(json.loads(line), names)
-            told = {"result": names["result"]}
+            reply = {"result": names["result"]}
         except Exception as error:
-            told = {"error": type(error).__name__, "message": str(error)}
-        print(json.dumps(told), flush=True)
+            reply = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(reply), flush=True)
 
 
 if __name__ == "__main__":

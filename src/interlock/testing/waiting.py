@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 20.0
+WAIT_LIMIT = 20.0
 """Seconds that a test waits for what must happen; only a failing test waits so long."""
 
 PAUSE = 0.005
@@ -20,7 +20,7 @@ RENEWED = 1.5
 LATER = 0.01  # seconds by which a renewal moves the end of a lease, at least
 
 
-def eventually(condition: Callable[[], T], within: float = PATIENCE) -> T:
+def eventually(condition: Callable[[], T], within: float = WAIT_LIMIT) -> T:
     """Wait until `condition()` is true, and return what it returned.
 
     Args:

@@ -92,8 +92,8 @@ def test_processes_with_and_without_the_functions_exclude_each_other(
 
     def work(number: int) -> None:
         store = stores[number % 2]
-        for turn in range(8):
-            units = WRITER_UNITS if capacity == WRITER_UNITS and (number + turn) % 3 else 1
+        for round in range(8):
+            units = WRITER_UNITS if capacity == WRITER_UNITS and (number + round) % 3 else 1
             now = time.monotonic()
             held = run(acquire(store, AcquireCall(claim_of("a", units, capacity), now, now + 60, True)))
             assert held is not None

@@ -10,7 +10,7 @@ from django.db import connections
 from store.test_connections import Site, ask, site  # noqa: F401
 
 from interlock.django import locks
-from interlock.testing.waiting import PATIENCE, eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 
 POSTGRES = settings.DATABASE == "postgresql"
 WAITS = (
@@ -56,7 +56,7 @@ def test_a_step_that_a_limit_strikes_is_taken_again(limit: None, site: Site, ste
             eventually(struck_twice)
         finally:
             ask("COMMIT" if POSTGRES else "UNLOCK TABLES")
-        done = doing.result(PATIENCE)
+        done = doing.result(WAIT_LIMIT)
     assert done
     if step == "enter":
         assert done.release() is True

@@ -28,7 +28,7 @@ def test_a_task_gives_way_where_nothing_else_would_wait(
         ways.append(1)
         tasks.now = NOW + 2.0
 
-    monkeypatch.setattr(of_tasks, "turns", SimpleNamespace(next=next))
+    monkeypatch.setattr(of_tasks, "slices", SimpleNamespace(next=next))
     monkeypatch.setattr(of_tasks, "give_way", give_way)
     if not fast:
         tasks.session.enter_now = None

@@ -37,7 +37,7 @@ class Renewers:
         self.woken += 1
 
 
-class Bell:
+class Wakeup:
     """Takes the place of the lock that wakes the thread which keeps time.
 
     Attributes:
@@ -192,7 +192,7 @@ def test_one_look_hands_over_what_is_due_and_takes_out_what_has_stayed(
 @pytest.mark.parametrize("rings", [True, False])
 def test_the_thread_waits_until_the_next_look(watchdog: Any, due: float, waits: float, rings: bool) -> None:
     watchdog.add(grant("a", due + 20.0))
-    watchdog._rung = Bell(rings)
+    watchdog._rung = Wakeup(rings)
     assert watchdog._rest() is True
     assert watchdog._rung.waits == [pytest.approx(waits)]
 
@@ -202,12 +202,12 @@ def test_with_nothing_to_watch_it_waits_ten_seconds_and_ends(watchdog: Any, queu
     queue.rested = lambda: rested.append(1)
     watchdog._rests = queue.rest
     watchdog._thread = "it"
-    watchdog._rung = bell = Bell(True, False, False, False)
+    watchdog._rung = wakeup = Wakeup(True, False, False, False)
     assert watchdog._rest() is True
-    assert (bell.waits, rested) == ([10.0], [])
-    bell.free = True
+    assert (wakeup.waits, rested) == ([10.0], [])
+    wakeup.free = True
     assert watchdog._rest() is True, "it was rung while it rested"
-    bell.free, watchdog._stopped = False, True
+    wakeup.free, watchdog._stopped = False, True
     assert watchdog._rest() is True
     assert watchdog._thread == "it"
     watchdog._stopped = False

@@ -18,13 +18,13 @@ from interlock.keylock.tries import Tries
 from interlock.testing.waiting import eventually
 from tests.servers import RedisCluster, need
 
-MANNERS = {"redis-py's default": ("redis", None), "valkey-py's default": ("valkey", None), "valkey-py": ("valkey", 3)}
+CLIENTS = {"redis-py's default": ("redis", None), "valkey-py's default": ("valkey", None), "valkey-py": ("valkey", 3)}
 
 
-@pytest.fixture(params=MANNERS)
+@pytest.fixture(params=CLIENTS)
 def through(request: pytest.FixtureRequest, house: Any) -> tuple[Any, Any]:
     """A proxy, and a client through it, of each library with what it does by default."""
-    library, retries = MANNERS[request.param]
+    library, retries = CLIENTS[request.param]
     proxy = house.proxy()
     return proxy, house.client_through(proxy, retries, library=library)
 

@@ -1,4 +1,4 @@
-"""The lock with an identity: the seeds' document 002, made safe by an optimistic transaction."""
+"""The lock with an identity: document 002 of the original scheme, made safe by an optimistic transaction."""
 
 import asyncio
 from typing import Any
@@ -38,7 +38,7 @@ class AsyncMeddled(Meddling, redis.asyncio.Redis):
 
 
 class SeedsLock:
-    """The lock of the seeds' document 002, letter by letter."""
+    """The lock of document 002, letter by letter."""
 
     def __init__(self, client: Any, key: str, between: Any) -> None:
         self.client, self.key, self.between = client, key, between
@@ -141,7 +141,7 @@ def test_unwatch_is_sent_on_the_way_out(house: Any) -> None:
 
 
 def test_a_transaction_is_refused_when_the_key_it_watches_changes(house: Any) -> None:
-    """The session of the seeds: GET, WATCH, MULTI, SET, another's SET, EXEC answers nil."""
+    """The session of document 002: GET, WATCH, MULTI, SET, another's SET, EXEC answers nil."""
     house.eye.set("title", "name")
     with house.server.wire() as a, house.server.wire() as b:
         assert a.ask("GET", "title") == "name"

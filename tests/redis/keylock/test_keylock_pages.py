@@ -1,4 +1,4 @@
-"""The pages about these locks are true: their code runs, and the seeds' scheme does what its page says."""
+"""The pages about these locks are true: their code runs, and the original scheme does what its page says."""
 
 import asyncio
 import inspect
@@ -31,7 +31,7 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
 
 
-def patience(rounds: int = 25) -> Any:
+def pauses(rounds: int = 25) -> Any:
     """Return a pause that does not sleep, and gives up after so many rounds."""
     left = iter(range(rounds))
 
@@ -59,33 +59,33 @@ def seeds() -> dict[str, Any]:
 
 
 def test_the_seeds_lock_excludes(client: redis.Redis, seeds: dict[str, Any]) -> None:
-    assert seeds["acquire"](client, "book:1", "A", patience()) is True
-    assert seeds["acquire"](client, "book:1", "B", patience()) is None
+    assert seeds["acquire"](client, "book:1", "A", pauses()) is True
+    assert seeds["acquire"](client, "book:1", "B", pauses()) is None
     assert client.get("using:book:1") == "A"
 
 
 def test_who_finds_it_used_leaves_its_id_and_nobody_ever_gets_in(client: redis.Redis, seeds: dict[str, Any]) -> None:
-    seeds["acquire"](client, "book:1", "A", patience())
-    assert seeds["acquire"](client, "book:1", "B", patience()) is None
+    seeds["acquire"](client, "book:1", "A", pauses())
+    assert seeds["acquire"](client, "book:1", "B", pauses()) is None
     seeds["release"](client, "book:1")
     assert not client.exists("using:book:1")  # nobody holds it
     assert client.smembers("pending:book:1") == {"B"}  # the stuck id
     for who in ("C", "A", "D"):
         with pytest.raises(Stuck):
-            seeds["acquire"](client, "book:1", who, patience())
+            seeds["acquire"](client, "book:1", who, pauses())
     assert client.ttl("pending:book:1") == -1  # and it will never go away
-    assert seeds["acquire"](client, "book:1", "B", patience()) is True  # only B itself could mend it
+    assert seeds["acquire"](client, "book:1", "B", pauses()) is True  # only B itself could mend it
 
 
 def test_who_dies_pending_blocks_all_others(client: redis.Redis, seeds: dict[str, Any]) -> None:
     client.sadd("pending:book:1", "A")  # and here A dies
     with pytest.raises(Stuck):
-        seeds["acquire"](client, "book:1", "B", patience())
+        seeds["acquire"](client, "book:1", "B", pauses())
 
 
 def test_who_dies_using_blocks_all_others(client: redis.Redis, seeds: dict[str, Any]) -> None:
-    seeds["acquire"](client, "book:1", "A", patience())  # and here A dies
-    assert seeds["acquire"](client, "book:1", "B", patience()) is None
+    seeds["acquire"](client, "book:1", "A", pauses())  # and here A dies
+    assert seeds["acquire"](client, "book:1", "B", pauses()) is None
     assert client.ttl("using:book:1") == -1
 
 
@@ -104,14 +104,14 @@ def test_to_remove_the_id_on_the_way_out_mends_the_stuck_id_and_nothing_else(
 ) -> None:
     text = blocks(PAGE)[0].replace("return None", "return client.srem(f'pending:{book}', me) and None")
     exec(text, seeds)
-    seeds["acquire"](client, "book:1", "A", patience())
-    assert seeds["acquire"](client, "book:1", "B", patience()) is None
+    seeds["acquire"](client, "book:1", "A", pauses())
+    assert seeds["acquire"](client, "book:1", "B", pauses()) is None
     seeds["release"](client, "book:1")
-    assert seeds["acquire"](client, "book:1", "C", patience()) is True
+    assert seeds["acquire"](client, "book:1", "C", pauses()) is True
     client.sadd("pending:book:1", "D")  # and here D dies
     seeds["release"](client, "book:1")
     with pytest.raises(Stuck):
-        seeds["acquire"](client, "book:1", "E", patience())
+        seeds["acquire"](client, "book:1", "E", pauses())
 
 
 def test_the_repaired_one_leaves_no_id_behind(client: redis.Redis, server: RedisServer) -> None:

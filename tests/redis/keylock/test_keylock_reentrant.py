@@ -1,4 +1,4 @@
-"""The re-entrant lock: the seeds' document 003, with a count that dies with its lease."""
+"""The re-entrant lock: document 003 of the original scheme, with a count that dies with its lease."""
 
 import threading
 from typing import Any

@@ -1,4 +1,4 @@
-"""The examples of the seeds' documents 003 and 004, on real servers."""
+"""The examples of documents 003 and 004 of the original scheme, on real servers."""
 
 from typing import Any
 

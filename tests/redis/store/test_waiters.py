@@ -28,16 +28,16 @@ def is_empty(registry: WaiterRegistry) -> bool:
 
 def test_an_successor_is_told_once_and_nothing_is_kept() -> None:
     registry = WaiterRegistry()
-    bell = hung(registry, "b")
+    waiter = hung(registry, "b")
     registry.follow("a", "b", 7)
     assert registry.pass_on("a") == ("b", 7)
     registry.notify("b", 7)  # the server's word comes too
-    assert bell.words == [Granted("b", 7)]
+    assert waiter.words == [Granted("b", 7)]
     assert registry.pass_on("b") is None
     assert is_empty(registry)
 
 
-def test_who_is_told_before_it_has_a_bell_hears_it_with_the_bell() -> None:
+def test_a_claim_that_is_told_before_it_has_a_waiter_hears_it_with_the_waiter() -> None:
     registry = WaiterRegistry()
     registry.expect("b")
     registry.follow("a", "b", 7)
@@ -52,10 +52,10 @@ def test_who_leaves_twice_without_having_held_it_lets_nobody_in() -> None:
     hung(registry, "b")
     registry.follow("a", "b", 7)
     registry.withdraw("b")
-    bell = hung(registry, "c")
+    waiter = hung(registry, "c")
     registry.follow("b", "c", 8)  # the server has not heard yet that b left
     registry.withdraw("b")
-    assert bell.words == []
+    assert waiter.words == []
     registry.notify("c", 8)
     registry.pass_on("c")
     assert is_empty(registry)
@@ -64,25 +64,25 @@ def test_who_leaves_twice_without_having_held_it_lets_nobody_in() -> None:
 def test_the_successor_of_one_that_gives_up_follows_the_one_before() -> None:
     registry = WaiterRegistry()
     hung(registry, "b")
-    bell = hung(registry, "c")
+    waiter = hung(registry, "c")
     registry.follow("a", "b", 7)
     registry.follow("b", "c", 8)
     registry.withdraw("b")
     assert registry.pass_on("a") == ("c", 8)
-    assert bell.words == [Granted("c", 8)]
+    assert waiter.words == [Granted("c", 8)]
 
 
 def test_who_gives_up_after_it_was_told_leaves_its_successor_to_the_server() -> None:
     registry = WaiterRegistry()
     hung(registry, "b")
-    bell = hung(registry, "c")
+    waiter = hung(registry, "c")
     registry.follow("a", "b", 7)
     registry.follow("b", "c", 8)
     assert registry.pass_on("a") == ("b", 7)
     registry.withdraw("b")
-    assert bell.words == []
+    assert waiter.words == []
     registry.notify("c", 8)
-    assert bell.words == [Granted("c", 8)]
+    assert waiter.words == [Granted("c", 8)]
     registry.pass_on("c")
     assert is_empty(registry)
 
@@ -90,12 +90,12 @@ def test_who_gives_up_after_it_was_told_leaves_its_successor_to_the_server() -> 
 def test_a_new_successor_takes_the_place_of_one_that_expired() -> None:
     registry = WaiterRegistry()
     hung(registry, "b")
-    bell = hung(registry, "c")
+    waiter = hung(registry, "c")
     registry.follow("a", "b", 7)
     registry.follow("a", "c", 8)
     registry.withdraw("b")
     assert registry.pass_on("a") == ("c", 8)
-    assert bell.words == [Granted("c", 8)]
+    assert waiter.words == [Granted("c", 8)]
     registry.pass_on("c")
     assert is_empty(registry)
 
@@ -117,12 +117,12 @@ def test_an_interrupt_while_a_claim_is_told_does_not_make_it_deaf() -> None:
         if interrupts:
             raise interrupts.pop()
 
-    bell = hung(registry, "b", interrupt)
+    waiter = hung(registry, "b", interrupt)
     registry.follow("a", "b", 7)
     with pytest.raises(KeyboardInterrupt):
         registry.pass_on("a")
     registry.notify("b", 7)
-    assert bell.words[-1] == Granted("b", 7)
+    assert waiter.words[-1] == Granted("b", 7)
 
 
 def test_a_release_in_the_middle_of_another_step_does_not_block() -> None:
@@ -138,7 +138,7 @@ def test_a_release_in_the_middle_of_another_step_does_not_block() -> None:
     assert last.words == [Granted("d", 8)]
 
 
-def test_who_has_no_bell_yet_when_all_should_look_asks_as_soon_as_it_has_one() -> None:
+def test_a_claim_without_a_waiter_when_all_should_look_asks_as_soon_as_it_has_one() -> None:
     registry = WaiterRegistry()
     registry.expect("b")
     registry.wake_all()

@@ -31,7 +31,7 @@ def meanwhile(where: str, deed: Callable[[], Any]) -> Iterator[None]:
 
 
 class MeanwhileTest(LibraryTest):
-    """The two races of the seeds, step by step."""
+    """The two races of the original scheme, step by step."""
 
     def rename(self, title: str) -> Any:
         """Return the API's answer to a rename."""

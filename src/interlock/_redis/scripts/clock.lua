@@ -27,7 +27,7 @@ end
 -- How long a waiter waits at most before it looks.  The head looks when the first lease of a holder ends.  The others
 -- look a little later, in case the head is dead too, and as often as the shortest lease before them could end: whoever
 -- is dead delays them by its own lease at most.
-local function patience(ends, head, quick)
+local function recheck_after(ends, head, quick)
   local first = math.max(1, ends - now + 1)
   if head then return first end
   return math.min(first + 1000, math.max(1000, quick or 1000))

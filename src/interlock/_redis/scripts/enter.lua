@@ -57,4 +57,4 @@ end
 save()
 if told[1] then tell('', {}) end
 if answer then return tonumber(answer) end
-return -10 - patience(ends, head, quick)
+return -10 - recheck_after(ends, head, quick)

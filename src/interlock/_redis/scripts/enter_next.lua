@@ -19,7 +19,7 @@ local function stand(holder, ends, about)
     quick = ttl
     call('HSET', line, 'quick', quick)
   end
-  local answer = -10 - patience(ends, not behind[1], quick)
+  local answer = -10 - recheck_after(ends, not behind[1], quick)
   if fence == '0' then return answer end
   call('HSET', line, 'fence', fence, 'mark', now)
   return {answer, before, tonumber(fence)}
@@ -39,7 +39,7 @@ if found[1] then
     if answer then return answer end
     if extend(id, stop) then
       if tonumber(found[4]) < stop + KEEP then keep(stop) end
-      return -10 - patience(ends, call('ZRANK', order, id) == 0, tonumber(found[5]))
+      return -10 - recheck_after(ends, call('ZRANK', order, id) == 0, tonumber(found[5]))
     end
     call('ZREM', order, id)  -- what has expired is never revived
     call('HDEL', waiters, id)

@@ -9,7 +9,7 @@ local ends = tonumber(last)
 
 -- Make successors of the waiters behind `made`, else of the first ones: some in every step, until all are.  Behind one that
 -- is none nobody could be one.
-local function make_heirs(made, fence)
+local function make_successors(made, fence)
   local last, from = fence, 0
   if made then
     local rank = call('ZRANK', order, made)
@@ -56,10 +56,10 @@ while mine_alone and ends > now do
     local sole = head .. ' ' .. stop .. ' ' .. u .. ' ' .. c .. ' ' .. fence .. ' ' .. from_now(rest)
     if f == '0' then
       call('HSET', line, 'sole', sole, 'fence', fence, 'mark', now)
-      make_heirs(nil, fence)
+      make_successors(nil, fence)
     else
       call('HSET', line, 'sole', sole, 'mark', now)
-      if found[4] then make_heirs(found[4], found[3]) end
+      if found[4] then make_successors(found[4], found[3]) end
     end
     if let_in == head .. ' ' .. fence then return 1 end
     if told == channel then return {1, head, tonumber(fence)} end

@@ -1,4 +1,4 @@
-"""`interlock demo`: lost updates in the seeds' library web site, counted without a lock and with one."""
+"""`interlock demo`: lost updates in a library's web site, counted without a lock and with one."""
 
 import signal
 import tempfile

@@ -1,4 +1,4 @@
-"""The seeds' library web site: books in SQLite, saved as an ORM saves them, whole row by whole row.
+"""The library web site of the original scheme: books in SQLite, saved as an ORM saves them, whole row by whole row.
 
 How a lost update is counted. Each row carries a counter per field, raised by whoever changes that field; each
 save also adds one entry to the ledger, in the same transaction. A saved row descends from the one row that

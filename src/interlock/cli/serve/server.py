@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 MOST_CONNECTIONS = 200
-PATIENCE = 1  # seconds that an end waits for who does not read
+IO_TIMEOUT = 1  # seconds that an end waits for who does not read
 
 
 class Server(uvicorn.Server):
@@ -50,6 +50,6 @@ def run(app: Starlette, listening: socket.socket) -> None:
         server_header=False,
         proxy_headers=False,
         limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=PATIENCE,
+        timeout_graceful_shutdown=IO_TIMEOUT,
     )
     asyncio.run(Server(config).serve([listening]))

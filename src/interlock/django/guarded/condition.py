@@ -98,14 +98,14 @@ class StillAsRead:
     contains_aggregate = False
     contains_over_clause = False
 
-    def __init__(self, terms: Sequence[tuple[Column, Any]]) -> None:
-        self.terms = terms
+    def __init__(self, conditions: Sequence[tuple[Column, Any]]) -> None:
+        self.conditions = conditions
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
-        """Return the SQL of all terms and its parameters."""
+        """Return the SQL of all conditions and its parameters."""
         parts: list[str] = []
         params: list[Any] = []
-        for column, value in self.terms:
+        for column, value in self.conditions:
             sql, values = column.as_sql(value, compiler, connection)
             parts.append(sql)
             params.extend(values)

@@ -58,10 +58,10 @@ class Page:
         try:
             self._sweep()
             mine, others = self._claims()
-            terms = LockSpec(locks._key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
-            known = [Claim(claim.id, terms, self._who) for claim in mine[:1]]
+            spec = LockSpec(locks._key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
+            known = [Claim(claim.id, spec, self._who) for claim in mine[:1]]
             if not known or not run(locks.store.renew(known))[0]:
-                run(locks.store.enter(Claim(fresh_id(), terms, self._who), None, False, False))
+                run(locks.store.enter(Claim(fresh_id(), spec, self._who), None, False, False))
         except LockError as error:
             log.warn("could not note who edits %s: %s", self.name, error)
             return []

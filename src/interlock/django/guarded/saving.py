@@ -112,11 +112,11 @@ class Saving:
         if not writes:
             self.wrote = []
             return None
-        terms = self._terms(writes)
-        if terms is None:
+        conditions = self._conditions(writes)
+        if conditions is None:
             return self._update_locked(base, writes, update, tried=False)
         triples = [write.triple for write in writes]
-        send = partial(self._send, base, triples, terms, update, returning)
+        send = partial(self._send, base, triples, conditions, update, returning)
         answer = self._read_back(base.model, triples, send)
         if not answer:
             return self._update_locked(base.model._base_manager.using(self.using), writes, update, tried=True)
@@ -152,30 +152,30 @@ class Saving:
             self.held = held_values(model, self.using, pk, asked)
         return answer
 
-    def _send(self, base: Any, triples: list[Triple], terms: list[Any], update: Update, returning: Any) -> Any:
+    def _send(self, base: Any, triples: list[Triple], conditions: list[Any], update: Update, returning: Any) -> Any:
         """Send the one UPDATE."""
         if returning is None:
-            if terms:
-                base.query.where.add(StillAsRead(terms), AND)
+            if conditions:
+                base.query.where.add(StillAsRead(conditions), AND)
             return update(base, triples)
         # What `update` does, without building a query set more to find the row by its key.
         data = vars(self.instance)
         found = key_fields(base.model._meta)
         keys: list[Any] = [(self.plan.column(field, self.using), data[field.attname]) for field in found]
-        base.query.where.add(StillAsRead(keys + terms), AND)
+        base.query.where.add(StillAsRead(keys + conditions), AND)
         answer = base._update(triples, *returning)
         return answer if returning else answer > 0
 
-    def _terms(self, writes: list[Write]) -> list[tuple[Column, Any]] | None:
+    def _conditions(self, writes: list[Write]) -> list[tuple[Column, Any]] | None:
         """Return what must still be as it was read; None if a database can't be asked that."""
-        terms = []
+        conditions = []
         for field, _, held, mine, checked, _ in writes:
             if checked:
                 column = self.plan.column(field, self.using)
                 if column is None:
                     return None
-                terms.append((column, mine if field.attname in self.plan.fences else held))
-        return terms
+                conditions.append((column, mine if field.attname in self.plan.fences else held))
+        return conditions
 
     def _writes(self, snapshot: Snapshot, values: list[Triple]) -> list[Write]:
         """Return what has changed since it was read."""

@@ -147,10 +147,10 @@ def _watched(connection: Any) -> Watch:
 
 
 def _telling(method: Callable[..., Any], tell: Callable[[Any], object]) -> Callable[..., Any]:
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def noting(*args: Any, **kwargs: Any) -> Any:
         answer = method(*args, **kwargs)
         tell(next(iter((*args, *kwargs.values())), answer))
         return answer
 
-    told.__doc__ = method.__doc__
-    return told
+    noting.__doc__ = method.__doc__
+    return noting

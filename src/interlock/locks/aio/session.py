@@ -17,7 +17,7 @@ from interlock.locks.grants import RELEASED
 from interlock.locks.owners import Holds
 from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, Entering, closed_meanwhile
 from interlock.runtime import log
-from interlock.runtime.aio import afinish, arun, at_the_end, give_way, turns
+from interlock.runtime.aio import afinish, arun, at_the_end, give_way, slices
 from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.runtime.sync import fresh_id
 
@@ -95,7 +95,7 @@ class Session(BaseSession):
     ) -> AsyncGrant | None:
         """As `sync.session.Session.acquire`, for the calling task."""
         started = monotonic()
-        if started >= turns.next and self.enter_now is not None:
+        if started >= slices.next and self.enter_now is not None:
             await give_way()
             started = monotonic()
         if started > self.look_at_log:

@@ -83,7 +83,7 @@ class Watchdog(Generic[G]):
         if grant._due < self._wakes_at:
             self._alarm = grant._due
             self._interval = max(SHORTEST_RETRY, grant._due - time.monotonic())
-            self._poke()
+            self._wake()
 
     def owner_of(self, id: str) -> object:
         """Return who acquired the claim `id`; None if it is not under watch."""
@@ -98,7 +98,7 @@ class Watchdog(Generic[G]):
         """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
         self._table.stay(grant)
         if grant._free_at < self._wakes_at:
-            self._poke()
+            self._wake()
 
     def lost(self, grant: G) -> None:
         """Note that the store no longer has the grant's claim, and tell."""
@@ -109,7 +109,7 @@ class Watchdog(Generic[G]):
         held = self._table.doubt(id)
         if held:
             self._alarm = 0.0
-            self._poke()
+            self._wake()
         return held
 
     def stop(self) -> None:
@@ -130,7 +130,7 @@ class Watchdog(Generic[G]):
 
     # -- the thread that keeps time ---------------------------------------------------------------------
 
-    def _poke(self) -> None:
+    def _wake(self) -> None:
         with self._starting:
             self._ring()
             if self._thread is None or not self._thread.is_alive():
@@ -151,7 +151,7 @@ class Watchdog(Generic[G]):
             if not ended and not self._stopped:
                 with self._starting:
                     self._thread = None
-                    self._poke()
+                    self._wake()
 
     def _tell_and_renew(self) -> None:
         self._rung.acquire(blocking=False)

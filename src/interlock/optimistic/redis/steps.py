@@ -51,7 +51,7 @@ class Conversation:
         self._library = library
         self._client = client
         self._cluster = cluster
-        self._trouble: StoreError | None = None
+        self._failure: StoreError | None = None
         self.watched: dict[bytes, None] = {}
         self.writes: list[Queued] = []
         self.watching = False
@@ -108,8 +108,8 @@ class Conversation:
         Args:
             broken: can the connection no longer be used?
         """
-        if self._trouble is not None:
-            raise self._trouble
+        if self._failure is not None:
+            raise self._failure
         if broken:
             raise Broken("a read in this try was interrupted, and with it the watch; nothing was changed")
 
@@ -171,7 +171,7 @@ class Conversation:
 
     def _fail(self, error: StoreError, cause: BaseException | None = None) -> NoReturn:
         """Raise, and keep the error for the commit: a function that passes over it must not commit unguarded."""
-        self._trouble = error
+        self._failure = error
         raise error from (cause or error.__cause__)
 
     def _to_watch(self, keys: Sequence[bytes]) -> list[Command]:

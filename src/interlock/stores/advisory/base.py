@@ -244,7 +244,7 @@ class BaseRoom:
         return session
 
     def _see_it_watched(self) -> None:
-        if not self.watcher.poke():
+        if not self.watcher.wake():
             raise StoreError("no thread can be started that hears of the end of a session and of a wait")
 
     def close(self) -> None:

@@ -64,7 +64,7 @@ class MysqlSession(Session):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="interlock-mysql")
         self._said: Future[Any] | None = None
         self._silent_since: float | None = None
-        self.told_pid = self.pid = self._client.thread_id()
+        self.reported_pid = self.pid = self._client.thread_id()
         self.socket = self._client._sock.fileno()
         _keep_alive(self._client._sock)
 

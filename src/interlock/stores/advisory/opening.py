@@ -42,7 +42,7 @@ def open_session(options: Options) -> Session:
     session = Session(options)
     try:
         found = session.ping()
-        if found != session.told_pid:
+        if found != session.reported_pid:
             session.pid = found
             _refuse_lent(session, options)
         session.born = int(str(session.rows(BORN)[0][0]))

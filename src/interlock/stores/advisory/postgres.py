@@ -71,8 +71,8 @@ class PostgresSession(Session):
         self._sequence = options.sequence
         self._prepared: set[str] = set()
         self._owed_since: float | None = None
-        self.told_pid = self._plain.backend_pid
-        self.pid = self.told_pid
+        self.reported_pid = self._plain.backend_pid
+        self.pid = self.reported_pid
         self.socket = self._plain.socket
 
     def _try(self, key: int, shared: bool) -> str | None:
@@ -186,7 +186,7 @@ class PostgresSession(Session):
 
     def dead_after(self) -> int:
         """As `Session.dead_after`; each session says so itself, but of a pooler only that knows."""
-        if self.pid != self.told_pid:
+        if self.pid != self.reported_pid:
             return 0
         idle, interval, count = KEEPALIVE.values()
         return idle + interval * count

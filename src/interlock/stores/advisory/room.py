@@ -71,7 +71,7 @@ class Room(BaseRoom):
             self._ask(place)
         except BaseException:
             self.places.remove(place)
-            self.watcher.poke()
+            self.watcher.wake()
             raise
         return self._stands(place, True)
 
@@ -190,7 +190,7 @@ class Room(BaseRoom):
             raise error if isinstance(error, StoreError) else refused(error) from error
         finally:
             place.looks_at = monotonic() + UNHEARD
-        self.watcher.poke()
+        self.watcher.wake()
 
     def _begin(self, session: Session, place: Place) -> None:
         """Let a session wait for a claim, unless that was taken out since it was given the session.
@@ -267,7 +267,7 @@ class Room(BaseRoom):
         except BaseException:
             if session is not None:
                 self._give_up(session)
-            self.watcher.poke()
+            self.watcher.wake()
             raise
         finally:
             self._nudge(place.key)

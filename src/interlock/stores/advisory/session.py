@@ -33,7 +33,7 @@ class Session:
 
     Attributes:
         pid: what the server calls it.
-        told_pid: what it is called by whatever the connection leads to.
+        reported_pid: what it is called by whatever the connection leads to.
         born: when it was opened, or its server started: after a restart another session may have its pid.
         socket: its file descriptor.
         mutex: held by whoever talks.
@@ -45,7 +45,7 @@ class Session:
     """
 
     pid: int
-    told_pid: int
+    reported_pid: int
     born: Any = 0
     socket: int
 

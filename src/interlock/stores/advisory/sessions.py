@@ -132,7 +132,9 @@ class Sessions:
     def give_up(self, session: Session, silent: bool) -> None:
         """Forget one that has ended; the server may not know of it if it was silent."""
         with self._mutex:
-            if silent and session in self._all and session.pid == session.told_pid:  # else a pooler may have lent it
+            if (
+                silent and session in self._all and session.pid == session.reported_pid
+            ):  # else a pooler may have lent it
                 self.given_up.append((session.pid, session.born))
             self.remove(session)
 

@@ -63,8 +63,8 @@ class AdvisoryStore(BaseStore):
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`."""
         step = partial(self._room.enter, claim, wakeup, wait, again, lambda id: self.doubt(id))
-        turn: EnterResult = yield Ask(self, step)
-        return turn
+        result: EnterResult = yield Ask(self, step)
+        return result
 
     def leave(self, claim: Claim) -> Op[bool]:
         """As `Queue.leave`."""
@@ -161,7 +161,7 @@ class AdvisoryStore(BaseStore):
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
         session, options = self._room.ready(), self._room.options
-        direct = session.pid == session.told_pid
+        direct = session.pid == session.reported_pid
         try:
             version, room = session.about()
             seconds = session.dead_after()

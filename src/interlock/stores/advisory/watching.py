@@ -58,9 +58,9 @@ class Watcher:
     def mind(self, moment: float) -> None:
         """See that it looks at leases at a moment, at the latest."""
         if moment < self._wakes or self._thread is None:
-            self.poke()
+            self.wake()
 
-    def poke(self) -> bool:
+    def wake(self) -> bool:
         """Let it look at everything again; False if no thread can be started for it."""
         with self._mutex:
             if self._stopped:
@@ -88,7 +88,7 @@ class Watcher:
 
     def _wake(self) -> None:
         if self._pipe is not None:
-            self._pipe.poke()
+            self._pipe.wake()
 
     def abandon(self, forked: bool = False) -> None:
         """Close what is open; in a forked child there is no thread, and who has the mutex there is none."""

@@ -38,8 +38,8 @@
 #define MOST_UNTIL 1e10
 #define ID_AT 90
 #define ID_WIDTH 36
-#define BELL_AT (ID_AT + ID_WIDTH + 6)
-#define BELL_WIDTH 6
+#define PIPE_AT (ID_AT + ID_WIDTH + 6)
+#define PIPE_WIDTH 6
 #define TAIL_AT 139
 #define MOST_NUMBER 9000000000000000LL
 
@@ -112,14 +112,14 @@ read_slot(const char *text, Slot *slot)
 {
     slot->number = digits(text + NUMBER_AT, NUMBER_WIDTH);
     long long whole = digits(text + UNTIL_AT, 10), part = digits(text + UNTIL_AT + 11, 6);
-    slot->pipe = (long)digits(text + BELL_AT, BELL_WIDTH);
+    slot->pipe = (long)digits(text + PIPE_AT, PIPE_WIDTH);
     if (slot->number < 0 || slot->number > MOST_NUMBER || whole < 0 || part < 0 || slot->pipe < 0)
         return 0;
     slot->until = (double)whole + (double)part * 1e-6;
     static const char units[] = "units=1/1 alive=";
     if (memcmp(text + NUMBER_AT - 7, "number=", 7) || memcmp(text + NUMBER_END, " until=", 7) ||
         text[UNTIL_AT + 10] != '.' || memcmp(text + UNTIL_AT + UNTIL_WIDTH, " since=", 7) ||
-        memcmp(text + ID_AT - 4, " id=", 4) || memcmp(text + BELL_AT - 6, " bell=", 6) ||
+        memcmp(text + ID_AT - 4, " id=", 4) || memcmp(text + PIPE_AT - 6, " bell=", 6) ||
         memcmp(text + TAIL_AT, units, sizeof units - 1) || text[SLOT - 1] != '\n')
         return 0;
     const char *token = text + TAIL_AT + sizeof units - 1;
@@ -408,7 +408,7 @@ find_last(const Line *line)
     return found;
 }
 
-/* Tell whether the claim at `at` is one that these ways may pass over: exclusive, and of a living process. */
+/* Tell whether the claim at `at` is one that these ways may pass over: exclusive, and of a live process. */
 static int
 waits_alive(const Line *line, Py_ssize_t at, Slot *slot, const char *token, PyObject *others)
 {
@@ -494,14 +494,14 @@ pipe_of(const Names *names, const Slot *slot, int mine, PyObject *others, PyObje
 static void
 ring(int fd, const char *id, long long fence)
 {
-    char news[ID_WIDTH + 32];
+    char message[ID_WIDTH + 32];
     int size = ID_WIDTH;
     while (size > 0 && id[size - 1] == ' ')
         size--;
-    memcpy(news, id, size);
-    size += snprintf(news + size, 32, " %lld\n", fence);
-    /* One that is gone, or whose pipe is full of news, looks again by itself. */
-    if (write(fd, news, size) < 0)
+    memcpy(message, id, size);
+    size += snprintf(message + size, 32, " %lld\n", fence);
+    /* One that is gone, or whose pipe is full of messages, looks again by itself. */
+    if (write(fd, message, size) < 0)
         errno = 0;
 }
 

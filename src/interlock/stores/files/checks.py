@@ -17,7 +17,7 @@ from interlock.stores.files.folder import Folder, file_name, names_in
 from interlock.stores.files.linefile import HEAD_MOST, is_pending, key_in
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.machine import LOCAL, file_system, is_guest, is_network
-from interlock.stores.files.marker import MAGIC, MOST, trouble
+from interlock.stores.files.marker import MAGIC, MOST, defect
 from interlock.stores.files.opening import kind_of, open_file, read_file
 from interlock.stores.files.record import SLOT, parse
 
@@ -133,7 +133,7 @@ def _machine(folder: Folder) -> Iterator[Check]:
         written, links = os.pread(marker, MOST, 0), os.fstat(marker).st_nlink
     finally:
         os.close(marker)
-    why = trouble(folder.path, written, links) if written.startswith(MAGIC) else "has lost its marker: make it anew"
+    why = defect(folder.path, written, links) if written.startswith(MAGIC) else "has lost its marker: make it anew"
     if why:
         yield Check("machine", "fail", f"{folder.path} {why}")
     elif links > 1:

@@ -56,7 +56,7 @@ class CompiledPath:
             claim, wakeup, wait: as in `Queue.enter`; for a claim that did not enter before.
 
         Returns:
-            The turn; None if nothing was done.
+            The result; None if nothing was done.
         """
         id, spec, _ = claim
         liveness = self._liveness()

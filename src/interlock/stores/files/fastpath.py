@@ -1,7 +1,7 @@
 """The fast paths through a line of files: what nearly every step is, without making a plan.
 
-Each leaves the claims of the living, the fences and the flag in the files as the plan would have left them; property
-tests hold them to it, and the model knows them.  Whatever is less simple than a fast path can do is left to the plan:
+Each leaves the claims of live processes, the fences and the flag in the files as the plan would have left them; tests
+hold them to it, and the model knows them.  Whatever is less simple than a fast path can do is left to the plan:
 above all, a dead waiter where the plan would clear it away.
 """
 
@@ -68,12 +68,12 @@ class FastPath:
         return EnterResult("using", fence)
 
     def join(self, line: LineFile, data: bytes, claim: Claim, wakeup: Any) -> EnterResult | None:
-        """The common way to wait: one living holder has the lock for itself, and this claim is the last in line.
+        """The common way to wait: one live holder has the lock for itself, and this claim is the last in line.
 
         The waiters, their order and the flag are what the plan would have left.
 
         Returns:
-            The turn; None if the line is less simple than that, and the plan is to be made.
+            The result; None if the line is less simple than that, and the plan is to be made.
         """
         now = monotonic()
         holder = line.slot(data)

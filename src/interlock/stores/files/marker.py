@@ -40,7 +40,7 @@ def text_here(path: Path) -> bytes:
     return VERSION + f"boot={boot_id()}\nclock={clock()}\nfolder={inode}\n".encode()
 
 
-def trouble(path: Path, written: bytes, links: int) -> str:
+def defect(path: Path, written: bytes, links: int) -> str:
     """Return why a folder whose marker says `written` can't be shared with those who use it; "" if it can.
 
     Args:
@@ -122,7 +122,7 @@ def _join(path: Path, marker: int, tries: int) -> None:
             os.ftruncate(marker, len(here))
         _share(path, marker, tries)
         written = os.pread(marker, MOST, 0)  # somebody else may have had it between the two locks
-    why = trouble(path, written, links) if written else ""
+    why = defect(path, written, links) if written else ""
     if why:
         raise StoreError(f"{path} {why}")
 

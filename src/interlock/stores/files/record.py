@@ -96,16 +96,16 @@ def parse(raw: bytes, row: int) -> Slot | None:
 def details(raw: bytes) -> Details:
     """Return what a slot that was parsed says for people."""
     words = raw.split(None, 10)
-    told = Details(0, "?", "?", "?", "?")
+    details = Details(0, "?", "?", "?", "?")
     try:
         since = words[3][6:].decode()
-        told = Details(int(words[8][4:]), words[9][5:].decode(errors="replace"), "?", "?", since)
+        details = Details(int(words[8][4:]), words[9][5:].decode(errors="replace"), "?", "?", since)
         text = words[10].decode(errors="replace")
         who, end = _JSON.raw_decode(text, len("thread="))
         label, _ = _JSON.raw_decode(text, end + len(" label="))
-        return told._replace(thread=str(who), label=str(label))
+        return details._replace(thread=str(who), label=str(label))
     except (LookupError, ValueError):
-        return told  # damaged: only people read it
+        return details  # damaged: only people read it
 
 
 def tail(claim: Claim, alive: str) -> bytes:

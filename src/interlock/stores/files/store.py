@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 GUARD_WAIT = 1.0  # seconds; the guard is held for microseconds, except by a process that was stopped in it
-TURN = 16  # renewals in a row before others get a turn on an event loop
+IN_A_ROW = 16  # renewals in a row before others get a turn on an event loop
 SWEEP = 50
 
 
@@ -217,7 +217,7 @@ class FileStore(BaseStore):
         while True:
             for tried, at in enumerate(busy if trusted else (), 1):
                 answers[at] = yield Call(self._renew_now, (claims[at],))
-                if tried % TURN == 0:
+                if tried % IN_A_ROW == 0:
                     yield Sleep(0.0)
             busy = [at for at in busy if answers[at] is None]
             now = yield NOW

@@ -45,7 +45,7 @@ class RequestState:
     """What is known of a claim whose last request failed.
 
     Attributes:
-        unclear: True if the server may have the claim.
+        indeterminate: True if the server may have the claim.
         cut: True if the server could not be reached the last time.
         refused: True if the server answered the last time, and did nothing.
     """
@@ -133,9 +133,9 @@ class RedisQueue(BaseStore):
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`."""
         if wakeup is not None:
-            recheck_after, told = self._registry.register(claim.id, wakeup)
-            if told is not None:
-                return EnterResult("using", told.fence, asked=False)
+            recheck_after, granted = self._registry.register(claim.id, wakeup)
+            if granted is not None:
+                return EnterResult("using", granted.fence, asked=False)
             if not self._subscription.live:
                 try:
                     yield Ask(self._subscription, None)
@@ -365,13 +365,13 @@ class RedisQueue(BaseStore):
             reply: the answer.
             successor: the claim that was let in before the server was told; None if none was.
         """
-        told: list[Any] = [] if type(reply) is int else reply[1:]
+        granted: list[Any] = [] if type(reply) is int else reply[1:]
         removed = _code(reply) & REMOVED != 0
         if _code(reply) & UNHEARD and not self._unheard:
             self._unheard = True
             warn("this user may not publish: who waits in other processes hears late, by its own look (+publish)")
-        for place in range(0, len(told), 2):
-            self._registry.notify(told[place].decode(), told[place + 1])
+        for place in range(0, len(granted), 2):
+            self._registry.notify(granted[place].decode(), granted[place + 1])
         if successor is not None and self._registry.is_void(removed):
             # The server no longer had the claim that let it in: what it promised to those behind may be void.
             self.doubt(successor)

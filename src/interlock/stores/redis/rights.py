@@ -99,11 +99,11 @@ def _message(queue: Any, missing: dict[str, None]) -> Op[Check]:
         waiter = yield Subscribe(queue)
         queue._registry.register(id, waiter)
         step = "publish"
-        told = None
+        message = None
         for _ in range(TRIES):  # one message may be lost, as when a node has just joined its cluster
             yield Ask(queue._pool, Message(pack("PUBLISH", queue._channel, f"{id} 1"), ""))
-            told = yield Wait(waiter, IO_TIMEOUT / TRIES)
-            if told is not None:
+            message = yield Wait(waiter, IO_TIMEOUT / TRIES)
+            if message is not None:
                 break
     except LockError as error:
         if not _is_forbidden(error):
@@ -117,7 +117,7 @@ def _message(queue: Any, missing: dict[str, None]) -> Op[Check]:
     finally:
         queue._registry.withdraw(id)
     took = ((yield NOW) - began) * 1000
-    if told is None:
+    if message is None:
         return Check(
             "messages", "fail",
             f"what was published did not arrive within {IO_TIMEOUT:g} s: waiters hear only by their own look",

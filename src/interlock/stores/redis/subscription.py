@@ -55,7 +55,7 @@ class Subscription:
         self._hearing = False
         self._retry_at = 0.0
         self._pipe: WakePipe | None = None
-        self._poking = (
+        self._waking = (
             threading.RLock()
         )  # re-entrant: a signal handler, or the garbage collector, may release a grant
         self._subscribed = False
@@ -207,7 +207,7 @@ class Subscription:
     def distrust(self) -> None:
         """Subscribe anew, at another server: this one may have been replaced."""
         self.live = False
-        self._poke()
+        self._wake()
 
     def suspect(self) -> None:
         """Note that a claim was promoted and not told."""
@@ -215,7 +215,7 @@ class Subscription:
 
     @staticmethod
     def _sleep(pipe: WakePipe, seconds: float, connection: Connection | None) -> bool:
-        """Wait until poked, or until something comes; tell whether something came."""
+        """Wait until woken, or until something comes; tell whether something came."""
         poll = poller()
         poll.register(pipe.fileno(), READABLE)
         number = -1 if connection is None else connection.sock.fileno()
@@ -289,7 +289,7 @@ class Subscription:
         finally:
             self._reader, self._hearing = outer, hearing
             if outer is not None and outer.rung:
-                self._poke()  # it was told while another was the reader, and its sleep goes on
+                self._wake()  # it was told while another was the reader, and its sleep goes on
             if self._retry_at == math.inf and outer is None:
                 self._finish()  # `close` did not wait so long
             self._read_no_more()
@@ -319,18 +319,18 @@ class Subscription:
     def interrupt(self, waiter: "ThreadWaiter") -> None:
         """Wake the thread that reads, if it is that of `waiter`."""
         if self._reader is waiter and not self._hearing:
-            self._poke()
+            self._wake()
 
-    def _poke(self) -> None:
-        with self._poking:  # the pipe is not closed meanwhile
+    def _wake(self) -> None:
+        with self._waking:  # the pipe is not closed meanwhile
             if self._pipe is not None:
-                self._pipe.poke()
+                self._pipe.wake()
 
     def close(self) -> None:
         """End the subscription; its files are closed by who reads them, or here if nobody does."""
         self.live = False
         self._retry_at = math.inf
-        self._poke()
+        self._wake()
         if self._reading.acquire(timeout=GOODBYE):
             self._finish()
             self._read_no_more()
@@ -341,14 +341,14 @@ class Subscription:
         self._close_pipe()
 
     def _close_pipe(self) -> None:
-        with self._poking:
+        with self._waking:
             pipe, self._pipe = self._pipe, None
             if pipe is not None:
                 pipe.close()
 
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
-        self._poking = threading.RLock()  # another thread of the parent may have it
+        self._waking = threading.RLock()  # another thread of the parent may have it
         self._close_connection()
         self._close_pipe()
         self._channel = channel

@@ -44,14 +44,14 @@ class WaiterRegistry:
         """
         with self._mutex:
             self.waiting[id] = waiter
-            news = self._granted.pop(id, None)
-            if news is not None:
+            granted = self._granted.pop(id, None)
+            if granted is not None:
                 self.waiting.pop(id, None)
             recheck_after = self._recheck_after.pop(id, 0.0)
             if id in self._woken:
                 self._woken.discard(id)
                 recheck_after = 0.0
-            return recheck_after, news
+            return recheck_after, granted
 
     def notify(self, id: str, fence: int) -> None:
         """Tell a claim that it holds the lock with `fence`; with 0, that it should look."""

@@ -93,13 +93,13 @@ class DatagramListener:
         if self._untold >= UNTOLD:
             self.live = False
 
-    def tell(self, messages: Mapping[str, Sequence[str]], patience: float) -> None:
+    def tell(self, messages: Mapping[str, Sequence[str]], io_timeout: float) -> None:
         """Tell waiters of other processes, by their channels; wait so many seconds for one that does not read."""
         if not hasattr(socket, "SO_PASSCRED"):
             return
         for channel, some in messages.items():
             try:
-                _send(channel, some, patience)
+                _send(channel, some, io_timeout)
             except ConnectionRefusedError:
                 pass  # its process has ended, or is not of this host
             except OSError as error:
@@ -154,9 +154,9 @@ def _sender(about: Iterable[tuple[int, int, bytes]]) -> int:
     return -1
 
 
-def _send(channel: str, messages: Sequence[str], patience: float) -> None:
+def _send(channel: str, messages: Sequence[str], io_timeout: float) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
-        speaking.settimeout(patience)
+        speaking.settimeout(io_timeout)
         speaking.connect(f"\0{channel}")  # so that a full socket can be waited for
         for start in range(0, len(messages), MANY):
             speaking.send("\n".join(messages[start : start + MANY]).encode())

@@ -130,17 +130,17 @@ def place_of(claim: Claim, ttl: int, now: int, channel: str = "") -> Place:
 class _Walked(NamedTuple):
     line: Line
     removed: int
-    told: list[Place]
+    promoted: list[Place]
 
-    def told_but(self, id: str) -> str:
+    def promoted_but(self, id: str) -> str:
         """Return who has news but for one, as `promotions_in` reads it."""
-        return "\n".join(f"{each.channel} {each.id} {each.fence}" for each in self.told if each.id != id)
+        return "\n".join(f"{each.channel} {each.id} {each.fence}" for each in self.promoted if each.id != id)
 
 
 def _walk(line: Line, leaves: str = "", grants: bool = True) -> _Walked:
     """Remove who leaves ('*' for all) and whose lease has ended, promote whose turn has come."""
     left: list[Place] = []
-    told: list[Place] = []
+    promoted: list[Place] = []
     removed = 0
     for place in line.places:
         if place.until <= line.now:
@@ -148,15 +148,15 @@ def _walk(line: Line, leaves: str = "", grants: bool = True) -> _Walked:
         if leaves in ("*", place.id):
             removed += 1
             if not place.fence:
-                told.append(place)
+                promoted.append(place)
         else:
             left.append(place)
     top = line.top
     for place in list(promotable(left)) if grants else ():
         top = max(top + 1, line.now)
-        told.append(place._replace(fence=top))
-        left[left.index(place)] = told[-1]
-    return _Walked(line._replace(places=tuple(left), top=top), removed, told)
+        promoted.append(place._replace(fence=top))
+        left[left.index(place)] = promoted[-1]
+    return _Walked(line._replace(places=tuple(left), top=top), removed, promoted)
 
 
 def enter(line: Line, claim: Claim, ttl: int, mode: str, channel: str = "") -> Step:
@@ -175,11 +175,11 @@ def enter(line: Line, claim: Claim, ttl: int, mode: str, channel: str = "") -> S
     """
     walked = _walk(line)
     line = walked.line
-    others = walked.told_but(claim.id)
+    others = walked.promoted_but(claim.id)
     index = next((index for index, place in enumerate(line.places) if place.id == claim.id), None)
     if index is not None:
         mine = line.places[index]
-        write = bool(walked.told) or mine.until - line.now < ttl * FRESH
+        write = bool(walked.promoted) or mine.until - line.now < ttl * FRESH
         if write:
             extended = mine._replace(until=max(mine.until, line.now + ttl), channel=channel or mine.channel)
             line = line._replace(places=(*line.places[:index], extended, *line.places[index + 1 :]))
@@ -201,7 +201,7 @@ def enter(line: Line, claim: Claim, ttl: int, mode: str, channel: str = "") -> S
     if enters:
         line = line._replace(places=(*line.places, newcomer))
     return Step(
-        line if enters or walked.told else None,
+        line if enters or walked.promoted else None,
         (state, newcomer.fence, soonest, others, True, _waiting(walked.line, None)),
     )
 
@@ -226,8 +226,8 @@ def leave(line: Line, id: str, grants: bool) -> Step:
         With the answer: how many were removed, and who has news.
     """
     walked = _walk(line, id, grants)
-    changed = bool(walked.told) or len(walked.line.places) < len(line.places)
-    return Step(walked.line if changed else None, (walked.removed, walked.told_but("")))
+    changed = bool(walked.promoted) or len(walked.line.places) < len(line.places)
+    return Step(walked.line if changed else None, (walked.removed, walked.promoted_but("")))
 
 
 def renew(line: Line, leases: dict[str, int]) -> Step:

@@ -23,15 +23,15 @@ class _Place:
 
     Attributes:
         connection: the connection; None while it is to be made.
-        age: of the connections when it was lent.
+        generation: of the connections when it was lent.
         sound: True if the connection may be used again.
     """
 
-    __slots__ = ("__weakref__", "age", "connection", "sound")
+    __slots__ = ("__weakref__", "connection", "generation", "sound")
 
     def __init__(self) -> None:
         self.connection: Any = None
-        self.age = 0
+        self.generation = 0
         self.sound = False
 
 
@@ -56,7 +56,7 @@ class BoundedPool:
         self._free = threading.Condition(self._mutex)
         self._idle: deque[Any] = deque()
         self._lent: dict[int, weakref.ref[_Place]] = {}
-        self._age = 0
+        self._generation = 0
         self._closed = False
 
     def _connect(self, deadline: float) -> Any:
@@ -100,7 +100,7 @@ class BoundedPool:
             while True:
                 if self._closed:
                     raise StoreError("this connection was closed: connect again")
-                place.age = self._age
+                place.generation = self._generation
                 used = self._used()
                 while used < most and (connection := self._next()) is not None:
                     place.connection = connection
@@ -149,7 +149,7 @@ class BoundedPool:
         with self._mutex:
             self._lent.pop(id(place), None)
             connection, place.connection = place.connection, None
-            keep = place.sound and not self._closed and place.age == self._age
+            keep = place.sound and not self._closed and place.generation == self._generation
             over = [] if connection is None else put_back(self._idle, connection) if keep else [connection]
             self._free.notify()
         for each in over:
@@ -158,7 +158,7 @@ class BoundedPool:
     def drop(self) -> None:
         """Close what is idle now, and what is in use when it comes back."""
         with self._mutex:
-            self._age += 1
+            self._generation += 1
             idle, self._idle = self._idle, deque()
         for connection in idle:
             connection.close()

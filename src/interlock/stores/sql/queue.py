@@ -20,7 +20,7 @@ CHANNEL = "interlock_"
 AT_A_TIME = 200  # claims renewed by one statement
 RECOVERY = 60.0  # seconds to wait for a database that is away, where the caller has set no limit
 FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
-PATIENCE = 2.0  # seconds for which a step is tried again that others were in the way of
+RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in the way of
 PAUSE = 0.005  # seconds between two tries
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
@@ -67,7 +67,7 @@ class SqlQueue(BaseStore):
         self._waiters = Waiters()
         self._releases = count(1)
         self._answered = False
-        self._unclear: set[str] = set()  # claims of which it is not known whether they stand in line
+        self._indeterminate: set[str] = set()  # claims of which it is not known whether they stand in line
         self._start_listening()
         _open.add(self)
 
@@ -98,11 +98,11 @@ class SqlQueue(BaseStore):
             rows = yield from self._ask(self._texts.enter(claim, mode, channel))
         except StoreError as error:
             return self._failed(claim, error, wait)
-        self._unclear.discard(claim.id)
-        state, fence, recheck_after, told, *more = rows[0]
+        self._indeterminate.discard(claim.id)
+        state, fence, recheck_after, promotions, *more = rows[0]
         asked, before = more or (True, 0)
-        if told:
-            yield from self._tell(told)
+        if promotions:
+            yield from self._tell(promotions)
         if state == "pending":
             lease = None if recheck_after is None else int(recheck_after) / MICROS
             return EnterResult("pending", 0, self._waiters.pause(claim.id, lease, hears, before), asked)
@@ -122,7 +122,7 @@ class SqlQueue(BaseStore):
             StoreError: waiting does not help, or is not wanted.
         """
         if isinstance(error, UnknownOutcome):
-            self._unclear.add(claim.id)
+            self._indeterminate.add(claim.id)
         passes = isinstance(error, (UnknownOutcome, Passing))
         if not wait or not passes:
             self._waiters.remove(claim.id)
@@ -136,18 +136,18 @@ class SqlQueue(BaseStore):
         self._waiters.remove(claim.id)
         statement = self._texts.leave(claim.spec.key, claim.id)
         lost = False
-        unclear = claim.id in self._unclear
-        self._unclear.discard(claim.id)
+        indeterminate = claim.id in self._indeterminate
+        self._indeterminate.discard(claim.id)
         try:
             rows = yield from self._ask(statement)
         except UnknownOutcome:
-            if unclear:
+            if indeterminate:
                 raise  # by a new connection, then: another one would not do better, and the caller's time is over
             lost = True  # the connection may have been forgotten on the way, and the database be there
             rows = yield from self._ask(statement)
-        removed, told = rows[0]
-        if told:
-            yield from self._tell(told)
+        removed, promotions = rows[0]
+        if promotions:
+            yield from self._tell(promotions)
         if next(self._releases) % SWEEP_EVERY == 0:
             yield from self._sweep()
         return lost or int(removed) > 0  # the answer that was lost may have said so
@@ -177,9 +177,9 @@ class SqlQueue(BaseStore):
     def evict(self, key: str, id: str | None) -> Op[int]:
         """As `Queue.evict`."""
         rows = yield from self._ask_again(self._texts.leave(key, id or "*", True))
-        removed, told = rows[0]
-        if told:
-            yield from self._tell(told)
+        removed, promotions = rows[0]
+        if promotions:
+            yield from self._tell(promotions)
         return int(removed)
 
     # -- statements --------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class SqlQueue(BaseStore):
                 if error.code not in AT_ONCE:
                     raise
                 now = yield NOW
-                until = now + PATIENCE if until is None else until
+                until = now + RETRY_LIMIT if until is None else until
                 if now >= until:
                     raise
                 yield Sleep(PAUSE)
@@ -209,10 +209,10 @@ class SqlQueue(BaseStore):
         except (UnknownOutcome, Unreachable):
             return (yield from self._ask(statement))
 
-    def _tell(self, told: str) -> Op[None]:
+    def _tell(self, promotions: str) -> Op[None]:
         """Tell those who were promoted; the step that did so has been answered."""
         messages: dict[str, list[str]] = {}
-        for channel, id, fence in promotions_in(told):
+        for channel, id, fence in promotions_in(promotions):
             if channel == self._channel or not channel:
                 self._waiters.tell(id, fence)
             else:
@@ -222,8 +222,8 @@ class SqlQueue(BaseStore):
 
     def _tell_others(self, messages: dict[str, list[str]]) -> Op[None]:
         """Tell waiters of other processes, by their channels."""
-        told = [(channel, each) for channel, some in messages.items() for each in some]
-        channels, words = zip(*told, strict=True)
+        pairs = [(channel, each) for channel, some in messages.items() for each in some]
+        channels, words = zip(*pairs, strict=True)
         try:
             yield from self._ask(self._texts.notify(channels, words))
         except StoreError as error:

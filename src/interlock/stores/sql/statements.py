@@ -173,7 +173,7 @@ class Promotion(NamedTuple):
     fence: int
 
 
-def promotions_in(told: str) -> list[Promotion]:
+def promotions_in(promotions: str) -> list[Promotion]:
     """Return who was promoted, from the answer to a step."""
-    found = (line.split(" ") for line in told.splitlines())
+    found = (line.split(" ") for line in promotions.splitlines())
     return [Promotion(channel, id, int(fence)) for channel, id, fence in found]

@@ -56,22 +56,22 @@ class Database:
         self._order = threading.Lock()
         self._last = threading.Lock()
         self._line: dict[int, Any] = {}  # the threads that have the mutex, or wait for it
-        self._turn: object = None  # the step that began last
+        self._step_begun: object = None  # the step that began last
         self._opened: Opened | None = None
         self._executor: ThreadPoolExecutor | None = None
 
-    def perform(self, step: Step, patience: float | None = None) -> Rows:
+    def perform(self, step: Step, wait_limit: float | None = None) -> Rows:
         """Do a step in a transaction of its own; it is done as a whole, or not at all.
 
         Args:
             step: what to do.
-            patience: seconds to wait for others; those of the options unless said.
+            wait_limit: seconds to wait for others; those of the options unless said.
 
         Raises:
             Passing: others were in the way for too long, or the disk is full.
             StoreError: the file is not what it was, or can't be written.
         """
-        deadline = monotonic() + (self.options.io_timeout if patience is None else patience)
+        deadline = monotonic() + (self.options.io_timeout if wait_limit is None else wait_limit)
         me = threading.get_ident()
         if me in self._line:  # a handler, or a finalizer: it would wait for itself
             return self._perform(step, deadline)
@@ -115,7 +115,7 @@ class Database:
 
     def _do(self, step: Step, deadline: float) -> Rows:
         path = self.options.file
-        turn = self.interrupt()
+        step_begun = self.interrupt()
         if self._closed:
             self._drop()
             raise StoreError("this connection was closed: connect again")
@@ -131,7 +131,7 @@ class Database:
             patiently(execute, "COMMIT", deadline)
             return rows
         except BaseException as error:
-            if self._turn is not turn and isinstance(error, sqlite3.ProgrammingError):
+            if self._step_begun is not step_begun and isinstance(error, sqlite3.ProgrammingError):
                 return _AGAIN
             self._undo()
             if isinstance(error, (sqlite3.Error, OSError)):
@@ -150,10 +150,10 @@ class Database:
         Raises:
             Refused: it is inside of SQLite now: the garbage collector has called a finalizer there.
         """
-        turn = self._turn = object()
+        step_begun = self._step_begun = object()
         opened = self._opened
         if opened is None:
-            return turn
+            return step_begun
         try:
             opened.cursor.close()
         except sqlite3.ProgrammingError as error:
@@ -164,7 +164,7 @@ class Database:
         self._undo()
         if opened.inode is None:
             self._drop()  # it was being opened
-        return turn
+        return step_begun
 
     def _in_place(self, opened: Opened) -> bool:
         try:
@@ -229,7 +229,7 @@ class Database:
         mutex = self.mutex
         if mutex.acquire(timeout=left(monotonic() + self.options.io_timeout)):  # else a step is stuck
             try:
-                self._turn = None  # a step that a handler interrupts to close begins again, and finds that
+                self._step_begun = None  # a step that a handler interrupts to close begins again, and finds that
                 self._drop()
             finally:
                 mutex.release()

@@ -90,7 +90,7 @@ def _live(execute: Execute, key: bytes, moment: int) -> list[_Row]:
 
 def _promote(execute: Execute, clock: Clock, key: bytes, rows: list[_Row], own: str) -> str:
     """Promote those whose turn has come; return who was, except for `own`, one a line: channel, id, fence."""
-    told = ""
+    promotions = ""
     fence = clock()
     for row in list(promotable(rows)):
         row.fence = fence
@@ -98,8 +98,8 @@ def _promote(execute: Execute, clock: Clock, key: bytes, rows: list[_Row], own: 
             fence = clock()
         execute("UPDATE claims SET fence = ? WHERE key = ? AND number = ?", (row.fence, key, row.number))
         if row.id != own:
-            told += f"{row.channel} {row.id} {row.fence}\n"
-    return told
+            promotions += f"{row.channel} {row.id} {row.fence}\n"
+    return promotions
 
 
 def _enter(
@@ -111,22 +111,22 @@ def _enter(
     if mode != "again" and execute(_JOIN_ALONE, (key, *claim, key)).rowcount:
         return [(USING, moment, None, "")]  # most of the time
     rows = _live(execute, key, moment)
-    told = _promote(execute, clock, key, rows, id)
+    promotions = _promote(execute, clock, key, rows, id)
     mine = next((row for row in rows if row.id == id), None)
     if mine is not None:
         execute(
             "UPDATE claims SET until = max(until, ?), channel = ? WHERE key = ? AND number = ?",
             (moment + ttl, channel or mine.channel, key, mine.number),
         )
-        return [(mine.state, mine.fence, _until_next(rows, mine, moment), told)]
+        return [(mine.state, mine.fence, _until_next(rows, mine, moment), promotions)]
     if mode == "again":
-        return [("gone", 0, None, told)]
+        return [("gone", 0, None, promotions)]
     fence = clock() if has_room(rows, units, capacity) else 0
     if not fence and mode == "try":
-        return [("refused", 0, None, told)]
+        return [("refused", 0, None, promotions)]
     number = rows[-1].number + 1 if rows else 0
     execute(_JOIN, (key, number, id, units, capacity, fence, moment + ttl, moment, channel, *about))
-    return [(USING if fence else PENDING, fence, _until_next(rows, None, moment), told)]
+    return [(USING if fence else PENDING, fence, _until_next(rows, None, moment), promotions)]
 
 
 def _until_next(rows: list[_Row], mine: _Row | None, moment: int) -> int | None:
@@ -143,9 +143,9 @@ def _leave(execute: Execute, clock: Clock, key: bytes, id: str, evict: bool) -> 
     leaving = [row for row in rows if id in ("*", row.id)]
     for row in leaving:
         execute("DELETE FROM claims WHERE key = ? AND number = ?", (key, row.number))
-    told = "".join(f"{row.channel} {row.id} 0\n" for row in leaving if evict and not row.fence)
-    told += _promote(execute, clock, key, [row for row in rows if row not in leaving], "")
-    return [(len(leaving), told)]
+    promotions = "".join(f"{row.channel} {row.id} 0\n" for row in leaving if evict and not row.fence)
+    promotions += _promote(execute, clock, key, [row for row in rows if row not in leaving], "")
+    return [(len(leaving), promotions)]
 
 
 def _renew(execute: Execute, clock: Clock, claims: Sequence[tuple[bytes, str, int]]) -> Rows:

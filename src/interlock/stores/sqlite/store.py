@@ -107,12 +107,12 @@ class ThreadSqliteStore(SqliteStore):
     def enter_now(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> EnterResult:
         """As `enter` for a first try, without a generator around it."""
         try:
-            state, fence, _, told = self._server.ask(self._steps.enter(claim, "try", ""))[0]
+            state, fence, _, promotions = self._server.ask(self._steps.enter(claim, "try", ""))[0]
         except StoreError as error:
             return self._failed(claim, error, wait)
         self._answered = True
-        if told:
-            run(self._tell(told))
+        if promotions:
+            run(self._tell(promotions))
         if state == USING:
             return EnterResult("using", fence)
         return OCCUPIED if wait else REFUSED
@@ -120,9 +120,9 @@ class ThreadSqliteStore(SqliteStore):
     def leave_now(self, claim: Claim) -> bool:
         """As `leave`, without a generator around it."""
         self._waiters.remove(claim.id)
-        removed, told = self._server.ask(self._steps.leave(claim.spec.key, claim.id))[0]
-        if told:
-            run(self._tell(told))
+        removed, promotions = self._server.ask(self._steps.leave(claim.spec.key, claim.id))[0]
+        if promotions:
+            run(self._tell(promotions))
         if next(self._releases) % SWEEP_EVERY == 0:
             run(self._sweep())
         return bool(removed)

@@ -356,12 +356,12 @@ def test_details_are_in_the_log_only_while_its_logger_wants_them(
         eventually(lambda: [message for message in caplog.messages if message.startswith("queued")])
         ann.do(grant.release)
         bob.do(waiting.result(20).release)
-    told = [message for message in caplog.messages if repr(world.name) in message]
-    assert sorted(message.split()[0] for message in told) == sorted(
+    messages = [message for message in caplog.messages if repr(world.name) in message]
+    assert sorted(message.split()[0] for message in messages) == sorted(
         ["acquired", "queued", "released", "acquired", "released"]
     )
-    assert f"fence {grant.fence}" in told[0]
-    assert "'a shelf'" in told[0]
+    assert f"fence {grant.fence}" in messages[0]
+    assert "'a shelf'" in messages[0]
     caplog.clear()
     ann.do(ann.do(lock.acquire).release)
     assert caplog.messages == []

@@ -177,18 +177,18 @@ def test_renewals_that_fail_until_the_deadline_lose_the_lock_and_tell(world: Wor
 
 def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
     locks, slow = world.connect_with(lambda store: Slow(store, 1.4, steps=("renew",)))
-    told: list[float] = []
-    lock = locks.lock(world.name, ttl=0.6, on_lost=lambda _: told.append(time.monotonic()))
+    heard: list[float] = []
+    lock = locks.lock(world.name, ttl=0.6, on_lost=lambda _: heard.append(time.monotonic()))
     with Stalls() as machine:
         grant = world.actor().do(lock.acquire)
         deadline = time.monotonic() + grant.expires_in
-        eventually(lambda: told)
-    assert told[0] >= deadline
+        eventually(lambda: heard)
+    assert heard[0] >= deadline
     assert (
-        machine.between(deadline, told[0]) < slow.delay / 2
+        machine.between(deadline, heard[0]) < slow.delay / 2
     )  # nobody waited for the answer, which says that it was renewed
     throughout(deadline + 1.0 - time.monotonic(), lambda: grant.lost)  # and which comes too late to change that
-    assert len(told) == 1
+    assert len(heard) == 1
 
 
 def test_the_watchdog_survives_what_nobody_expected(world: World) -> None:
@@ -311,26 +311,26 @@ def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> 
 def test_a_loss_is_told_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
     locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
     ann = world.actor()
-    told: list[float] = []
+    heard: list[float] = []
     stuck.names.add(world.name)
-    lock = locks.lock(world.name, ttl=RENEWED, on_lost=lambda _: told.append(time.monotonic()))
+    lock = locks.lock(world.name, ttl=RENEWED, on_lost=lambda _: heard.append(time.monotonic()))
     with Stalls() as machine:
         grant = ann.do(lock.acquire)
         deadline = time.monotonic() + grant.expires_in
-        eventually(lambda: told, within=RENEWED + LATE)
+        eventually(lambda: heard, within=RENEWED + LATE)
     assert stuck.hangs == 1
-    assert told[0] >= deadline
-    assert machine.between(deadline, told[0]) < 0.2
+    assert heard[0] >= deadline
+    assert machine.between(deadline, heard[0]) < 0.2
 
 
 def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World) -> None:
     locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
     ann = world.actor()
-    told: dict[str, float] = {}
+    heard: dict[str, float] = {}
     kept: list[tuple[Any, float]] = []
 
     def note(grant: Any) -> None:
-        told[grant.name] = time.monotonic()
+        heard[grant.name] = time.monotonic()
 
     with Stalls() as machine:
         for number in range(5):
@@ -338,9 +338,9 @@ def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World)
             stuck.names.add(name)
             grant = ann.do(locks.lock(name, ttl=RENEWED + number / 10, on_lost=note).acquire)
             kept.append((grant, time.monotonic() + grant.expires_in))
-        eventually(lambda: len(told) == 5, within=RENEWED + 0.4 + LATE)
-    assert all(told[grant.name] >= deadline for grant, deadline in kept)
-    assert all(machine.between(deadline, told[grant.name]) < 0.2 for grant, deadline in kept)
+        eventually(lambda: len(heard) == 5, within=RENEWED + 0.4 + LATE)
+    assert all(heard[grant.name] >= deadline for grant, deadline in kept)
+    assert all(machine.between(deadline, heard[grant.name]) < 0.2 for grant, deadline in kept)
 
 
 def test_an_on_lost_that_takes_long_holds_back_no_renewal(world_of_threads: World) -> None:

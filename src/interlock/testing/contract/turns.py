@@ -8,7 +8,7 @@ import pytest
 
 from interlock.testing.world import World
 
-TURNS = 300_000  # more than any store does meanwhile
+PAIRS = 300_000  # more than any store does meanwhile
 TICKS = 10
 MOST_BUSY = 0.2  # seconds of the loop's own CPU for all ticks, whatever else the machine does
 
@@ -22,7 +22,7 @@ def test_what_completes_at_once_lets_other_tasks_run(world_of_tasks: World, what
     async def again_and_again(grant: Any) -> None:
         if what == "re-enter":
             await lock.acquire()
-        for _ in range(TURNS):
+        for _ in range(PAIRS):
             if what in ("acquire", "re-enter"):
                 async with lock:
                     pass

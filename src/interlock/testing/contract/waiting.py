@@ -121,16 +121,16 @@ def test_no_wakeup_is_missed_between_threads(world_of_threads: World) -> None:
     lock = world.connect().lock(world.name)
     ann, bob = world.actors(2)
     slow = []
-    for turn in range(150):
+    for number in range(150):
         holder = lock.acquire()
         waiting = ann.start(lock.acquire)
-        if turn % 3 == 0:
+        if number % 3 == 0:
             eventually(lambda: waiting.running() or world.waiters())  # noqa: B023 - called at once
         started = moment()
         holder.release()
         grant = waiting.result(20)
         if since(started) > SLOW:
-            slow.append(turn)
+            slow.append(number)
         bob.do(grant.release)
     assert len(slow) <= 1  # a busy machine
 

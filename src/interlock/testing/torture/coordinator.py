@@ -46,7 +46,7 @@ class Child:
     def start(self) -> None:
         """Start it."""
         self.key = f"{self._number}.{self._lives}"
-        told = {
+        facts = {
             "plan": self._plan.as_json(), "number": self._number, "life": self._lives, "path": sys.path,
             "history": str(self._folder / "history.jsonl"), "shelf": str(self._folder / "shelf"),
         }  # fmt: skip
@@ -56,7 +56,7 @@ class Child:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
             )  # fmt: skip
         self._lives += 1
-        self.order(json.dumps(told))
+        self.order(json.dumps(facts))
 
     def wait_ready(self) -> None:
         """Wait until it works, or has died."""
@@ -83,12 +83,12 @@ class Child:
                 self._over(hung=False)
                 self.start()
 
-    def end(self, patience: float) -> None:
+    def end(self, wait_limit: float) -> None:
         """Wait for its end; one that does not end says where it is, and is killed."""
         self.order("end")
         hung = False
         try:
-            self.process.wait(patience)
+            self.process.wait(wait_limit)
         except subprocess.TimeoutExpired:
             hung = True
             self.send(signal.SIGABRT)

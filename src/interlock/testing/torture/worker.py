@@ -80,17 +80,17 @@ def main() -> None:
     line = b""
     while not line.endswith(b"\n"):
         line += os.read(0, 1)
-    told = json.loads(line)
-    plan = Plan.from_json(told["plan"])
-    sys.path[:0] = told["path"]
-    history = History(told["history"], f"{told['number']}.{told['life']}")
+    facts = json.loads(line)
+    plan = Plan.from_json(facts["plan"])
+    sys.path[:0] = facts["path"]
+    history = History(facts["history"], f"{facts['number']}.{facts['life']}")
     kind: type[Worker] = ThreadWorker
-    if plan.of_tasks(told["number"]):
+    if plan.of_tasks(facts["number"]):
         from interlock.testing.torture.taskworker import TaskWorker
 
         kind = TaskWorker
     before = opened()
-    worker = kind(plan, told["number"], told["life"], history, told["shelf"])
+    worker = kind(plan, facts["number"], facts["life"], history, facts["shelf"])
     history.write("start", colour=kind.__name__, pid=os.getpid())
     os.write(1, b"ready\n")
     threading.Thread(target=obey, args=(worker,), name="obey", daemon=True).start()
