@@ -1,7 +1,7 @@
 """The two files of one name, and one step of the store on them, write by write.
 
-The production `plan.Step` decides; what `store.FileStore` does with its decisions (order of writes and wake-ups, the
-uncontended paths) is repeated here, and `tests/protocol/test_files_fast_path.py` holds the two together.
+The production `plan.PlannedStep` decides; what `store.FileStore` does with its decisions (order of writes and
+wake-ups, the uncontended paths) is repeated here; `tests/protocol/test_files_fast_path.py` holds the two together.
 
 Numbers are names.  Of a fence only matters whether it is the highest ever granted (1) or not (0), of a place only
 its rank.  `until` is LATER (counted from the owner's last request), EARLIER (from one before it) or OVER.  Which
@@ -161,7 +161,7 @@ class Steps:
             _top(files) or files.floor,
             files.flag,
         )
-        return self.plan.Step(image, NOW, is_alive, lambda top: top + 1)
+        return self.plan.PlannedStep(image, NOW, is_alive, lambda top: top + 1)
 
     def _actions(self, step: Any, me: str) -> tuple[Any, ...]:
         """As `FileStore._perform`."""

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from interlock.cli.demo import demo, race, report
-from interlock.cli.demo.library import Library
-from interlock.cli.demo.race import Plan, RaceFailed, Round
+from interlock.cli.demo.library import BookLibrary
+from interlock.cli.demo.race import RaceFailed, RacePlan, Round
 from interlock.testing.waiting import moment, since
 
 COMMAND = [sys.executable, "-c", "from interlock.cli.demo import demo; demo(prog_name='demo')"]
@@ -25,24 +25,24 @@ LONG = ["--updates", "100000", "--seconds", "60"]
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Iterator[Library]:
-    with Library.create(tmp_path / "library.sqlite", books=2) as made:
+def library(tmp_path: Path) -> Iterator[BookLibrary]:
+    with BookLibrary.create(tmp_path / "library.sqlite", books=2) as made:
         yield made
 
 
-def update(library: Library, book_id: int = 1, *, renames: bool = False) -> None:
+def update(library: BookLibrary, book_id: int = 1, *, renames: bool = False) -> None:
     book = library.get(book_id)
     library.save(book, book.rename() if renames else book.lend_or_return())
 
 
-def losses(library: Library) -> tuple[int, int]:
+def losses(library: BookLibrary) -> tuple[int, int]:
     return library.lost("status"), library.lost("name")
 
 
 # Counting
 
 
-def test_updates_one_after_another_lose_nothing(library: Library) -> None:
+def test_updates_one_after_another_lose_nothing(library: BookLibrary) -> None:
     for renames in (False, True, False, True):
         update(library, renames=renames)
         update(library, 2, renames=renames)
@@ -51,7 +51,7 @@ def test_updates_one_after_another_lose_nothing(library: Library) -> None:
 
 
 def test_a_stale_copy_that_overwrites_one_update_of_the_other_field_loses_exactly_one(
-    library: Library,
+    library: BookLibrary,
 ) -> None:
     administrators_copy = library.get(1)
     update(library)
@@ -61,14 +61,14 @@ def test_a_stale_copy_that_overwrites_one_update_of_the_other_field_loses_exactl
     assert library.get(1).status == "free"
 
 
-def test_two_changes_of_the_same_field_from_the_same_copy_lose_exactly_one(library: Library) -> None:
+def test_two_changes_of_the_same_field_from_the_same_copy_lose_exactly_one(library: BookLibrary) -> None:
     first, second = library.get(1), library.get(1)
     for book in (first, second):
         library.save(book, book.rename())
     assert losses(library) == (0, 1)
 
 
-def test_a_stale_copy_loses_every_update_since_it_was_read(library: Library) -> None:
+def test_a_stale_copy_loses_every_update_since_it_was_read(library: BookLibrary) -> None:
     stale = library.get(1)
     for renames in (False, False, True, False, True):
         update(library, renames=renames)
@@ -77,7 +77,7 @@ def test_a_stale_copy_loses_every_update_since_it_was_read(library: Library) -> 
 
 
 def test_an_update_built_on_an_overwritten_one_is_lost_with_it_and_later_ones_are_not(
-    library: Library,
+    library: BookLibrary,
 ) -> None:
     stale = library.get(1)
     update(library)
@@ -88,7 +88,7 @@ def test_an_update_built_on_an_overwritten_one_is_lost_with_it_and_later_ones_ar
     assert losses(library) == (2, 0)
 
 
-def test_one_book_never_makes_up_for_another(library: Library) -> None:
+def test_one_book_never_makes_up_for_another(library: BookLibrary) -> None:
     stale = library.get(1)
     update(library)
     library.save(stale, stale.rename())
@@ -98,7 +98,7 @@ def test_one_book_never_makes_up_for_another(library: Library) -> None:
     assert losses(library) == (1, 0)
 
 
-def test_a_save_that_fails_is_not_in_the_ledger(library: Library, tmp_path: Path) -> None:
+def test_a_save_that_fails_is_not_in_the_ledger(library: BookLibrary, tmp_path: Path) -> None:
     book = library.get(1)
     with closing(sqlite3.connect(tmp_path / "library.sqlite", isolation_level=None)) as db:
         db.execute("ALTER TABLE ledger RENAME TO gone")
@@ -111,12 +111,12 @@ def test_a_save_that_fails_is_not_in_the_ledger(library: Library, tmp_path: Path
     assert library.updates() == 1
 
 
-def test_a_book_that_is_not_there_is_an_error(library: Library) -> None:
+def test_a_book_that_is_not_there_is_an_error(library: BookLibrary) -> None:
     with pytest.raises(LookupError, match="no book 3"):
         library.get(3)
 
 
-def test_the_longest_wait_is_in_the_ledger(library: Library) -> None:
+def test_the_longest_wait_is_in_the_ledger(library: BookLibrary) -> None:
     assert library.longest_wait() == 0
     for waited in (0.25, 1.5, 0.5):
         book = library.get(1)
@@ -125,7 +125,7 @@ def test_the_longest_wait_is_in_the_ledger(library: Library) -> None:
 
 
 def test_the_updates_are_dealt_out_evenly_and_completely() -> None:
-    shares = Plan(students=2, administrators=3, books=1, updates=13, seconds=1).shares()
+    shares = RacePlan(students=2, administrators=3, books=1, updates=13, seconds=1).shares()
     assert shares == [("student", 3), ("student", 3), *[("administrator", n) for n in (3, 2, 2)]]
 
 
@@ -216,7 +216,7 @@ def test_a_bad_value_is_refused_with_what_to_do(options: list[str], advice: str)
 
 
 def test_an_update_lost_under_the_lock_is_exit_status_70(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lossy(plan: Plan, database: Path, store: race.Store | None, tick: Callable[[int], None]) -> Round:
+    def lossy(plan: RacePlan, database: Path, store: race.RaceStore | None, tick: Callable[[int], None]) -> Round:
         return Round(store is not None, 1000, 1, 0, 1.0, 0.0)
 
     monkeypatch.setattr(race, "run_round", lossy)
@@ -237,7 +237,7 @@ def test_a_race_that_fails_is_exit_status_70_and_says_why(monkeypatch: pytest.Mo
 
 def test_a_password_in_the_url_is_not_shown() -> None:
     rounds = [Round(True, 10, 0, 0, 1.0, 0.0)]
-    shown = report.as_json(Plan(1, 1, 1, 2, 1), "redis://me:secret@host:1/0?x=1", rounds)
+    shown = report.as_json(RacePlan(1, 1, 1, 2, 1), "redis://me:secret@host:1/0?x=1", rounds)
     assert json.loads(shown)["store"] == "redis://me:***@host:1/0?x=1"
 
 
@@ -364,7 +364,7 @@ def test_a_worker_that_hangs_is_reported(tmp_path: Path, monkeypatch: pytest.Mon
                 os.kill(pid, signal.SIGSTOP)
                 stopped.append(pid)
 
-    plan = Plan(students=1, administrators=1, books=1, updates=100_000, seconds=0.5)
+    plan = RacePlan(students=1, administrators=1, books=1, updates=100_000, seconds=0.5)
     with pytest.raises(RaceFailed, match="not done within"):
         race.run_round(plan, tmp_path / "library.sqlite", None, stop_one)
     with pytest.raises(ProcessLookupError):

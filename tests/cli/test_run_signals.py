@@ -340,7 +340,7 @@ close = Locks.close
 def tells(locks):
     print("still there" if os.path.exists(f"/proc/{run.command}") else "gone", file=sys.stderr, flush=True)
     close(locks)
-run.Guard._attend, Locks.close = fails, tells
+run.GuardedRun._attend, Locks.close = fails, tells
 """
 
 

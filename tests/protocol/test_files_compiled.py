@@ -32,7 +32,7 @@ from interlock.stores.files.linefile import WAITING_AT, header
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.opened import native
 from interlock.stores.files.record import SLOT, tail, write_slot
-from interlock.stores.files.wakeups import ThreadWakeup
+from interlock.stores.files.wakeups import ThreadFileWakeup
 from tests.support.listeners import NotingWakeup
 
 KEY = f"{SEPARATOR}name"
@@ -466,7 +466,7 @@ class Listener:
     """A wake-up of the store that sees the messages written to its pipe."""
 
     def __init__(self, store: FileStore) -> None:
-        self.wakeup: ThreadWakeup = store.thread_wakeup()
+        self.wakeup: ThreadFileWakeup = store.thread_wakeup()
 
     def hear(self, message: bytes) -> Granted | None:
         os.write(self.wakeup.pipe.fd, message)

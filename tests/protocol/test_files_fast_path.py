@@ -3,8 +3,8 @@
 What is compared: the claims of live processes with their rows, numbers and leases, the highest fence, the flag, who
 is told, and whom the waiter watches.  Not compared: what the dead left, of which the fast path may leave more.
 
-The model checker drives `plan.Step` and repeats what `FileStore` does around it.  Here the repeated part is held
-against the real store, on real files.
+The model checker drives `plan.PlannedStep` and repeats what `FileStore` does around it.  Here the repeated part is
+held against the real store, on real files.
 """
 
 from __future__ import annotations

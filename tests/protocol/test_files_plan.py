@@ -1,6 +1,6 @@
 """Steps of a line file that no process can be timed for: what the plan decides about the dead."""
 
-from interlock.stores.files.plan import Image, Step, Write
+from interlock.stores.files.plan import Image, PlannedStep, Write
 from interlock.stores.files.record import Slot
 
 NOW, LATER = 100.0, 130.0
@@ -12,11 +12,11 @@ def slot(row: int, state: str, number: int, id: str, alive: str, until: float = 
     return Slot(row, state, number, until, id, 1, 1, alive, 1, b"")  # type: ignore[arg-type]
 
 
-def step_with(*pending: Slot) -> Step:
+def step_with(*pending: Slot) -> PlannedStep:
     """Return a step on a line with a live holder and these waiters."""
     using = [slot(0, "using", 7, "held", HOLDER)]
     image = Image(using, list(pending), [], [], top=7, waiting=bool(pending))
-    return Step(image, NOW, lambda token: token != DEAD, lambda top: top + 1)
+    return PlannedStep(image, NOW, lambda token: token != DEAD, lambda top: top + 1)
 
 
 def test_a_newcomer_clears_away_the_dead_before_it_and_watches_who_lives() -> None:

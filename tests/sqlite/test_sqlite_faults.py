@@ -14,7 +14,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.stores.sqlite.database import Database
-from interlock.stores.sqlite.line import Step
+from interlock.stores.sqlite.line import SqliteStep
 from interlock.stores.sqlite.options import Options
 from interlock.testing.remote import Remote, RemoteError, logged
 from interlock.testing.waiting import RENEWED, eventually, moment, since
@@ -22,7 +22,7 @@ from interlock.testing.waiting import RENEWED, eventually, moment, since
 Start = Callable[[], Remote]
 IN_A_STEP = """
 import os, sys, time
-from interlock.stores.sqlite.line import Step
+from interlock.stores.sqlite.line import SqliteStep
 def halfway(execute, clock):
     for number in range(3000):  # more than SQLite keeps in memory: it writes to the file before the commit
         about = (number, 'x' * 1000)
@@ -30,7 +30,7 @@ def halfway(execute, clock):
     execute("DELETE FROM claims")
     open({mark!r}, 'w').close()
     {then}
-locks._session.store._server.ask(Step(halfway))
+locks._session.store._server.ask(SqliteStep(halfway))
 """
 
 
@@ -172,7 +172,7 @@ def test_a_disk_that_is_full_is_an_error_until_there_is_room(remote: Start) -> N
 
 def test_threads_take_turns_in_the_order_in_which_they_come(options: Options) -> None:
     database = Database(options)
-    database.perform(Step(lambda execute, clock: []))
+    database.perform(SqliteStep(lambda execute, clock: []))
     order: list[int] = []
     blocker = sqlite3.connect(options.file, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
@@ -183,7 +183,7 @@ def test_threads_take_turns_in_the_order_in_which_they_come(options: Options) ->
             order.append(number)
             return []
 
-        threads.append(threading.Thread(target=database.perform, args=(Step(step),)))
+        threads.append(threading.Thread(target=database.perform, args=(SqliteStep(step),)))
         threads[-1].start()
         eventually(lambda: database._last is database._line.get(threads[-1].ident))
     blocker.close()

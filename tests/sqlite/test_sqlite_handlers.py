@@ -14,25 +14,26 @@ from interlock.core.errors import StoreError
 from interlock.stores.sql.problems import Passing
 from interlock.stores.sqlite import database as module
 from interlock.stores.sqlite.database import Database
-from interlock.stores.sqlite.line import Rows, Step, Steps
+from interlock.stores.sqlite.line import Rows, SqliteStep, SqliteSteps
 from interlock.stores.sqlite.options import Options
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.support.moments import folder_of, in_time, interrupted
 
 HERE = folder_of(module)
-NOTHING = Step(lambda execute, clock: [])
+NOTHING = SqliteStep(lambda execute, clock: [])
 
 
-def enter(name: str) -> Step:
+def enter(name: str) -> SqliteStep:
     """A step that takes a free lock."""
-    return Steps().enter(Claim(name * 32, LockSpec(f"\0{name}")), "try", "")
+    return SqliteSteps().enter(Claim(name * 32, LockSpec(f"\0{name}")), "try", "")
 
 
 def ids(database: Database) -> list[Any]:
     """Whose claims the file has."""
     return [
-        row[0] for row in database.perform(Step(lambda execute, clock: execute("SELECT id FROM claims").fetchall()))
+        row[0]
+        for row in database.perform(SqliteStep(lambda execute, clock: execute("SELECT id FROM claims").fetchall()))
     ]
 
 
@@ -80,7 +81,7 @@ def test_a_handler_that_raises_leaves_nothing_of_the_step_and_the_mutex_free(opt
     while in_time(lambda at=at: run(at)):  # type: ignore[misc]
         at += 1
         assert in_time(lambda: ids(database))  # from another thread
-        database.perform(Step(lambda execute, clock: execute("DELETE FROM claims").fetchall()))
+        database.perform(SqliteStep(lambda execute, clock: execute("DELETE FROM claims").fetchall()))
     assert at > 20
     database.close()
 
@@ -120,14 +121,14 @@ def test_a_step_whose_handler_forks_is_done_once_in_each_process(remote: Callabl
     other = remote()
     done = other.do(
         "import os\n"
-        "from interlock.stores.sqlite.line import Step\n"
+        "from interlock.stores.sqlite.line import SqliteStep\n"
         "calls, children = [], []\n"
         "def step(execute, clock):\n"
         "    calls.append(os.getpid())\n"
         "    if not children: children.append(os.fork())\n"
         "    execute('UPDATE machine SET ahead = ahead')\n"
         "    return [(len(calls),)]\n"
-        "rows = locks._session.store._server.ask(Step(step))\n"
+        "rows = locks._session.store._server.ask(SqliteStep(step))\n"
         "if not children[0]: os._exit(rows[0][0])\n"
         "result = rows[0][0], os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1])"
     )
@@ -153,7 +154,7 @@ def test_a_finalizer_inside_of_sqlite_is_refused_and_the_step_goes_on(options: O
         execute("SELECT finalizer()").fetchall()
         return rows
 
-    assert in_time(lambda: database.perform(Step(step)))[0][0] == "using"
+    assert in_time(lambda: database.perform(SqliteStep(step)))[0][0] == "using"
     assert [type(error).__name__ for error in errors] == ["Refused"]
     assert "ask again later" in str(errors[0])
     assert ids(database) == ["a" * 32]
@@ -175,7 +176,7 @@ def test_a_step_that_is_stuck_is_an_error_of_the_others_in_time(options: Options
             database.perform(NOTHING)
         return str(caught.value)
 
-    worker = threading.Thread(target=database.perform, args=(Step(stuck),))
+    worker = threading.Thread(target=database.perform, args=(SqliteStep(stuck),))
     worker.start()
     try:
         assert begun.wait(WAIT_LIMIT)

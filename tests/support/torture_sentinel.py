@@ -25,12 +25,12 @@ class TorturedSentinel:
         self.how: dict[str, Any] = promises_of(self.url)
 
     def pause(self) -> None:
-        """As `faults.Server.pause`."""
+        """As `faults.StruckServer.pause`."""
         self._paused = self._group.master
         self._paused.pause()
 
     def resume(self) -> None:
-        """As `faults.Server.resume`; a fail-over that this led to may come late, and belongs to it."""
+        """As `faults.StruckServer.resume`; a fail-over that this led to may come late, and belongs to it."""
         self._paused.resume()
         self._group.settle()
 
@@ -45,23 +45,23 @@ class TorturedSentinel:
         raise NotImplementedError
 
     def wipe(self) -> None:
-        """As `faults.Server.wipe`."""
+        """As `faults.StruckServer.wipe`."""
         self._group.master.command("FLUSHALL")
 
     def deafen(self) -> None:
-        """As `faults.Server.deafen`; the Sentinels are servers, and listen too."""
+        """As `faults.StruckServer.deafen`; the Sentinels are servers, and listen too."""
         self._group.master.command("CLIENT", "KILL", "TYPE", "PUBSUB")
         self._group.settle()
 
     def fail_over(self) -> None:
-        """As `faults.Server.fail_over`; the old primary comes back."""
+        """As `faults.StruckServer.fail_over`; the old primary comes back."""
         old = self._group.master
         self._group.fail_over(by_kill=True)
         old.start()
         self._group.settle()
 
     def left(self) -> dict[str, list[str]]:
-        """As `faults.Server.left`."""
+        """As `faults.StruckServer.left`."""
         with self._group.master.wire() as wire:
             keys = [key for key in wire.ask("KEYS", "*") if wire.ask("PTTL", key) == -1]
             clients = wire.ask("CLIENT", "LIST").splitlines()

@@ -52,8 +52,8 @@ class Tortured:
     Attributes:
         network: the proxy.
         url: of the store, through the proxy.
-        can: as of `faults.Server`.
-        forgets: as of `faults.Server`; a restart forgets nothing unless it is there.
+        can: as of `faults.StruckServer`.
+        forgets: as of `faults.StruckServer`; a restart forgets nothing unless it is there.
         how: what the plan of its runs says.
     """
 
@@ -77,30 +77,30 @@ class Tortured:
         raise NotImplementedError
 
     def pause(self) -> None:
-        """As `faults.Server.pause`."""
+        """As `faults.StruckServer.pause`."""
         self._server.pause()
 
     def resume(self) -> None:
-        """As `faults.Server.resume`."""
+        """As `faults.StruckServer.resume`."""
         self._server.resume()
 
     def restart(self) -> None:
-        """As `faults.Server.restart`."""
+        """As `faults.StruckServer.restart`."""
         self._server.restart()
 
     def wipe(self) -> None:
-        """As `faults.Server.wipe`."""
+        """As `faults.StruckServer.wipe`."""
         raise NotImplementedError
 
     empty = deafen = fail_over = wipe
 
     def step(self, seconds: float) -> None:
-        """As `faults.Server.step`."""
+        """As `faults.StruckServer.step`."""
         assert isinstance(self._server, Stepped)
         self._server.step(seconds)
 
     def left(self) -> dict[str, list[str]]:
-        """As `faults.Server.left`."""
+        """As `faults.StruckServer.left`."""
         raise NotImplementedError
 
     def __enter__(self) -> "Tortured":
@@ -129,22 +129,22 @@ class TorturedRedis(Tortured):
         self.url = f"{self._server.kind}://{self.network.host}:{self.network.port}"
 
     def wipe(self) -> None:
-        """As `faults.Server.wipe`."""
+        """As `faults.StruckServer.wipe`."""
         self._server.command("FLUSHALL")
 
     def empty(self) -> None:
-        """As `faults.Server.empty`."""
+        """As `faults.StruckServer.empty`."""
         self._server.kill()
         shutil.rmtree(self._server.folder / "appendonlydir", ignore_errors=True)
         (self._server.folder / "appendonly.aof").unlink(missing_ok=True)
         self._server.start()
 
     def deafen(self) -> None:
-        """As `faults.Server.deafen`."""
+        """As `faults.StruckServer.deafen`."""
         self._server.command("CLIENT", "KILL", "TYPE", "PUBSUB")
 
     def left(self) -> dict[str, list[str]]:
-        """As `faults.Server.left`."""
+        """As `faults.StruckServer.left`."""
         with self._server.wire() as wire:
             keys = [key for key in wire.ask("KEYS", "*") if wire.ask("PTTL", key) == -1]
             clients = wire.ask("CLIENT", "LIST").splitlines()
@@ -184,14 +184,14 @@ class TorturedPostgres(Tortured):
         return psycopg.connect(self._server.url, autocommit=True)
 
     def deafen(self) -> None:
-        """As `faults.Server.deafen`."""
+        """As `faults.StruckServer.deafen`."""
         with self._connection() as connection:
             connection.execute(
                 f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {self.listens}".encode()
             )
 
     def fail_over(self) -> None:
-        """As `faults.Server.fail_over`: the address leads to the replica, as a virtual one does."""
+        """As `faults.StruckServer.fail_over`: the address leads to the replica, as a virtual one does."""
         old = self._server
         if isinstance(old, SteppedPostgres | SteppedReplica):
             self._server = SteppedReplica(old, config=CONFIG)
@@ -205,7 +205,7 @@ class TorturedPostgres(Tortured):
         old.close()
 
     def left(self) -> dict[str, list[str]]:
-        """As `faults.Server.left`."""
+        """As `faults.StruckServer.left`."""
         with self._connection() as connection:
             found = connection.execute(
                 "SELECT pid, query FROM pg_stat_activity"
@@ -276,7 +276,7 @@ class TorturedMaria(Tortured):
             return found
 
     def left(self) -> dict[str, list[str]]:
-        """As `faults.Server.left`."""
+        """As `faults.StruckServer.left`."""
         found = self._ask(
             "SELECT id, info FROM information_schema.processlist"
             " WHERE id <> CONNECTION_ID() AND command <> 'Daemon' AND user <> 'system user'"
@@ -294,7 +294,7 @@ class TorturedGetLock(TorturedMaria):
         """Make nothing: the first session makes the sequence."""
 
     def deafen(self) -> None:
-        """As `faults.Server.deafen`."""
+        """As `faults.StruckServer.deafen`."""
         for (number,) in self._ask("SELECT id FROM information_schema.processlist WHERE state = 'User lock'"):
             try:
                 self._ask(f"KILL {number}")

@@ -33,7 +33,7 @@ class Denied(Unreachable):
     """The server is there, and does not let us in: that does not pass."""
 
 
-class Broken(UnknownOutcome):
+class ConnectionEnded(UnknownOutcome):
     """The connection ended before the reply came."""
 
 
@@ -73,20 +73,22 @@ def no_answer(where: str, seconds: float) -> NoAnswer:
     return NoAnswer(f"{where} did not answer within {seconds:g} s: is it stopped, overloaded or cut off?")
 
 
-def outdated(where: str) -> Broken:
+def outdated(where: str) -> ConnectionEnded:
     """Return the error of a reply that came while another server became the primary."""
-    return Broken(f"{where} is another one since the question was asked: the answer is not believed")
+    return ConnectionEnded(f"{where} is another one since the question was asked: the answer is not believed")
 
 
-def broken(where: str, error: BaseException | None) -> Broken:
+def broken(where: str, error: BaseException | None) -> ConnectionEnded:
     """Return the error of a connection that ended."""
-    return Broken(f"the connection to {where} ended before the answer came: {error or 'closed by the server'}")
+    return ConnectionEnded(
+        f"the connection to {where} ended before the answer came: {error or 'closed by the server'}"
+    )
 
 
-def garbled(where: str, found: bytes | ValueError) -> Broken:
+def garbled(where: str, found: bytes | ValueError) -> ConnectionEnded:
     """Return the error of an answer that is no reply of Redis; `found` is its beginning, or what the parser says."""
     said = found[:60] if isinstance(found, bytes) else (found.args or ("",))[0]
-    return Broken(
+    return ConnectionEnded(
         f"what answers in the place of {where} does not speak the protocol of Redis: it said {said!r}; are host and "
         f"port right, and what lies between?"
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from interlock._redis.errors import Moving, Passing, Redirected, refusal
-from interlock._redis.message import Broken, Message, NoAnswer, Unreachable
+from interlock._redis.message import ConnectionEnded, Message, NoAnswer, Unreachable
 from interlock._redis.resp import ReplyError, pack
 from interlock._redis.scripts import with_source, without_memory
 from interlock.core.effects import Ask, Op
@@ -110,7 +110,9 @@ def ask_all(pool: Any, messages: Sequence[Message]) -> Op[list[Any]]:
     for call in calls:
         if isinstance(call.answer, Moving) and pool.follows:
             yield from _ask_in_parts(pool, call)
-    if any(isinstance(call.answer, (Unreachable, Passing, NoAnswer, Broken)) or call.target for call in calls):
+    if any(
+        isinstance(call.answer, (Unreachable, Passing, NoAnswer, ConnectionEnded)) or call.target for call in calls
+    ):
         pool.look_again_soon()
     return [call.answer for call in calls]
 
@@ -196,7 +198,7 @@ def _again(pool: Any, call: _Call) -> bool:
             return False
         call.target, call.asking = pool.target_of(answer, call.asked), answer.asking
         return True
-    request = "ended" if isinstance(answer, Broken) else getattr(answer, "code", "")
+    request = "ended" if isinstance(answer, ConnectionEnded) else getattr(answer, "code", "")
     again = request in MENDED and request not in call.met
     call.met.add(request)
     return again

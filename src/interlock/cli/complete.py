@@ -92,14 +92,14 @@ def of_run(words: Sequence[str], incomplete: str) -> list[CompletionItem]:
     return [*programs, CompletionItem(incomplete, type="file")]
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """Where in the command line of `run` one is: what comes next, and the options before it."""
 
     what: "Option | str"
     given: dict[str, str]
 
 
-def _place_after(words: Sequence[str]) -> _Place:
+def _place_after(words: Sequence[str]) -> _Position:
     given: dict[str, str] = {}
     rest = list(words)
     what = "name"
@@ -112,11 +112,11 @@ def _place_after(words: Sequence[str]) -> _Place:
             if option is None or not option.value:
                 continue
             if not equals and not rest:
-                return _Place(option, given)
+                return _Position(option, given)
             given[option.key] = value if equals else rest.pop(0)
         else:
             what = "command" if what in ("name", "only name") else "argument"
-    return _Place(what, given)
+    return _Position(what, given)
 
 
 def _option_of(word: str) -> tuple[Option | None, bool, str]:

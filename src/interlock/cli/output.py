@@ -30,7 +30,7 @@ INDENT = 8 * " "
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-class Line(NamedTuple):
+class OutputLine(NamedTuple):
     """The line of one lock.
 
     Attributes:
@@ -48,7 +48,7 @@ class Line(NamedTuple):
         return ", ".join(dict.fromkeys(view.kind for view in (*self.holders, *self.waiters)))
 
 
-def lines_of(views: Iterable[ClaimView]) -> list[Line]:
+def lines_of(views: Iterable[ClaimView]) -> list[OutputLine]:
     """Return the lines that claims make, by name."""
     claims: dict[str, list[ClaimView]] = {}
     for view in views:
@@ -56,9 +56,9 @@ def lines_of(views: Iterable[ClaimView]) -> list[Line]:
     return [line_of(name, claims[name]) for name in sorted(claims)]
 
 
-def line_of(name: str, views: Sequence[ClaimView]) -> Line:
+def line_of(name: str, views: Sequence[ClaimView]) -> OutputLine:
     """Return the line of one lock."""
-    return Line(
+    return OutputLine(
         name,
         tuple(view for view in views if view.state == "using"),
         tuple(view for view in views if view.state != "using"),
@@ -104,7 +104,7 @@ def claim_json(view: ClaimView) -> dict[str, Any]:
     }
 
 
-def line_json(line: Line) -> dict[str, Any]:
+def line_json(line: OutputLine) -> dict[str, Any]:
     """Return a line with the documented keys."""
     return {
         "name": line.name,
@@ -164,7 +164,7 @@ def fitting(
     return table_of([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], styles)
 
 
-def locks_table(out: "Console", lines: Iterable[Line]) -> "Table":
+def locks_table(out: "Console", lines: Iterable[OutputLine]) -> "Table":
     """Return a table with a row for each lock."""
     rows = []
     for line in lines:
@@ -174,7 +174,7 @@ def locks_table(out: "Console", lines: Iterable[Line]) -> "Table":
     return fitting(out, ("Lock", "Kind", "Holders", "Waiters", "First", "Label", "Since"), rows)
 
 
-def claims_table(out: "Console", lines: Iterable[Line]) -> "Table":
+def claims_table(out: "Console", lines: Iterable[OutputLine]) -> "Table":
     """Return a table with a row for each claim."""
     claims = [(line.name, view) for line in lines for view in (*line.holders, *line.waiters)]
     return fitting(
@@ -193,7 +193,7 @@ def picture_of(*parts: "str | Table") -> Any:
     return Group(*(Text(part, overflow="fold") if isinstance(part, str) else part for part in parts if part))
 
 
-def line_table(line: Line) -> "Table":
+def line_table(line: OutputLine) -> "Table":
     """Return a table with all that is known of the claims of one lock."""
     claims = (*line.holders, *line.waiters)
     return table_of(
@@ -203,7 +203,7 @@ def line_table(line: Line) -> "Table":
     )
 
 
-def line_text(line: Line, width: int) -> str:
+def line_text(line: OutputLine, width: int) -> str:
     """Return what `line_table` shows, in a few rows for each claim, for a terminal of so many columns."""
     return "\n\n".join(_record(view, width) for view in (*line.holders, *line.waiters))
 
@@ -226,7 +226,7 @@ def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
     return state, view.kind, f"{view.pid}@{view.host}", view.label, ago(view.since), f"in {duration(view.expires_in)}"
 
 
-def print_line(line: Line) -> None:
+def print_line(line: OutputLine) -> None:
     """Print all that is known of one lock."""
     out = console()
     table = line_table(line)

@@ -13,7 +13,7 @@ from interlock.cli.child import Child, NotRunnable, look_up
 from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
 from interlock.cli.nested import waits_for_itself
 from interlock.cli.options import HelpWanted, Order, Usage, help_text, parse
-from interlock.cli.signals import ENDING, Event, Signals, WaitBroken, stop_here
+from interlock.cli.signals import ENDING, SignalEvent, Signals, WaitBroken, stop_here
 from interlock.cli.where import called, connect, is_given
 from interlock.runtime import log
 
@@ -55,7 +55,7 @@ def main(words: Sequence[str]) -> int:
         except OSError as error:
             return fail(UNAVAILABLE, f"can't start a process for {order.command[0]!r}: {error.strerror}; try later")
         signals.on_child = child.look
-        return Guard(order, signals, child).run()
+        return GuardedRun(order, signals, child).run()
 
 
 def _fill_standard_streams() -> None:
@@ -65,7 +65,7 @@ def _fill_standard_streams() -> None:
     os.close(descriptor)
 
 
-class Guard:
+class GuardedRun:
     """One run: the lock, the command, and the signals between them.
 
     Args:
@@ -148,7 +148,7 @@ class Guard:
 
     def _on_lost(self, grant: "Grant") -> None:
         """Called in the thread that renews the lease."""
-        self._signals.put(Event("lost"))
+        self._signals.put(SignalEvent("lost"))
 
     def _with_lock(self, lock: "Lock") -> int:
         started = time.monotonic()
@@ -207,7 +207,7 @@ class Guard:
                 self._child.send(signal.SIGCONT)  # a stopped process does not take TERM
                 kill_at = time.monotonic() + self._order.grace
 
-    def _pass_on(self, event: Event) -> None:
+    def _pass_on(self, event: SignalEvent) -> None:
         if event.number == signal.SIGCHLD:
             return
         self._ordered_to_end = self._ordered_to_end or event.number in ENDING
@@ -256,7 +256,7 @@ class Guard:
 
     def _await_all(self) -> None:
         self._child.wait_until_all_are_gone()
-        self._signals.put(Event("gone"))
+        self._signals.put(SignalEvent("gone"))
 
     def _release(self, grant: "Grant") -> bool:
         """Release; False if the lock was lost before."""

@@ -26,7 +26,7 @@ AGAIN = 0.05  # seconds between two pokes
 INSIST_AFTER = 1.0  # seconds after which another signal ends what the first one did not
 
 
-class Event(NamedTuple):
+class SignalEvent(NamedTuple):
     """Something that the guard must attend to.
 
     Attributes:
@@ -65,7 +65,7 @@ class Signals:
         self._taken = {*ENDING, signal.SIGTSTP, signal.SIGCHLD} - leave
         self._main = threading.get_ident()
         self._mutex = threading.Lock()
-        self._queue: SimpleQueue[Event] = SimpleQueue()
+        self._queue: SimpleQueue[SignalEvent] = SimpleQueue()
         self._waiting = True
         self._breakable = False
         self._broken_by = 0
@@ -114,11 +114,11 @@ class Signals:
             self._check()
             self._waiting = False
 
-    def put(self, event: Event) -> None:
+    def put(self, event: SignalEvent) -> None:
         """Add an event, from any thread."""
         self._queue.put(event)
 
-    def next(self, seconds: float | None = None) -> Event | None:
+    def next(self, seconds: float | None = None) -> SignalEvent | None:
         """Return the next event; None if none came within `seconds`."""
         try:
             return self._queue.get(timeout=seconds)
@@ -186,19 +186,19 @@ def _nothing(number: int, frame: FrameType | None) -> None:
 
 if hasattr(signal, "sigwaitinfo"):
 
-    def _take(awaited: set[signal.Signals]) -> Event:
+    def _take(awaited: set[signal.Signals]) -> SignalEvent:
         info = signal.sigwaitinfo(awaited)
         if sys.platform == "linux":
             by_terminal = info.si_code > 0 and info.si_signo in KEYBOARD  # positive: the kernel made it
         else:
             by_terminal = info.si_pid == 0 and info.si_signo in KEYBOARD
-        return Event("signal", info.si_signo, by_terminal, info.si_pid)
+        return SignalEvent("signal", info.si_signo, by_terminal, info.si_pid)
 
 else:
 
-    def _take(awaited: set[signal.Signals]) -> Event:
+    def _take(awaited: set[signal.Signals]) -> SignalEvent:
         number = signal.sigwait(awaited)
-        return Event("signal", number, number in KEYBOARD and in_foreground())
+        return SignalEvent("signal", number, number in KEYBOARD and in_foreground())
 
 
 def in_foreground() -> bool:

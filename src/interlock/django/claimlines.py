@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce, Greatest
 
 from interlock.core.claims import DONE, PENDING, QUEUED, USING, WRITER_UNITS
 from interlock.django.models import Claim
-from interlock.django.statements import BEGAN, NOW, Given, Moment, delete, insert, select, update
+from interlock.django.statements import BEGAN, NOW, DatabaseMoment, Given, delete, insert, select, update
 
 FLOOR = "floor"
 """The id of the one record that remembers the highest fence of all that were swept away."""
@@ -38,14 +38,14 @@ def text(name: str) -> Given:
     return Given(name, TEXT)
 
 
-def now() -> Moment:
+def now() -> DatabaseMoment:
     """The database's clock, when the row is looked at."""
-    return Moment(NOW)
+    return DatabaseMoment(NOW)
 
 
-def began() -> Moment:
+def began() -> DatabaseMoment:
     """The database's clock, when the statement began."""
-    return Moment(BEGAN)
+    return DatabaseMoment(BEGAN)
 
 
 def mine(*states: str) -> QuerySet[Claim]:

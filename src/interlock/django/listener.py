@@ -41,14 +41,14 @@ class _Deaf(Exception):
     """It does not hear what it says."""
 
 
-class Listener:
+class NotificationListener:
     """What one process hears of a database; all stores on it share it.
 
     Args:
         alias: of the database in DATABASES.
     """
 
-    _known: dict[str, "Listener"] = {}
+    _known: dict[str, "NotificationListener"] = {}
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -66,7 +66,7 @@ class Listener:
         self._not_before = -math.inf
 
     @classmethod
-    def of(cls, alias: str) -> "Listener":
+    def of(cls, alias: str) -> "NotificationListener":
         """Return the listener of a database."""
         return cls._known.setdefault(alias, cls(alias))
 
@@ -238,7 +238,7 @@ _inherited: list[Any] = []
 def _leave_database(connection: Any, **_: object) -> None:
     """Django connects to no database in order to create or drop one, which must not be in use, as that of tests."""
     if connection.alias == NO_DB_ALIAS:
-        for each in list(Listener._known.values()):
+        for each in list(NotificationListener._known.values()):
             each.hang_up()
 
 
@@ -246,7 +246,7 @@ connection_created.connect(_leave_database, dispatch_uid="interlock-listener")
 
 
 def _after_fork() -> None:
-    for each in Listener._known.values():
+    for each in NotificationListener._known.values():
         each.forked()
 
 

@@ -17,7 +17,7 @@ from django.db.utils import InterfaceError
 from interlock.core.claims import checked_count
 from interlock.core.errors import StoreError
 from interlock.django.failures import NoConnection, NotReached, is_definite, translated
-from interlock.django.slots import Slot
+from interlock.django.slots import ConnectionSlot
 from interlock.django.wrappers import connect, database_name, hang_up, make_wrapper
 from interlock.runtime.process import in_forked_child
 
@@ -50,8 +50,8 @@ class Connections:
     def _start_afresh(self) -> None:
         self._mutex = threading.RLock()  # a signal handler may close what the main thread is just using
         self._free = threading.Condition(self._mutex)
-        self._idle: deque[Slot] = deque()
-        self._lent: WeakSet[Slot] = WeakSet()
+        self._idle: deque[ConnectionSlot] = deque()
+        self._lent: WeakSet[ConnectionSlot] = WeakSet()
         self._generation = 0  # a connection of an earlier generation is not used again
         self._timer: threading.Timer | None = None
         self._watcher: threading.Thread | None = None
@@ -84,7 +84,7 @@ class Connections:
         for slot in idle:
             slot.close()
 
-    def _take(self, until: float) -> Slot:
+    def _take(self, until: float) -> ConnectionSlot:
         """Return a connection: one that is idle, or a new one, or one that is given back before `until`."""
         while True:
             slot = self._enter(until)
@@ -105,7 +105,7 @@ class Connections:
                 self._give_back(slot, False)
                 raise
 
-    def _open(self, slot: Slot) -> None:
+    def _open(self, slot: ConnectionSlot) -> None:
         """Connect; whoever comes right after one to whom nobody answered does not wait as long as that one did."""
         slot.close()
         began = monotonic()
@@ -124,7 +124,7 @@ class Connections:
                 self._silent = ended + LOOK
             raise
 
-    def _enter(self, until: float) -> Slot:
+    def _enter(self, until: float) -> ConnectionSlot:
         with self._mutex:
             while not self._has_one():
                 left = until - monotonic()
@@ -132,7 +132,7 @@ class Connections:
                     raise NoConnection(self._why_none())
                 self._free.wait(min(left, LOST))
             self._watch()
-            slot = self._idle.pop() if self._idle else Slot()
+            slot = self._idle.pop() if self._idle else ConnectionSlot()
             slot.thread = threading.get_ident()
             slot.begin()
             self._lent.add(slot)
@@ -153,13 +153,13 @@ class Connections:
             f"more by OPTIONS: {{'MAX_CONNECTIONS': {2 * self._most}}} in INTERLOCK, or try again"
         )
 
-    def _lives(self, slot: Slot) -> bool:
+    def _lives(self, slot: ConnectionSlot) -> bool:
         if monotonic() - slot.since < STALE or slot.wrapper.is_usable():
             return True
         self.drop()  # what broke one has broken the others
         return False
 
-    def _give_back(self, slot: Slot, sound: bool) -> None:
+    def _give_back(self, slot: ConnectionSlot, sound: bool) -> None:
         with self._mutex:
             self._lent.discard(slot)
             keep = sound and len(self._users) > 0 and slot.generation == self._generation

@@ -15,7 +15,7 @@ from interlock.django import claimlines
 from interlock.django.failures import NoConnection
 from interlock.django.folding import Entered, Functions
 from interlock.django.leaving import Leaving, returning
-from interlock.django.listener import Listener
+from interlock.django.listener import NotificationListener
 from interlock.django.performing import Performer, in_transaction
 from interlock.django.records import fitting, hashed, record_of, view_of
 from interlock.django.renewing import renew
@@ -33,7 +33,7 @@ class NotCreated(NoConnection):
     """There was no connection to write the first record of a claim."""
 
 
-class Step(NamedTuple):
+class TableStep(NamedTuple):
     """One step on the table, as the message of an `Ask`."""
 
     function: Callable[..., Any]
@@ -49,7 +49,7 @@ class Lines:
 
     Args:
         alias: of the database.
-        server: what performs an `Ask` whose message is a `Step`.
+        server: what performs an `Ask` whose message is a `TableStep`.
         most: connections of this process to the database.
     """
 
@@ -60,7 +60,7 @@ class Lines:
         self._performer = Performer(alias, most)
         self.pool = self._performer.pool
         self.waiters = LineWaiters.of(alias)
-        self.listener = Listener.of(alias) if make_wrapper(alias).vendor == "postgresql" else None
+        self.listener = NotificationListener.of(alias) if make_wrapper(alias).vendor == "postgresql" else None
         if self.listener is not None:
             self.listener.join(self)
         self._functions = Functions() if self.listener is not None else None
@@ -139,7 +139,7 @@ class Lines:
         return self._ask(self._evict, key, id)
 
     def _ask(self, function: Callable[..., Any], *args: Any) -> Ask:
-        return Ask(self._server, Step(function, args))
+        return Ask(self._server, TableStep(function, args))
 
     # -- what performs them ------------------------------------------------------------------------------
 

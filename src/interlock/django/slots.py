@@ -9,7 +9,7 @@ from interlock.django.wrappers import ANSWER, shut
 from interlock.runtime.process import pid
 
 
-class Slot:
+class ConnectionSlot:
     """One of the connections that a process may have; `wrapper` is None until it is opened.
 
     An interrupt may lose one on its way; then it is collected, and counts no more.

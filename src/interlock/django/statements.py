@@ -30,7 +30,7 @@ T = TypeVar("T")
 CURSOR = "interlock_cursor"
 
 
-class Moment(Expression):
+class DatabaseMoment(Expression):
     """A moment by the database's clock, in microseconds since the epoch.
 
     Args:

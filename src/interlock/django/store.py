@@ -21,7 +21,7 @@ from interlock.django.failures import NoConnection
 from interlock.django.folding import Entered
 from interlock.django.models import Claim as ClaimModel
 from interlock.django.pool import MOST
-from interlock.django.register import Lines, NotCreated, Step
+from interlock.django.register import Lines, NotCreated, TableStep
 from interlock.django.waiters import SHORTEST
 from interlock.django.wrappers import make_wrapper
 from interlock.runtime.aio import TaskEvent
@@ -48,7 +48,7 @@ class OrmStore(Pending):
         if self.alias not in settings.DATABASES:
             raise InvalidArgument(f"DATABASES has no {self.alias!r}; it has: {', '.join(sorted(settings.DATABASES))}")
         checked_most(max_connections)
-        self._server = Server()
+        self._server = StepServer()
         super().__init__(Lines(self.alias, self._server, max_connections))
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
@@ -129,7 +129,7 @@ def _result(entered: Entered, wait: bool) -> EnterResult:
     return OCCUPIED if wait else REFUSED
 
 
-def _take(message: Step, future: "Future[Any]") -> None:
+def _take(message: TableStep, future: "Future[Any]") -> None:
     """Take a step, unless that was called off."""
     if not future.set_running_or_notify_cancel():
         return
@@ -152,7 +152,7 @@ def _without_loop(call: Callable[..., None], *args: Any) -> None:
         asyncio._set_running_loop(loop)
 
 
-class Server:
+class StepServer:
     """Performs steps: in the calling thread, or for tasks in worker threads of its own."""
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class Server:
         self._mutex = threading.Lock()
         self._closed = False
 
-    def ask(self, message: Step) -> Any:
+    def ask(self, message: TableStep) -> Any:
         """Take the step here; Django does not ask a database in a thread with an event loop, so then in a worker."""
         try:
             asyncio.get_running_loop()
@@ -189,7 +189,7 @@ class Server:
             raise interrupt
         return future.result()
 
-    async def aask(self, message: Step) -> Any:
+    async def aask(self, message: TableStep) -> Any:
         """Take the step in a worker; a cancelled caller waits until it is over, so that nothing comes after it."""
         future: Future[Any] = Future()
         self._submit(message, future)
@@ -207,7 +207,7 @@ class Server:
             raise cancelled
         return done.result()
 
-    def _submit(self, message: Step, future: "Future[Any]") -> None:
+    def _submit(self, message: TableStep, future: "Future[Any]") -> None:
         try:
             self._executor().submit(_take, message, future)
         except RuntimeError as error:

@@ -57,11 +57,11 @@ def wait(rounds: int) -> None:
     import threading
 
     from interlock.django import locks
-    from interlock.django.listener import Listener
+    from interlock.django.listener import NotificationListener
     from interlock.testing.waiting import eventually
 
     def tell() -> None:
-        eventually(lambda: Listener.of("default").hears, 60)
+        eventually(lambda: NotificationListener.of("default").hears, 60)
         print("hears", flush=True)
 
     threading.Thread(target=tell, daemon=True).start()

@@ -14,7 +14,7 @@ from store.shelf.models import Item
 from interlock import Locks
 from interlock.django import locks, sweeping
 from interlock.django.claimlines import FLOOR
-from interlock.django.guarded.editors import Page
+from interlock.django.guarded.editors import EditedPage
 from interlock.django.models import Claim
 from interlock.django.store import OrmStore
 
@@ -89,7 +89,7 @@ def test_sweep_removes_what_is_over(capsys: pytest.CaptureFixture[str]) -> None:
     grant = locks.lock("held").acquire()
     with locks.semaphore("done", 3):
         pass
-    page = Page(Item, 1, User(pk=1, username="emma"), 300)
+    page = EditedPage(Item, 1, User(pk=1, username="emma"), 300)
     assert page.open() == []
     assert locks.lock("waits").acquire() is not None
     Claim.objects.filter(name__in=(page.name, "waits")).update(until=1)  # their leases are over
@@ -110,7 +110,7 @@ def test_sweep_of_a_store_without_records(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_release_sweeps_also_in_a_program_that_releases_once() -> None:
-    page = Page(Item, 1, User(pk=1, username="emma"), 300)
+    page = EditedPage(Item, 1, User(pk=1, username="emma"), 300)
     page.open()
     Claim.objects.update(until=1)
     for name in ("a", "b"):

@@ -16,7 +16,7 @@ from django.test import override_settings
 from interlock.core.errors import StoreError
 from interlock.django import alocks, locks, pool, slots, wrappers
 from interlock.django.conf import forget_connections
-from interlock.django.listener import Listener
+from interlock.django.listener import NotificationListener
 from interlock.django.models import Claim
 from interlock.django.store import OrmStore
 from interlock.django.wrappers import PATIENT
@@ -44,7 +44,7 @@ def site(databases: None) -> Iterator[Site]:
         override.disable()
     connections.settings.pop("claims", None)
     pool._known.pop("claims", None)
-    Listener._known.pop("claims", None)
+    NotificationListener._known.pop("claims", None)
 
 
 def ask(words: str) -> Any:

@@ -13,7 +13,7 @@ from store.test_processes import start
 
 from interlock.django import listener as listening
 from interlock.django import locks
-from interlock.django.listener import Listener
+from interlock.django.listener import NotificationListener
 from interlock.django.models import Claim
 from interlock.testing.waiting import eventually
 from tests.servers import PgBouncer, Proxy, need
@@ -129,7 +129,7 @@ def a_waiter_here() -> Iterator[None]:
 
 def test_a_listener_that_was_cut_off_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "AGAIN", 0.0)
-    mine = Listener.of("default")
+    mine = NotificationListener.of("default")
     with a_waiter_here():
         eventually(lambda: mine.hears)
         (first,) = listeners()
@@ -146,7 +146,7 @@ def test_a_listener_that_hears_nothing_is_replaced(
     place = connections.settings["default"]
     with Proxy(place["HOST"], int(place["PORT"])) as proxy:
         site(HOST=proxy.host, PORT=str(proxy.port))
-        mine = Listener("claims")
+        mine = NotificationListener("claims")
         mine.join(proxy)
         try:
             eventually(lambda: (mine.need(), mine.hears)[1])
@@ -160,7 +160,7 @@ def test_a_listener_that_hears_nothing_is_replaced(
 
 def test_nobody_listens_when_the_last_store_is_closed() -> None:
     with a_waiter_here():
-        eventually(lambda: Listener.of("default").hears)
+        eventually(lambda: NotificationListener.of("default").hears)
     assert listeners() != []
     locks.close()
     eventually(lambda: listeners() == [])
@@ -180,6 +180,6 @@ def test_behind_a_pooler_nobody_listens_and_waiters_poll(site: Callable[..., Non
     with PgBouncer((place["HOST"], int(place["PORT"]), place["USER"])) as bouncer:
         site(HOST=bouncer.host, PORT=str(bouncer.port))
         with a_waiter_here():
-            eventually(lambda: Listener.of("claims")._not_before > 0)
-            assert not Listener.of("claims").hears
+            eventually(lambda: NotificationListener.of("claims")._not_before > 0)
+            assert not NotificationListener.of("claims").hears
         locks.close()

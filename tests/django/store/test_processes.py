@@ -31,9 +31,9 @@ from interlock.core.errors import UnknownOutcome
 from interlock.django import alocks, claimlines, locks, occupies, occupy
 from interlock.django import pool as pools
 from interlock.django.models import Claim
-from interlock.django.register import Lines, NotCreated, Step
+from interlock.django.register import Lines, NotCreated, TableStep
 from interlock.django.statements import Statement
-from interlock.django.store import OrmStore, Server
+from interlock.django.store import OrmStore, StepServer
 from interlock.runtime.sync import ThreadEvent, fresh_id, run
 from interlock.testing.waiting import eventually, moment, since
 
@@ -498,10 +498,10 @@ def test_an_interrupt_waits_for_the_step_that_is_on_its_way() -> None:
         early.append(raised.wait(0.3))
 
     async def main() -> None:
-        server = Server()
+        server = StepServer()
         try:
             with pytest.raises(Stop):
-                server.ask(Step(step, ()))
+                server.ask(TableStep(step, ()))
             raised.set()
         finally:
             server.close()

@@ -13,7 +13,7 @@ from interlock._redis.aconnection import AsyncConnection
 from interlock._redis.apool import AsyncPool
 from interlock._redis.clients import factory_of
 from interlock._redis.connection import Connection
-from interlock._redis.message import Broken, Message
+from interlock._redis.message import ConnectionEnded, Message
 from interlock._redis.pool import Pool
 from interlock._redis.resp import pack
 from interlock.core.errors import StoreError
@@ -93,7 +93,7 @@ def test_after_a_cut_no_connection_from_before_it_is_used(server: RedisServer) -
         lent = pool._take(None)  # another thread has it when the cut comes
         pool.ask(ping)
         proxy.cut()
-        with pytest.raises(Broken):
+        with pytest.raises(ConnectionEnded):
             pool.ask(ping)
         pool._idle.append(lent)
         assert pool.ask(ping) == b"PONG"

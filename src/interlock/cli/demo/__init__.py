@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 if TYPE_CHECKING:
-    from interlock.cli.demo.race import Plan, Round, Store
+    from interlock.cli.demo.race import RacePlan, RaceStore, Round
 
 _FAILED = 70
 _UNAVAILABLE = 75
@@ -64,7 +64,7 @@ def demo(
     cannot be used.
     """
     from interlock.cli.demo import report
-    from interlock.cli.demo.race import Plan, RaceFailed
+    from interlock.cli.demo.race import RaceFailed, RacePlan
 
     if updates < students + admins:
         raise click.BadParameter(
@@ -74,7 +74,7 @@ def demo(
     if seconds != seconds:
         raise click.BadParameter("give a number of seconds.", param_hint="--seconds")
     _refuse_memory(store)
-    plan = Plan(students, admins, books, updates, seconds)
+    plan = RacePlan(students, admins, books, updates, seconds)
     try:
         with _termination_unwinds(), tempfile.TemporaryDirectory(prefix="interlock-demo-") as folder:
             rounds = _run(plan, Path(folder), store, shown=not as_json)
@@ -88,11 +88,11 @@ def demo(
         raise click.exceptions.Exit(_FAILED)
 
 
-def _run(plan: "Plan", folder: Path, url: str | None, shown: bool) -> "list[Round]":
+def _run(plan: "RacePlan", folder: Path, url: str | None, shown: bool) -> "list[Round]":
     from interlock.cli.demo import report
-    from interlock.cli.demo.race import Store, run_round
+    from interlock.cli.demo.race import RaceStore, run_round
 
-    store = Store((folder / "locks").as_uri() if url is None else url, f"demo-{uuid.uuid4().hex[:12]}")
+    store = RaceStore((folder / "locks").as_uri() if url is None else url, f"demo-{uuid.uuid4().hex[:12]}")
     _probe(store)
     rounds: list[Round] = []
     for guard in (None, store):
@@ -111,7 +111,7 @@ def _refuse_memory(url: str | None) -> None:
         )
 
 
-def _probe(store: "Store") -> None:
+def _probe(store: "RaceStore") -> None:
     """Take and release one lock, so that a wrong URL or an absent server is told before the race."""
     import interlock
 

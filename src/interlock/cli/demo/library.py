@@ -68,7 +68,7 @@ class Book:
         return "name"
 
 
-class Library:
+class BookLibrary:
     """A connection to the library's database.
 
     Args:

@@ -13,7 +13,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Literal
 
-from interlock.cli.demo.library import Library
+from interlock.cli.demo.library import BookLibrary
 
 Role = Literal["student", "administrator"]
 
@@ -33,7 +33,7 @@ class RaceFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RacePlan:
     """What both rounds have in common.
 
     Args:
@@ -58,7 +58,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class RaceStore:
     """Where the locks of the second round live: a store's URL, and a namespace of this run's own."""
 
     url: str = field(repr=False)  # it may have a password
@@ -97,7 +97,7 @@ class _Task:
     books: int
     seconds: float
     database: Path
-    store: Store | None
+    store: RaceStore | None
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class _Worker:
         return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
 
 
-def run_round(plan: Plan, database: Path, store: Store | None, tick: Callable[[int], None]) -> Round:
+def run_round(plan: RacePlan, database: Path, store: RaceStore | None, tick: Callable[[int], None]) -> Round:
     """Run one round with real processes and count what was lost.
 
     Args:
@@ -148,9 +148,9 @@ def run_round(plan: Plan, database: Path, store: Store | None, tick: Callable[[i
         raise RaceFailed(f"the library's database failed: {error}") from error
 
 
-def _run_round(plan: Plan, database: Path, store: Store | None, tick: Callable[[int], None]) -> Round:
+def _run_round(plan: RacePlan, database: Path, store: RaceStore | None, tick: Callable[[int], None]) -> Round:
     # This connection stays open all the round: SQLite locks all out to tidy up when the last one closes.
-    with Library.create(database, plan.books) as library:
+    with BookLibrary.create(database, plan.books) as library:
         with _started(plan, database, store) as workers:
             _gather(workers, "ready", _START_SECONDS, lambda: None)
             begun = time.monotonic()
@@ -186,7 +186,7 @@ def _gather(workers: list[_Worker], word: str, seconds: float, tick: Callable[[]
 
 
 @contextmanager
-def _started(plan: Plan, database: Path, store: Store | None) -> Iterator[list[_Worker]]:
+def _started(plan: RacePlan, database: Path, store: RaceStore | None) -> Iterator[list[_Worker]]:
     """Start the processes; on leaving, stop the ones that still run."""
     workers: list[_Worker] = []
     try:
@@ -249,7 +249,7 @@ def _work(task: _Task, pipe: Connection) -> None:
     """Be one student or administrator; the target of each process."""
     outcome = "done"
     try:
-        with Library(task.database) as library, ExitStack() as stack:
+        with BookLibrary(task.database) as library, ExitStack() as stack:
             section = _sections(task.store, stack)
             pipe.send("ready")
             pipe.recv()
@@ -261,7 +261,7 @@ def _work(task: _Task, pipe: Connection) -> None:
         pipe.send(outcome)
 
 
-def _sections(store: Store | None, stack: ExitStack) -> Callable[[int], AbstractContextManager[object]]:
+def _sections(store: RaceStore | None, stack: ExitStack) -> Callable[[int], AbstractContextManager[object]]:
     """Return what guards a book: its lock, or nothing. This is all the difference between the rounds."""
     if store is None:
         return lambda book_id: nullcontext()
@@ -273,7 +273,7 @@ def _sections(store: Store | None, stack: ExitStack) -> Callable[[int], Abstract
 
 def _update_books(
     task: _Task,
-    library: Library,
+    library: BookLibrary,
     section: Callable[[int], AbstractContextManager[object]],
     stopped: Callable[[], bool],
 ) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from interlock.cli.demo.race import Plan, Round
+from interlock.cli.demo.race import RacePlan, Round
 from interlock.core.redaction import masked
 
 OWN_FOLDER = "a temporary folder of the demo's own"
@@ -45,7 +45,7 @@ def title(locked: bool) -> str:
     return "with interlock" if locked else "without a lock"
 
 
-def as_json(plan: Plan, url: str | None, rounds: list[Round]) -> str:
+def as_json(plan: RacePlan, url: str | None, rounds: list[Round]) -> str:
     """Return the result as one JSON object; times in seconds, `store` null for the demo's own folder."""
     return json.dumps(
         {
@@ -73,7 +73,7 @@ def as_json(plan: Plan, url: str | None, rounds: list[Round]) -> str:
     )
 
 
-def show(plan: Plan, url: str | None, rounds: list[Round]) -> None:
+def show(plan: RacePlan, url: str | None, rounds: list[Round]) -> None:
     """Print the table of the rounds and what it means."""
     console = Console(highlight=False)
     table = Table(

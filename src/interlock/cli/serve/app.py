@@ -38,7 +38,7 @@ HEADERS = {
 }
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request to evict is refused: the status, and what to do."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -117,7 +117,7 @@ class Page:
             self._check(request.headers)
             name, id = await _claim_of(request)
             count = await asyncio.to_thread(self._locks.evict, name, id)
-        except Refused as error:
+        except RequestRefused as error:
             headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
             return JSONResponse({"error": str(error)}, error.status, headers)
         except InvalidArgument as error:
@@ -133,15 +133,15 @@ class Page:
     def _check(self, headers: Headers) -> None:
         """Let only who knows the token go on, and no page of somebody else: a form can't send such headers."""
         if self._token is None:
-            raise Refused(403, "this page is read-only: start interlock serve with a token")
+            raise RequestRefused(403, "this page is read-only: start interlock serve with a token")
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower():
-            raise Refused(403, "another site asks for this; open the page itself")
+            raise RequestRefused(403, "another site asks for this; open the page itself")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Refused(415, "send JSON")
+            raise RequestRefused(415, "send JSON")
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
-            raise Refused(401, "this is not the token that interlock serve was started with")
+            raise RequestRefused(401, "this is not the token that interlock serve was started with")
 
 
 async def _claim_of(request: Request) -> tuple[str, str]:
@@ -150,13 +150,13 @@ async def _claim_of(request: Request) -> tuple[str, str]:
     async for part in request.stream():
         body += part
         if len(body) > MOST_BYTES:
-            raise Refused(413, "too long")
+            raise RequestRefused(413, "too long")
     try:
         given: Any = json.loads(body)
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict) or not all(isinstance(given.get(key), str) for key in ("name", "id")):
-        raise Refused(400, 'send {"name": …, "id": …}')
+        raise RequestRefused(400, 'send {"name": …, "id": …}')
     return given["name"], given["id"]
 
 

@@ -14,7 +14,7 @@ MOST_CONNECTIONS = 200
 IO_TIMEOUT = 1  # seconds that an end waits for who does not read
 
 
-class Server(uvicorn.Server):
+class PageServer(uvicorn.Server):
     """uvicorn, whose end ends the streams of events, and is no death by the signal."""
 
     @contextmanager
@@ -52,4 +52,4 @@ def run(app: Starlette, listening: socket.socket) -> None:
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=IO_TIMEOUT,
     )
-    asyncio.run(Server(config).serve([listening]))
+    asyncio.run(PageServer(config).serve([listening]))

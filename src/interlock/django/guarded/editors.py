@@ -35,7 +35,7 @@ class Editor(NamedTuple):
         }
 
 
-class Page:
+class EditedPage:
     """The page of an object, and one who looks at it.
 
     A store that can't be asked is logged: it is no reason not to show a page.
@@ -98,7 +98,7 @@ def _asked(request: Any) -> Any:
     return answer
 
 
-def page(model: Any, pk: Any, user: Any, lease: float | None) -> Page | None:
+def page(model: Any, pk: Any, user: Any, lease: float | None) -> EditedPage | None:
     """Return a page whose editors are noted; None where they are not."""
     if lease is None or not apps.is_installed("interlock.django"):
         return None
@@ -106,6 +106,6 @@ def page(model: Any, pk: Any, user: Any, lease: float | None) -> Page | None:
     if database.vendor == "sqlite" and database.in_atomic_block:
         return None  # under ATOMIC_REQUESTS a claim in the same file would wait for the request that makes it
     try:
-        return Page(model, pk, user, lease)
+        return EditedPage(model, pk, user, lease)
     except (LockError, ObjectDoesNotExist):
         return None  # an address that names no object

@@ -11,7 +11,7 @@ from django.db import connections, models, router, transaction
 from interlock.django.guarded import checks
 from interlock.django.guarded.errors import StaleObject
 from interlock.django.guarded.peers import noting
-from interlock.django.guarded.plan import Plan, key_fields, plan_of
+from interlock.django.guarded.plan import ModelPlan, key_fields, plan_of
 from interlock.django.guarded.policies import OnStale
 from interlock.django.guarded.rows import is_of_database, knows_row, may_be_of
 from interlock.django.guarded.saving import REFUSED, SAVING, Saving, Triple
@@ -60,7 +60,7 @@ class Guarded(Base):
     """
 
     on_stale: ClassVar[OnStale] = MappingProxyType({})
-    _guarded_plan: ClassVar[Plan | None] = None
+    _guarded_plan: ClassVar[ModelPlan | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -23,7 +23,7 @@ _PLAIN_PRE_SAVES = (models.Field.pre_save, models.FileField.pre_save)
 _CLOCK_PRE_SAVES = (models.DateField.pre_save, models.DateTimeField.pre_save, models.TimeField.pre_save)
 
 
-class Plan:
+class ModelPlan:
     """A model's fields as its guard needs them.
 
     Attributes:
@@ -109,12 +109,12 @@ class Plan:
         ]
 
 
-def plan_of(model: Any) -> Plan:
+def plan_of(model: Any) -> ModelPlan:
     """Return the plan of a model class, made when it is first needed."""
-    plan: Plan | None = model._guarded_plan
+    plan: ModelPlan | None = model._guarded_plan
     # A base class has other fields; and Django makes a new tuple of them when one was added to the class later.
     if plan is None or plan.fields is not model._meta.concrete_fields:
-        plan = model._guarded_plan = Plan(model)
+        plan = model._guarded_plan = ModelPlan(model)
     return plan
 
 

@@ -10,7 +10,7 @@ from django.db.models.sql.where import AND
 from interlock.django.guarded.adapting import held_values
 from interlock.django.guarded.condition import Column, StillAsRead
 from interlock.django.guarded.errors import CannotMerge, Conflict, StaleObject
-from interlock.django.guarded.plan import Plan, key_fields
+from interlock.django.guarded.plan import ModelPlan, key_fields
 from interlock.django.guarded.policies import LAST_WINS, REFUSE
 from interlock.django.guarded.rows import locked_values
 from interlock.django.guarded.snapshot import MISSING, Snapshot
@@ -23,7 +23,7 @@ Update = Callable[[Any, list[Triple]], Any]
 """Django's own `_do_update` of a query set and values; its answer is true if a row matched."""
 
 
-class Write(NamedTuple):
+class FieldWrite(NamedTuple):
     """A field that a save writes.
 
     Attributes:
@@ -78,7 +78,7 @@ class Saving:
 
     __slots__ = ("before", "held", "instance", "plan", "refusal", "snapshot", "using", "wrote")
 
-    def __init__(self, instance: Any, plan: Plan, snapshot: Snapshot | None, using: str) -> None:
+    def __init__(self, instance: Any, plan: ModelPlan, snapshot: Snapshot | None, using: str) -> None:
         self.instance = instance
         self.plan = plan
         self.snapshot = snapshot
@@ -166,7 +166,7 @@ class Saving:
         answer = base._update(triples, *returning)
         return answer if returning else answer > 0
 
-    def _conditions(self, writes: list[Write]) -> list[tuple[Column, Any]] | None:
+    def _conditions(self, writes: list[FieldWrite]) -> list[tuple[Column, Any]] | None:
         """Return what must still be as it was read; None if a database can't be asked that."""
         conditions = []
         for field, _, held, mine, checked, _ in writes:
@@ -177,7 +177,7 @@ class Saving:
                 conditions.append((column, mine if field.attname in self.plan.fences else held))
         return conditions
 
-    def _writes(self, snapshot: Snapshot, values: list[Triple]) -> list[Write]:
+    def _writes(self, snapshot: Snapshot, values: list[Triple]) -> list[FieldWrite]:
         """Return what has changed since it was read."""
         known = snapshot.values
         fenced = vars(self.instance).get(_FENCED, ())
@@ -187,7 +187,7 @@ class Saving:
             kept = known.get(attname, MISSING)
             if kept is MISSING:
                 # Set without having been read: there is nothing to compare with.
-                writes.append(Write(field, None, None, mine, checked=False))
+                writes.append(FieldWrite(field, None, None, mine, checked=False))
                 continue
             if attname not in fenced:
                 kind = type(mine)
@@ -199,7 +199,9 @@ class Saving:
             if attname in self.plan.fences:
                 keep_fenced(self.instance, attname)
             blind = is_expression(mine) or is_expression(original)
-            writes.append(Write(field, original, held, mine, checked=not blind and self._is_checked(field, mine)))
+            writes.append(
+                FieldWrite(field, original, held, mine, checked=not blind and self._is_checked(field, mine))
+            )
         return writes
 
     def _is_checked(self, field: Any, mine: Any) -> bool:
@@ -212,7 +214,7 @@ class Saving:
             return same(field, self.before[field.attname], mine)
         return True
 
-    def _update_locked(self, base: Any, writes: list[Write], update: Update, tried: bool) -> Any:
+    def _update_locked(self, base: Any, writes: list[FieldWrite], update: Update, tried: bool) -> Any:
         """Lock the row, compare it in Python, and update it if the policies allow.
 
         Args:
@@ -236,7 +238,7 @@ class Saving:
             raise self.refusal
         return answer
 
-    def _write(self, base: Any, writes: list[Write], update: Update) -> Any:
+    def _write(self, base: Any, writes: list[FieldWrite], update: Update) -> Any:
         for write in writes:
             if write.merged:
                 setattr(self.instance, write.field.attname, write.mine)
@@ -244,9 +246,11 @@ class Saving:
         triples = [write.triple for write in writes]
         return self._read_back(base.model, triples, partial(update, base, triples))
 
-    def _judged(self, writes: list[Write], theirs: Sequence[Any]) -> tuple[list[Write], dict[str, Conflict]]:
+    def _judged(
+        self, writes: list[FieldWrite], theirs: Sequence[Any]
+    ) -> tuple[list[FieldWrite], dict[str, Conflict]]:
         """Return what is to be written, and the conflicts that are refused."""
-        final: list[Write] = []
+        final: list[FieldWrite] = []
         refused: dict[str, Conflict] = {}
         for write, their in zip(writes, theirs, strict=True):
             conflict = Conflict(write.original, write.mine, their)
@@ -259,7 +263,7 @@ class Saving:
                 final.append(write._replace(mine=decided, merged=merged))
         return final, refused
 
-    def _decided(self, write: Write, conflict: Conflict) -> Any:
+    def _decided(self, write: FieldWrite, conflict: Conflict) -> Any:
         field = write.field
         if not write.checked:
             return write.mine
@@ -275,7 +279,7 @@ class Saving:
             raise CannotMerge("it is refused")
         return policy(conflict.original, conflict.mine, conflict.theirs)
 
-    def _refusal(self, writes: list[Write], refused: dict[str, Conflict]) -> StaleObject:
+    def _refusal(self, writes: list[FieldWrite], refused: dict[str, Conflict]) -> StaleObject:
         for write in writes:
             if write.field.name in refused and write.field.attname in self.plan.fences:
                 error: StaleObject = write.field.refusal(self.instance, refused[write.field.name])

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from interlock.django.guarded.plan import Plan
+from interlock.django.guarded.plan import ModelPlan
 from interlock.django.guarded.undo import Age, Scope
 from interlock.django.guarded.values import IMMUTABLE, freeze, kept_of
 
@@ -118,7 +118,7 @@ def _restore(values: dict[str, Any], saved: Mapping[str, Any]) -> None:
             values[attname] = value
 
 
-def of_row(plan: Plan, db: str | None, field_names: Iterable[str], row: Sequence[Any]) -> Row:
+def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Sequence[Any]) -> Row:
     """Return what to keep of a row, as `from_db` gets it; few rows are saved, so no more is made of it before."""
     attnames, open_at = plan.attnames, plan.open_at
     if len(row) != len(attnames):
@@ -129,7 +129,7 @@ def of_row(plan: Plan, db: str | None, field_names: Iterable[str], row: Sequence
     return tuple(kept)  # one object, into which the collector needs not look: all that is in it is plain
 
 
-def of_attributes(plan: Plan, instance: Any, attnames: Iterable[str]) -> dict[str, Any]:
+def of_attributes(plan: ModelPlan, instance: Any, attnames: Iterable[str]) -> dict[str, Any]:
     """Return what to keep of attributes that stand in the row now; MISSING where one is not loaded."""
     data = vars(instance)
     found = {}

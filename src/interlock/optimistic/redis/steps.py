@@ -24,7 +24,7 @@ _may_multi: WeakSet[Any] = WeakSet()
 """Clients that a server has answered OK to MULTI: where MULTI is refused, what follows it would be done at once."""
 
 
-class Broken(StoreError):
+class ConnectionFailed(StoreError):
     """The connection failed; the cause is chained."""
 
 
@@ -60,7 +60,7 @@ class Conversation:
         self.heard = False
         self._repeated = False
 
-    def may_repeat(self, packet: Packet, error: Broken) -> bool:
+    def may_repeat(self, packet: Packet, error: ConnectionFailed) -> bool:
         """Tell whether a packet may be sent on another connection: once, if the first that was lent was dead.
 
         That one was closed by the server while nobody used it; nothing was watched on it, and nothing is done twice.
@@ -83,7 +83,7 @@ class Conversation:
         packet = self._to_watch(keys or ()) if watch else []
         try:
             replies = yield from self._say([*packet, command])
-        except Broken as error:
+        except ConnectionFailed as error:
             if keys is not None:
                 raise
             self._fail(
@@ -111,7 +111,7 @@ class Conversation:
         if self._failure is not None:
             raise self._failure
         if broken:
-            raise Broken("a read in this try was interrupted, and with it the watch; nothing was changed")
+            raise ConnectionFailed("a read in this try was interrupted, and with it the watch; nothing was changed")
 
     def commit(self) -> Op[list[Any] | None]:
         """Do all that is queued, unless something that is watched has changed.
@@ -129,7 +129,7 @@ class Conversation:
         try:
             packet = [*opening, *(each.request for each in self.writes), EXEC]
             replies: list[Any] = yield Ask(self._server, packet)
-        except Broken as error:
+        except ConnectionFailed as error:
             self._no_answer(error)
         self.watching = False  # whatever EXEC answers
         if opening:
@@ -166,7 +166,7 @@ class Conversation:
     def _say(self, packet: Packet) -> Op[list[Any]]:
         try:
             return (yield Ask(self._server, packet))  # type: ignore[no-any-return]
-        except Broken as error:
+        except ConnectionFailed as error:
             self._fail(error)
 
     def _fail(self, error: StoreError, cause: BaseException | None = None) -> NoReturn:
@@ -204,7 +204,7 @@ class Conversation:
         what = "what was queued may have been done without a guard" if unguarded else "nothing was changed"
         raise StoreError(f"the server refused MULTI: {reply}; {what}") from reply
 
-    def _no_answer(self, error: Broken) -> NoReturn:
+    def _no_answer(self, error: ConnectionFailed) -> NoReturn:
         if not self.writes:
             raise error
         raise UnknownOutcome(

@@ -13,7 +13,7 @@ from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.optimistic.backend import Queued
 from interlock.optimistic.redis.libraries import Command, Library, checked_library, first_argument, follow
-from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, text
+from interlock.optimistic.redis.steps import NO_KEY, ConnectionFailed, Conversation, Packet, text
 from interlock.optimistic.redis.transaction import BaseTransaction
 from interlock.optimistic.tries import Tries
 from interlock.runtime.aio import arun
@@ -45,7 +45,7 @@ class TransactionConnection:
     async def exchange(self, packet: Packet, io_timeout: float | None) -> list[Any]:
         """As `threads.TransactionConnection.exchange`; `io_timeout` is for all replies together."""
         if self.broken:
-            raise Broken("the connection failed earlier in this try; nothing was changed")
+            raise ConnectionFailed("the connection failed earlier in this try; nothing was changed")
         try:
             async with asyncio.timeout(io_timeout):
                 self._writer.writelines(self._connection.pack_commands([command.words for command in packet]))
@@ -53,7 +53,7 @@ class TransactionConnection:
                 return [await self._reply(command) for command in packet]
         except Exception as error:
             self.broken = True
-            raise Broken(f"the connection failed: {error!r}; nothing was changed") from error
+            raise ConnectionFailed(f"the connection failed: {error!r}; nothing was changed") from error
         except BaseException:
             self.broken = True
             raise
@@ -194,7 +194,7 @@ class AsyncRedisAttempt:
         """Send a packet on the connection of this try, and return the replies.
 
         Raises:
-            Broken: the connection failed.
+            ConnectionFailed: the connection failed.
             StoreError, InvalidArgument: there is no connection.
         """
         while True:
@@ -202,7 +202,7 @@ class AsyncRedisAttempt:
                 self._connection = await self._backend.connection(self._conversation.slot)
             try:
                 replies = await self._connection.exchange(message, self._tries.io_timeout(monotonic()))
-            except Broken as error:
+            except ConnectionFailed as error:
                 if not self._conversation.may_repeat(message, error):
                     raise
                 await self._connection.close()
@@ -229,7 +229,7 @@ class AsyncRedisAttempt:
             # Who was cancelled does not talk any more: to disconnect also forgets what is watched.
             connection.broken = connection.broken or not (kind is None or issubclass(kind, Exception))
             if not connection.broken:
-                with suppress(Broken):
+                with suppress(ConnectionFailed):
                     await self._perform(self._conversation.forget())
         finally:
             await connection.close()

@@ -10,7 +10,7 @@ from interlock._redis.libraries import is_cluster
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.optimistic.backend import Queued
 from interlock.optimistic.redis.libraries import Command, Library, checked_library, first_argument, follow
-from interlock.optimistic.redis.steps import NO_KEY, Broken, Conversation, Packet, text
+from interlock.optimistic.redis.steps import NO_KEY, ConnectionFailed, Conversation, Packet, text
 from interlock.optimistic.redis.transaction import BaseTransaction
 from interlock.optimistic.tries import Tries
 from interlock.runtime.sync import run
@@ -46,10 +46,10 @@ class TransactionConnection:
             io_timeout: seconds to wait for each reply, unless the client waits shorter.
 
         Raises:
-            Broken: the connection failed.
+            ConnectionFailed: the connection failed.
         """
         if self.broken:
-            raise Broken("the connection failed earlier in this try; nothing was changed")
+            raise ConnectionFailed("the connection failed earlier in this try; nothing was changed")
         try:
             self._wait(io_timeout)
             for part in self._connection.pack_commands([command.words for command in packet]):
@@ -57,7 +57,7 @@ class TransactionConnection:
             return [self._reply(command) for command in packet]
         except Exception as error:
             self.broken = True
-            raise Broken(f"the connection failed: {error!r}; nothing was changed") from error
+            raise ConnectionFailed(f"the connection failed: {error!r}; nothing was changed") from error
         except BaseException:
             self.broken = True
             raise
@@ -174,7 +174,7 @@ class RedisAttempt:
         """Send a packet on the connection of this try, and return the replies.
 
         Raises:
-            Broken: the connection failed.
+            ConnectionFailed: the connection failed.
             StoreError, InvalidArgument: there is no connection.
         """
         while True:
@@ -182,7 +182,7 @@ class RedisAttempt:
                 self._connection = self._backend.connection(self._conversation.slot)
             try:
                 replies = self._connection.exchange(message, self._tries.io_timeout(monotonic()))
-            except Broken as error:
+            except ConnectionFailed as error:
                 if not self._conversation.may_repeat(message, error):
                     raise
                 self._connection.close()
@@ -205,7 +205,7 @@ class RedisAttempt:
             # Who was interrupted does not talk any more: to disconnect also forgets what is watched.
             connection.broken = connection.broken or not (kind is None or issubclass(kind, Exception))
             if not connection.broken:
-                with suppress(Broken):
+                with suppress(ConnectionFailed):
                     run(self._conversation.forget())
         finally:
             connection.close()

@@ -17,7 +17,7 @@ class RowChanged(TryAgain):
     """Somebody has changed or removed a row that was read."""
 
 
-class Held(NamedTuple):
+class LockedRow(NamedTuple):
     """A row that was compared, and is locked until the transaction, or the savepoint, ends."""
 
     transaction: SessionTransaction | None
@@ -39,7 +39,7 @@ class Reads:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._open: dict[Any, Seen] = {}  # to be compared
-        self._held: list[Held] = []
+        self._held: list[LockedRow] = []
         self._inserted: dict[Any, SessionTransaction | None] = {}
         self._known: dict[Any, None] = {}
         self._connections: list[Connection] = []
@@ -81,7 +81,7 @@ class Reads:
             if not unchanged(connection, key, seen):
                 raise RowChanged(f"{_shown(key)} was changed by somebody else")
             # From now on the row is locked, and what changes it is this transaction.
-            self._held.append(Held(_innermost(self._session), key, self._open.pop(key)))
+            self._held.append(LockedRow(_innermost(self._session), key, self._open.pop(key)))
 
     def refreshed(self, state: InstanceState[Any], names: Collection[str] | None) -> None:
         """Note what was loaded later, as a deferred column is.

@@ -13,9 +13,9 @@ from interlock.core.errors import StoreError
 from interlock.core.queue import Granted
 from interlock.runtime import log
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.places import Place, Places
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session
-from interlock.stores.advisory.sessions import Sessions, opener
+from interlock.stores.advisory.places import AdvisoryClaim, AdvisoryClaims
+from interlock.stores.advisory.session import IO_TIMEOUT, AdvisorySession, Refusal
+from interlock.stores.advisory.sessions import AdvisorySessions, opener
 from interlock.stores.advisory.watching import Watcher
 
 
@@ -34,9 +34,9 @@ class BaseRoom:
 
     def begin_afresh(self) -> None:
         """Forget everything: nothing is held, no session is open."""
-        self.places = Places()
+        self.places = AdvisoryClaims()
         self.mutex = self.places.mutex
-        self.sessions = Sessions(self.options, self._open, self.mutex)
+        self.sessions = AdvisorySessions(self.options, self._open, self.mutex)
         self.watcher = Watcher(self)
         self.inside: set[int] = set()  # threads that are in the middle of a step
         self._ends = False
@@ -46,11 +46,11 @@ class BaseRoom:
 
     # -- waits ----------------------------------------------------------------------------------------
 
-    def end(self, place: Place) -> bool:
+    def end(self, place: AdvisoryClaim) -> bool:
         """Take a claim out, and give back what it has; False if somebody else does so."""
         raise NotImplementedError
 
-    def _end_wait(self, session: Session) -> None:
+    def _end_wait(self, session: AdvisorySession) -> None:
         """End a session on which somebody waits, unless its answer has come just now, or is just being read."""
         if session.mutex.acquire(blocking=False):
             try:
@@ -62,7 +62,7 @@ class BaseRoom:
             finally:
                 session.mutex.release()
 
-    def arrived(self, session: Session) -> None:
+    def arrived(self, session: AdvisorySession) -> None:
         """Take the answer for which a session has waited, if it is there."""
         if not session.mutex.acquire(blocking=False):
             return
@@ -70,7 +70,7 @@ class BaseRoom:
             if session.waits_for is None:
                 return
             key, shared = session.waits_for
-            place: Place | None = session.waiter
+            place: AdvisoryClaim | None = session.waiter
             try:
                 fence = session.collect()
             except Refusal:  # of a wait that somebody else broke off: it is asked for again
@@ -95,7 +95,7 @@ class BaseRoom:
             session.mutex.release()
         self._nudge(key)
 
-    def _unasked(self, session: Session, place: Place | None) -> None:
+    def _unasked(self, session: AdvisorySession, place: AdvisoryClaim | None) -> None:
         with self.mutex:
             if place is not None and place.session is session:
                 place.session = None
@@ -103,7 +103,7 @@ class BaseRoom:
 
     # -- the end of a session ---------------------------------------------------------------------------
 
-    def _give_up(self, session: Session) -> None:
+    def _give_up(self, session: AdvisorySession) -> None:
         """End a session that has not answered in time, unless a lease that has not ended depends on it.
 
         A connection may be half-open; then no answer ever comes, and the server keeps what the session had.  Those on
@@ -123,13 +123,13 @@ class BaseRoom:
         if not session.alive or (session.overdue >= IO_TIMEOUT and not self._is_leased(session)):
             self.lost(session)
 
-    def _is_leased(self, session: Session) -> bool:
+    def _is_leased(self, session: AdvisorySession) -> bool:
         with self.mutex:
             return any(
                 each.session is session and each.state == "using" and each.until > monotonic() for each in self.places
             )
 
-    def reconcile(self, session: Session) -> None:
+    def reconcile(self, session: AdvisorySession) -> None:
         """Give back what a session has and nobody in here any more: an interrupt may come at any line.
 
         Raises:
@@ -154,7 +154,7 @@ class BaseRoom:
         finally:
             session.mutex.release()
 
-    def _unlock(self, session: Session, key: int, shared: bool) -> None:
+    def _unlock(self, session: AdvisorySession, key: int, shared: bool) -> None:
         with session.mutex:
             with self.mutex:
                 left = sum(each.session is session and each.state != "pending" for each in self.places.line(key))
@@ -172,7 +172,7 @@ class BaseRoom:
             if place is not None and place.session is None:
                 place.wakeup.wake()
 
-    def lost(self, session: Session, *, silent: bool = False) -> None:
+    def lost(self, session: AdvisorySession, *, silent: bool = False) -> None:
         """Note that a session has ended: who had a lock by it has lost it, who waited on it asks again.
 
         Those that nobody uses end too: they lead to the same server, and nobody would hear that they have ended.
@@ -231,7 +231,7 @@ class BaseRoom:
 
     # -- sessions ---------------------------------------------------------------------------------------
 
-    def ready(self) -> Session:
+    def ready(self) -> AdvisorySession:
         """Return the session that never waits.
 
         Raises:

@@ -12,7 +12,7 @@ import pymysql  # type: ignore[import-untyped]
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.stores.advisory.dialling import connected
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, Standing
+from interlock.stores.advisory.session import IO_TIMEOUT, AdvisorySession, Refusal, Standing
 
 COM_QUERY = 3
 FOREVER = 2_000_000  # seconds; MariaDB answers NULL to -1
@@ -45,8 +45,8 @@ KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USE
 TABLE_STRATEGY = "use the locks of a table instead: mysql:// or mariadb://"
 
 
-class MysqlSession(Session):
-    """A session; see `Session`.
+class MysqlSession(AdvisorySession):
+    """A session; see `AdvisorySession`.
 
     What is said is said by a thread of its own: an interrupt of the caller then breaks no packet in two.
 
@@ -136,11 +136,11 @@ class MysqlSession(Session):
 
     @property
     def overdue(self) -> float:
-        """As `Session.overdue`; who does not answer in time has ended."""
+        """As `AdvisorySession.overdue`; who does not answer in time has ended."""
         return 0.0 if self._silent_since is None else monotonic() - self._silent_since
 
     def begin(self, key: int, shared: bool) -> None:
-        """As `Session.begin`."""
+        """As `AdvisorySession.begin`."""
         with self.mutex:
             self._drain()
             text = self._sql(WAIT, key)
@@ -151,7 +151,7 @@ class MysqlSession(Session):
             self._begun = False
 
     def collect(self, seconds: float = 0.0) -> int | None:
-        """As `Session.collect`."""
+        """As `AdvisorySession.collect`."""
         with self.mutex:
             if self.waits_for is None:
                 return None
@@ -173,29 +173,29 @@ class MysqlSession(Session):
             self.waits_for = None
             return int(str(fence))
 
-    def cancel(self, waiting: Session) -> None:
-        """As `Session.cancel`."""
+    def cancel(self, waiting: AdvisorySession) -> None:
+        """As `AdvisorySession.cancel`."""
         with self.mutex:
             self.run(f"KILL QUERY {waiting.pid}")
 
     def ping(self) -> int:
-        """As `Session.ping`."""
+        """As `AdvisorySession.ping`."""
         with self.mutex:
             return int(str(self._ask(f"SELECT {OWN}", 0)))
 
     def rows(self, sql: str, *values: object) -> list[list[str | None]]:
-        """As `Session.rows`; there are no values."""
+        """As `AdvisorySession.rows`; there are no values."""
         with self.mutex:
             self.settle()
             found: list[list[str | None]] = self._do(lambda: self._query(sql))
             return found
 
     def run(self, sql: str) -> None:
-        """As `Session.run`, for one statement."""
+        """As `AdvisorySession.run`, for one statement."""
         self.rows(sql)
 
     def look(self, key: int) -> list[list[str | None]]:
-        """As `Session.look`; without the privilege PROCESS, only who waits as the same user is shown."""
+        """As `AdvisorySession.look`; without the privilege PROCESS, only who waits as the same user is shown."""
         (holder,) = self.rows(self._sql(LOOK, key))
         waiting = self.rows(self._sql(WAITING, key))
         return [
@@ -205,8 +205,8 @@ class MysqlSession(Session):
             if number is not None
         ]
 
-    def standing(self, waiting: Session, key: int) -> Standing:
-        """As `Session.standing`; "unknown" where not even this session is shown, as to some without a privilege."""
+    def standing(self, waiting: AdvisorySession, key: int) -> Standing:
+        """As `AdvisorySession.standing`; "unknown" where not even this session is shown, for want of a privilege."""
         found = self.rows(self._sql(STANDING.replace("{pid}", str(waiting.pid)), key))
         own = [holds for is_own, holds in found if is_own == "1"]
         if not own:
@@ -214,7 +214,7 @@ class MysqlSession(Session):
         return "holds" if own[0] == "1" else "waits" if len(found) > 1 else "gone"
 
     def terminate(self, pid: int, born: Any) -> None:
-        """As `Session.terminate`; ids begin anew when the server starts, and on another server."""
+        """As `AdvisorySession.terminate`; ids begin anew when the server starts, and on another server."""
         (started, server), (before, its) = self.find_born(), born
         if server == its and abs(started - before) <= ROUNDED:
             try:
@@ -229,11 +229,11 @@ class MysqlSession(Session):
         return int(str(started)), str(server)
 
     def about(self) -> tuple[str, str]:
-        """As `Session.about`."""
+        """As `AdvisorySession.about`."""
         return str(self.rows("SELECT VERSION()")[0][0]), "no limit of its own"
 
     def dead_after(self) -> int:
-        """As `Session.dead_after`; only the server's configuration can say so."""
+        """As `AdvisorySession.dead_after`; only the server's configuration can say so."""
         try:
             idle, interval, probes = (int(str(each)) for each in self.rows(KEEPALIVE)[0])
         except Refusal:  # a version that does not know them

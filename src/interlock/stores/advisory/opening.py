@@ -5,8 +5,7 @@ from time import time
 
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.postgres import BORN, KEEPALIVE
-from interlock.stores.advisory.postgres import PostgresSession as Session
+from interlock.stores.advisory.postgres import BORN, KEEPALIVE, PostgresSession
 from interlock.stores.advisory.session import Refusal
 
 LEAP = 1 << 20
@@ -33,13 +32,13 @@ SET = (
 BEHIND = 3  # transactions that are opened behind a pooler, to see whether one of them gets our server
 
 
-def open_session(options: Options) -> Session:
+def open_session(options: Options) -> PostgresSession:
     """Open a session that keeps its locks.
 
     Raises:
         StoreError: the server can't be reached, is a replica, or is behind a pooler that lends its sessions.
     """
-    session = Session(options)
+    session = PostgresSession(options)
     try:
         found = session.ping()
         if found != session.reported_pid:
@@ -60,7 +59,7 @@ def open_session(options: Options) -> Session:
     return session
 
 
-def _leap(session: Session, sequence: str) -> None:
+def _leap(session: PostgresSession, sequence: str) -> None:
     """Make the sequence, and set it beyond what it gave out before a crash of the server and may have forgotten.
 
     The server writes down 32 numbers at a time, and may give one out before that is on the disk; a replica that takes
@@ -82,16 +81,16 @@ def _leap(session: Session, sequence: str) -> None:
     session.run(f"SELECT pg_advisory_xact_lock({OPENING}); {forward}")
 
 
-def _refuse_lent(session: Session, options: Options) -> None:
+def _refuse_lent(session: PostgresSession, options: Options) -> None:
     """Refuse a pooler that gives our session of the server to others between our statements.
 
     Its protocol tells another process than the server does. So transactions are opened beside ours: a pooler in
     session mode leaves our session to us.
     """
-    others: list[Session] = []
+    others: list[PostgresSession] = []
     try:
         for _ in range(BEHIND):
-            others.append(Session(options))
+            others.append(PostgresSession(options))
             others[-1].run("BEGIN")
             others[-1].rows("SELECT 1")
             if session.ping() != session.pid or others[-1].ping() == session.pid:

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from interlock.core.claims import WRITER_UNITS, Claim, LockSpec, kind_of
 from interlock.core.errors import InvalidArgument
-from interlock.stores.advisory.session import Session
+from interlock.stores.advisory.session import AdvisorySession
 
 
-class Place:
+class AdvisoryClaim:
     """A claim of this process.
 
     Attributes:
@@ -38,7 +38,7 @@ class Place:
         self.key = number_of(claim.spec.key)
         self.shared = shared
         self.state: Literal["trying", "pending", "using"] = "trying"
-        self.session: Session | None = None
+        self.session: AdvisorySession | None = None
         self.opens = False
         self.fence = 0
         self.until = monotonic() + claim.spec.ttl
@@ -47,7 +47,7 @@ class Place:
         self.since = time()
 
 
-class Places:
+class AdvisoryClaims:
     """The claims of one process on one server, by their ids and by their names.
 
     Attributes:
@@ -56,23 +56,23 @@ class Places:
 
     def __init__(self) -> None:
         self.mutex = threading.RLock()
-        self._by_id: dict[str, Place] = {}
-        self._lines: dict[int, list[Place]] = {}
+        self._by_id: dict[str, AdvisoryClaim] = {}
+        self._lines: dict[int, list[AdvisoryClaim]] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[AdvisoryClaim]:
         return iter(list(self._by_id.values()))
 
-    def __contains__(self, place: Place) -> bool:
+    def __contains__(self, place: AdvisoryClaim) -> bool:
         return self._by_id.get(place.claim.id) is place
 
-    def get(self, id: str) -> Place | None:
+    def get(self, id: str) -> AdvisoryClaim | None:
         """Return the claim with an id."""
         return self._by_id.get(id)
 
-    def add(self, place: Place) -> bool:
+    def add(self, place: AdvisoryClaim) -> bool:
         """Enter a claim; tell whether nobody in here keeps the lock from it."""
         with self.mutex:
             line = self.line(place.key)
@@ -81,7 +81,7 @@ class Places:
             self._lines[place.key] = [*line, place]
             return free
 
-    def remove(self, place: Place) -> bool:
+    def remove(self, place: AdvisoryClaim) -> bool:
         """Take a claim out; False if somebody else did."""
         with self.mutex:
             if place not in self:
@@ -100,15 +100,15 @@ class Places:
             self._by_id.clear()
             self._lines.clear()
 
-    def line(self, key: int) -> list[Place]:
+    def line(self, key: int) -> list[AdvisoryClaim]:
         """Return who has a name in here or waits for it; what an interrupt left behind in the line is nobody's."""
         return [each for each in self._lines.get(key, ()) if each in self]
 
-    def head(self, key: int) -> Place | None:
+    def head(self, key: int) -> AdvisoryClaim | None:
         """Return who is the next in here to stand in the line of the server."""
         return next((each for each in self.line(key) if each.state == "pending"), None)
 
-    def head_without_session(self) -> Place | None:
+    def head_without_session(self) -> AdvisoryClaim | None:
         """Return one who is the next for its name and has no session to wait on."""
         with self.mutex:
             heads = [self.head(key) for key in list(self._lines)]

@@ -15,7 +15,7 @@ from psycopg import pq
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.redaction import UNTOLD
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, Standing
+from interlock.stores.advisory.session import IO_TIMEOUT, AdvisorySession, Refusal, Standing
 
 ALREADY_PREPARED = "42P05"
 
@@ -54,8 +54,8 @@ ROOM = (
 UNLOCK = "SELECT pg_advisory_unlock{shared}($1::bigint)"
 
 
-class PostgresSession(Session):
-    """A session with PostgreSQL; see `Session`.
+class PostgresSession(AdvisorySession):
+    """A session with PostgreSQL; see `AdvisorySession`.
 
     Args:
         options: what the URL says.
@@ -89,7 +89,7 @@ class PostgresSession(Session):
 
     @property
     def overdue(self) -> float:
-        """As `Session.overdue`."""
+        """As `AdvisorySession.overdue`."""
         since = self._owed_since
         return 0.0 if since is None or self.waits_for is not None else monotonic() - since
 
@@ -133,7 +133,7 @@ class PostgresSession(Session):
             self.waits_for = None
             return int(str(fence))
 
-    def cancel(self, waiting: Session) -> None:
+    def cancel(self, waiting: AdvisorySession) -> None:
         """Break off what another session waits for."""
         with self.mutex:
             self._ask("SELECT pg_cancel_backend($1::int)", False, waiting.pid)
@@ -170,13 +170,13 @@ class PostgresSession(Session):
         """Return who has a lock or waits for it: process, whether granted, mode, application, since when."""
         return self.rows(LOOK, key)
 
-    def standing(self, waiting: Session, key: int) -> Standing:
-        """As `Session.standing`."""
+    def standing(self, waiting: AdvisorySession, key: int) -> Standing:
+        """As `AdvisorySession.standing`."""
         ((granted,),) = self.rows(STANDING, key, waiting.pid, waiting.born)
         return "gone" if granted is None else "holds" if granted == "t" else "waits"
 
     def terminate(self, pid: int, born: Any) -> None:
-        """As `Session.terminate`."""
+        """As `AdvisorySession.terminate`."""
         self.rows(TERMINATE, pid, born)
 
     def about(self) -> tuple[str, str]:
@@ -185,7 +185,7 @@ class PostgresSession(Session):
         return str(row[1]).partition(",")[0], f"about {row[0]} locks of all"
 
     def dead_after(self) -> int:
-        """As `Session.dead_after`; each session says so itself, but of a pooler only that knows."""
+        """As `AdvisorySession.dead_after`; each session says so itself, but of a pooler only that knows."""
         if self.pid != self.reported_pid:
             return 0
         idle, interval, count = KEEPALIVE.values()

@@ -16,8 +16,8 @@ from interlock.core.errors import StoreError
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Outage, Renewed
 from interlock.runtime.process import WeakRegistry
 from interlock.stores.advisory.base import BaseRoom
-from interlock.stores.advisory.places import Place, is_shared
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Session, Standing, refused
+from interlock.stores.advisory.places import AdvisoryClaim, is_shared
+from interlock.stores.advisory.session import IO_TIMEOUT, AdvisorySession, Refusal, Standing, refused
 from interlock.stores.advisory.sessions import is_idle
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
@@ -45,7 +45,7 @@ class Room(BaseRoom):
                 if again:
                     return GONE
                 self._check_number()
-                place = Place(claim, is_shared(claim.spec, self.options.mysql), wakeup, doubt)
+                place = AdvisoryClaim(claim, is_shared(claim.spec, self.options.mysql), wakeup, doubt)
                 free = self.places.add(place)
                 known = False
             else:
@@ -75,7 +75,7 @@ class Room(BaseRoom):
             raise
         return self._stands(place, True)
 
-    def _stands(self, place: Place, alive: bool) -> EnterResult:
+    def _stands(self, place: AdvisoryClaim, alive: bool) -> EnterResult:
         if not alive:
             self.end(place)
             return GONE
@@ -109,14 +109,14 @@ class Room(BaseRoom):
         """As `Queue.renew`: each session is asked once whether it is still there."""
         now = monotonic()
         places = [self.places.get(claim.id) for claim in claims]
-        answers: dict[Session, Renewed] = {}
+        answers: dict[AdvisorySession, Renewed] = {}
         for place in places:
             session = None if place is None or place.state != "using" else place.session
             if session is not None and session not in answers:
                 answers[session] = self._asked(session)
         return [self._renewed(place, answers, now) for place in places]
 
-    def _asked(self, session: Session) -> Renewed:
+    def _asked(self, session: AdvisorySession) -> Renewed:
         try:
             if session.ping() == session.pid:
                 return True
@@ -128,7 +128,7 @@ class Room(BaseRoom):
         self.lost(session)
         return False
 
-    def _renewed(self, place: Place | None, answers: dict[Session, Renewed], now: float) -> Renewed:
+    def _renewed(self, place: AdvisoryClaim | None, answers: dict[AdvisorySession, Renewed], now: float) -> Renewed:
         if place is None or place.until <= now or place not in self.places:
             return False
         answer = True if place.session is None else answers.get(place.session, True)
@@ -138,7 +138,7 @@ class Room(BaseRoom):
 
     # -- trying and waiting -----------------------------------------------------------------------------
 
-    def _try(self, place: Place) -> None:
+    def _try(self, place: AdvisoryClaim) -> None:
         """Ask for the lock on the session that never waits."""
         session = self.ready()
         place.session = session
@@ -156,7 +156,7 @@ class Room(BaseRoom):
         # It was evicted meanwhile, or another reader left while this one was counted.
         self._unlock(session, place.key, place.shared)
 
-    def _ask(self, place: Place) -> None:
+    def _ask(self, place: AdvisoryClaim) -> None:
         """Let the first of those who wait here for a name stand in the line of the server."""
         self._see_it_watched()
         with self.mutex:
@@ -192,7 +192,7 @@ class Room(BaseRoom):
             place.looks_at = monotonic() + UNHEARD
         self.watcher.wake()
 
-    def _begin(self, session: Session, place: Place) -> None:
+    def _begin(self, session: AdvisorySession, place: AdvisoryClaim) -> None:
         """Let a session wait for a claim, unless that was taken out since it was given the session.
 
         Then somebody else may have it: of two waits on one session the second takes the answer of the first.
@@ -207,7 +207,7 @@ class Room(BaseRoom):
             session.waiter = place
             session.begin(place.key, place.shared)
 
-    def _see_it_waits(self, place: Place, session: Session) -> None:
+    def _see_it_waits(self, place: AdvisoryClaim, session: AdvisorySession) -> None:
         """Find out whether the server has a session in line; if not, its connection is half-open.
 
         Either the session got the lock and could not say so, or the server never heard that it waits.
@@ -226,7 +226,7 @@ class Room(BaseRoom):
         elif stands == "gone" or monotonic() - place.unheard >= UNTOLD:
             self._end_wait(session)
 
-    def _standing(self, place: Place, session: Session) -> Standing | None:
+    def _standing(self, place: AdvisoryClaim, session: AdvisorySession) -> Standing | None:
         """Ask the server how it sees a wait; None if it can't be asked now, as somebody else talks to it."""
         try:
             main = self.ready()
@@ -245,7 +245,7 @@ class Room(BaseRoom):
 
     # -- the end of a claim -----------------------------------------------------------------------------
 
-    def end(self, place: Place) -> bool:
+    def end(self, place: AdvisoryClaim) -> bool:
         """Take a claim out, and give back what it has; False if somebody else does so.
 
         Raises:
@@ -273,7 +273,7 @@ class Room(BaseRoom):
             self._nudge(place.key)
         return True
 
-    def _break_off(self, session: Session, place: Place) -> None:
+    def _break_off(self, session: AdvisorySession, place: AdvisoryClaim) -> None:
         """End the wait of a session, which may be granted at this very moment."""
         pause = SOONEST
         deadline = monotonic() + IO_TIMEOUT

@@ -5,10 +5,10 @@ import threading
 from interlock.runtime.process import in_forked_child
 from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.room import Room, all_rooms
-from interlock.stores.advisory.session import Session
+from interlock.stores.advisory.session import AdvisorySession
 
 _by_options: dict[Options, Room] = {}
-_inherited: list[Session] = []  # never collected, which would end them
+_inherited: list[AdvisorySession] = []  # never collected, which would end them
 _mutex = threading.RLock()
 
 

@@ -28,7 +28,7 @@ class Refusal(Exception):
         self.state = state
 
 
-class Session:
+class AdvisorySession:
     """A session; what is particular to a database is in its subclasses.
 
     Attributes:
@@ -198,7 +198,7 @@ class Session:
         self.waits_for = None
         self.settle()
 
-    def cancel(self, waiting: "Session") -> None:
+    def cancel(self, waiting: "AdvisorySession") -> None:
         """Break off what another session waits for."""
         raise NotImplementedError
 
@@ -225,7 +225,7 @@ class Session:
         """Return who has a lock or waits for it: process, whether granted, mode, application, since when."""
         raise NotImplementedError
 
-    def standing(self, waiting: "Session", key: int) -> Standing:
+    def standing(self, waiting: "AdvisorySession", key: int) -> Standing:
         """Return how the server sees another session that waits for a key: "gone" if it knows no such wait."""
         raise NotImplementedError
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.places import Places
-from interlock.stores.advisory.session import Session
+from interlock.stores.advisory.places import AdvisoryClaims
+from interlock.stores.advisory.session import AdvisorySession
 
 MOST_GIVEN_UP = 64
 
-Open = Callable[[Options], Session]
+Open = Callable[[Options], AdvisorySession]
 
 
 def opener(options: Options) -> Open:
@@ -37,7 +37,7 @@ def opener(options: Options) -> Open:
         raise StoreError(f"the client library of the database is missing, install it: {error}") from error
 
 
-class Sessions:
+class AdvisorySessions:
     """The open sessions.
 
     Args:
@@ -56,18 +56,18 @@ class Sessions:
         self._options = options
         self._open = open
         self._mutex = mutex
-        self._all: list[Session] = []
+        self._all: list[AdvisorySession] = []
         self._opening = threading.Lock()
         self._failed: tuple[float, StoreError | None] = (0.0, None)  # when, and why, none could be opened
-        self.main: Session | None = None
-        self.apart: list[Session] = []
-        self.ended: list[Session] = []
+        self.main: AdvisorySession | None = None
+        self.apart: list[AdvisorySession] = []
+        self.ended: list[AdvisorySession] = []
         self.given_up: deque[tuple[int, Any]] = deque(maxlen=MOST_GIVEN_UP)
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[AdvisorySession]:
         return iter(list(self._all))
 
-    def open_main(self) -> Session:
+    def open_main(self) -> AdvisorySession:
         """Return the session that never waits; it is opened where that is needed.
 
         Raises:
@@ -90,7 +90,7 @@ class Sessions:
                     self._all.append(session)
             return session
 
-    def open_apart(self) -> Session:
+    def open_apart(self) -> AdvisorySession:
         """Return a new one to wait on, which is not noted yet.
 
         Raises:
@@ -98,17 +98,17 @@ class Sessions:
         """
         return self._open(self._options)
 
-    def add_apart(self, session: Session) -> None:
+    def add_apart(self, session: AdvisorySession) -> None:
         """Note one to wait on."""
         with self._mutex:
             self.apart.append(session)
             self._all.append(session)
 
-    def idle(self, used: Collection[Session | None]) -> Session | None:
+    def idle(self, used: Collection[AdvisorySession | None]) -> AdvisorySession | None:
         """Return a session to wait on that nobody uses; looked for, not kept, as an interrupt could lose it."""
         return next((each for each in self.apart if is_idle(each) and each not in used), None)
 
-    def take_idle(self, used: Collection[Session | None]) -> list[Session]:
+    def take_idle(self, used: Collection[AdvisorySession | None]) -> list[AdvisorySession]:
         """Forget those to wait on that nobody uses, and return them."""
         taken = []
         while (session := self.idle(used)) is not None:
@@ -116,11 +116,11 @@ class Sessions:
             taken.append(session)
         return taken
 
-    def may_open(self, places: Places) -> bool:
+    def may_open(self, places: AdvisoryClaims) -> bool:
         """Tell whether there may be one more to wait on; one for a claim that was interrupted does not count."""
         return len(self.apart) + sum(each.opens for each in places) < self._options.max_waiting
 
-    def remove(self, session: Session) -> None:
+    def remove(self, session: AdvisorySession) -> None:
         """Forget one that has ended."""
         with self._mutex:
             for where in (self._all, self.apart):
@@ -129,7 +129,7 @@ class Sessions:
             if session is self.main:
                 self.main = None
 
-    def give_up(self, session: Session, silent: bool) -> None:
+    def give_up(self, session: AdvisorySession, silent: bool) -> None:
         """Forget one that has ended; the server may not know of it if it was silent."""
         with self._mutex:
             if (
@@ -145,7 +145,7 @@ class Sessions:
         except IndexError:
             return None
 
-    def open(self) -> list[Session]:
+    def open(self) -> list[AdvisorySession]:
         """Return all that may have an open connection."""
         return [*self._all, *self.ended]
 
@@ -163,6 +163,6 @@ class Sessions:
             self._all.clear()
 
 
-def is_idle(session: Session) -> bool:
+def is_idle(session: AdvisorySession) -> bool:
     """Tell whether a session has no lock and waits for none, and nothing of before is to come."""
     return session.alive and session.waits_for is None and not session.counts and not session.unsettled

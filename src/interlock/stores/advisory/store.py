@@ -13,7 +13,7 @@ from interlock.core.queue import EnterResult, Renewed
 from interlock.core.store import BaseStore
 from interlock.runtime.process import HOST, pid
 from interlock.runtime.sync import ThreadEvent, within_a_step
-from interlock.stores.advisory.places import Place, number_of
+from interlock.stores.advisory.places import AdvisoryClaim, number_of
 from interlock.stores.advisory.room import Room
 from interlock.stores.advisory.rooms import let_go
 from interlock.stores.advisory.session import Refusal, refused
@@ -198,15 +198,15 @@ def _dead_machine(seconds: int, direct: bool) -> Check:
     )  # fmt: skip
 
 
-def _order(place: Place) -> bool:
+def _order(place: AdvisoryClaim) -> bool:
     return place.state != "using"
 
 
-def _is(place: Place, key: str) -> bool:
+def _is(place: AdvisoryClaim, key: str) -> bool:
     return place.claim.spec.key == key
 
 
-def _view(place: Place) -> ClaimView:
+def _view(place: AdvisoryClaim) -> ClaimView:
     spec = place.claim.spec
     return ClaimView(
         name=spec.key.partition(SEPARATOR)[2],

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from interlock.core.errors import LockError
 from interlock.runtime import log
 from interlock.runtime.polling import WakePipe
-from interlock.stores.advisory.places import Place, Places
-from interlock.stores.advisory.session import Session
-from interlock.stores.advisory.sessions import Sessions
+from interlock.stores.advisory.places import AdvisoryClaim, AdvisoryClaims
+from interlock.stores.advisory.session import AdvisorySession
+from interlock.stores.advisory.sessions import AdvisorySessions
 
 LONGEST = 1.0  # seconds
 GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR | select.POLLNVAL
@@ -20,23 +20,23 @@ GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR | select.POLLNVAL
 class Watched(Protocol):
     """What the watcher asks of a room, which makes it; `BaseRoom` has it."""
 
-    sessions: Sessions
-    places: Places
+    sessions: AdvisorySessions
+    places: AdvisoryClaims
     mutex: Any
 
-    def arrived(self, session: Session) -> None:
+    def arrived(self, session: AdvisorySession) -> None:
         """Take the answer for which a session has waited, if it is there."""
 
-    def lost(self, session: Session) -> None:
+    def lost(self, session: AdvisorySession) -> None:
         """Let go of a session that has ended."""
 
-    def end(self, place: Place) -> bool:
+    def end(self, place: AdvisoryClaim) -> bool:
         """Take a claim out, and give back what it has; False if somebody else does so."""
 
     def end_on_server(self) -> None:
         """End on the server the sessions that were given up."""
 
-    def reconcile(self, session: Session) -> None:
+    def reconcile(self, session: AdvisorySession) -> None:
         """Ask the server what it has of a session that may differ from what is known."""
 
 
@@ -139,7 +139,7 @@ class Watcher:
             if session.waits_for is None and (session.unsettled or session.counts):
                 room.reconcile(session)
 
-    def _heard(self, session: Session, events: int) -> None:
+    def _heard(self, session: AdvisorySession, events: int) -> None:
         if events & select.POLLIN and session.waits_for is not None:
             self._room.arrived(session)
         elif events & GONE:

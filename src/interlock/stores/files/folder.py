@@ -23,8 +23,8 @@ from interlock.stores.files.failures import failed
 from interlock.stores.files.machine import file_system, is_guest, is_network
 from interlock.stores.files.marker import join_marker
 from interlock.stores.files.opening import (
+    FileIdentity,
     NotOurs,
-    Place,
     Sharing,
     in_place,
     make_folder,
@@ -88,7 +88,7 @@ class Folder:
         self.allowed = allow
         self._mode = mode
         self._marker = -1
-        self.marker: Place = (b"", 0, 0)
+        self.marker: FileIdentity = (b"", 0, 0)
         self.sharing: Sharing
         self.inodes = (0, 0, 0)  # of its device, of itself, and of its marker
         self.start_afresh()

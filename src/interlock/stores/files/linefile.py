@@ -18,8 +18,8 @@ from interlock.stores.files.folder import Folder, file_name
 from interlock.stores.files.opening import (
     MOST_BYTES,
     ROUNDS,
+    FileIdentity,
     NotOurs,
-    Place,
     in_place,
     may_remove,
     place,
@@ -115,7 +115,7 @@ class LineFile:
         self._mutex: Any = threading.RLock()
         self.fd = -1
         self.pending_fd = -1
-        self.places: tuple[Place, ...] = ()  # where both files must still be
+        self.places: tuple[FileIdentity, ...] = ()  # where both files must still be
         self.last_tail: tuple[object, str, bytes, str] = (None, "", b"", "")
         head = header(key)
         self.head = len(head)

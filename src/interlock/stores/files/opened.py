@@ -35,7 +35,7 @@ class Connection(Protocol):
     closed: bool
 
 
-class Wait:
+class OpenWait:
     """Somebody who waits, or is about to: until its wake-up is given back, what is open stays open."""
 
     def __init__(self, connection: Connection) -> None:
@@ -62,7 +62,7 @@ class OpenFolder:
         self.mutex = threading.RLock()
         self.lines: dict[str, LineFile] = {}
         self._liveness: Liveness | None = None
-        self._waits: set[Wait] = set()
+        self._waits: set[OpenWait] = set()
         self.fastpath = FastPath(self.folder, self.liveness)
         self.compiled = None if native is None else CompiledPath(native, self.fastpath, self.liveness)
 
@@ -170,7 +170,7 @@ class OpenFolder:
         Raises:
             StoreError: the connection was closed, or no pipe could be made.
         """
-        wait = Wait(connection)
+        wait = OpenWait(connection)
         with self.mutex:  # from here on the folder stays open until the wake-up is given back
             if connection.closed:
                 raise StoreError(CLOSED)
@@ -185,7 +185,7 @@ class OpenFolder:
             wakeup.end()
         return wakeup
 
-    def _given_back(self, wait: "Wait") -> None:
+    def _given_back(self, wait: "OpenWait") -> None:
         with self.mutex:
             self._waits.discard(wait)
         if wait.connection.closed:

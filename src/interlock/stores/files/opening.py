@@ -24,7 +24,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFCHR: "a device",
 }
-Place: TypeAlias = tuple[bytes, int, int]
+FileIdentity: TypeAlias = tuple[bytes, int, int]
 """A path, and the device and inode that were found there."""
 
 
@@ -214,13 +214,13 @@ def put(fd: int, data: bytes, at: int) -> None:
         raise OSError(errno.ENOSPC, "only a part could be written")
 
 
-def place(path: str | Path, fd: int) -> Place:
+def place(path: str | Path, fd: int) -> FileIdentity:
     """Return where an open file should be found."""
     found = os.fstat(fd)
     return os.fsencode(path), found.st_dev, found.st_ino
 
 
-def in_place(where: Place) -> bool:
+def in_place(where: FileIdentity) -> bool:
     """Tell whether a path still leads to what was found there."""
     path, device, inode = where
     try:

@@ -52,7 +52,7 @@ class Image(NamedTuple):
     waiting: bool
 
 
-class Step:
+class PlannedStep:
     """What is to be done in one step: the writes `before`, then the wake-up pipes, then the writes `after`.
 
     Args:

@@ -29,12 +29,12 @@ from interlock.stores.files.liveness import TRUST, Liveness
 from interlock.stores.files.marker import MarkerTaken
 from interlock.stores.files.opened import CLOSED, OpenFolder, open_folder
 from interlock.stores.files.options import options
-from interlock.stores.files.plan import Step
+from interlock.stores.files.plan import PlannedStep
 from interlock.stores.files.record import SLOT, Slot, write_slot
-from interlock.stores.files.wakeups import ThreadWakeup
+from interlock.stores.files.wakeups import ThreadFileWakeup
 
 if TYPE_CHECKING:
-    from interlock.stores.files.tasks import TaskWakeup
+    from interlock.stores.files.tasks import TaskFileWakeup
 
 T = TypeVar("T")
 GUARD_WAIT = 1.0  # seconds; the guard is held for microseconds, except by a process that was stopped in it
@@ -242,7 +242,10 @@ class FileStore(BaseStore):
         return count
 
     def _do(
-        self, key: str, change: Callable[[Step], T], fastpath: Callable[[LineFile, bytes], T | None] | None = None
+        self,
+        key: str,
+        change: Callable[[PlannedStep], T],
+        fastpath: Callable[[LineFile, bytes], T | None] | None = None,
     ) -> T | None:
         line = self._line(key)
         wakeups: Wakeups = []
@@ -292,13 +295,13 @@ class FileStore(BaseStore):
 
     # -- one step ---------------------------------------------------------------------------------------
 
-    def _step(self, line: LineFile, data: bytes) -> Step:
+    def _step(self, line: LineFile, data: bytes) -> PlannedStep:
         image = line.image(data)
         if not image.top:
             image = image._replace(top=self.folder.floor())
-        return Step(image, monotonic(), self.liveness().is_alive, self._fastpath.new_fence)
+        return PlannedStep(image, monotonic(), self.liveness().is_alive, self._fastpath.new_fence)
 
-    def _perform(self, line: LineFile, step: Step, me: str) -> Wakeups:
+    def _perform(self, line: LineFile, step: PlannedStep, me: str) -> Wakeups:
         """Do the writes of a step; return its wake-up pipes, for `_ring_freely` when the guard is free again.
 
         Other processes are told first: they wake up on another processor while this one tidies.  Threads of this
@@ -374,16 +377,16 @@ class FileStore(BaseStore):
         """As `OpenFolder.sweep`."""
         return self._opened.sweep(most)
 
-    def thread_wakeup(self) -> ThreadWakeup:
+    def thread_wakeup(self) -> ThreadFileWakeup:
         """Return a wake-up for the calling thread."""
-        return self._opened.wait_with(ThreadWakeup, self)
+        return self._opened.wait_with(ThreadFileWakeup, self)
 
-    def task_wakeup(self) -> "TaskWakeup":
+    def task_wakeup(self) -> "TaskFileWakeup":
         """Return a wake-up for the calling task."""
         with failing("no task can wait"):
-            from interlock.stores.files.tasks import TaskWakeup  # only programs with an event loop load asyncio
+            from interlock.stores.files.tasks import TaskFileWakeup  # only programs with an event loop load asyncio
 
-        return self._opened.wait_with(TaskWakeup, self)
+        return self._opened.wait_with(TaskFileWakeup, self)
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
@@ -407,14 +410,14 @@ class FileStore(BaseStore):
         self._start_afresh()
 
 
-def _renew_one(claim: Claim, token: str, step: Step) -> bool:
+def _renew_one(claim: Claim, token: str, step: PlannedStep) -> bool:
     if step.token_of(claim.id) not in (None, token):
         step.leave(claim.id)  # its liveness pipe was removed: others take it for dead
         return False
     return step.renew(claim.id, monotonic() + claim.spec.ttl)
 
 
-def _evict_one(id: str | None, step: Step) -> int:
+def _evict_one(id: str | None, step: PlannedStep) -> int:
     return step.evict(id)
 
 

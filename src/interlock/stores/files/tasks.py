@@ -9,7 +9,7 @@ from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.wakeups import Wakeup
 
 
-class TaskWakeup(Wakeup):
+class TaskFileWakeup(Wakeup):
     """A wake-up for one asyncio task."""
 
     def __init__(self, liveness: Liveness, given_back: Callable[[], None]) -> None:

@@ -76,7 +76,7 @@ class Wakeup:
         self._given_back()
 
 
-class ThreadWakeup(Wakeup):
+class ThreadFileWakeup(Wakeup):
     """A wake-up for one thread."""
 
     def wait(self, seconds: float) -> Granted | None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
-from interlock._redis.message import Broken, Message, NoAnswer
+from interlock._redis.message import ConnectionEnded, Message, NoAnswer
 from interlock._redis.resp import ended_by
 from interlock.core.claims import Check, Claim
 from interlock.core.errors import StoreError
@@ -44,8 +44,8 @@ class AsyncRedisStore(RedisQueue):
         command, line, successor, late = self._released(claim)
         try:
             reply = await self._pool.exchange(command, line, None)
-        except (Broken, NoAnswer) as error:
-            times = CUTS if type(error) is Broken else 1
+        except (ConnectionEnded, NoAnswer) as error:
+            times = CUTS if type(error) is ConnectionEnded else 1
             return await arun(self._leave_again(Message(command, line), successor, times))
         except BaseException:
             self._left_unheard(successor)

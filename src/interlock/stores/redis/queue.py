@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from interlock._redis.errors import Moving, Passing, Redirected, Refused, refusal
 from interlock._redis.keys import EVERY_LINE, key_of, keys_of_line, line_of, pattern_of
-from interlock._redis.message import Broken, Denied, Message, NoAnswer, Unreachable
+from interlock._redis.message import ConnectionEnded, Denied, Message, NoAnswer, Unreachable
 from interlock._redis.pipeline import ask_all
 from interlock._redis.resp import ReplyError, ended_by
 from interlock._redis.scripts import ENTER, EVICT, LEAVE, LOOK, RENEW, call, prefix, with_source
@@ -282,7 +282,7 @@ class RedisQueue(BaseStore):
             if request is not None:
                 self._nothing_to_say(claim)
             raise
-        except Broken:
+        except ConnectionEnded:
             return (yield from self._leave_again(message, None, CUTS))
         return (yield from self._left_all(message, reply, None))
 
@@ -305,7 +305,7 @@ class RedisQueue(BaseStore):
         for more in reversed(range(times)):
             try:
                 yield from self._left_all(message, (yield Ask(self._pool, message)), successor)
-            except Broken:  # a successor may be at work meanwhile, and cut this one too
+            except ConnectionEnded:  # a successor may be at work meanwhile, and cut this one too
                 if not more:
                     self._left_unheard(successor)
                     raise
@@ -321,7 +321,7 @@ class RedisQueue(BaseStore):
         """Ask what may be asked twice."""
         try:
             return (yield Ask(self._pool, message))
-        except (Broken, NoAnswer):  # the connection may have been forgotten on the way, the server be there
+        except (ConnectionEnded, NoAnswer):  # the connection may have been forgotten on the way, the server be there
             return (yield Ask(self._pool, message))
 
     def _forget(self, claim: Claim) -> "RequestState | None":

@@ -16,7 +16,7 @@ DIGITS = 16  # of a time and a fence: microseconds, until the year 2286
 FRESH = 0.75  # of a lease that must be left, else a waiter extends it when it looks
 
 
-class Place(NamedTuple):
+class LinePlace(NamedTuple):
     """A claim in a line.
 
     Attributes:
@@ -57,13 +57,13 @@ class Line(NamedTuple):
         now: microseconds; the database's clock when it was read.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[LinePlace, ...]
     top: int
     version: int
     now: int
 
 
-class Step(NamedTuple):
+class LineStep(NamedTuple):
     """What a step makes of a line.
 
     Attributes:
@@ -86,12 +86,12 @@ def about(claim: Claim) -> str:
     return f" {quote(HOST, safe='')} {pid()} {who}"
 
 
-def text_of(places: Sequence[Place]) -> bytes:
+def text_of(places: Sequence[LinePlace]) -> bytes:
     """Return a line as it is written."""
     return "".join(_text(place) for place in places).encode()
 
 
-def _text(place: Place) -> str:
+def _text(place: LinePlace) -> str:
     host, thread, label = (quote(text, safe="") for text in (place.host, place.thread, place.label))
     return (
         f"{mark(place.id)}{place.until:0{DIGITS}d} {place.fence:0{DIGITS}d} {place.units} {place.capacity} "
@@ -99,20 +99,20 @@ def _text(place: Place) -> str:
     )
 
 
-def places_in(text: bytes) -> tuple[Place, ...]:
+def places_in(text: bytes) -> tuple[LinePlace, ...]:
     """Return the claims of a line that was read."""
     return tuple(_place(line) for line in text.decode().split("\n")[1:])
 
 
-def _place(line: str) -> Place:
+def _place(line: str) -> LinePlace:
     id, until, fence, units, capacity, since, host, pid, thread, label, *channel = line.split(" ")
-    return Place(
+    return LinePlace(
         unquote(id), int(until), int(fence), int(units), int(capacity), int(since), unquote(host), int(pid),
         unquote(thread), unquote(label), *channel[:1],
     )  # fmt: skip
 
 
-def place_of(claim: Claim, ttl: int, now: int, channel: str = "") -> Place:
+def place_of(claim: Claim, ttl: int, now: int, channel: str = "") -> LinePlace:
     """Return a claim as it comes into a line.
 
     Args:
@@ -122,7 +122,7 @@ def place_of(claim: Claim, ttl: int, now: int, channel: str = "") -> Place:
         channel: where it listens.
     """
     spec = claim.spec
-    return Place(
+    return LinePlace(
         claim.id, now + ttl, 0, spec.units, spec.capacity, now, HOST, pid(), claim.who, spec.label, channel
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ def place_of(claim: Claim, ttl: int, now: int, channel: str = "") -> Place:
 class _Walked(NamedTuple):
     line: Line
     removed: int
-    promoted: list[Place]
+    promoted: list[LinePlace]
 
     def promoted_but(self, id: str) -> str:
         """Return who has news but for one, as `promotions_in` reads it."""
@@ -139,8 +139,8 @@ class _Walked(NamedTuple):
 
 def _walk(line: Line, leaves: str = "", grants: bool = True) -> _Walked:
     """Remove who leaves ('*' for all) and whose lease has ended, promote whose turn has come."""
-    left: list[Place] = []
-    promoted: list[Place] = []
+    left: list[LinePlace] = []
+    promoted: list[LinePlace] = []
     removed = 0
     for place in line.places:
         if place.until <= line.now:
@@ -159,7 +159,7 @@ def _walk(line: Line, leaves: str = "", grants: bool = True) -> _Walked:
     return _Walked(line._replace(places=tuple(left), top=top), removed, promoted)
 
 
-def enter(line: Line, claim: Claim, ttl: int, mode: str, channel: str = "") -> Step:
+def enter(line: Line, claim: Claim, ttl: int, mode: str, channel: str = "") -> LineStep:
     """Ask for the lock, or where a claim stands.
 
     Args:
@@ -183,7 +183,7 @@ def enter(line: Line, claim: Claim, ttl: int, mode: str, channel: str = "") -> S
         if write:
             extended = mine._replace(until=max(mine.until, line.now + ttl), channel=channel or mine.channel)
             line = line._replace(places=(*line.places[:index], extended, *line.places[index + 1 :]))
-        return Step(
+        return LineStep(
             line if write else None,
             (mine.state, mine.fence, _soonest(line, index), others, write, _waiting(line, index)),
         )
@@ -200,7 +200,7 @@ def enter(line: Line, claim: Claim, ttl: int, mode: str, channel: str = "") -> S
     enters = state in ("using", "pending")
     if enters:
         line = line._replace(places=(*line.places, newcomer))
-    return Step(
+    return LineStep(
         line if enters or walked.promoted else None,
         (state, newcomer.fence, soonest, others, True, _waiting(walked.line, None)),
     )
@@ -214,7 +214,7 @@ def _waiting(line: Line, index: int | None) -> int:
     return sum(not place.fence for place in line.places[:index])
 
 
-def leave(line: Line, id: str, grants: bool) -> Step:
+def leave(line: Line, id: str, grants: bool) -> LineStep:
     """Take a claim out of the line, '*' for all, and promote whose turn comes by that.
 
     Args:
@@ -227,10 +227,10 @@ def leave(line: Line, id: str, grants: bool) -> Step:
     """
     walked = _walk(line, id, grants)
     changed = bool(walked.promoted) or len(walked.line.places) < len(line.places)
-    return Step(walked.line if changed else None, (walked.removed, walked.promoted_but("")))
+    return LineStep(walked.line if changed else None, (walked.removed, walked.promoted_but("")))
 
 
-def renew(line: Line, leases: dict[str, int]) -> Step:
+def renew(line: Line, leases: dict[str, int]) -> LineStep:
     """Extend leases.
 
     Args:
@@ -247,7 +247,7 @@ def renew(line: Line, leases: dict[str, int]) -> Step:
         for place in line.places
     )
     alive = tuple(place.id for place in places if place.id in leases and place.until > line.now)
-    return Step(line._replace(places=places) if alive else None, alive)
+    return LineStep(line._replace(places=places) if alive else None, alive)
 
 
 def is_of(key: str) -> tuple[bytes, bytes]:

@@ -23,8 +23,8 @@ from interlock.core.errors import InvalidArgument
 from interlock.stores.sql.linetext import (
     DIGITS,
     Line,
-    Place,
-    Step,
+    LinePlace,
+    LineStep,
     about,
     enter,
     is_of,
@@ -183,7 +183,7 @@ class MysqlTexts:
             f"version = version + 1, top = LAST_INSERT_ID({_FENCE}) WHERE k = {_key(spec.key)} AND line = ''"
         )  # top comes last, as what stands behind sees the new one, or the old one: SIMULTANEOUS_ASSIGNMENT
 
-    def _swap(self, key: str, step: Callable[[Line], Step]) -> Generator[str, Done, tuple[object, ...]]:
+    def _swap(self, key: str, step: Callable[[Line], LineStep]) -> Generator[str, Done, tuple[object, ...]]:
         """Do a step on the row of a name, again and again until nobody else came in between."""
         while True:
             found = (yield self._select + _key(key)).rows
@@ -358,7 +358,7 @@ def _line(text: Any, top: Any, version: Any, now: Any) -> Line:
     return Line(places_in(_bytes(text)), int(top), int(version), int(now))
 
 
-def _row(name: str, place: Place, now: int) -> tuple[Any, ...]:
+def _row(name: str, place: LinePlace, now: int) -> tuple[Any, ...]:
     return (
         name, place.id, place.units, place.capacity, place.fence, place.host, place.pid, place.thread, place.label,
         place.since, place.until - now,

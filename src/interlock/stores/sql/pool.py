@@ -18,7 +18,7 @@ Talk = Generator[Any, Any, list[Any]]
 """What to say one after the other on one connection; what it returns is the answer."""
 
 
-class _Place:
+class _Loan:
     """A connection in use; it is counted as long as somebody has it.
 
     Attributes:
@@ -55,7 +55,7 @@ class BoundedPool:
         self._mutex = threading.RLock()
         self._free = threading.Condition(self._mutex)
         self._idle: deque[Any] = deque()
-        self._lent: dict[int, weakref.ref[_Place]] = {}
+        self._lent: dict[int, weakref.ref[_Loan]] = {}
         self._generation = 0
         self._closed = False
 
@@ -75,7 +75,7 @@ class BoundedPool:
         """
         io_timeout = min(self.factory.io_timeout, statement.io_timeout or self.factory.io_timeout)
         deadline = monotonic() + io_timeout
-        place = _Place()
+        place = _Loan()
         try:
             while place.connection is None:
                 self._take(place, deadline, io_timeout, self._most + statement.reserved)
@@ -93,7 +93,7 @@ class BoundedPool:
             self._give_back(place)
         return rows
 
-    def _take(self, place: "_Place", deadline: float, io_timeout: float, most: int) -> None:
+    def _take(self, place: "_Loan", deadline: float, io_timeout: float, most: int) -> None:
         """Fill a place with a connection that was idle, or let the caller make one, if less than `most` are used."""
         with self._mutex:
             asked = monotonic()
@@ -127,7 +127,7 @@ class BoundedPool:
         except IndexError:
             return None
 
-    def _make(self, place: "_Place", deadline: float) -> None:
+    def _make(self, place: "_Loan", deadline: float) -> None:
         """Make the connection of a place; leave it without one if the server has none left, but this process has."""
         try:
             place.connection = self._connect(deadline)
@@ -145,7 +145,7 @@ class BoundedPool:
                 self._lent.pop(key, None)
         return len(self._lent)
 
-    def _give_back(self, place: "_Place") -> None:
+    def _give_back(self, place: "_Loan") -> None:
         with self._mutex:
             self._lent.pop(id(place), None)
             connection, place.connection = place.connection, None

@@ -11,7 +11,7 @@ from interlock.core.claims import Check
 from interlock.core.effects import Ask, Op
 from interlock.core.errors import LockError
 from interlock.stores.files.machine import LOCAL, file_system
-from interlock.stores.sqlite.line import Clock, Execute, Rows, Step
+from interlock.stores.sqlite.line import Clock, Execute, Rows, SqliteStep
 from interlock.stores.sqlite.options import Options
 
 ROUNDS = 5
@@ -36,12 +36,12 @@ def _examine(server: Any, options: Options) -> Op[list[Check]]:
     found = stat.S_IMODE(os.lstat(options.file).st_mode)
     shared = "shared: everybody who may write to it can stop everybody" if found & 0o022 else "of this user alone"
     checks.append(Check("permissions", "ok", f"mode {found:o}, {shared}"))
-    health = (yield Ask(server, Step(_health)))[0][0]
+    health = (yield Ask(server, SqliteStep(_health)))[0][0]
     checks.append(Check("contents", "ok" if health == "ok" else "fail", f"quick_check says: {health}"))
     times = []
     for _ in range(ROUNDS):
         sent = time.perf_counter()
-        yield Ask(server, Step(_write))
+        yield Ask(server, SqliteStep(_write))
         times.append(time.perf_counter() - sent)
     checks.append(Check("commit", "ok", f"takes {min(times) * 1e6:.0f} us"))
     return checks

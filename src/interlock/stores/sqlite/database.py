@@ -12,7 +12,7 @@ from typing import Any
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.runtime.process import around_forks
 from interlock.stores.sql.problems import Passing, Refused
-from interlock.stores.sqlite.line import Rows, Step
+from interlock.stores.sqlite.line import Rows, SqliteStep
 from interlock.stores.sqlite.opened import Opened, left, patiently
 from interlock.stores.sqlite.opening import (
     JOURNAL,
@@ -60,7 +60,7 @@ class Database:
         self._opened: Opened | None = None
         self._executor: ThreadPoolExecutor | None = None
 
-    def perform(self, step: Step, wait_limit: float | None = None) -> Rows:
+    def perform(self, step: SqliteStep, wait_limit: float | None = None) -> Rows:
         """Do a step in a transaction of its own; it is done as a whole, or not at all.
 
         Args:
@@ -88,12 +88,12 @@ class Database:
         finally:
             self._line.pop(me, None)
 
-    def _perform(self, step: Step, deadline: float) -> Rows:
+    def _perform(self, step: SqliteStep, deadline: float) -> Rows:
         while (rows := self._try(step, deadline)) is _AGAIN:
             deadline = monotonic() + self.options.io_timeout  # the handler may have taken its time
         return rows
 
-    def _try(self, step: Step, deadline: float) -> Rows:
+    def _try(self, step: SqliteStep, deadline: float) -> Rows:
         """Do a step while no other thread is at one; return _AGAIN if it was undone for one of the same thread."""
         mutex = self.mutex
         taken: list[bool] = []
@@ -113,7 +113,7 @@ class Database:
             f"answer?"
         )
 
-    def _do(self, step: Step, deadline: float) -> Rows:
+    def _do(self, step: SqliteStep, deadline: float) -> Rows:
         path = self.options.file
         step_begun = self.interrupt()
         if self._closed:
@@ -212,7 +212,7 @@ class Database:
         if opened is not None:
             opened.close()
 
-    async def aperform(self, step: Step) -> Rows:
+    async def aperform(self, step: SqliteStep) -> Rows:
         """As `perform`, in a thread; it comes to its end even if the task is cancelled, which then hears of that."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="interlock-sqlite")

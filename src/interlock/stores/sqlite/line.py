@@ -45,7 +45,7 @@ _LEAVE_ALONE = (
 )
 
 
-class Step(NamedTuple):
+class SqliteStep(NamedTuple):
     """What is to be done in one transaction.
 
     Attributes:
@@ -188,36 +188,36 @@ def _fixed(spec: LockSpec, who: str) -> tuple[Any, ...]:
     return hashed(spec.key), micros(spec.ttl), spec.units, spec.capacity, about
 
 
-class Steps:
+class SqliteSteps:
     """The steps, as `stores.sql.statements.Texts` has them for PostgreSQL."""
 
     def start_afresh(self) -> None:
         """In a forked child: it is another process."""
         _fixed.cache_clear()
 
-    def enter(self, claim: Claim, mode: str, channel: str) -> Step:
+    def enter(self, claim: Claim, mode: str, channel: str) -> SqliteStep:
         """As `Texts.enter`."""
         key, ttl, units, capacity, about = _fixed(claim.spec, claim.who)
-        return Step(_enter, (key, claim.id, mode, ttl, units, capacity, channel, about))
+        return SqliteStep(_enter, (key, claim.id, mode, ttl, units, capacity, channel, about))
 
-    def leave(self, key: str, id: str, evict: bool = False) -> Step:
+    def leave(self, key: str, id: str, evict: bool = False) -> SqliteStep:
         """As `Texts.leave`."""
-        return Step(_leave, (hashed(key), id, evict))
+        return SqliteStep(_leave, (hashed(key), id, evict))
 
-    def renew(self, claims: Sequence[Claim]) -> Step:
+    def renew(self, claims: Sequence[Claim]) -> SqliteStep:
         """As `Texts.renew`."""
-        return Step(_renew, ([(hashed(each.spec.key), each.id, micros(each.spec.ttl)) for each in claims],))
+        return SqliteStep(_renew, ([(hashed(each.spec.key), each.id, micros(each.spec.ttl)) for each in claims],))
 
-    def sweep(self, pages: int, age: float) -> Step:
+    def sweep(self, pages: int, age: float) -> SqliteStep:
         """As `Texts.sweep`; the whole table, which has nothing but claims."""
-        return Step(_sweep, (int(age * MICROS),))
+        return SqliteStep(_sweep, (int(age * MICROS),))
 
-    def look(self, key: str) -> Step:
+    def look(self, key: str) -> SqliteStep:
         """As `Texts.look`."""
         if key.endswith(SEPARATOR):
-            return Step(_look, ("namespace = ? ORDER BY name, number", key[:-1]))
-        return Step(_look, ("key = ? ORDER BY number", hashed(key)))
+            return SqliteStep(_look, ("namespace = ? ORDER BY name, number", key[:-1]))
+        return SqliteStep(_look, ("key = ? ORDER BY number", hashed(key)))
 
-    def namespaces(self) -> Step:
+    def namespaces(self) -> SqliteStep:
         """As `Texts.namespaces`."""
-        return Step(_namespaces)
+        return SqliteStep(_namespaces)

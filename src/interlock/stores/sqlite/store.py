@@ -11,7 +11,7 @@ from interlock.stores.sql.problems import Passing
 from interlock.stores.sql.queue import SWEEP_EVERY
 from interlock.stores.sqlite.checks import examine
 from interlock.stores.sqlite.database import database_of, give_back
-from interlock.stores.sqlite.line import Rows, Step, Steps
+from interlock.stores.sqlite.line import Rows, SqliteStep, SqliteSteps
 from interlock.stores.sqlite.options import Options
 from interlock.stores.sqlite.problems import others_are_in_the_way
 
@@ -33,17 +33,17 @@ class _Server:
             patient: False to wait for nobody.
         """
         try:
-            self.database.perform(Step(lambda execute, clock: []), None if patient else 0.0)
+            self.database.perform(SqliteStep(lambda execute, clock: []), None if patient else 0.0)
         except Passing as error:
             if patient or not others_are_in_the_way(error):
                 raise
 
-    def ask(self, step: Step) -> Rows:
+    def ask(self, step: SqliteStep) -> Rows:
         """Do a step."""
         self._check_open()
         return self.database.perform(step)
 
-    async def aask(self, step: Step) -> Rows:
+    async def aask(self, step: SqliteStep) -> Rows:
         """Do a step without blocking the loop."""
         self._check_open()
         return await self.database.aperform(step)
@@ -77,7 +77,7 @@ class SqliteStore(DatagramQueue):
     def __init__(self, options: Options) -> None:
         server = _Server(options)
         try:
-            self._steps = Steps()
+            self._steps = SqliteSteps()
             super().__init__(server, DatagramListener(), cast(Any, self._steps))
             server.open(self._patient)
         except BaseException:

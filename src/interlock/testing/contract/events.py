@@ -16,7 +16,7 @@ from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import Kind, World
 
 
-class Heard:
+class EventLog:
     """The events of a connection, in the order in which they came."""
 
     def __init__(self, source: Callable[[Any], Callable[[], None]]) -> None:
@@ -34,7 +34,7 @@ class Heard:
 
 def test_acquire_and_release_are_told_with_what_they_are_about(world: World, kind: Kind) -> None:
     locks = world.connect()
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     ann = world.actor()
     grant = ann.do(kind.make(locks, world.name, label="a shelf").acquire)
     ann.do(grant.release)
@@ -54,7 +54,7 @@ def test_acquire_and_release_are_told_with_what_they_are_about(world: World, kin
 def test_a_waiter_is_told_as_queued_and_then_as_acquired(world: World, kind: Kind) -> None:
     rival = kind.rival(world.connect(), world.name)
     locks = world.connect()
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     ann, bob = world.actors(2)
     ann.do(rival.acquire)
     waiting = bob.start(kind.make(locks, world.name).acquire)
@@ -71,7 +71,7 @@ def test_a_waiter_is_told_as_queued_and_then_as_acquired(world: World, kind: Kin
 def test_a_wait_that_is_too_long_and_a_try_in_vain_are_told(world: World, kind: Kind) -> None:
     rival = kind.rival(world.connect(), world.name)
     locks = world.connect()
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     ann, bob = world.actors(2)
     ann.do(rival.acquire)
     lock = kind.make(locks, world.name)
@@ -86,7 +86,7 @@ def test_a_wait_that_is_too_long_and_a_try_in_vain_are_told(world: World, kind: 
 
 def test_an_eviction_is_told_by_who_evicts_and_the_loss_by_who_held(world: World, kind: Kind) -> None:
     holders, evictors = world.connect(), world.connect()
-    heard, evictor_heard = Heard(holders.subscribe), Heard(evictors.subscribe)
+    heard, evictor_heard = EventLog(holders.subscribe), EventLog(evictors.subscribe)
     ann, bob = world.actors(2)
     grant = ann.do(kind.make(holders, world.name, ttl=RENEWED, label="a shelf").acquire)
     assert bob.do(evictors.evict, world.name, grant.id) == 1
@@ -109,7 +109,7 @@ def test_all_that_are_evicted_together_are_told(world: World) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
     grants = [ann.do(locks.semaphore(world.name, 3).acquire) for _ in range(3)]
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     assert bob.do(locks.evict, world.name) == 3
     assert sorted(event.id for event in heard.events if event.kind == "evicted") == sorted(each.id for each in grants)
 
@@ -118,7 +118,7 @@ def test_an_eviction_is_told_though_the_line_can_not_be_looked_at(world: World) 
     locks, failing = world.connect_with(Failing)
     ann = world.actor()
     grant = ann.do(world.connect().lock(world.name).acquire)
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     failing.broken.add("look")
     assert ann.do(locks.evict, world.name, grant.id) == 1
     assert [event[:4] for event in heard.events] == [("evicted", world.name, grant.id, None)]
@@ -128,7 +128,7 @@ def test_a_loss_that_a_release_finds_is_told_once_and_is_in_the_log(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     locks = world.connect()
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     ann = world.actor()
     grant = ann.do(locks.lock(world.name).acquire)
     world.eye.evict(world.name)
@@ -142,7 +142,7 @@ def test_a_loss_that_a_release_finds_is_told_once_and_is_in_the_log(
 
 def test_renewals_are_told_those_by_hand_too(world: World) -> None:
     locks = world.connect()
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     ann = world.actor()
     by_hand = ann.do(locks.lock(world.fresh_name(), ttl=30, renew=False).acquire)
     assert ann.do(by_hand.renew) is True
@@ -156,7 +156,7 @@ def test_renewals_are_told_those_by_hand_too(world: World) -> None:
 
 def test_a_renewal_that_fails_is_told_and_tried_again(world: World) -> None:
     locks, failing = world.connect_with(Failing)
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     ann = world.actor()
     failing.broken.add("renew")
     grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED).acquire)
@@ -170,7 +170,7 @@ def test_a_renewal_that_fails_is_told_and_tried_again(world: World) -> None:
 
 def test_a_release_that_failed_is_told_when_its_lease_ends(world: World) -> None:
     locks, failing = world.connect_with(Failing)
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     ann = world.actor()
     grant = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
     failing.broken.add("leave")
@@ -183,7 +183,7 @@ def test_a_release_that_failed_is_told_when_its_lease_ends(world: World) -> None
 
 def test_reentry_is_one_hold_and_one_release(world: World) -> None:
     locks = world.connect()
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     ann = world.actor()
     lock = locks.rlock(world.name)
     grants = [ann.do(lock.acquire), ann.do(lock.acquire)]
@@ -199,7 +199,7 @@ def test_a_waiter_whose_connection_is_closed_is_told_as_withdrawn(world: World) 
     holder = world.connect().lock(world.name)
     ann.do(holder.acquire)
     locks = world.connect()
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     waiting = bob.start(locks.lock(world.name).acquire)
     queued = heard.first("queued")
     eve.do(locks.close)
@@ -215,7 +215,7 @@ def test_each_claim_that_waited_has_one_end_also_if_it_was_evicted(world: World)
     ann, bob = world.actors(2)
     holder = ann.do(world.connect().lock(world.name).acquire)
     locks = world.connect()
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     waiting = bob.start(locks.lock(world.name, ttl=RENEWED).acquire)
     world.until_waiting(1)
     evicted = heard.first("queued").id
@@ -235,7 +235,7 @@ def test_a_waiting_task_that_is_cancelled_is_told_as_withdrawn(world_of_tasks: W
     holder = world.connect().lock(world.name)
     ann.do(holder.acquire)
     locks = world.connect()
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
 
     async def story() -> None:
         waiting = asyncio.ensure_future(locks.lock(world.name).acquire())
@@ -252,7 +252,7 @@ def test_a_waiting_task_that_is_cancelled_is_told_as_withdrawn(world_of_tasks: W
 
 def test_who_has_unsubscribed_hears_nothing_and_the_others_still_do(world: World) -> None:
     locks = world.connect()
-    first, second = Heard(locks.subscribe), Heard(locks.subscribe)
+    first, second = EventLog(locks.subscribe), EventLog(locks.subscribe)
     ann = world.actor()
     lock = locks.lock(world.name)
     ann.do(ann.do(lock.acquire).release)
@@ -279,8 +279,8 @@ def test_a_function_that_subscribes_twice_is_called_twice_until_one_ends(world: 
 
 def test_one_connection_is_heard_and_all_are_heard(world: World) -> None:
     mine, other = world.connect(), world.connect()
-    here = Heard(mine.subscribe)
-    everywhere = Heard(subscribe)
+    here = EventLog(mine.subscribe)
+    everywhere = EventLog(subscribe)
     ann = world.actor()
     try:
         for locks in mine, other:
@@ -301,7 +301,7 @@ def test_a_listener_that_fails_is_logged_and_holds_back_nobody(
         raise KeyError(event.kind)
 
     locks.subscribe(fails)
-    heard = Heard(locks.subscribe)
+    heard = EventLog(locks.subscribe)
     ann, bob = world.actors(2)
     with caplog.at_level(logging.ERROR, "interlock"):
         lock = locks.lock(world.name, ttl=RENEWED)

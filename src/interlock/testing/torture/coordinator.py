@@ -15,7 +15,7 @@ from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.core.redaction import masked
-from interlock.testing.torture.faults import FAULTS, Fault, Server, Struck, disk_of, folder_of
+from interlock.testing.torture.faults import FAULTS, Fault, Struck, StruckServer, disk_of, folder_of
 from interlock.testing.torture.history import History
 from interlock.testing.torture.plan import LONG_WAIT, Plan, loaded
 from interlock.testing.torture.shelf import Shelf
@@ -23,7 +23,7 @@ from interlock.testing.torture.shelf import Shelf
 STACKS_SECONDS = 1.0  # for a process that hangs to say where
 
 
-class Child:
+class WorkerProcess:
     """A worker; one that died has a successor of the same number.
 
     Args:
@@ -114,11 +114,11 @@ class Coordinator:
         server: that of the store, if it may be struck.
     """
 
-    def __init__(self, plan: Plan, folder: Path, server: Server | None) -> None:
+    def __init__(self, plan: Plan, folder: Path, server: StruckServer | None) -> None:
         self._plan, self._folder, self._server = plan, folder, server
         self._random = random.Random(plan.seed)
         self._history = History(folder / "history.jsonl", "coordinator")
-        self._children: list[Child] = []
+        self._children: list[WorkerProcess] = []
         self._striking: list[threading.Thread] = []
         self._one_at_a_time = threading.Lock()
         self._calm = 0.0
@@ -130,7 +130,7 @@ class Coordinator:
         with Shelf(str(self._folder / "shelf"), self._history) as shelf:
             try:
                 for number in range(self._plan.procs):
-                    self._children.append(Child(self._plan, number, self._folder, self._history))
+                    self._children.append(WorkerProcess(self._plan, number, self._folder, self._history))
                 for child in self._children:
                     child.wait_ready()
                 self._strike()
@@ -170,7 +170,7 @@ class Coordinator:
         self._history.write("calm")
         time.sleep(max(0.0, end - time.monotonic()))
 
-    def _make(self, name: str, fault: Fault, child: Child) -> None:
+    def _make(self, name: str, fault: Fault, child: WorkerProcess) -> None:
         shared = fault.where in ("files", "disk", "server", "network")
         url = self._plan.store
         luck = random.Random(self._random.random())
@@ -226,7 +226,7 @@ def _is_running(pipe: str) -> bool:
     return True
 
 
-def run(plan: Plan, folder: str | Path | None = None, server: Server | None = None) -> Path:
+def run(plan: Plan, folder: str | Path | None = None, server: StruckServer | None = None) -> Path:
     """Run a plan.
 
     Args:

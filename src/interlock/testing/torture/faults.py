@@ -15,7 +15,7 @@ PAGE = 4096
 SMALL = 64 << 20  # bytes; nobody wants a larger file system to be filled
 
 
-class Server(Protocol):
+class StruckServer(Protocol):
     """A server that a run may strike.
 
     Attributes:
@@ -86,7 +86,7 @@ class Struck:
     random: random.Random
     folder: Path | None = None
     disk: Path | None = None
-    server: Server | None = None
+    server: StruckServer | None = None
 
 
 class Fault(NamedTuple):
@@ -256,7 +256,7 @@ def disk_of(url: str) -> Path | None:
     return folder if found.f_blocks * found.f_frsize <= SMALL else None
 
 
-def possible(url: str, colour: str, server: Server | None) -> list[str]:
+def possible(url: str, colour: str, server: StruckServer | None) -> list[str]:
     """Return the names of the faults that a run can make.
 
     Args:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from interlock.testing.torture.judge.run import Op, Run, Span
+from interlock.testing.torture.judge.run import RecordedOperation, Run, Span
 from interlock.testing.torture.judge.violation import Violation
 from interlock.testing.torture.plan import EXCLUSIVE
 
@@ -13,7 +13,7 @@ class _Hold:
 
     __slots__ = ("fence", "id", "op", "since", "until")
 
-    def __init__(self, op: Op, fence: int, id: str) -> None:
+    def __init__(self, op: RecordedOperation, fence: int, id: str) -> None:
         assert op.ok is not None
         assert op.held is not None
         self.op, self.fence, self.id, self.since, self.until = op, fence, id, op.ok, op.held
@@ -145,7 +145,7 @@ def lost_updates(run: Run) -> tuple[list[Violation], int]:
     return found, unfenced
 
 
-def _may_be_stale(run: Run, op: Op) -> bool:
+def _may_be_stale(run: Run, op: RecordedOperation) -> bool:
     """Tell whether a holder may have written after it had lost the lock."""
     assert op.ok is not None
     assert op.held is not None
@@ -155,7 +155,7 @@ def _may_be_stale(run: Run, op: Op) -> bool:
 def order(run: Run) -> list[Violation]:
     """Find those who came later than somebody who stood in line, and were granted the lock before."""
     found: list[Violation] = []
-    asked: dict[tuple[str, str], list[Op]] = defaultdict(list)
+    asked: dict[tuple[str, str], list[RecordedOperation]] = defaultdict(list)
     for op in run.ops:
         asked[op.process, op.names[0]].append(op)
     for name, holds in _holds(run):
@@ -196,7 +196,7 @@ def _overtaken(name: str, stood: list[_Hold], holds: list[_Hold], later: float =
             yield Violation("order", name, hold.since, text)
 
 
-def _was_head(run: Run, asked: list[Op], hold: _Hold) -> bool:
+def _was_head(run: Run, asked: list[RecordedOperation], hold: _Hold) -> bool:
     """Tell whether a waiter was the first of its process, and nothing made it leave the store's line and come again.
 
     Args:

@@ -33,7 +33,7 @@ class Made(NamedTuple):
 
 
 @dataclass
-class Op:
+class RecordedOperation:
     """An operation of the history; times are None for what did not happen.
 
     Attributes:
@@ -70,7 +70,7 @@ class Run:
     """All that a history tells."""
 
     plan: Plan
-    ops: list[Op] = field(default_factory=list)
+    ops: list[RecordedOperation] = field(default_factory=list)
     faults: list[Made] = field(default_factory=list)
     lags: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
     records: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
@@ -108,14 +108,14 @@ def understood(records: Iterable[Record], slack: float | None = None) -> Run:
         slack: seconds that the machine may take; those of the plan unless given.
     """
     run = Run(Plan(""))
-    open_ops: dict[tuple[str, int], Op] = {}
+    open_ops: dict[tuple[str, int], RecordedOperation] = {}
     for record in records:
         event, process, t = record["e"], record["p"], record["t"]
         if event == "plan":
             facts = record["plan"] if slack is None else {**record["plan"], "slack": slack}
             run.plan = Plan.from_json({**facts, "store": str(facts["store"])})
         elif event == "invoke":
-            op = Op(
+            op = RecordedOperation(
                 process, record["op"], tuple(record["names"]), record["kind"], record["units"], record["capacity"],
                 record["timeout"], record["ttl"], t,
             )  # fmt: skip
@@ -134,7 +134,7 @@ def understood(records: Iterable[Record], slack: float | None = None) -> Run:
     return run
 
 
-def _tell(op: Op, record: Record) -> None:
+def _tell(op: RecordedOperation, record: Record) -> None:
     """Note in an operation what a record tells of it."""
     event, t = record["e"], record["t"]
     if event == "queued":

@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from interlock.testing.torture.faults import FAULTS
-from interlock.testing.torture.judge.run import Made, Op, Run
+from interlock.testing.torture.judge.run import Made, RecordedOperation, Run
 from interlock.testing.torture.judge.violation import Violation
 
 EARLY = 0.02  # seconds that a time-out may come too soon: two clocks are read, one after the other
@@ -63,15 +63,15 @@ def _limit(run: Run, made: Made) -> float:
     return made.span.until - made.span.since + leases + request
 
 
-def _by_name(run: Run) -> dict[str, list[Op]]:
-    found: dict[str, list[Op]] = defaultdict(list)
+def _by_name(run: Run) -> dict[str, list[RecordedOperation]]:
+    found: dict[str, list[RecordedOperation]] = defaultdict(list)
     for op in run.ops:
         if len(op.names) == 1:  # who wants several may hold the first without being asked
             found[op.names[0]].append(op)
     return found
 
 
-def _gaps(run: Run, ops: list[Op]) -> list[tuple[float, float]]:
+def _gaps(run: Run, ops: list[RecordedOperation]) -> list[tuple[float, float]]:
     """Return when nobody held a name while somebody whose process ran waited for it."""
     marks: list[tuple[float, int, int]] = []
     last = max((made.span.until for made in run.faults), default=0.0)
