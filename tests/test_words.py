@@ -29,6 +29,12 @@ IMPORT_PATHS = {"ThreadBell", "TaskBell", "threadbell", "taskbell"}
 WIRE = re.compile(r"\bbell=")  # a field of the line files
 
 
+def glossary(page: str) -> list[str]:
+    """Return the words that a page defines, one or more a row."""
+    rows = re.findall(r"^\| ([^|]+) \|", (ROOT / page).read_text(), re.MULTILINE)
+    return [word for row in rows if row not in ("word", "English") for word in row.split(", ")]
+
+
 def parts(word: str) -> list[str]:
     """Return the words that an identifier is made of, in the singular too: `_make_heirs` has `heirs` and `heir`."""
     found = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", word)
@@ -84,3 +90,10 @@ def test_identifiers_are_read_word_by_word() -> None:
     assert list(old_words("bell=000001 ThreadBell early heard generation opera")) == []
     names = "self._trouble = told_but(turns, PokeMe)"
     assert [word for _, word in old_names(names)] == ["trouble", "told", "turn", "poke"]
+
+
+def test_the_glossary_tells_each_word_once_in_both_languages() -> None:
+    english, chinese = glossary("docs/reference/glossary.md"), glossary("docs/zh/glossary.md")
+    assert len(english) > 50
+    assert [word for page in (english, chinese) for word in page if page.count(word) > 1] == []
+    assert set(english) - set(chinese) == set()
