@@ -61,7 +61,7 @@ class BaseLocks(Generic[L]):
         session: what they share.
     """
 
-    def __init__(self, session: BaseSession) -> None:
+    def __init__(self, session: BaseSession[Any]) -> None:
         self._session = session
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -73,7 +73,8 @@ class BaseLocks(Generic[L]):
     @property
     def store(self) -> Store:
         """The store, for those who extend this library."""
-        return self._session.store
+        store: Store = self._session.store
+        return store
 
     @property
     def namespace(self) -> str:

@@ -6,7 +6,7 @@ from time import monotonic
 from interlock.core.claims import USING, ClaimView
 from interlock.core.effects import Op
 from interlock.core.errors import LockError, LockTimeout
-from interlock.core.store import Store
+from interlock.core.store import Common
 
 FRESH = 1.0  # seconds; however many give up at once, the line is looked at once
 MOST_KEYS = 64
@@ -18,7 +18,7 @@ class LastHolders:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[float, tuple[ClaimView, ...]]] = {}
 
-    def of(self, store: Store, key: str) -> Op[Sequence[ClaimView]]:
+    def of(self, store: Common, key: str) -> Op[Sequence[ClaimView]]:
         """Return who holds the lock `key`, as far as it can be found out."""
         moment, holders = self._seen.get(key, (-FRESH, ()))
         if monotonic() - moment < FRESH:

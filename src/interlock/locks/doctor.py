@@ -4,12 +4,12 @@ from interlock.core.acquire import AcquireCall, Held, acquire
 from interlock.core.claims import SEPARATOR, Check, Claim, LockSpec
 from interlock.core.effects import FRESH_ID, NOW, Op
 from interlock.core.errors import LockError
-from interlock.core.store import Store
+from interlock.core.store import Common
 
 WAIT_LIMIT = 5.0  # seconds for each acquire
 
 
-def round_trip(store: Store, namespace: str) -> Op[list[Check]]:
+def round_trip(store: Common, namespace: str) -> Op[list[Check]]:
     """Acquire and release a lock of a name that nobody uses, and look at the line meanwhile.
 
     Args:
@@ -44,7 +44,7 @@ def round_trip(store: Store, namespace: str) -> Op[list[Check]]:
     return [_line(first.claim.id, seen, took), _fences(first.fence, third.fence)]
 
 
-def _acquire(store: Store, spec: LockSpec, seconds: float) -> Op[Held | None]:
+def _acquire(store: Common, spec: LockSpec, seconds: float) -> Op[Held | None]:
     started = yield NOW
     claim = Claim((yield FRESH_ID), spec, "doctor")
     return (yield from acquire(store, AcquireCall(claim, started, started + (seconds or 1.0), seconds != 0)))

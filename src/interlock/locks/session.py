@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from interlock.core.acquire import AcquireCall
 from interlock.core.claims import MAX_NAME, SEPARATOR, Claim, ClaimView, LockSpec, checked_text, checked_ttl
 from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.redaction import masked
-from interlock.core.store import Store
+from interlock.core.store import Common
 from interlock.locks import events
 from interlock.locks.busy import LastHolders
 from interlock.locks.events import Event, Kind, Listeners
 from interlock.runtime import log
+
+S = TypeVar("S", bound=Common)
 
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
 GONE_FROM_LINE = "its claim was gone, it expired or was evicted; another one lines up in its place"
@@ -66,7 +68,7 @@ def closed_meanwhile(spec: LockSpec) -> StoreError:
     return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
 
 
-class BaseSession:
+class BaseSession(Generic[S]):
     """A store, and how a program is connected to it.
 
     Args:
@@ -82,7 +84,7 @@ class BaseSession:
         look_at_log: when to find out again whether the log is a listener; monotonic.
     """
 
-    def __init__(self, kind: str, store: Store, namespace: str, ttl: float) -> None:
+    def __init__(self, kind: str, store: S, namespace: str, ttl: float) -> None:
         self._kind = kind
         self.store = store
         self.namespace = checked_text(namespace, "namespace", MAX_NAME)
@@ -194,7 +196,7 @@ class BaseSession:
     def __reduce__(self) -> tuple[Any, ...]:
         return _session_of, self.connect_again()
 
-    def ready(self) -> Store:
+    def ready(self) -> S:
         """Return the store.
 
         Raises:
@@ -209,7 +211,7 @@ class BaseSession:
         return self._last_holders.of(self.store, key)
 
 
-def _session_of(connect: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseSession:
+def _session_of(connect: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseSession[Any]:
     """Connect as another process did."""
-    session: BaseSession = connect(*arguments)._session
+    session: BaseSession[Any] = connect(*arguments)._session
     return session

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from interlock.core.claims import DEFAULT_TTL, Check, ClaimView, LockSpec
-from interlock.core.store import Store
+from interlock.core.store import AsyncStore
 from interlock.locks.aio import closing
 from interlock.locks.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock, guarded
 from interlock.locks.aio.session import Session
@@ -27,7 +27,7 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ttl: seconds of lease of the locks made here, unless they say otherwise.
     """
 
-    def __init__(self, store: Store, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
+    def __init__(self, store: AsyncStore, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
         self._session: Session
         super().__init__(Session("AsyncLocks", store, namespace, ttl, closing.loop_ends))
 

@@ -9,7 +9,7 @@ from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockError
 from interlock.core.queue import EnterResult
-from interlock.core.store import Store
+from interlock.core.store import AsyncStore
 from interlock.locks.aio.grants import AsyncGrant
 from interlock.locks.aio.watchdog import LoopWatchdog
 from interlock.locks.events import Kind
@@ -22,7 +22,7 @@ from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.runtime.sync import fresh_id
 
 
-class Session(BaseSession):
+class Session(BaseSession[AsyncStore]):
     """The shared state of one connection of asyncio tasks.
 
     Args:
@@ -39,7 +39,12 @@ class Session(BaseSession):
     """
 
     def __init__(
-        self, kind: str, store: Store, namespace: str, ttl: float, loop_ends: Callable[[Any, Any], Awaitable[None]]
+        self,
+        kind: str,
+        store: AsyncStore,
+        namespace: str,
+        ttl: float,
+        loop_ends: Callable[[Any, Any], Awaitable[None]],
     ) -> None:
         super().__init__(kind, store, namespace, ttl)
         self._loop_ends = loop_ends

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from interlock.core.claims import DEFAULT_TTL, Check, ClaimView, LockSpec
-from interlock.core.store import Store
+from interlock.core.store import SyncStore
 from interlock.locks.base import BaseLocks, OnBusy, guard_timeout, in_global_order, options_of
 from interlock.locks.session import AcquireOptions
 from interlock.locks.sync import closing
@@ -26,7 +26,7 @@ class Locks(BaseLocks[Lock]):
         ttl: seconds of lease of the locks made here, unless they say otherwise.
     """
 
-    def __init__(self, store: Store, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
+    def __init__(self, store: SyncStore, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
         self._session: Session[Grant]
         super().__init__(Session("Locks", store, namespace, ttl, Grant))
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockError
-from interlock.core.store import Store
+from interlock.core.store import SyncStore
 from interlock.locks.events import Kind
 from interlock.locks.grants import RELEASED, BaseGrant
 from interlock.locks.owners import Holds
@@ -22,7 +22,7 @@ from interlock.runtime.sync import fresh_id, run
 G = TypeVar("G", bound=BaseGrant)
 
 
-class Session(BaseSession, Generic[G]):
+class Session(BaseSession[SyncStore], Generic[G]):
     """The shared state of one connection of threads.
 
     Args:
@@ -37,7 +37,7 @@ class Session(BaseSession, Generic[G]):
         holds: of re-entrant locks.
     """
 
-    def __init__(self, kind: str, store: Store, namespace: str, ttl: float, grant_type: type[G]) -> None:
+    def __init__(self, kind: str, store: SyncStore, namespace: str, ttl: float, grant_type: type[G]) -> None:
         super().__init__(kind, store, namespace, ttl)
         self._grant_type: Any = grant_type
         self.start_afresh()
