@@ -110,7 +110,7 @@ class AsyncConnection(asyncio.Protocol):
                 if not future.done():
                     future.set_exception(no_answer(self.factory.where, self.factory.io_timeout))
         if self.ended:
-            self._loop.call_soon(self._close_unless_owned)  # who waited is told first, and may become an owner
+            self._loop.call_soon(self._close_unless_owned)  # the waiter is told first, and may become an owner
         upcoming = min((moment for moment in self._deadlines if moment > now), default=math.inf)
         if upcoming < math.inf:
             self._timer = self._loop.call_at(upcoming, self._look_for_late)

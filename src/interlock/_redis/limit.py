@@ -1,4 +1,4 @@
-"""How many connections a process has to one server: who finds none waits, first come, first served."""
+"""How many connections a process has to one server: a caller that finds none waits, first come, first served."""
 
 import random
 import threading
@@ -59,7 +59,7 @@ class ConnectionLimit:
         """Return an idle connection, or the permit for a new one.
 
         Args:
-            urgent: before those that are not: who releases or renews does not wait for those who want more.
+            urgent: before those that are not: a release or a renewal does not wait for those who want more.
             end: wait until then; monotonic.
 
         Returns:

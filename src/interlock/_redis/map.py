@@ -92,8 +92,8 @@ class Map:
         A node that is in no map any more is not asked: what it knows may be old.
 
         Args:
-            first: who knows best, if anybody.
-            last: who did not answer, if anybody.
+            first: the node that knows best, if any.
+            last: the node that did not answer, if any.
         """
         known = random.sample(self.addresses, len(self.addresses))
         best = [first] if first is not None else [self._answered] if self._answered in known else []

@@ -126,7 +126,7 @@ def _ask_in_parts(pool: Any, call: _Call) -> Op[None]:
 
 
 def _by_target(pool: Any, calls: Sequence[_Call]) -> dict[tuple[Any, bool], list[_Call]]:
-    """Return what goes to the same server, in its order; who has none is answered so."""
+    """Return what goes to the same server, in its order; a call without a server is answered so."""
     groups: dict[tuple[Any, bool], list[_Call]] = {}
     for call in calls:
         try:
@@ -191,8 +191,8 @@ def _refused(pool: Any, call: _Call, reply: ReplyError, forgotten: bool) -> bool
 
 
 def _again(pool: Any, call: _Call) -> bool:
-    """Tell whether to ask once more now, and where; the same trouble twice is the answer."""
-    answer = call.answer  # who knows no script is asked again as before, with ASKING if so
+    """Tell whether to ask once more now, and where; what went wrong in the same way twice is the answer."""
+    answer = call.answer  # a server that lacks the script is asked again as before, also with ASKING
     if isinstance(answer, Redirected):
         if not pool.follows:
             return False

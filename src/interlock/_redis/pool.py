@@ -231,7 +231,7 @@ class Pool:
                 connection.close()
 
     def _made(self, permit: Permit, end: float) -> Connection:
-        generation, primary = self._generation, self._primary  # of before: who connects may be led to the old one
+        generation, primary = self._generation, self._primary  # of before: a new connection may be led to the old one
         connection = Connection(self.factory, max(SHORTEST, end - monotonic()), generation, self._looking, permit)
         connection.primary = primary
         self._meet(connection, max(SHORTEST, end - monotonic()))

@@ -26,8 +26,8 @@ class Reading(NamedTuple):
     Attributes:
         version: of the map that was found old; if there is another one already, it is not read. None to read it
             in any case.
-        first: whom to ask first.
-        last: whom to ask last.
+        first: the node to ask first.
+        last: the node to ask last.
     """
 
     version: int | None = None

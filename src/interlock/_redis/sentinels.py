@@ -1,4 +1,4 @@
-"""Who is the primary, by the word of Sentinel: asked before a command if the last answer is a second old.
+"""Which server is the primary, by the word of Sentinel: asked before a command if the last answer is a second old.
 
 A primary that was stopped and comes back, or that is cut off from its Sentinels only, does not know that another one
 was promoted, and goes on to give locks away over connections that are still open.
@@ -53,7 +53,7 @@ class Sentinels:
         self.asked_at = -inf
 
     def to_ask(self) -> list[Any]:
-        """Return the clients of those to ask: who did not answer rests for a while."""
+        """Return the clients of those to ask: a Sentinel that did not answer rests for a while."""
         now = monotonic()
         return [each for each in self._clients if self._resting.get(id(each), -inf) <= now]
 

@@ -32,7 +32,7 @@ def waits_for_itself(order: Order, locks: "Locks") -> str:
     held = [(view.units, view.capacity) for view in line if view.state == "using" and view.id in around]
     if not held:
         return ""
-    # Who has to wait for a run around this one keeps all behind it waiting too: nobody is overtaken.
+    # A claim that must wait for a run around this one keeps all behind it waiting too: nobody is overtaken.
     wanted = [(view.units, view.capacity) for view in line if view.state != "using"]
     if all(fits(units, capacity, held) for units, capacity in (*wanted, spec_of(order))):
         return ""

@@ -19,7 +19,7 @@ AsyncLeaveNow: TypeAlias = Callable[[Claim], bool | Awaitable[bool]]
 
 
 def _nobody_asks(id: str) -> None:
-    """Take a doubt where nobody renews."""
+    """Do nothing with a doubt: no connection renews the claims of this store."""
 
 
 class BaseStore:

@@ -194,7 +194,7 @@ def ids_of_line() -> Any:
 
 
 def first_waiter() -> Any:
-    """Read the id of who waits first in a line."""
+    """Read the id of the first waiter of a line."""
     rows = Claim.objects.filter(key=text("key"), state__in=WAITING, until__gt=now()).order_by("number")
     return select(rows[:1], ("claim",))
 

@@ -105,7 +105,7 @@ class _Ending:
             log.warn("could not release after a transaction, the lease will end: %s", error)
 
     def __del__(self) -> None:
-        # Who drops hooks and calls none of them, as who empties the list, ends the transaction for them.
+        # Code that drops hooks and calls none of them, or empties the list, ends the transaction for them.
         if not self._over and self._pid == os.getpid():
             self._finish()
 

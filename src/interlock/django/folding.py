@@ -55,7 +55,7 @@ class Entered(NamedTuple):
 
 
 class Promoted(NamedTuple):
-    """Whom a claim that left has promoted; with the fence 0, one that is to look by itself."""
+    """The claims that a leaving one has promoted; with the fence 0, one that is to look by itself."""
 
     id: str
     fence: int

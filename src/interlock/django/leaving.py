@@ -1,4 +1,4 @@
-"""Leaves the line: ends claims, and tells whose turn it is."""
+"""Leaves the line: ends claims, and tells the next one."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +20,7 @@ SUCCESSOR = (
     "(SELECT w.id FROM interlock_claim w WHERE w.key = interlock_claim.key AND w.id <> interlock_claim.id AND "
     f"w.state IN ('{PENDING}', '{QUEUED}') AND w.until > {NOW['postgresql']} ORDER BY w.number LIMIT 1)"
 )
-"""Who waits first in a line, of those that the statement sees: who comes later looks by itself at once."""
+"""The first waiter of a line, of those that the statement sees: one that comes later looks by itself at once."""
 
 
 class Left(NamedTuple):
@@ -28,8 +28,8 @@ class Left(NamedTuple):
 
     Attributes:
         removed: False if it was not there any more, or not its holder's.
-        successor: who may have its turn now and must be told, where that can be told.
-        promoted: who holds the lock by this; those of other processes were told.
+        successor: the claim that may hold the lock now and must be told, where that can be told.
+        promoted: the claims that hold the lock by this; those of other processes were told.
     """
 
     removed: bool

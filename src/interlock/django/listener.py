@@ -209,7 +209,7 @@ def _with_psycopg3(connection: Any) -> Voice:
 
 def _with_psycopg2(connection: Any) -> Voice:
     def say(what: str) -> None:
-        # It waits for an answer, however long that takes: who has waited enough hangs up from another thread.
+        # It waits for an answer, however long that takes: a caller that waited enough hangs up from another thread.
         spare = socket.socket(fileno=os.dup(connection.fileno()))
         hanging_up = threading.Timer(DEAF, spare.shutdown, (socket.SHUT_RDWR,))
         hanging_up.daemon = True

@@ -25,7 +25,7 @@ from interlock.django.waiters import BEHIND, LONGEST, LineWaiters
 from interlock.django.wrappers import make_wrapper
 from interlock.runtime.process import HOST, pid
 
-ENTERING = 0.25  # seconds that who acquires waits for a connection, before its own time-out is looked at
+ENTERING = 0.25  # seconds that a caller of acquire waits for a connection, before its own time-out is looked at
 CHARACTERS = 64  # of an id
 
 

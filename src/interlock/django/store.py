@@ -67,7 +67,7 @@ class OrmStore(Pending):
 
     def _enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         if not again and self.register.enters_at_once:
-            # Who has not subscribed yet would not hear of its turn: it is not written before.
+            # A claim is not written before it has subscribed: it would not hear that it was promoted.
             entered = yield self.register.enter(claim, wakeup, wakeup is not None)
             if entered is not None:
                 return _result(entered, wait)

@@ -36,7 +36,7 @@ class _Waiter:
 
 
 class LineWaiters:
-    """Whom of this process to tell, for each line of one database."""
+    """The waiters of this process, for each line of one database."""
 
     _known: dict[str, "LineWaiters"] = {}
 

@@ -142,7 +142,7 @@ class ClientSteps(Steps):
 
 
 def raise_as_the_client_does(error: StoreError) -> NoReturn:
-    """Raise what the client raised: who moves over from redis-py catches that."""
+    """Raise what the client raised: programs that move over from redis-py catch that."""
     cause: BaseException = error
     while isinstance(cause, StoreError) and cause.__cause__ is not None:
         cause = cause.__cause__

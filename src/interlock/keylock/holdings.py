@@ -1,4 +1,4 @@
-"""Who holds what by which token: the memory of the locks of this process."""
+"""Which owner holds what by which token: the memory of the locks of this process."""
 
 from collections.abc import Callable
 from time import monotonic

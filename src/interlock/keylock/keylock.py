@@ -14,10 +14,10 @@ L = TypeVar("L", bound="KeyLock")
 
 
 class KeyLock(KeyLockSteps):
-    """A lock that is one string key: `SET key token NX PX ms`, deleted only by who wrote the token.
+    """A lock that is one string key: `SET key token NX PX ms`, deleted only by the one who wrote the token.
 
-    It speaks with every other program that locks so, redis-py's `Lock` among them. There is no line: who tries at the
-    right moment gets it. It does not renew itself.
+    It speaks with every other program that locks so, redis-py's `Lock` among them. There is no line: a caller that
+    tries at the right moment gets it. It does not renew itself.
 
     Args:
         client: a blocking client: redis.Redis, valkey.Valkey, or of their Clusters.

@@ -1,4 +1,4 @@
-"""What is said to whoever did not obtain a lock in time: who holds it."""
+"""What the error of a lock that was not obtained in time tells: who holds it."""
 
 from collections.abc import Sequence
 from time import monotonic
@@ -13,7 +13,7 @@ MOST_KEYS = 64
 
 
 class LastHolders:
-    """Who held a lock when it was looked at last, for a moment."""
+    """The holders of a lock when it was last looked at; kept for a moment."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[float, tuple[ClaimView, ...]]] = {}

@@ -42,8 +42,8 @@ class Event(NamedTuple):
 Listener: TypeAlias = Callable[[Event], object]
 Listeners: TypeAlias = dict[Listener, None]
 EVERYWHERE: Listeners = {}
-"""Who listens to all connections of the process; each of them is among the listeners of each connection, too, so that
-the paths that must be fast look at one dictionary."""
+"""The listeners to all connections of the process; each of them is among the listeners of each connection, too, so
+that the paths that must be fast look at one dictionary."""
 
 
 class Heard(Protocol):
@@ -56,8 +56,8 @@ _heard: WeakRegistry[Heard] = WeakRegistry()
 
 
 def add_heard(one: Heard) -> None:
-    """Let who listens to all connections listen to this one."""
-    _heard.add(one)  # first: who is taken out meanwhile is either copied no more or taken out of `one`, too
+    """Let the listeners to all connections listen to this one."""
+    _heard.add(one)  # first: a listener that is removed meanwhile is not copied, or is removed from `one`, too
     one.listeners.update(EVERYWHERE)
 
 

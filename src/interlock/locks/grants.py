@@ -122,7 +122,7 @@ class BaseGrant:
             raise NotHeld(f"the lock {self.name!r} is released by the `with` that it is in already; use that one")
 
     def _keep_for_block(self) -> None:
-        """Keep it until it is released: a `with` block will do that, or whoever finds that the block was left."""
+        """Keep it until it is released: a `with` block will do that, or the next call that finds the block left."""
         kept[self.id] = self
 
     def _stay_at_least(self, seconds: float) -> None:
@@ -145,16 +145,16 @@ class BaseGrant:
         if self._state == HELD:
             kept.pop(self.id, None)
             self._lost_because = why
-            # Who was asked to leave and has not answered may have done so: what is gone then is no loss.
+            # A release whose reply did not come may have been done: a claim that is gone then is no loss.
             self._state = RELEASED if self._leaving else LOST
 
     def _tell_acquired(self, started: float) -> None:
-        """Tell whoever listens that it is held now."""
+        """Tell the listeners that it is held now."""
         self._acquired_at = time.monotonic()
         self._session.tell("acquired", self._claim, fence=self.fence, started=started)
 
     def _tell(self, kind: Kind, reason: str = "") -> None:
-        """Tell whoever listens what happened to it."""
+        """Tell the listeners what happened to it."""
         since = self._acquired_at
         held = None if since is None else time.monotonic() - since
         self._session.tell(kind, self._claim, fence=self.fence, held=held, reason=reason)

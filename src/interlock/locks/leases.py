@@ -39,7 +39,7 @@ class Entry(NamedTuple, Generic[G]):
 class LeaseTable(Generic[G]):
     """The grants under watch, and what the answer to a renewal means for each.
 
-    It holds them weakly: who drops a grant can neither use nor release it, so its lease is renewed no more.
+    It holds them weakly: a grant that was dropped can be neither used nor released, so its lease is renewed no more.
 
     Args:
         tell_lost: called once for each grant that is lost; never fails.
@@ -61,7 +61,7 @@ class LeaseTable(Generic[G]):
 
     def add(self, grant: G) -> None:
         """Watch over `grant` from now on."""
-        # Who could not release it was told so.
+        # A grant whose release failed raised that, and needs no warning when it is collected.
         reference = ref(grant) if grant._leaving else ref(grant, self._collected)
         self.watched[grant.id] = reference, grant._claim, grant._owner, caller() if DEV else ""
         if self.doubted:

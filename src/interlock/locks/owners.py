@@ -1,4 +1,4 @@
-"""Who has acquired what: by one lock object, and again and again by re-entrant locks; shared by both colours."""
+"""What each owner holds: by one lock object, and again and again by re-entrant locks; for both colours."""
 
 import threading
 from typing import Any, Generic, TypeVar, cast

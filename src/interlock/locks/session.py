@@ -64,7 +64,7 @@ def call_off(each: Entering) -> None:
 
 
 def closed_meanwhile(spec: LockSpec) -> StoreError:
-    """Return the error for who asked for a lock while the connection was closed."""
+    """Return the error for a call of acquire whose connection was closed meanwhile."""
     return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
 
 
@@ -154,14 +154,14 @@ class BaseSession(Generic[S]):
             self.tell("withdrawn", claim, started=call.started, reason=GONE_FROM_LINE)
 
     def broken_off(self, call: AcquireCall | None, grant: Any, error: BaseException) -> None:
-        """Tell how a call of acquire ended that an error broke off, if anybody was told that it began."""
+        """Tell how a broken-off call of acquire ended, if anybody was told that it began."""
         if grant is not None and grant._acquired_at is not None:
             grant._tell("released", str(error))
         elif call is not None and call.queued is not None:
             self.tell("withdrawn", call.queued, started=call.started, reason=f"{type(error).__name__}: {error}")
 
     def evict(self, key: str, id: str | None) -> Op[int]:
-        """Remove a claim, or all, and tell it; who listens is told of what was there just before."""
+        """Remove a claim, or all; listeners are told of what was there just before."""
         store = self.ready()
         seen: Sequence[ClaimView] = ()
         if self.heard:

@@ -1,4 +1,4 @@
-"""Actors: who acquires locks in a test; a thread, or a task on an event loop that runs in the background.
+"""Actors: they acquire locks in a test; a thread, or a task on an event loop that runs in the background.
 
 A test is written once and is played by both: `actor.do(lock.acquire)` calls it in the actor's thread, or calls and
 awaits it in the actor's task.

@@ -20,7 +20,7 @@ Role = Literal["student", "administrator"]
 # What a web request does between reading its row and saving it (checks, a form, a mail), in seconds.
 WORK_SECONDS = (0.002, 0.006)
 
-# With 32 people at one book the line is about 1 s long; who waits 5 s has met a fault, and it is reported.
+# With 32 people at one book the line is about 1 s long; a wait of 5 s means a fault, and is reported.
 LOCK_TIMEOUT = 5.0
 
 _START_SECONDS = 30.0

@@ -34,8 +34,8 @@ def serve(
 ) -> int:
     """Serve a page of holders and waiters, until Ctrl-C or TERM.
 
-    Whoever reaches the port can read it. Only who knows the token can evict; it is never part of the command or of a
-    URL.
+    Whoever reaches the port can read it. Only those who know the token can evict; it is never part of the command or
+    of a URL.
     """
     try:
         from interlock.cli.serve.app import app_of

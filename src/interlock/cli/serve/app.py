@@ -47,7 +47,7 @@ class RequestRefused(Exception):
 
 
 class Guard:
-    """Answers only who asks for this page by a name that is its own, and adds the headers that browsers obey.
+    """Answers only requests for this page by a name that is its own, and adds the headers that browsers obey.
 
     A name that is none of them is somebody else's that leads here for a moment (DNS rebinding): its page could read
     this one. A plain address can't be had that way.
@@ -131,7 +131,7 @@ class Page:
         return JSONResponse({"evicted": count})
 
     def _check(self, headers: Headers) -> None:
-        """Let only who knows the token go on, and no page of somebody else: a form can't send such headers."""
+        """Let only requests with the token go on, and none from another page: a form can't send such headers."""
         if self._token is None:
             raise RequestRefused(403, "this page is read-only: start interlock serve with a token")
         origin = headers.get("origin")

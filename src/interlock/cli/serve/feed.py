@@ -22,7 +22,7 @@ class Feed:
         locks: whose claims they are.
         facts: go with each event.
 
-    Who is slow misses looks, and gets the latest one then.
+    A slow client misses looks, and then gets the latest one.
     """
 
     def __init__(self, locks: Locks, facts: Mapping[str, Any]) -> None:

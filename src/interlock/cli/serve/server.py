@@ -1,4 +1,4 @@
-"""Runs the page until a signal; then it ends at once, whoever still watches."""
+"""Runs the page until a signal; then it ends at once, even if somebody still watches."""
 
 import asyncio
 import signal
@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 MOST_CONNECTIONS = 200
-IO_TIMEOUT = 1  # seconds that an end waits for who does not read
+IO_TIMEOUT = 1  # seconds that an end waits for a client that does not read
 
 
 class PageServer(uvicorn.Server):

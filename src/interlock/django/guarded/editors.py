@@ -1,4 +1,4 @@
-"""Who has a page open: a claim that excludes nobody, and that others who open the page are told of."""
+"""The editors of a page: claims that exclude nobody, and that others who open the page are told of."""
 
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ class EditedPage:
     Args:
         model: of the object.
         pk: its primary key.
-        user: who looks at the page.
+        user: the one who looks at the page.
         lease: seconds after which whoever has not saved counts as gone.
     """
 

@@ -158,7 +158,7 @@ class Guarded(Base):
             )
         except StaleObject as stale:
             # Django marks a block that an exception of a save passes as unusable. If it is of this very save, and
-            # nothing was written by it, the block is fit to be used by who catches this.
+            # nothing was written by it, code that catches this may go on to use the block.
             own = vars(self).pop(REFUSED, None) is stale and vars(self).get(KEY) is before
             if own and not broken and connection.in_atomic_block:
                 transaction.set_rollback(False, using)

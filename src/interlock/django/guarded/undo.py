@@ -54,7 +54,7 @@ class Scope:
         return self
 
     def __reduce__(self) -> tuple[Callable[[bool, bool], "Scope"], tuple[bool, bool]]:
-        # Who gets it pickled is in another transaction, and can never learn how this one ends if it has not yet.
+        # A process that gets it pickled is in another transaction, and never learns how this one ends afterwards.
         return Scope, (True, self.undone)
 
 

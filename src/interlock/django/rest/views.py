@@ -139,7 +139,7 @@ class OccupiedViewSetMixin(OccupiesObject, _ProblemMixin):
         if self._occupies:
             yield
             return
-        # Who may not change it, or has come to the wrong place, is told so without waiting for the lock.
+        # A user who may not change it, or has come to the wrong place, is told so without waiting for the lock.
         occupation = self.occupy(self.get_object())
         with ExitStack() as stack:
             try:

@@ -90,7 +90,7 @@ async def loop_ends(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> Non
 
 
 async def withdraw(session: Session) -> None:
-    """Let all who wait give up, and wait until they have left the line; who can't by itself is taken out of it."""
+    """Let all waiters give up, and wait until they have left the line; what does not leave by itself is taken out."""
     deadline = time.monotonic() + WITHDRAW_LIMIT
     pause = SHORTEST_LOOK
     entering = session.entering
@@ -148,7 +148,7 @@ async def _leave(session: Session, entry: Entry[AsyncGrant]) -> None:
 
 
 def at_exit(session: Session) -> None:
-    """End with the interpreter: leave no ghost, and let nobody in while a loop of this process still runs."""
+    """End with the interpreter: leave no claim behind, and hand nothing over while a loop still runs."""
     held = [(watchdog, entry) for watchdog in list(session.watchdogs.values()) for entry in watchdog.entries]
     if not held and not session.entering:
         session.store.close()

@@ -109,7 +109,7 @@ class Session(BaseSession[AsyncStore]):
         entering, id = self.entering, claim[0]
         watchdog = self.watchdog()
         call = grant = result = None
-        # In this order: who closes says so first, and then looks who is entering.
+        # In this order: `close` first sets `closed`, and then looks which calls are entering.
         entering[id] = claim, watchdog.loop
         if self.closed:
             entering.pop(id, None)

@@ -80,7 +80,7 @@ def _close_store(session: Session[Any]) -> None:
 
 
 def at_exit(session: Session[Any]) -> None:
-    """End with the interpreter: leave no ghost, and let nobody in while a thread of this process may still work."""
+    """End with the interpreter: leave no claim behind, and hand nothing over while a thread may still work."""
     waited = {owner_of(each) for each in list(session.entering.values())}
     withdraw(session, threading.current_thread())
     _see_them_end(waited)
@@ -115,11 +115,11 @@ def _see_them_end(threads: set[Any]) -> None:
 
 
 def withdraw(session: Session[Any], caller: threading.Thread, interrupted: bool = False) -> None:
-    """Let all who wait give up, and wait until they have left the line; who can't by itself is taken out of it.
+    """Let all waiters give up, and wait until they have left the line; what does not leave by itself is taken out.
 
     Args:
         session: of the connection.
-        caller: who closes, and is not waited for.
+        caller: the thread that closes; it is not waited for.
         interrupted: True if a call of the caller goes on when this is done.
     """
     deadline = time.monotonic() + WITHDRAW_LIMIT

@@ -103,7 +103,7 @@ class Grant(BaseGrant):
         kept.pop(self.id, None)
         watched = False
         try:
-            # Before the watchdog forgets it, or who closes sees it nowhere.
+            # Before the watchdog forgets it, or `close` sees it nowhere.
             session.leaving[self.id] = current_thread()
             watched = watchdog.remove(self)
             if monotonic() >= self._deadline:

@@ -79,7 +79,7 @@ class Session(BaseSession[SyncStore], Generic[G]):
         claim = Claim(fresh_id(), spec, who)
         entering, id = self.entering, claim[0]
         call = grant = result = None
-        # In this order: who closes says so first, and then looks who is entering.
+        # In this order: `close` first sets `closed`, and then looks which calls are entering.
         entering[id] = claim, owner
         if self.closed:
             entering.pop(id, None)

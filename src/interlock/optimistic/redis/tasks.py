@@ -226,7 +226,7 @@ class AsyncRedisAttempt:
         if connection is None:
             return
         try:
-            # Who was cancelled does not talk any more: to disconnect also forgets what is watched.
+            # After a cancellation nothing more is sent: to disconnect also forgets what is watched.
             connection.broken = connection.broken or not (kind is None or issubclass(kind, Exception))
             if not connection.broken:
                 with suppress(ConnectionFailed):

@@ -202,7 +202,7 @@ class RedisAttempt:
         if connection is None:
             return
         try:
-            # Who was interrupted does not talk any more: to disconnect also forgets what is watched.
+            # After an interrupt nothing more is sent: to disconnect also forgets what is watched.
             connection.broken = connection.broken or not (kind is None or issubclass(kind, Exception))
             if not connection.broken:
                 with suppress(ConnectionFailed):

@@ -63,7 +63,7 @@ def _commits_by_itself(connection: Connection) -> bool:
     if getattr(plain, "autocommit", False) is True or getattr(plain, "isolation_level", "") == "autocommit":
         return True
     if connection.dialect.name == "sqlite":
-        # None alone says nothing: who sends BEGIN by an event has it too.
+        # None alone says nothing: an engine that sends BEGIN by an event has it too.
         return getattr(plain, "isolation_level", "") is None and not _in_transaction(connection)
     if connection.dialect.name in ("mysql", "mariadb") and hasattr(plain, "get_autocommit"):
         return bool(plain.get_autocommit())

@@ -143,7 +143,7 @@ class BaseRoom:
                 return
             if session.overdue >= IO_TIMEOUT:
                 self._give_up(session)
-                return  # who waits for an answer of it, or renews, takes the late one
+                return  # a call that waits for its answer, or renews, takes the late one
             if session.unsettled:
                 session.settle()
             for key, shared in list(session.counts):
@@ -173,7 +173,7 @@ class BaseRoom:
                 place.wakeup.wake()
 
     def lost(self, session: AdvisorySession, *, silent: bool = False) -> None:
-        """Note that a session has ended: who had a lock by it has lost it, who waited on it asks again.
+        """Note that a session has ended: the holders of its locks have lost them, a waiter on it asks again.
 
         Those that nobody uses end too: they lead to the same server, and nobody would hear that they have ended.
 

@@ -136,7 +136,7 @@ class MysqlSession(AdvisorySession):
 
     @property
     def overdue(self) -> float:
-        """As `AdvisorySession.overdue`; who does not answer in time has ended."""
+        """As `AdvisorySession.overdue`; a session that does not answer in time has ended."""
         return 0.0 if self._silent_since is None else monotonic() - self._silent_since
 
     def begin(self, key: int, shared: bool) -> None:
@@ -195,7 +195,7 @@ class MysqlSession(AdvisorySession):
         self.rows(sql)
 
     def look(self, key: int) -> list[list[str | None]]:
-        """As `AdvisorySession.look`; without the privilege PROCESS, only who waits as the same user is shown."""
+        """As `AdvisorySession.look`; without the privilege PROCESS, only waiters of the same user are shown."""
         (holder,) = self.rows(self._sql(LOOK, key))
         waiting = self.rows(self._sql(WAITING, key))
         return [
@@ -272,7 +272,7 @@ def open_mysql(options: Options) -> MysqlSession:
         session.pid, session.born = session.ping(), session.find_born()
         session.run(SETTINGS)
         session.run(WRITES)
-        # Never from 1: who has set an older one meanwhile sets this one no more.
+        # Never from 1: a session that has set an older one meanwhile sets this one no more.
         make = f"CREATE SEQUENCE IF NOT EXISTS {options.sequence} START WITH {_clock(session)}"
         try:
             session.rows(f"SELECT LASTVAL({options.sequence})")

@@ -51,7 +51,7 @@ class AdvisoryClaims:
     """The claims of one process on one server, by their ids and by their names.
 
     Attributes:
-        mutex: guards them; who needs that of a session too takes the session's first.
+        mutex: guards them; code that needs that of a session too takes the session's first.
     """
 
     def __init__(self) -> None:

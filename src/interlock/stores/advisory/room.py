@@ -1,9 +1,9 @@
 """The advisory locks of one process on one server: few sessions, many locks.
 
-One session carries the locks that were free when they were asked for; it never waits. Who must wait does so on a
-session of its own, and keeps the lock there. Of those of one process who wait for the same name one stands in the
-line of the server, the others behind it in here. Leases are kept in here too: the server knows none, and frees what a
-session has when that ends.
+One session carries the locks that were free when they were asked for; it never waits. A claim that must wait does so
+on a session of its own, and keeps the lock there. Of the claims of one process that wait for the same name one stands
+in the line of the server, the others behind it in here. Leases are kept in here too: the server knows none, and frees
+what a session has when that ends.
 """
 
 import math
@@ -256,7 +256,7 @@ class Room(BaseRoom):
         session = place.session
         try:
             if session is None or place.state == "trying" or not session.alive:
-                pass  # who tries finds that it has gone
+                pass  # the claim that tries finds that it has gone
             elif place.state == "pending":
                 self._break_off(session, place)
             elif place.until <= monotonic() and session.overdue >= IO_TIMEOUT:

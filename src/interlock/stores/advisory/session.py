@@ -132,7 +132,7 @@ class AdvisorySession:
 
     @property
     def overdue(self) -> float:
-        """For how many seconds an answer has been waited for, other than that of who waits for a lock."""
+        """For how many seconds an answer has been waited for, other than that of a waiter for a lock."""
         return 0.0
 
     @property
@@ -142,7 +142,7 @@ class AdvisorySession:
 
     @property
     def left(self) -> bool:
-        """True if who asked for a wait was interrupted: its answer would be taken for that of the next question."""
+        """True if a call was interrupted while it asked for a wait: the next question would get that answer."""
         return self._begun and self.waits_for is None
 
     def _try(self, key: int, shared: bool) -> str | None:

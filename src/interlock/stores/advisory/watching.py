@@ -91,7 +91,7 @@ class Watcher:
             self._pipe.wake()
 
     def abandon(self, forked: bool = False) -> None:
-        """Close what is open; in a forked child there is no thread, and who has the mutex there is none."""
+        """Close what is open; a forked child has no such thread, and nobody there gives the mutex back."""
         if forked:
             self._mutex = threading.Lock()
         with self._mutex:
@@ -116,7 +116,7 @@ class Watcher:
             return  # it was stopped
         self._wakes = math.inf  # what comes from now on may not be seen by this look
         for session in [each for each in room.sessions if not each.alive]:
-            room.lost(session)  # whoever talked to it has found that it has ended
+            room.lost(session)  # a call on it has found that it has ended
         with room.mutex:
             found = {each.socket: each for each in room.sessions if each.alive}
             ends = min((each.until for each in room.places), default=monotonic() + LONGEST)

@@ -171,7 +171,7 @@ class LineFile:
             data = self._read_carefully(data)
             if data:
                 return data
-            self.close()  # whoever cleaned up removed it between our opening and our locking
+            self.close()  # it was cleaned up between our opening and our locking
 
     def unguard(self) -> None:
         """Give the guard back, if it is held."""
@@ -376,5 +376,5 @@ class LineFile:
         except OSError:
             put(self.fd, b"1", WAITING_AT)
             raise
-        put(self.fd, b"1", WAITING_AT)  # whoever comes next looks who waits
+        put(self.fd, b"1", WAITING_AT)  # the next step reads the waiters
         return False

@@ -1,4 +1,4 @@
-"""Who is alive, and how to wake them: liveness pipes and wake-up pipes, the files in alive/.
+"""Which processes live, and how to wake them: liveness pipes and wake-up pipes, the files in alive/.
 
 Each process has one *liveness pipe*: a named pipe that it keeps open and locked (flock) as long as it lives.  The OS
 lock is the proof of life: the kernel takes it away when the process dies, however it dies.  Who waits for the process

@@ -5,7 +5,7 @@
     clock=0           how far their monotonic clock is ahead of the machine's (time namespaces)
     folder=2621442    the inode of the folder: a copy whose files are hard links to these is told from it
 
-All who use the folder keep it locked together; who finds it unlocked is alone, and writes it anew.
+All connections to the folder share a lock on it; one that finds it unlocked is alone, and writes it anew.
 """
 
 import errno
@@ -77,7 +77,7 @@ def join_marker(path: Path, sharing: Sharing, *, wait: bool) -> int:
 
     Args:
         path: the folder.
-        sharing: who may use it.
+        sharing: the users who may use it.
         wait: whether to wait for somebody who has the marker locked exclusively.
 
     Returns:

@@ -33,7 +33,7 @@ class NotOurs(StoreError):
 
 
 class Sharing(NamedTuple):
-    """Who may use a folder.
+    """The users who may use a folder.
 
     Attributes:
         mode: the permission bits of the folder; its subfolders have the same.
@@ -62,8 +62,8 @@ class Sharing(NamedTuple):
 def file_mode(folder_mode: int) -> int:
     """Return the permission bits of the files in a folder.
 
-    Who may write to the folder may read and write its files.  Nobody else may even read them: an OS lock needs no
-    more than that, and would hold everybody up.
+    A user who may write to the folder may read and write its files.  Nobody else may even read them: an OS lock needs
+    no more than that, and would hold everybody up.
     """
     return 0o600 | (0o060 if folder_mode & 0o020 else 0) | (0o006 if folder_mode & 0o002 else 0)
 

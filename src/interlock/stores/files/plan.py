@@ -264,7 +264,7 @@ class PlannedStep:
         return self._rows[file] - 1
 
     def _tell(self, slot: Slot, fence: int) -> None:
-        """Tell a waiter that it holds; only then is its place in line free, so that nobody is promoted untold."""
+        """Tell a waiter that it holds the lock; its place in line is free afterwards, so that it is surely told."""
         self._ring(slot, Granted(slot.id, fence))
         self.after.append(Write("pending", slot.row, None))
 

@@ -264,7 +264,7 @@ class FileStore(BaseStore):
                     done = None if fastpath is None else fastpath(line, data)
                     if done is None:
                         raise
-                    return done  # who waits can't be read now: that is no reason to lose a lock
+                    return done  # the waiters can't be read now: that is no reason to lose a lock
                 answer = change(step)
                 wakeups = self._perform(line, step, "")
                 return answer
@@ -323,9 +323,9 @@ class FileStore(BaseStore):
             self.liveness().ring(token, number, granted)
 
     def _ring_freely(self, wakeups: Wakeups) -> None:
-        """When the guard is free, ring for threads of this process, and let run who was woken in another.
+        """Ring for threads of this process once the guard is free, and let a woken process run at once.
 
-        The kernel takes who writes into a pipe for about to sleep, and may keep the woken one waiting for this
+        The kernel expects the writer of a pipe to sleep soon, and may keep the woken process waiting for this
         processor.
         """
         here = self.liveness().token
@@ -396,7 +396,7 @@ class FileStore(BaseStore):
         return checks.examine(self.folder, self.liveness())
 
     def close(self) -> None:
-        """Give up what is open; who waits gets a StoreError, and other connections go on; safe to repeat.
+        """Give up what is open; waiters get a StoreError, other connections go on; safe to repeat.
 
         With the last connection, the files of names that nobody uses any more are removed.
         """

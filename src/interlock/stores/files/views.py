@@ -44,7 +44,7 @@ def slots(folder: Folder, key: str, is_alive: Callable[[str], bool]) -> Iterator
     """Yield the live slots of a key, holders first, then waiters in their order."""
     name = file_name(key)
     now = time.monotonic()
-    # Waiters are read first: who is promoted between the two looks shows in both, never in none.
+    # Waiters are read first: a claim that is promoted between the two looks shows in both, never in none.
     pending = list(_read(folder, folder.pending, name, 0))
     using = list(_read(folder, folder.using, name, len(header(key))))
     seen = {slot.id for slot in using if slot.state == "using"}

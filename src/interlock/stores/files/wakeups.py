@@ -10,10 +10,10 @@ from interlock.stores.files.liveness import Liveness
 
 
 class Wakeup:
-    """A wake-up pipe, and the liveness pipes of those whose death matters to who waits at it.
+    """A wake-up pipe, and the liveness pipes of the processes whose death matters to its waiter.
 
-    Its pipes are closed by who waits on them, and by nobody else: a descriptor that is closed under a waiter may be
-    another file by the time it is read.
+    Only the waiter itself closes its pipes: a descriptor that is closed under a waiter may be another file by the
+    time it is read.
 
     Args:
         liveness: this process in the folder.
@@ -61,7 +61,7 @@ class Wakeup:
         self._liveness.wake(self.pipe)
 
     def end(self) -> None:
-        """End the wait, from any thread: who waits gets a StoreError."""
+        """End the wait, from any thread: the waiter gets a StoreError."""
         self._ended = True
         self.wake()
 

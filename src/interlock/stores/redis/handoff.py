@@ -1,22 +1,22 @@
-"""Who of this process holds the lock next, by the server's word, once the claim before it has left.
+"""The claims of this process that hold the lock next, by the server's word, once the claim before them has left.
 
 The server names successors: a waiter that stands right behind a holder or behind another successor, where all want
-the lock for themselves, has its fence already, and nobody can come between the two. So who leaves lets its successor
-in at once, and the server is told while the successor works already. For the server the one that left holds the lock
-until then, or until its lease ends; after it comes the successor in either case, and nobody else as long as the
-successor's own lease lasts.
+the lock for themselves, has its fence already, and nobody can come between the two. So a released claim hands over to
+its successor at once, and the server is told while the successor works already. For the server the released claim
+holds the lock until then, or until its lease ends; after it comes the successor in either case, and nobody else as
+long as the successor's own lease lasts.
 """
 
 
 class Handoff:
-    """Who comes after whom; a chain for each line, of claims that wait, but for its first one."""
+    """Each claim's successor: a chain for each line. All claims of a chain wait, but for the first one."""
 
     def __init__(self) -> None:
         self.after: dict[str, tuple[str, int]] = {}
         self.before: dict[str, str] = {}
 
     def follow(self, before: str, id: str, fence: int) -> None:
-        """Note that the waiting claim `id` is the successor of `before`, with `fence`; whoever was is gone."""
+        """Note that the waiting claim `id` is the successor of `before`, with `fence`; a former successor is gone."""
         self.holds(id)
         former = self.after.get(before)
         if former is not None:
@@ -39,7 +39,7 @@ class Handoff:
         return successor
 
     def withdraws(self, id: str) -> None:
-        """Note that a claim leaves that waited: its successor becomes that of the one before it."""
+        """Note that a waiting claim leaves: its successor becomes that of the claim before it."""
         before = self.before.get(id)
         successor = self.leaves(id)
         if before is not None and successor is not None:

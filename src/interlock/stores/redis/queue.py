@@ -93,7 +93,7 @@ class RedisQueue(BaseStore):
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
-        self._registry.wake_all()  # who waits here still finds it closed
+        self._registry.wake_all()  # so that each waiter here finds it closed
         self._subscription.close()
 
     def _start_afresh(self) -> None:
@@ -126,7 +126,7 @@ class RedisQueue(BaseStore):
             return TRY
         if wakeup is None:
             if not self._subscription.live:
-                return LOOK_FIRST  # who does not hear yet does not stand in line yet
+                return LOOK_FIRST  # a claim enters the line when its process listens
             self._registry.expect(claim.id)
         return WAIT
 
@@ -236,7 +236,7 @@ class RedisQueue(BaseStore):
         if request is None:
             request = self._requests[claim.id] = RequestState()
         request.indeterminate = request.indeterminate or again or isinstance(error, UnknownOutcome)
-        # Who lets in no more connections may still have those that are open.
+        # A server that lets in no more connections may still have those that are open.
         request.cut = isinstance(error, Unreachable) and not (request.indeterminate and isinstance(error, Denied))
         request.refused = isinstance(error, Refused)
 
@@ -295,7 +295,7 @@ class RedisQueue(BaseStore):
         return removed
 
     def _left_unheard(self, successor: str | None) -> None:
-        """Nobody will read the answer to leave, which says who was promoted and what a promise is worth."""
+        """Look after a leave whose answer nobody will read: it says who was promoted, and what a promise is worth."""
         self._registry.wake_all()
         if successor is not None:
             self.doubt(successor)
@@ -332,7 +332,7 @@ class RedisQueue(BaseStore):
     def _released(self, claim: Claim) -> tuple[bytes, str, str | None, bool]:
         """Let the successor of a grant's claim in.
 
-        It held the lock: whatever was the matter with it while it waited, the server has it, and must be told.
+        The claim held the lock. So the server has it, even if its requests failed while it waited, and must be told.
 
         Returns:
             The command to leave, which names the successor if one was let in; the line; the successor's claim;
@@ -457,7 +457,7 @@ def _code(reply: Any) -> int:
 
 
 def _slot_moves() -> EnterResult:
-    """Return the answer to who waits for a lock whose slot is being moved."""
+    """Return the answer to a waiter whose lock's slot is being moved."""
     return EnterResult("busy", 0, random.uniform(0.02, 0.06), asked=False)
 
 

@@ -327,7 +327,7 @@ class Subscription:
                 self._pipe.wake()
 
     def close(self) -> None:
-        """End the subscription; its files are closed by who reads them, or here if nobody does."""
+        """End the subscription; its reader closes the files, or this call if nobody reads."""
         self.live = False
         self._retry_at = math.inf
         self._wake()

@@ -1,4 +1,4 @@
-"""Who waits in this process, by claim: what is told may come before anybody is ready to hear it."""
+"""The waiters of this process, by claim: a message may come before its waiter is ready to hear it."""
 
 import threading
 from typing import Any
@@ -8,11 +8,11 @@ from interlock.core.queue import Granted
 from interlock.stores.redis.handoff import Handoff
 
 NextHolder = tuple[str, int]
-"""Who comes next: its claim, and its fence."""
+"""The claim that comes next, and its fence."""
 
 
 class WaiterRegistry:
-    """The waiting claims of one store, and who of them comes after whom."""
+    """The waiting claims of one store, and the successor of each."""
 
     def __init__(self) -> None:
         self.start_afresh()
@@ -95,8 +95,10 @@ class WaiterRegistry:
                 self._drop(id)
 
     def withdraw(self, id: str) -> None:
-        """The claim leaves that waited, or was told and did not come to work: its successor follows the one before
-        it."""
+        """Take out a claim that waits, or that was told and did not come to work.
+
+        Its successor follows the claim before it.
+        """
         with self._mutex:
             self._handoff.withdraws(id)
             self._drop(id)
@@ -104,7 +106,7 @@ class WaiterRegistry:
     def pass_on(self, id: str) -> NextHolder | None:
         """The claim leaves that held the lock: its successor does now, and is told so.
 
-        Only the release of a grant may call this: whoever waits and leaves has nothing to pass on.
+        Only the release of a grant may call this: a waiter that leaves has nothing to pass on.
 
         Returns:
             The successor, if there is one.

@@ -1,1 +1,1 @@
-"""Locks in SQL databases: the text of each step, and who waits; it knows no client library."""
+"""Locks in SQL databases: the text of each step, and the waiters; it knows no client library."""

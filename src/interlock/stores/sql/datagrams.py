@@ -135,8 +135,8 @@ class DatagramListener:
     def _hear(self, text: str, sender: int) -> None:
         """Tell waiters what somebody says.
 
-        A fence is believed from who could write it into the store: processes of this user, and root.  From others it
-        only means that the claim should look.
+        A fence is believed from those that could write it into the store: processes of this user, and root.  From
+        others it only means that the claim should look.
         """
         believed = sender in (os.geteuid(), 0) and sender != _SOMEBODY
         for line in text.splitlines():

@@ -133,12 +133,12 @@ class _Walked(NamedTuple):
     promoted: list[LinePlace]
 
     def promoted_but(self, id: str) -> str:
-        """Return who has news but for one, as `promotions_in` reads it."""
+        """Return the promoted claims except for one, as `promotions_in` reads them."""
         return "\n".join(f"{each.channel} {each.id} {each.fence}" for each in self.promoted if each.id != id)
 
 
 def _walk(line: Line, leaves: str = "", grants: bool = True) -> _Walked:
-    """Remove who leaves ('*' for all) and whose lease has ended, promote whose turn has come."""
+    """Remove the claim that leaves ('*' for all) and those whose leases have ended; promote the next ones."""
     left: list[LinePlace] = []
     promoted: list[LinePlace] = []
     removed = 0
@@ -164,7 +164,7 @@ def enter(line: Line, claim: Claim, ttl: int, mode: str, channel: str = "") -> L
 
     Args:
         line: as it was read.
-        claim: who asks.
+        claim: the one that asks.
         ttl: microseconds of its lease.
         mode: "try", "wait", or "again" for one that is known to stand in line.
         channel: where it listens.
@@ -215,15 +215,15 @@ def _waiting(line: Line, index: int | None) -> int:
 
 
 def leave(line: Line, id: str, grants: bool) -> LineStep:
-    """Take a claim out of the line, '*' for all, and promote whose turn comes by that.
+    """Take a claim out of the line, '*' for all, and promote the claims that then have room.
 
     Args:
         line: as it was read.
-        id: who leaves.
+        id: of the claim that leaves.
         grants: False if nobody may be promoted now.
 
     Returns:
-        With the answer: how many were removed, and who has news.
+        With the answer: how many were removed, and which were promoted.
     """
     walked = _walk(line, id, grants)
     changed = bool(walked.promoted) or len(walked.line.places) < len(line.places)

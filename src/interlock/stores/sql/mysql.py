@@ -167,7 +167,7 @@ class MysqlTexts:
             error = Passing(f"this server was started just now, and may have forgotten who holds what: {facts.hint}")
             error.code = NOT_YET
             raise error
-        # Who comes to wait was refused a moment ago.
+        # A claim that comes to wait was refused a moment ago.
         if mode == "try" and claim.spec.units <= claim.spec.capacity:
             done = yield self._take(claim, ttl)
             if done.affected:

@@ -1,4 +1,4 @@
-"""The queue on a database that folds a step into one statement; who performs the statements is its door."""
+"""The queue on a database that folds a step into one statement; a server of its colour performs the statements."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -239,7 +239,7 @@ class SqlQueue(BaseStore):
         """Close all connections."""
         self._listener.close()
         self._server.close()
-        self._waiters.let_all_look()  # who waits here still finds it closed
+        self._waiters.let_all_look()  # so that each waiter here finds it closed
 
 
 def _held_up() -> StoreError:

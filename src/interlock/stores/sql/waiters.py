@@ -1,4 +1,4 @@
-"""Who of this process waits, by claim, and how long until it looks again by itself."""
+"""The waiters of this process, by claim, and how long until each looks again by itself."""
 
 import random
 import threading

@@ -123,7 +123,7 @@ def _options(path: str, io_timeout: float = 5.0, allow: str = "") -> Options:
 
 
 def _followed(path: str) -> str:
-    """Return where a symbolic link leads: who names the link and who names the file have the same locks.
+    """Return where a symbolic link leads: programs that name the link have the locks of those that name the file.
 
     Raises:
         InvalidArgument: it is a stranger's, who could choose where files are made and removed.

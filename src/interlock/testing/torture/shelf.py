@@ -2,7 +2,7 @@
 
 It is served by the coordinator, which no fault stops, and notes each write in the history in the order in which it
 was done. A holder reads a counter and writes it one higher: two holders at a time lose updates. Reading the fenced
-counter presents the fence too, so that who is stale by then can't write what somebody has read.
+counter presents the fence too, so that a stale holder can't write what somebody has read.
 """
 
 import socket

@@ -20,7 +20,7 @@ class _Hold:
 
 
 def _holds(run: Run) -> Iterator[tuple[str, list[_Hold]]]:
-    """Yield each name with who held it, by the beginning of that."""
+    """Yield each name with its holds, by their beginning."""
     found: dict[str, list[_Hold]] = defaultdict(list)
     for op in run.ops:
         # Several are taken in one order, which need not be that of the call.
@@ -96,7 +96,7 @@ def _falling(run: Run, name: str, holds: list[_Hold]) -> Iterator[Violation]:
 def _before(hold: _Hold, loses: list[Span]) -> float:
     """Return the time before which every grant has a lower fence: since when it held alone, if it ever did.
 
-    Who waits for the second of two locks may not know yet that the first one was lost with the store's data.
+    A worker that waits for the second of two locks may not know yet that the store's data, and the first, are lost.
     """
     alone = hold.op.kind in EXCLUSIVE and hold.until > hold.since
     return (

@@ -9,7 +9,7 @@ from interlock.testing.torture.history import Record
 from interlock.testing.torture.plan import Plan
 
 LINGERS = {"forget": 10.0, "drop": 5.0}
-"""Seconds for which a fault may still be felt: by who next uses a connection that nobody has used since."""
+"""Seconds for which a fault may still be felt: by the next use of a connection that nobody has used since."""
 
 
 class Span(NamedTuple):

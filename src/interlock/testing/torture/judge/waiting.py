@@ -66,7 +66,7 @@ def _limit(run: Run, made: Made) -> float:
 def _by_name(run: Run) -> dict[str, list[RecordedOperation]]:
     found: dict[str, list[RecordedOperation]] = defaultdict(list)
     for op in run.ops:
-        if len(op.names) == 1:  # who wants several may hold the first without being asked
+        if len(op.names) == 1:  # a call for several may hold the first without being asked
             found[op.names[0]].append(op)
     return found
 
