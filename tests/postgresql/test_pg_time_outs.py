@@ -81,7 +81,7 @@ def test_a_time_out_that_strikes_again_and_again_is_an_error_that_names_it(
         began = moment()
         with pytest.raises(StoreError, match=setting):
             locks.lock("a").acquire(timeout=0)
-        assert since(began) < 2 * (queue.WAIT_LIMIT + 1), "so long for the step, and for what takes it back"
+        assert since(began) < 2 * (queue.RETRY_LIMIT + 1), "so long for the step, and for what takes it back"
         other.rollback()
         assert locks.claims("a") == []
 
@@ -91,7 +91,7 @@ def test_who_waits_outlasts_a_time_out_that_strikes_again_and_again(
     server: PostgresServer, url: str, made: str, role: Any, stranger: Any, colour: str, setting: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(queue, "WAIT_LIMIT", 0.1)
+    monkeypatch.setattr(queue, "RETRY_LIMIT", 0.1)
     role(f"{setting} = '50ms'")
     with side(colour, url) as ours:
         other = stranger()
