@@ -194,9 +194,9 @@ def ids_of_line() -> Any:
 
 
 def first_waiter() -> Any:
-    """Read the id of the first waiter of a line."""
+    """Read the first waiter of a line: its id, and which process it is of."""
     rows = Claim.objects.filter(key=text("key"), state__in=WAITING, until__gt=now()).order_by("number")
-    return select(rows[:1], ("claim",))
+    return select(rows[:1], ("claim", "host", "pid"))
 
 
 def run_out(most: int) -> Any:

@@ -10,6 +10,7 @@ from interlock.core.errors import StoreError
 from interlock.django import claimlines
 from interlock.django.folding import Functions, Promoted
 from interlock.django.listener import TELL
+from interlock.django.neighbours import neighbours
 from interlock.django.performing import Performer, unlocked
 from interlock.django.records import hashed
 from interlock.django.statements import NOW, Statement
@@ -87,8 +88,20 @@ class Leaving:
     def tell(self, key: str, successor: str | None) -> None:
         """Tell the next in line that it may be its turn: here, or by the database if it waits in another process."""
         self._waiters.wake_first(key)
-        if successor is not None:
+        if self._functions is None:
+            self._wake_neighbour(key)
+        elif successor is not None:
             self._wake(successor)
+
+    def _wake_neighbour(self, key: str) -> None:
+        """Let the first in line look, if it waits in another process of this host."""
+        try:
+            rows = self._performer.rows(claimlines.first_waiter, key=hashed(key))
+        except StoreError as error:
+            log.warn("could not read who is next in line, who will look by itself: %s", error)
+            return
+        for row in rows:
+            neighbours.wake(*row)
 
     def _wake(self, id: str) -> None:
         if self._waiters.wake(id) or self._functions is None:

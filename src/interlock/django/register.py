@@ -16,6 +16,7 @@ from interlock.django.failures import NoConnection
 from interlock.django.folding import Entered, Functions
 from interlock.django.leaving import Leaving, returning
 from interlock.django.listener import NotificationListener
+from interlock.django.neighbours import neighbours
 from interlock.django.performing import Performer, in_transaction
 from interlock.django.records import fitting, hashed, record_of, view_of
 from interlock.django.renewing import renew
@@ -61,8 +62,8 @@ class Lines:
         self.pool = self._performer.pool
         self.waiters = LineWaiters.of(alias)
         self.listener = NotificationListener.of(alias) if make_wrapper(alias).vendor == "postgresql" else None
-        if self.listener is not None:
-            self.listener.join(self)
+        self._hears = self.listener or neighbours
+        self._hears.join(self)
         self._functions = Functions() if self.listener is not None else None
         self._server = server
         self._do = self._performer.do
@@ -72,15 +73,14 @@ class Lines:
 
     def close(self) -> None:
         """Close the connections; safe to repeat."""
-        if self.listener is not None:
-            self.listener.leave(self)
+        self._hears.leave(self)
         self.pool.close()
 
     def pause(self, claim: Claim) -> float:
         """Return the seconds until a waiter's next look, and see that it is told before if that can be."""
+        self._hears.need()
         if self.listener is None:
             return self.waiters.pause(claim)
-        self.listener.need()
         return self.waiters.pause(claim, BEHIND if self.listener.hears else LONGEST)
 
     # -- requests, as `protocols.pending.Register` has them ---------------------------------------------

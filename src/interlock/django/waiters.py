@@ -50,6 +50,11 @@ class LineWaiters:
         """Return the waiters of a database; all stores on it share them."""
         return cls._known.setdefault(alias, cls())
 
+    @classmethod
+    def all(cls) -> "list[LineWaiters]":
+        """Return the waiters of all databases."""
+        return list(cls._known.values())
+
     def note(self, claim: Claim, wakeup: Any, sent: float) -> None:
         """Note a waiter, and when the request was sent that began or extended its lease."""
         if wakeup is None:

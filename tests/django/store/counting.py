@@ -52,6 +52,26 @@ def wait_deaf_to_time(rounds: int) -> None:
     wait(rounds)
 
 
+def wait_for_a_neighbour(rounds: int) -> None:
+    """Wait for a lock, and after the first look only look when told so; say so when that is the case."""
+    from interlock.django import locks
+    from interlock.django.waiters import LineWaiters
+
+    looks = iter([0.01])
+
+    def pause(*_: object, **__: object) -> float:
+        seconds = next(looks, None)
+        if seconds is None:
+            print("hears", flush=True)
+        return seconds or 600.0
+
+    LineWaiters.pause = pause  # type: ignore[method-assign]
+    lock = locks.rwlock("held").read() if rounds > 1 else locks.lock("held", ttl=3000)
+    with lock:
+        print("had", flush=True)
+        sys.stdin.readline()
+
+
 def wait(rounds: int) -> None:
     """Wait for a lock, as a reader if `rounds` is more than 1; say when its release would be heard of."""
     import threading
@@ -85,5 +105,7 @@ def leave_to_the_exit(rounds: int) -> None:
 
 if __name__ == "__main__":
     connect()
-    works = {each.__name__: each for each in (add, hold, wait, wait_deaf_to_time, leave_to_the_exit)}
+    works = {
+        each.__name__: each for each in (add, hold, wait, wait_deaf_to_time, wait_for_a_neighbour, leave_to_the_exit)
+    }
     works[sys.argv[1]](int(sys.argv[2]))

@@ -1,0 +1,72 @@
+"""Wake-ups between processes of one host where the database tells nobody anything: MariaDB, MySQL, SQLite.
+
+Whoever leaves reads who is first in line, and if that one waits in another process of this host, sends it a datagram.
+It only means that the waiter should look, and nobody relies on it. Where a process listens follows from its number,
+which stands in the row of the waiter.
+"""
+
+from weakref import WeakSet
+
+from interlock.django.waiters import LineWaiters
+from interlock.runtime.process import HOST, in_forked_child, pid
+from interlock.stores.sql.datagrams import DatagramListener
+
+CHANNEL = "interlock_orm_{}"
+
+
+class Neighbours:
+    """What this process hears from others of its host, and says to them; all stores share it."""
+
+    def __init__(self) -> None:
+        self._users: WeakSet[object] = WeakSet()
+        self._listener = DatagramListener()
+        self._listener.start(CHANNEL.format(pid()), self)  # type: ignore[arg-type]
+
+    def join(self, user: object) -> None:
+        """Be there for one more store."""
+        self._users.add(user)
+
+    def leave(self, user: object) -> None:
+        """Hear nothing any more when the last store is closed."""
+        self._users.discard(user)
+        if not self._users:
+            listener, self._listener = self._listener, DatagramListener()
+            self._listener.start(CHANNEL.format(pid()), self)  # type: ignore[arg-type]
+            listener.close()
+
+    def need(self) -> None:
+        """Somebody waits: listen."""
+        if not self._listener.live:
+            self._listener.ask(None)
+
+    def wake(self, id: str, host: str, number: int) -> None:
+        """Let a waiter look.
+
+        Args:
+            id: of its claim.
+            host, number: of its process.
+        """
+        if host == HOST and number != pid():
+            self._listener.tell({CHANNEL.format(number): [f"{id} 0"]}, 0.0)
+
+    # -- what a listener tells, as `stores.sql.waiters.Waiters` has it ------------------------------------------
+
+    def tell_message(self, text: str) -> None:
+        """Let the claim that a message names look."""
+        self.tell(text.partition(" ")[0], 0)
+
+    def tell(self, id: str, fence: int) -> None:
+        """Let a claim look, if it waits here."""
+        for waiters in LineWaiters.all():
+            if waiters.wake(id):
+                return
+
+    def start_afresh(self) -> None:
+        """In a forked child: hear nothing of what the parent is told."""
+        self._users = WeakSet()
+        self._listener.reset()
+        self._listener.start(CHANNEL.format(pid()), self)  # type: ignore[arg-type]
+
+
+neighbours = Neighbours()
+in_forked_child(neighbours.start_afresh)
