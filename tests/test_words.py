@@ -17,13 +17,11 @@ OLD_NAMES = {"told", "turn", "terms", "news", "poke", "trouble"}
 OLD_PHRASES = re.compile(r"\b(quick ways?|the seeds)\b", re.IGNORECASE)
 
 HISTORY = ("docs/explanation", "docs/adr", "CHANGELOG.md", "changelog.d", "tests/test_words.py")
-BEING_REBUILT = ("src/interlock/stores/postgresql", "tests/postgresql", "tests/mysql", "tests/advisory")
 NAMES_OF_ENGLISH = {  # where a name is the English word after all
     "tests": {"told", "news", "poke"},  # what somebody was told; in programs that tests start
     "bench": {"turn"},  # one after the other
     "tests/test_bench.py": {"turn"},
     "src/interlock/testing/torture": {"told"},  # a field of the histories
-    "src/interlock/runtime/polling.py": {"poke"},  # until the store of PostgreSQL is rebuilt
 }
 IMPORT_PATHS = {"ThreadBell", "TaskBell", "threadbell", "taskbell"}
 WIRE = re.compile(r"\bbell=")  # a field of the line files
@@ -46,11 +44,7 @@ def files() -> Iterator[tuple[str, str]]:
     found = [each for folder in FOLDERS for each in sorted((ROOT / folder).rglob("*"))]
     for file in [*found, *sorted(ROOT.glob("*.md")), ROOT / "dev", ROOT / ".ci/run"]:
         name = str(file.relative_to(ROOT))
-        if (
-            (file.suffix in KINDS or file.name in ("dev", "run"))
-            and file.is_file()
-            and not name.startswith((*HISTORY, *BEING_REBUILT))
-        ):
+        if (file.suffix in KINDS or file.name in ("dev", "run")) and file.is_file() and not name.startswith(HISTORY):
             yield name, file.read_text()
 
 

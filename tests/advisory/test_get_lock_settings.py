@@ -12,7 +12,7 @@ from tests.servers import MariaServer, need
 LEVELS = ["READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"]
 
 
-def take_turns(*connections: Any) -> None:
+def alternate(*connections: Any) -> None:
     """Let two threads of each connection add to a number that only a lock protects."""
     number = 0
 
@@ -41,4 +41,4 @@ def test_defaults_of_the_server_change_nothing(level: str) -> None:
                 other.cursor().execute(f"SET GLOBAL {name} = {value}")
         url = server.url.replace(":", "+advisory:", 1)
         with interlock.connect(url) as locks, interlock.connect(f"{url}?max_waiting=4") as others:
-            take_turns(locks, others)
+            alternate(locks, others)

@@ -13,7 +13,7 @@ from interlock.stores.advisory import base, mysql, postgres, room
 from interlock.testing.waiting import eventually, moment, since, throughout
 from tests.servers import MariaServer, PostgresServer, Proxy, need
 
-PATIENCE = 1.0  # seconds for an answer; 5 unless a test says otherwise
+ANSWER = 1.0  # seconds for an answer; 5 unless a test says otherwise
 
 
 @pytest.fixture(scope="module", params=["postgres", "mariadb"])
@@ -29,8 +29,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[Any]:
 def forgetful(server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, str]]:
     """A proxy before the server, and the URL of locks that leads through it."""
     for module in (base, mysql, postgres, room):
-        monkeypatch.setattr(module, "IO_TIMEOUT", PATIENCE)
-    monkeypatch.setattr(room, "UNHEARD", PATIENCE)
+        monkeypatch.setattr(module, "IO_TIMEOUT", ANSWER)
+    monkeypatch.setattr(room, "UNHEARD", ANSWER)
     with Proxy(server.host, server.port) as proxy:
         scheme = server.url.partition(":")[0]
         yield proxy, f"{scheme}+advisory://{server.user}@{proxy.host}:{proxy.port}/{server.database}"
@@ -130,7 +130,7 @@ def test_a_wait_that_began_after_a_session_fell_silent_is_left_alone(
         assert not gets(locks, "c")
         eventually(lambda: any(each.waits_for is not None and each not in forgotten for each in sessions), 20)
         (waiting,) = [each for each in sessions if each.waits_for is not None]
-        throughout(2 * PATIENCE, lambda: waiting.waits_for is not None)
+        throughout(2 * ANSWER, lambda: waiting.waits_for is not None)
         assert other.held == (server.url.startswith("postgres"))
         holder.release()
         assert waits.result(30).release()

@@ -27,7 +27,7 @@ def engine_url(server: MariaServer) -> str:
     return server.url.replace("mysql:", "mysql+pymysql:")
 
 
-def take_turns(locks: Any, times: int = 10) -> None:
+def alternate(locks: Any, times: int = 10) -> None:
     """Let four threads add to a number that only a lock protects."""
     number = 0
 
@@ -55,7 +55,7 @@ def test_the_engines_settings_change_nothing(engine_url: str, level: str) -> Non
             cursor.execute("SET SESSION TRANSACTION READ ONLY")
 
     with interlock.connect(engine) as locks:
-        take_turns(locks)
+        alternate(locks)
         assert engine.pool.checkedout() == 0
     engine.dispose()
 
@@ -126,7 +126,7 @@ def test_a_server_that_becomes_read_only_refuses_an_open_connection(url: str, as
 def test_the_binary_log_may_have_statements(url: str) -> None:
     with MariaServer(config={"log-bin": "log", "binlog-format": "STATEMENT", "skip-log-bin": "0"}) as server:
         with interlock.connect(f"{server.url}?create=true") as locks:
-            take_turns(locks, 3)
+            alternate(locks, 3)
 
 
 def test_a_missing_table_and_missing_rights_say_what_to_do(url: str, ask: Ask) -> None:

@@ -80,7 +80,7 @@ def told(url: str, ask: Ask) -> tuple[str, Callable[[], int]]:
 def test_nobody_is_notified_while_nobody_of_another_process_waits(told: Any, colour: str) -> None:
     url, times = told
     with side(colour, url) as ours, side(colour, url) as theirs:
-        for turn in range(3):
+        for number in range(3):
             grant = ours.take("a")
             assert theirs.take("a", timeout=0) is None
             assert ours.do(grant.renew)
@@ -93,7 +93,7 @@ def test_nobody_is_notified_while_nobody_of_another_process_waits(told: Any, col
                 eventually(lambda: len(ours.claims("c")) == 2)
                 assert ours.do(grant.release) is True
                 assert beside.do(waiting.result(WAIT_LIMIT).release) is True
-            assert times() == 0, turn
+            assert times() == 0, number
         grant = ours.take("a")
         waiting = theirs.waits("a")
         eventually(lambda: len(ours.claims("a")) == 2)

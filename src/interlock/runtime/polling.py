@@ -80,8 +80,6 @@ class WakePipe:
         except OSError:
             pass
 
-    poke = wake  # its name of before; the store of PostgreSQL has it still
-
     def drain(self) -> None:
         """Take what made it readable."""
         if self._sockets:

@@ -44,7 +44,7 @@ class AsyncConnection:
         self.pgconn.nonblocking = 1
         self.loop = asyncio.get_running_loop()
         self.ended = self._closed = False
-        self._told: Callable[[str], object] | None = None  # what listens to this connection
+        self._said: Callable[[str], object] | None = None  # what listens to this connection
         self._over: Callable[[], object] | None = None
         self.cancelled: asyncio.CancelledError | None = None  # that came while a statement was underway
         self._waiting: asyncio.Future[None] | None = None
@@ -61,7 +61,7 @@ class AsyncConnection:
             self.loop.remove_reader(self._fd)
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
-        elif self._told is not None:
+        elif self._said is not None:
             self._hear()
 
     async def exchange(self, statement: Statement, deadline: float, io_timeout: float) -> list[Row]:
@@ -112,14 +112,14 @@ class AsyncConnection:
             self._waiting = None
 
     async def listen(
-        self, channel: str, io_timeout: float, told: Callable[[str], object], over: Callable[[], object]
+        self, channel: str, io_timeout: float, said: Callable[[str], object], over: Callable[[], object]
     ) -> bool:
         """Listen to a channel; nothing else is asked on this connection any more.
 
         Args:
             channel: its name.
             io_timeout: seconds to wait for each answer.
-            told: called with each message.
+            said: called with each message.
             over: called when the connection has ended.
 
         Returns:
@@ -129,15 +129,15 @@ class AsyncConnection:
         if is_pooled(await self.exchange(WHOSE, until, io_timeout), self.pgconn.backend_pid):
             return False
         await self.exchange(listening(channel), until, io_timeout)
-        self._told, self._over = told, over
+        self._said, self._over = said, over
         self._hear()  # something may have come with the answer
         return True
 
     def _hear(self) -> None:
         try:
             for message in messages_on(self.pgconn):
-                if self._told is not None:
-                    self._told(message)
+                if self._said is not None:
+                    self._said(message)
         except OperationalError:
             self.ended = True
         if self.ended and self._over is not None:
@@ -159,7 +159,7 @@ class AsyncConnection:
         if self._closed:
             return
         self._closed = self.ended = True
-        self._told = self._over = None
+        self._said = self._over = None
         if self._waiting is not None:
             _set(self._waiting)
         if not self.loop.is_closed():

@@ -28,7 +28,7 @@ class AsyncpgConnection:
         self.loop = asyncio.get_running_loop()
         self.cancelled: asyncio.CancelledError | None = None  # that came while a statement was underway
         self._over: Callable[[], object] | None = None
-        self._told: Callable[[str], object] | None = None
+        self._said: Callable[[str], object] | None = None
         self._asking: asyncio.Future[Any] | None = None
         connection.add_termination_listener(self._terminated)
         if connection.is_in_transaction():
@@ -71,13 +71,13 @@ class AsyncpgConnection:
             raise broken(self.where, error) from error
 
     async def listen(
-        self, channel: str, io_timeout: float, told: Callable[[str], object], over: Callable[[], object]
+        self, channel: str, io_timeout: float, said: Callable[[str], object], over: Callable[[], object]
     ) -> bool:
         """As `AsyncConnection.listen`."""
         until = monotonic() + io_timeout
         if is_pooled(await self.exchange(WHOSE, until, io_timeout), self.connection.get_server_pid()):
             return False
-        self._told, self._over = told, over
+        self._said, self._over = said, over
         try:
             async with asyncio.timeout_at(self.loop.time() + until - monotonic()):
                 await self.connection.add_listener(channel, self._hear)
@@ -88,8 +88,8 @@ class AsyncpgConnection:
         return True
 
     def _hear(self, connection: Any, pid: int, channel: str, message: str) -> None:
-        if self._told is not None:
-            self._told(message)
+        if self._said is not None:
+            self._said(message)
 
     def _terminated(self, connection: Any) -> None:
         """Note that it has ended, which asyncpg tells at once."""
@@ -108,7 +108,7 @@ class AsyncpgConnection:
 
     def close(self) -> None:
         """Close it, at once."""
-        self._told = self._over = None
+        self._said = self._over = None
         try:
             self.connection.terminate()
         except RuntimeError:

@@ -38,8 +38,8 @@ class ThreadListener:
         self._closed = False
         self._subscribed = False
         self._doubts = False
-        self._poke: WakePipe | None = None
-        self._poking = threading.RLock()  # a file that is poked is not closed meanwhile
+        self._pipe: WakePipe | None = None
+        self._waking = threading.RLock()  # a pipe that is written to is not closed meanwhile
 
     def start(self, channel: str, waiters: Waiters) -> None:
         """As `Listener.start`."""
@@ -74,56 +74,56 @@ class ThreadListener:
                 connection.close()
                 return POOLED
             connection.exchange(listening(self._channel), until, io_timeout)
-            poke = WakePipe()
+            pipe = WakePipe()
         except BaseException:
             connection.close()
             raise
         try:
-            self._connection, self._poke, self.live = connection, poke, True
+            self._connection, self._pipe, self.live = connection, pipe, True
             thread = threading.Thread(
-                target=self._read, args=(connection, poke), name="interlock-listens", daemon=True
+                target=self._read, args=(connection, pipe), name="interlock-listens", daemon=True
             )
             thread.start()
             self._thread = thread
         except BaseException as error:
-            self._ended(poke)  # the thread, if it did start, sees that and closes what it reads
+            self._ended(pipe)  # the thread, if it did start, sees that and closes what it reads
             if not isinstance(error, RuntimeError):
                 raise
             connection.close()  # no thread can be started: waiters look by themselves
-            poke.close()
+            pipe.close()
             return RETRY
         if self._subscribed:
             self._waiters.let_all_look()  # what was said meanwhile was not heard
         self._subscribed = True
         return RETRY
 
-    def _ended(self, poke: WakePipe) -> None:
-        """Note that who is poked by `poke` does not listen any more, unless that is known."""
-        with self._poking:
-            if self._poke is poke:
+    def _ended(self, pipe: WakePipe) -> None:
+        """Note that the thread that `pipe` wakes does not listen any more, unless that is known."""
+        with self._waking:
+            if self._pipe is pipe:
                 self.live = False
-                self._connection = self._poke = None
+                self._connection = self._pipe = None
 
-    def _read(self, connection: Connection, poke: WakePipe) -> None:
+    def _read(self, connection: Connection, pipe: WakePipe) -> None:
         """Read until the connection ends, is not needed for a while, or does not hear any more."""
         try:
-            self._read_on(connection, poke)
+            self._read_on(connection, pipe)
         except (OperationalError, OSError):
             pass
         finally:
-            self._ended(poke)
+            self._ended(pipe)
             connection.close()
-            with self._poking:
-                poke.close()
+            with self._waking:
+                pipe.close()
             self._waiters.let_all_look()
 
-    def _read_on(self, connection: Connection, poke: WakePipe) -> None:
+    def _read_on(self, connection: Connection, pipe: WakePipe) -> None:
         poll = poller()
-        poll.register(poke.fileno(), READABLE)
+        poll.register(pipe.fileno(), READABLE)
         poll.register(connection.pgconn.socket, READABLE)
         heard_at = needed_at = monotonic()
         asked_at = 0.0
-        while not self._closed and self._poke is poke:
+        while not self._closed and self._pipe is pipe:
             for message in messages_on(connection.pgconn):
                 self._waiters.tell_message(message)
                 heard_at, asked_at = monotonic(), 0.0
@@ -138,16 +138,16 @@ class ThreadListener:
                 asked_at, self._doubts = now, False
                 ask_itself(connection.pgconn, self._channel)
             next_at = asked_at + self._factory.io_timeout if asked_at else now + SILENCE / 2
-            if (poke.fileno(), READABLE) in poll.poll(max(1.0, (next_at - now) * 1000)):
-                poke.drain()
+            if (pipe.fileno(), READABLE) in poll.poll(max(1.0, (next_at - now) * 1000)):
+                pipe.drain()
             connection.pgconn.consume_input()
             if ended(connection.pgconn):
                 return
 
     def _wake(self) -> None:
-        with self._poking:
-            if self._poke is not None:
-                self._poke.poke()
+        with self._waking:
+            if self._pipe is not None:
+                self._pipe.wake()
 
     def suspect(self) -> None:
         """As `Listener.suspect`."""
@@ -166,6 +166,6 @@ class ThreadListener:
     def reset(self) -> None:
         """In a forked child: leave the parent's connection alone."""
         self._inherited.append(self._connection)
-        if self._poke is not None:
-            self._poke.close()
+        if self._pipe is not None:
+            self._pipe.close()
         self._start_afresh()
