@@ -1,6 +1,7 @@
 """Fixtures that several folders of tests share."""
 
 import gc
+import os
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
@@ -109,6 +110,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    os.environ.pop("COVERAGE_FILE", None)  # of this run, not of those that tests start
 
 
 def pytest_sessionfinish() -> None:

@@ -5,6 +5,7 @@ It only means that the waiter should look, and nobody relies on it. Where a proc
 which stands in the row of the waiter.
 """
 
+from time import monotonic
 from weakref import WeakSet
 
 from interlock.django.waiters import LineWaiters
@@ -12,6 +13,7 @@ from interlock.runtime.process import HOST, in_forked_child, pid
 from interlock.stores.sql.datagrams import DatagramListener
 
 CHANNEL = "interlock_orm_{}"
+AGAIN = 1.0  # seconds before a listener that could not be is tried again
 
 
 class Neighbours:
@@ -19,8 +21,13 @@ class Neighbours:
 
     def __init__(self) -> None:
         self._users: WeakSet[object] = WeakSet()
-        self._listener = DatagramListener()
-        self._listener.start(CHANNEL.format(pid()), self)  # type: ignore[arg-type]
+        self._not_before = 0.0
+        self._listener = self._made()
+
+    def _made(self) -> DatagramListener:
+        listener = DatagramListener()
+        listener.start(CHANNEL.format(pid()), self)  # type: ignore[arg-type]
+        return listener
 
     def join(self, user: object) -> None:
         """Be there for one more store."""
@@ -30,14 +37,17 @@ class Neighbours:
         """Hear nothing any more when the last store is closed."""
         self._users.discard(user)
         if not self._users:
-            listener, self._listener = self._listener, DatagramListener()
-            self._listener.start(CHANNEL.format(pid()), self)  # type: ignore[arg-type]
+            listener, self._listener = self._listener, self._made()
             listener.close()
 
     def need(self) -> None:
         """Somebody waits: listen."""
-        if not self._listener.live:
-            self._listener.ask(None)
+        if self._listener.live or monotonic() < self._not_before:
+            return
+        self._listener.ask(None)
+        if not self._listener.live:  # the name may be free again in a moment
+            self._not_before = monotonic() + AGAIN
+            self._listener = self._made()
 
     def wake(self, id: str, host: str, number: int) -> None:
         """Let a waiter look.
@@ -64,8 +74,9 @@ class Neighbours:
     def start_afresh(self) -> None:
         """In a forked child: hear nothing of what the parent is told."""
         self._users = WeakSet()
+        self._not_before = 0.0
         self._listener.reset()
-        self._listener.start(CHANNEL.format(pid()), self)  # type: ignore[arg-type]
+        self._listener = self._made()
 
 
 neighbours = Neighbours()

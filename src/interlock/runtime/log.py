@@ -23,7 +23,8 @@ def warn(message: str, *args: object) -> None:
         return
     logger = _logger(message, *args)
     if logger is not None:
-        logger.warning(message, *args)
+        # As text: a handler that keeps its records would keep the frames of an error alive, and grants in them.
+        logger.warning(message, *(str(each) if isinstance(each, BaseException) else each for each in args))
 
 
 def debugs() -> bool:

@@ -91,6 +91,16 @@ def test_nobody_listens_when_nobody_waits_any_more() -> None:
     eventually(lambda: not listens(os.getpid()))
 
 
+def test_who_can_not_listen_tries_again() -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as before:
+        before.bind("\0" + CHANNEL.format(os.getpid()))
+        with locks.lock("held"):
+            assert locks.lock("held").acquire(timeout=0.1) is None
+    with locks.lock("held"):
+        waiting = locks.lock("held")
+        eventually(lambda: waiting.acquire(timeout=0.05) is None and neighbours._listener.live)
+
+
 def listens(number: int) -> bool:
     """Tell whether a process listens."""
     with open("/proc/net/unix") as sockets:
