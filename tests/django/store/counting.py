@@ -72,6 +72,33 @@ def wait_for_a_neighbour(rounds: int) -> None:
         sys.stdin.readline()
 
 
+def listen_for_neighbours(rounds: int) -> None:
+    """Wait for a lock where another has the name to listen at; then where it is free; and close."""
+    import socket
+
+    from interlock.django import locks
+    from interlock.django.neighbours import CHANNEL, neighbours
+    from interlock.testing.waiting import eventually
+
+    def listens() -> bool:
+        with open("/proc/net/unix") as sockets:
+            return any(line.rstrip().endswith("@" + CHANNEL.format(os.getpid())) for line in sockets)
+
+    def wait_a_little() -> None:
+        assert locks.lock("held").acquire(timeout=0.05) is None
+
+    with locks.lock("held"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as before:
+            before.bind("\0" + CHANNEL.format(os.getpid()))
+            wait_a_little()
+            assert not neighbours._listener.live
+        eventually(lambda: wait_a_little() or neighbours._listener.live)
+        assert listens()
+    locks.close()
+    eventually(lambda: not listens())
+    print("heard", flush=True)
+
+
 def wait(rounds: int) -> None:
     """Wait for a lock, as a reader if `rounds` is more than 1; say when its release would be heard of."""
     import threading
@@ -105,7 +132,6 @@ def leave_to_the_exit(rounds: int) -> None:
 
 if __name__ == "__main__":
     connect()
-    works = {
-        each.__name__: each for each in (add, hold, wait, wait_deaf_to_time, wait_for_a_neighbour, leave_to_the_exit)
-    }
+    every = (add, hold, wait, wait_deaf_to_time, wait_for_a_neighbour, listen_for_neighbours, leave_to_the_exit)
+    works = {each.__name__: each for each in every}
     works[sys.argv[1]](int(sys.argv[2]))

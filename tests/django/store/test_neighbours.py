@@ -1,6 +1,5 @@
 """Wake-ups between processes of one host, on databases that tell nobody anything: MariaDB and SQLite."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -14,7 +13,6 @@ from store.test_processes import start
 from interlock.django import locks
 from interlock.django.neighbours import CHANNEL, neighbours
 from interlock.runtime.process import HOST
-from interlock.testing.waiting import eventually
 
 
 @contextmanager
@@ -83,25 +81,10 @@ def test_what_strangers_say_wakes_nobody_but_whom_they_name() -> None:
         assert len(locks.claims("held")) == 2
 
 
-def test_nobody_listens_when_nobody_waits_any_more() -> None:
-    with locks.lock("held"):
-        assert locks.lock("held").acquire(timeout=0.1) is None
-        eventually(lambda: listens(os.getpid()))
-    locks.close()
-    eventually(lambda: not listens(os.getpid()))
-
-
-def test_who_can_not_listen_tries_again() -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as before:
-        before.bind("\0" + CHANNEL.format(os.getpid()))
-        with locks.lock("held"):
-            assert locks.lock("held").acquire(timeout=0.1) is None
-    with locks.lock("held"):
-        waiting = locks.lock("held")
-        eventually(lambda: waiting.acquire(timeout=0.05) is None and neighbours._listener.live)
-
-
-def listens(number: int) -> bool:
-    """Tell whether a process listens."""
-    with open("/proc/net/unix") as sockets:
-        return any(line.rstrip().endswith("@" + CHANNEL.format(number)) for line in sockets)
+def test_who_can_not_listen_tries_again_and_nobody_listens_when_all_is_closed() -> None:
+    child = start("listen_for_neighbours", 1)
+    try:
+        assert said_by(child) == "heard"
+    finally:
+        child.kill()
+        child.communicate()

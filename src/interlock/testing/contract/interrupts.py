@@ -1,6 +1,7 @@
 """KeyboardInterrupt, at any moment of an acquire or a release: nothing is left behind."""
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -313,6 +314,14 @@ def test_a_wait_interrupted_by_a_signal_leaves_nothing(world_of_threads: World, 
     assert holder.release() is True
 
 
+def waits(thread: int) -> bool:
+    """Tell whether a thread waits to be told, and is in the middle of nothing else."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None and not frame.f_code.co_filename.startswith(LIBRARY):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name in ("wait", "sleep", "_sleep")
+
+
 @needs_signals
 def test_a_wait_is_told_though_a_signal_handler_waited_within_it(world_of_threads: World, kind: Kind) -> None:
     world = world_of_threads
@@ -328,12 +337,17 @@ def test_a_wait_is_told_though_a_signal_handler_waited_within_it(world_of_thread
 
     def handler(*_: object) -> None:
         try:
-            inner.acquire(timeout=20).release()
+            grant = inner.acquire(timeout=5)
         except StoreError as error:  # in the middle of a step
             refused.append(error)
+            return
+        if grant is None:  # it came where its thread kept the others of this process from doing anything
+            refused.append(StoreError("nobody could release it"))
+        else:
+            grant.release()
 
     def waits_within() -> bool:
-        if refused:
+        if refused and waits(main):
             refused.clear()
             signal.pthread_kill(main, signal.SIGUSR1)
         return bool(world.waiters(inner_name))
@@ -395,4 +409,5 @@ def test_a_handler_that_locks_at_any_moment_hangs_nobody(world_of_threads: World
         eventually(world.nothing_left)
         number += 1
     assert number > 5
-    assert all("in the middle of a step of its own thread" in error for error in refused), refused
+    # A file of SQLite is locked by the very step that was interrupted.
+    assert all(re.search("in the middle of a step of its own thread|is locked", error) for error in refused), refused
