@@ -240,6 +240,11 @@ def a_waiter_whose_claim_was_made_anew(told: Told) -> None:
     told.get("1.0", early, 2.3, 3, 2.4)
 
 
+def overtaken_after_the_data_was_lost(told: Told) -> None:
+    overtaken(told)
+    told.fault("move", 1.25, 1.25, loses=True)
+
+
 def a_busy_machine(told: Told) -> None:
     told.hold("0.0", 1.0, 1, 2.0)
     told.say(5.9, "lag", "1.0", since=2.0)
@@ -249,6 +254,7 @@ def a_busy_machine(told: Told) -> None:
 GOOD = (
     readers_together, two_holders_after_the_data_was_lost, a_lost_update_of_who_was_stopped, a_holder_who_was_killed,
     a_waiter_who_was_killed, a_waiter_whose_claim_was_made_anew, a_busy_machine, a_descriptor_of_an_interrupt,
+    overtaken_after_the_data_was_lost,
 )  # fmt: skip
 
 

@@ -161,7 +161,7 @@ def order(run: Run) -> list[Violation]:
     for name, holds in _holds(run):
         if len(holds[0].op.names) > 1:
             continue
-        stood = [hold for hold in holds if hold.id in hold.op.queued]
+        stood = [hold for hold in holds if hold.id in hold.op.queued and not _lost_place(run, hold)]
         if run.plan.line == "all":
             found += _overtaken(name, stood, holds)
             continue
@@ -172,6 +172,11 @@ def order(run: Run) -> list[Violation]:
             others = [hold for hold in holds if hold.op.process != process]
             found += _overtaken(name, heads, others, run.plan.slack)
     return found
+
+
+def _lost_place(run: Run, hold: _Hold) -> bool:
+    """Tell whether the store may have forgotten a waiter, who was told of its turn by what was there before."""
+    return any(made.loses and made.span.meets(hold.op.queued[hold.id], hold.since) for made in run.faults)
 
 
 def _overtaken(name: str, stood: list[_Hold], holds: list[_Hold], later: float = 0.0) -> Iterator[Violation]:
