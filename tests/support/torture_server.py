@@ -20,7 +20,10 @@ from tests.servers.server import Server
 IO = 2.0  # seconds that one request takes at most, where a URL can say so
 NO_DISK = {"appendfsync": "no"}  # a killed server has written what it answered; a busy disk is no fault of this run
 CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends in the middle of it, one minute by default
-ORM = {"connect": "tests.support.torture_orm:connect", "aconnect": "tests.support.torture_orm:aconnect"}
+ORM = {
+    "connect": "tests.support.torture_orm:connect", "aconnect": "tests.support.torture_orm:aconnect",
+    "line": "readers together",
+}  # fmt: skip
 NETWORK = tuple(name for name, fault in FAULTS.items() if fault.where == "network")
 CLOCK = ("ahead", "behind")
 SESSION_ENDS = ("restart", "deafen", "failover", "cut", "forget", "hole", "drop")

@@ -33,7 +33,8 @@ class Plan:
         io: seconds that one request to the store takes at most.
         slack: seconds that a busy machine may take for what should take none.
         kinds: of locks that the store has; one that is named twice is asked for twice as often.
-        line: "all" if a claim in line is before all that come later; "process" if each process has a line of its
+        line: "all" if a claim in line is before all that come later; "readers together" if a reader may pass beside
+            other readers; "process" if each process has a line of its
             own, whose first one stands in the store's.
         frees_at_death: True if the store frees what a dead process held.
         told: seconds within which a holder is told that the store has forgotten it; its lease unless given.
@@ -55,7 +56,7 @@ class Plan:
     io: float = 5.0
     slack: float = 2.0
     kinds: tuple[str, ...] = KINDS
-    line: Literal["all", "process"] = "all"
+    line: Literal["all", "readers together", "process"] = "all"
     frees_at_death: bool = False
     told: float | None = None
     connect: str = "interlock:connect"
