@@ -166,9 +166,7 @@ class BoundedPool:
     def rest(self) -> None:
         """Close the connections that nobody uses, but for one."""
         with self._mutex:
-            old = list(self._idle)[:-1]
-            for connection in old:
-                self._idle.remove(connection)
+            old = _taken(self._idle, list(self._idle)[:-1])
         for connection in old:
             connection.close()
 
@@ -189,12 +187,16 @@ def put_back(idle: Any, connection: Any) -> list[Any]:
     """Add a connection to the idle ones; return those to be closed, which it and others have left without work."""
     connection.used_at = now = monotonic()
     idle.append(connection)
-    over = [each for each in list(idle) if each.used_at < now - UNUSED]
+    return _taken(idle, [each for each in list(idle) if each.used_at < now - UNUSED])
+
+
+def _taken(idle: Any, some: list[Any]) -> list[Any]:
+    """Take some connections out of the idle ones; return those that no signal handler has taken meanwhile."""
     taken = []
-    for each in over:
+    for each in some:
         try:
             idle.remove(each)
-        except ValueError:  # a signal handler has taken it just now
+        except ValueError:
             continue
         taken.append(each)
     return taken
