@@ -1,5 +1,6 @@
 """The listener that hears datagrams: it ends whole, whatever happened before."""
 
+import gc
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -91,3 +92,30 @@ def test_a_handler_in_the_middle_of_the_opening_hangs_nowhere_and_leaves_no_seco
     while in_time(lambda at=at: run(at)):  # type: ignore[misc]
         at += 1
     assert at >= 5
+
+
+def test_an_interrupt_while_it_begins_leaves_no_socket_and_it_may_begin_again(channel: str) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def begin(at: int) -> bool:
+        waiters = Waiters()
+        waiters.add("one", Wakeup())
+        listener = DatagramListener()
+        listener.start(f"{channel}{at}", waiters)
+        struck = True
+        try:
+            _, struck = interrupted(lambda: listener.ask(None), at, interrupt, folder_of(datagrams))
+        except KeyboardInterrupt:
+            pass
+        eventually(lambda: listener.ask(None) or listener.live)
+        assert hears(listener, f"{channel}{at}")
+        listener.close()
+        eventually(lambda: not threads())
+        return struck
+
+    at = 0
+    while in_time(lambda at=at: begin(at)):  # type: ignore[misc]
+        at += 1
+        gc.collect()  # which warns of a socket that nobody closed
+    assert at > 5

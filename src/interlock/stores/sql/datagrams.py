@@ -5,6 +5,7 @@ Nothing depends on it.  What is lost is found by looking: a claim that waits doe
 tell of every promotion, and every few hundredths of one elsewhere: between hosts, or containers with own networks.
 """
 
+import errno
 import os
 import socket
 import struct
@@ -67,19 +68,26 @@ class DatagramListener:
         if self._socket is not None:
             self.live = True  # it was doubted, and something has come since
             return
-        heard = None
+        heard = thread = None
         try:
             heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             heard.bind(f"\0{self._channel}")
             self._socket = heard
-            threading.Thread(target=self._read, args=(heard,), name="interlock-listens", daemon=True).start()
+            thread = threading.Thread(target=self._read, args=(heard,), name="interlock-listens", daemon=True)
+            thread.start()
             self.live = True
-        except (OSError, RuntimeError):  # no name, no descriptor, no thread
+        except (OSError, RuntimeError) as error:  # no name, no descriptor, no thread
             if heard is not None:
                 heard.close()
             self._socket = None
-            self._untold = UNTOLD  # waiters look by themselves
+            if getattr(error, "errno", 0) != errno.EADDRINUSE:  # its own of before, which is just being closed
+                self._untold = UNTOLD  # waiters look by themselves
+        except BaseException:  # an interrupt
+            self._socket, self.live = None, False
+            if heard is not None:
+                _end(heard, thread)
+            raise
         if self._closed:  # by a handler
             self.close()
 
@@ -130,7 +138,8 @@ class DatagramListener:
                 self._untold = 0
                 self._hear(data.decode(errors="replace"), _sender(about))
         with self._opening:  # its name is free now
-            self._socket, self.live = None, False
+            if self._socket is heard or self._socket is None:
+                self._socket, self.live = None, False
 
     def _hear(self, text: str, sender: int) -> None:
         """Tell waiters what somebody says.
@@ -144,6 +153,17 @@ class DatagramListener:
                 self._waiters.tell_message(line)
             else:
                 self._waiters.tell(line.partition(" ")[0], 0)
+
+
+def _end(heard: socket.socket, thread: threading.Thread | None) -> None:
+    """Close a socket, or let the thread do it that reads it."""
+    if thread is None or thread.ident is None:
+        heard.close()
+        return
+    try:
+        heard.shutdown(socket.SHUT_RD)
+    except OSError:
+        pass  # it has ended
 
 
 def _sender(about: Iterable[tuple[int, int, bytes]]) -> int:
