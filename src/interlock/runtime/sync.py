@@ -20,6 +20,17 @@ def within_a_step() -> StoreError:
     )
 
 
+def step_under(mutex: Any) -> Any:
+    """Return a re-entrant mutex that excludes other threads from a step, to be entered.
+
+    Raises:
+        StoreError: it is a signal handler that asks, in the middle of a step of its own thread.
+    """
+    if mutex._is_owned():
+        raise within_a_step()
+    return mutex
+
+
 def fresh_id() -> str:
     """Return a claim id that nobody has used or will use.
 

@@ -13,7 +13,7 @@ from interlock.core.line import has_room, promotable
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Renewed
 from interlock.core.store import BaseStore
 from interlock.runtime.process import HOST, in_forked_child, pid
-from interlock.runtime.sync import ThreadEvent, within_a_step
+from interlock.runtime.sync import ThreadEvent, step_under
 
 if TYPE_CHECKING:
     from interlock.runtime.aio import TaskEvent
@@ -51,9 +51,7 @@ class Space:
         Raises:
             StoreError: it is a signal handler that asks, in the middle of a step of its own thread.
         """
-        if self._mutex._is_owned():
-            raise within_a_step()
-        return self._mutex
+        return step_under(self._mutex)
 
     def reset(self) -> None:
         """Forget everything: a forked child owns nothing and shares nothing."""

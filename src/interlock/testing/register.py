@@ -15,7 +15,7 @@ from interlock.core.pending import Pending, Record
 from interlock.locks.session import name_of
 from interlock.runtime.aio import TaskEvent
 from interlock.runtime.process import HOST, pid
-from interlock.runtime.sync import ThreadEvent, within_a_step
+from interlock.runtime.sync import ThreadEvent, step_under
 
 
 @dataclass(slots=True)
@@ -51,9 +51,7 @@ class MemoryRegister:
         self._fence = 0
 
     def _step(self) -> Any:
-        if self._mutex._is_owned():
-            raise within_a_step()
-        return self._mutex
+        return step_under(self._mutex)
 
     # -- requests, as `core.pending.Register` has them ---------------------------------------------
 

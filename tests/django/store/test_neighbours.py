@@ -2,12 +2,11 @@
 
 import signal
 import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from store.test_listening import said_by
+from store.test_listening import waiters as waiters_by
 from store.test_processes import start
 
 from interlock.django import locks
@@ -15,19 +14,9 @@ from interlock.django.neighbours import CHANNEL, neighbours
 from interlock.runtime.process import HOST
 
 
-@contextmanager
-def waiters(*rounds: int) -> Iterator[list[Any]]:
+def waiters(*rounds: int) -> AbstractContextManager[list[Any]]:
     """Processes that wait for the lock `held`, one behind the other, and only look when they are told to."""
-    children: list[subprocess.Popen[str]] = []
-    try:
-        for each in rounds:
-            children.append(start("wait_for_a_neighbour", each, stdin=subprocess.PIPE))
-            assert said_by(children[-1]) == "hears"
-        yield children
-    finally:
-        for child in children:
-            child.kill()
-            child.communicate()
+    return waiters_by(*rounds, work="wait_for_a_neighbour")
 
 
 def test_a_waiter_in_another_process_is_woken_and_does_not_poll() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.runtime.sync import within_a_step
+from interlock.runtime.sync import step_under
 from interlock.stores.files.failures import failed
 from interlock.stores.files.machine import file_system, is_guest, is_network
 from interlock.stores.files.marker import join_marker
@@ -207,9 +207,7 @@ class Folder:
             StoreError: it can't keep locks any more.
         """
         if self._marker >= 0 and not in_place(self.marker):
-            if self._mutex._is_owned():
-                raise within_a_step()
-            with self._mutex:
+            with step_under(self._mutex):
                 if self._marker >= 0 and not in_place(self.marker):
                     self._join(wait=False)
 
@@ -219,9 +217,7 @@ class Folder:
         Raises:
             MarkerTaken, StoreError: as for `stay`.
         """
-        if self._mutex._is_owned():
-            raise within_a_step()
-        with self._mutex:
+        with step_under(self._mutex):
             if self._marker >= 0:
                 self._join(wait=False)
 

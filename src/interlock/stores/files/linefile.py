@@ -12,7 +12,7 @@ from typing import Any
 
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError
-from interlock.runtime.sync import within_a_step
+from interlock.runtime.sync import step_under
 from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, file_name
 from interlock.stores.files.opening import (
@@ -134,9 +134,7 @@ class LineFile:
         Raises:
             StoreError: it is a signal handler that asks, in the middle of a step of its own thread.
         """
-        if self._mutex._is_owned():
-            raise within_a_step()
-        return self._mutex
+        return step_under(self._mutex)
 
     # -- opening and guarding ---------------------------------------------------------------------------
 

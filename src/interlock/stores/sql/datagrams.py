@@ -85,8 +85,10 @@ class DatagramListener:
                 self._untold = UNTOLD  # waiters look by themselves
         except BaseException:  # an interrupt
             self._socket, self.live = None, False
-            if heard is not None:
-                _end(heard, thread)
+            if heard is not None and thread is not None and thread.ident is not None:
+                _shut_down(heard)  # which its thread closes
+            elif heard is not None:
+                heard.close()
             raise
         if self._closed:  # by a handler
             self.close()
@@ -120,10 +122,7 @@ class DatagramListener:
         with self._opening:
             ending, self._socket = self._socket, None
         if ending is not None:
-            try:
-                ending.shutdown(socket.SHUT_RD)
-            except OSError:
-                pass  # it has ended
+            _shut_down(ending)
 
     def _read(self, heard: socket.socket) -> None:
         """Tell waiters what comes, until the socket is shut down."""
@@ -155,11 +154,8 @@ class DatagramListener:
                 self._waiters.tell(line.partition(" ")[0], 0)
 
 
-def _end(heard: socket.socket, thread: threading.Thread | None) -> None:
-    """Close a socket, or let the thread do it that reads it."""
-    if thread is None or thread.ident is None:
-        heard.close()
-        return
+def _shut_down(heard: socket.socket) -> None:
+    """End the thread that reads a socket; it closes it."""
     try:
         heard.shutdown(socket.SHUT_RD)
     except OSError:
