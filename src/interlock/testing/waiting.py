@@ -17,6 +17,10 @@ PAUSE = 0.005
 RENEWED = 1.5
 """Seconds of a lease that must not end while a test goes on: the machine may stand still for a second of them."""
 
+SET_BACK = 0.1
+"""Seconds by which a machine's clock may be set back during a test: a virtual machine's is corrected by milliseconds,
+and what one command of a server has written then ends later than the next one expects."""
+
 LATER = 0.01  # seconds by which a renewal moves the end of a lease, at least
 
 

@@ -16,6 +16,7 @@ from interlock.testing.faults import Busy, Counting, Failing, Partial, Slow, Stu
 from interlock.testing.waiting import (
     LATER,
     RENEWED,
+    SET_BACK,
     Stalls,
     collected,
     eventually,
@@ -269,7 +270,7 @@ def test_the_lease_of_a_holder_is_shown_and_goes_on(world: World) -> None:
     lock = world.connect().lock(world.name, ttl=RENEWED)
     ann = world.actor()
     ann.do(lock.acquire)
-    throughout(RENEWED + 0.5, lambda: 0 < world.holders()[0].expires_in <= RENEWED)
+    throughout(RENEWED + 0.5, lambda: 0 < world.holders()[0].expires_in <= RENEWED + SET_BACK)
 
 
 # -- one who fails, hangs or is slow holds nobody back --------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.core.claims import WRITER_UNITS, Check, ClaimView
 from interlock.core.errors import LockLost
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import SET_BACK, eventually
 from interlock.testing.world import Kind, World
 
 
@@ -26,7 +26,7 @@ def test_a_claim_tells_who_it_is(world: World) -> None:
     assert (view.host, view.pid, view.label) == (socket.gethostname(), os.getpid(), "shelf 3: ünïcode")
     assert view.thread
     assert before - 1 <= view.since <= after + 1
-    assert 0 < view.expires_in <= 12
+    assert 0 < view.expires_in <= 12 + SET_BACK
 
 
 def held_by(world: World, id: str) -> list[ClaimView]:
