@@ -52,9 +52,9 @@ def threads() -> list[threading.Thread]:
 def hears(listener: DatagramListener, channel: str) -> bool:
     """Tell whether a datagram comes in."""
     (waiter,) = listener._waiters._waiters.values()
-    before = waiter.wakeup.told
+    before = waiter.told
     listener.tell({channel: ["one 1"]}, 1.0)
-    return bool(eventually(lambda: waiter.wakeup.told > before))
+    return bool(eventually(lambda: waiter.told > before))
 
 
 def test_who_was_doubted_and_heard_something_listens_on(listener: DatagramListener, channel: str) -> None:

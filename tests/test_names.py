@@ -33,7 +33,7 @@ ROOMS = {  # the same part of several rooms, each of which has its own
     "_Listening": {"stores.postgresql.alistener", "stores.redis.asubscription"},
     "_Row": {"stores.sqlite.line", "testing.register"},
     "_Server": {"stores.mysql.store", "stores.sqlite.store"},
-    "_Waiter": {"_redis.limit", "django.waiters", "stores.sql.waiters"},
+    "_Waiter": {"_redis.limit", "django.waiters"},
 }  # fmt: skip
 GIVEN = {  # named by Django, or by what they are in a database or a report
     "Claim": {"core.claims", "django.models"},

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from interlock.stores.redis.handoff import Handoff
-from interlock.stores.redis.waiters import NextHolder, WaiterRegistry
+from interlock.stores.redis.waiters import NextHolder, RedisWaiters
 from proof.handoff.configurations import Configuration
 from proof.handoff.line import SERVER, Line, Pending, Promoted, Record, Server, enter, hand_over
 
@@ -33,28 +33,28 @@ class Mutant:
     name: str
     configuration: Configuration
     expected: str
-    make: Callable[[], WaiterRegistry] = WaiterRegistry
+    make: Callable[[], RedisWaiters] = RedisWaiters
     server: Server = SERVER
 
 
-class _Generous(WaiterRegistry):
+class _Generous(RedisWaiters):
     """Lets its successor in also where it only waited itself."""
 
     def withdraw(self, id: str) -> NextHolder | None:  # type: ignore[override]
         return self.pass_on(id)
 
 
-class _Twice(WaiterRegistry):
+class _Twice(RedisWaiters):
     """Lets its successor in also where it only waited itself, and has left before."""
 
     def withdraw(self, id: str) -> None:
-        if id in self.waiting and id not in self._granted:
+        if id in self._waiters and id not in self._granted:
             super().withdraw(id)
         else:
             self.pass_on(id)
 
 
-class _Trusting(WaiterRegistry):
+class _Trusting(RedisWaiters):
     """Believes in a promise although the server no longer had the claim that made it."""
 
     def is_void(self, removed: bool) -> bool:
@@ -69,8 +69,8 @@ class _Hoarding(Handoff):
         self.before[id] = before
 
 
-def _hoarding() -> WaiterRegistry:
-    registry = WaiterRegistry()
+def _hoarding() -> RedisWaiters:
+    registry = RedisWaiters()
     registry._handoff = _Hoarding()
     return registry
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.stores.redis.waiters import WaiterRegistry
+from interlock.stores.redis.waiters import RedisWaiters
 from proof.explore import explore
 from proof.handoff.configurations import Configuration
 from proof.handoff.line import SERVER, Server
@@ -40,7 +40,7 @@ class Verdict:
 
 
 def verdict(
-    configuration: Configuration, make: Callable[[], WaiterRegistry] = WaiterRegistry, server: Server = SERVER
+    configuration: Configuration, make: Callable[[], RedisWaiters] = RedisWaiters, server: Server = SERVER
 ) -> Verdict:
     """Explore a configuration and judge it.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from interlock.core.queue import Granted
-from interlock.stores.redis.waiters import NextHolder, WaiterRegistry
+from interlock.stores.redis.waiters import NextHolder, RedisWaiters
 from proof.explore import Successor
 from proof.handoff.configurations import Configuration
 from proof.handoff.line import (
@@ -48,7 +48,7 @@ class World:
     def __init__(
         self,
         configuration: Configuration,
-        make: Callable[[], WaiterRegistry] = WaiterRegistry,
+        make: Callable[[], RedisWaiters] = RedisWaiters,
         server: Server = SERVER,
     ) -> None:
         self.configuration = configuration
@@ -323,22 +323,22 @@ class World:
     def _without(self, state: State, at: int) -> State:
         return state._replace(net=state.net[:at] + state.net[at + 1 :])
 
-    def _thaw(self, state: State, number: int) -> tuple[WaiterRegistry, dict[str, int]]:
+    def _thaw(self, state: State, number: int) -> tuple[RedisWaiters, dict[str, int]]:
         """Make the registry of a caller's process as they are."""
         waiting, grants, after, before = state.tables[self.configuration.processes[number]]
         words: dict[str, int] = {}
         registry = self.make()
-        registry.waiting = {id: _Waiter(words) if hung else None for id, hung in waiting}
+        registry._waiters = {id: _Waiter(words) if hung else None for id, hung in waiting}
         registry._granted = {id: Granted(id, fence) for id, fence in grants}
         registry._handoff.after, registry._handoff.before = dict(after), dict(before)
         return registry, words
 
     def _with(
-        self, state: State, number: int, caller: Caller, registry: WaiterRegistry, words: dict[str, int]
+        self, state: State, number: int, caller: Caller, registry: RedisWaiters, words: dict[str, int]
     ) -> State:
         """Keep the registry, the caller, and what was told to others."""
         table: Table = (
-            tuple(sorted((id, waiter is not None) for id, waiter in registry.waiting.items())),
+            tuple(sorted((id, waiter is not None) for id, waiter in registry._waiters.items())),
             tuple(sorted((id, granted.fence) for id, granted in registry._granted.items())),
             tuple(sorted(registry._handoff.after.items())),
             tuple(sorted(registry._handoff.before.items())),

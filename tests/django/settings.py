@@ -12,9 +12,22 @@ DATABASE = os.environ.get("INTERLOCK_TEST_DATABASE", "sqlite")
 """sqlite, postgresql or mariadb; a private server is started for the latter two."""
 
 ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql", "mariadb": "mysql"}
-FOLDER = Path(mkdtemp(prefix="interlock-django-"))
-"""For files of the tests; removed when this process ends."""
-atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+
+
+def own_folder() -> Path:
+    """Return a new folder for files of this process, in that of the process that began; it removes all at its end.
+
+    Many processes of the tests are killed, and remove nothing.
+    """
+    begun = os.environ.get("INTERLOCK_TEST_FOLDER")
+    if begun is None:
+        begun = os.environ["INTERLOCK_TEST_FOLDER"] = mkdtemp(prefix="interlock-django-")
+        atexit.register(shutil.rmtree, begun, ignore_errors=True)
+    return Path(mkdtemp(dir=begun))
+
+
+FOLDER = own_folder()
+"""For files of the tests."""
 
 
 def database(name: str) -> dict[str, object]:

@@ -174,9 +174,9 @@ def test_a_message_that_is_not_ours_tells_nobody_anything(locks: Any, ask: Ask, 
         id = next(view.id for view in locks.claims("a") if view.state == "pending")
         ask("SELECT pg_notify(%s, %s)", store._channel, text.format(id=id))
         heard = threading.Event()
-        store._waiters.tell_message = lambda message: (
+        store._waiters.notify_message = lambda message: (
             heard.set(),
-            type(store._waiters).tell_message(store._waiters, message),
+            type(store._waiters).notify_message(store._waiters, message),
         )
         ask("SELECT pg_notify(%s, 'ping')", store._channel)
         assert heard.wait(WAIT_LIMIT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.core.queue import Granted
-from interlock.stores.redis.waiters import WaiterRegistry
+from interlock.stores.redis.waiters import RedisWaiters
 
 
 class Waiter:
@@ -21,7 +21,7 @@ class Waiter:
         self.then()
 
 
-def hung(registry: WaiterRegistry, id: str, then: Any = lambda: None) -> Waiter:
+def hung(registry: RedisWaiters, id: str, then: Any = lambda: None) -> Waiter:
     """Let a claim wait."""
     registry.expect(id)
     waiter = Waiter(then)

@@ -3,6 +3,7 @@
 Source: https://redis.io/docs/latest/develop/reference/protocol-spec/
 """
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 try:
@@ -134,3 +135,14 @@ Parser: TypeAlias = "PlainParser | NumberParser"
 def parser() -> Parser:
     """Return a new parser, by hiredis if it is installed."""
     return PlainParser() if hiredis is None else NumberParser()
+
+
+def messages(parser: Parser) -> Iterator[str]:
+    """Yield the texts of the messages that were received on a channel.
+
+    Raises:
+        Garbage: it is not RESP.
+    """
+    while (message := parser.next()) is not MISSING:
+        if isinstance(message, list) and message[0] == b"message":
+            yield message[2].decode(errors="replace")

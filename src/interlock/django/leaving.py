@@ -58,13 +58,13 @@ class Leaving:
         if left.promoted is None:
             self.tell(key, left.successor)
         for each in left.promoted or ():
-            self._waiters.promoted(*each)
+            self._waiters.notify(*each)
         return left.removed
 
     def _leave(self, key: str, id: str) -> Left:
         """End a claim; where a connection broke, the record tells whether that was done."""
         tries = count()
-        here = self._waiters.ids(key)
+        here = self._waiters.ids_of(key)
 
         def step(connection: Any) -> Left:
             again = next(tries) > 0
@@ -104,7 +104,7 @@ class Leaving:
             neighbours.wake(*row)
 
     def _wake(self, id: str) -> None:
-        if self._waiters.wake(id) or self._functions is None:
+        if self._waiters.notify(id, 0) or self._functions is None:
             return
         try:
             self._performer.do(lambda connection: Statement(TELL, (id,)).rows(connection))

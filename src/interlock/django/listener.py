@@ -171,7 +171,7 @@ class NotificationListener:
 
     def _hear(self, said: str, ping: str) -> None:
         if said != ping:
-            self.waiters.promoted(*promoted_in(said))
+            self.waiters.notify(*promoted_in(said))
             return
         was_deaf = not self.hears
         self._heard = time.monotonic()

@@ -10,10 +10,19 @@ from weakref import WeakSet
 
 from interlock.django.waiters import LineWaiters
 from interlock.runtime.process import HOST, in_forked_child, pid
+from interlock.runtime.waiters import WaiterRegistry
 from interlock.stores.sql.datagrams import DatagramListener
 
 CHANNEL = "interlock_orm_{}"
 AGAIN = 1.0  # seconds before a listener that could not be is tried again
+
+
+class _AllWaiters(WaiterRegistry):
+    """The waiters of all databases."""
+
+    def notify(self, id: str, fence: int) -> bool:
+        """Let a claim look, whatever it is told: the database knows."""
+        return any(waiters.notify(id, 0) for waiters in LineWaiters.all())
 
 
 class Neighbours:
@@ -26,7 +35,7 @@ class Neighbours:
 
     def _made(self) -> DatagramListener:
         listener = DatagramListener()
-        listener.start(CHANNEL.format(pid()), self)  # type: ignore[arg-type]
+        listener.start(CHANNEL.format(pid()), _AllWaiters())
         return listener
 
     def join(self, user: object) -> None:
@@ -58,18 +67,6 @@ class Neighbours:
         """
         if host == HOST and number != pid():
             self._listener.tell({CHANNEL.format(number): [f"{id} 0"]}, 0.0)
-
-    # -- what a listener tells, as `stores.sql.waiters.Waiters` has it ------------------------------------------
-
-    def tell_message(self, text: str) -> None:
-        """Let the claim that a message names look."""
-        self.tell(text.partition(" ")[0], 0)
-
-    def tell(self, id: str, fence: int) -> None:
-        """Let a claim look, if it waits here."""
-        for waiters in LineWaiters.all():
-            if waiters.wake(id):
-                return
 
     def start_afresh(self) -> None:
         """In a forked child: hear nothing of what the parent is told."""

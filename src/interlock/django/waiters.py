@@ -2,7 +2,6 @@
 
 import math
 import random
-import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from interlock.core.claims import Claim
 from interlock.core.queue import Granted
 from interlock.runtime.process import in_forked_child
+from interlock.runtime.waiters import WaiterRegistry
 
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two looks of a waiter whom nobody tells
 BEHIND = 1.0  # the same for one behind another of this process, or where other processes tell it
@@ -20,28 +20,30 @@ MOST_CLEAN = 10_000  # claims; those of grants that were lost are not taken back
 
 
 class _Waiter:
-    __slots__ = ("looks", "place", "sent", "wakeup", "woken")
+    __slots__ = ("key", "looks", "place", "sent", "wakeup", "woken")
 
-    def __init__(self, wakeup: Any, sent: float) -> None:
+    def __init__(self, key: str, wakeup: Any, sent: float) -> None:
+        self.key = key
         self.wakeup = wakeup
         self.sent = sent
         self.looks = 0
         self.woken = False
         self.place = math.inf  # in the line, once it was seen there
 
-    def tell(self) -> None:
+    def tell(self, message: Granted | None = None) -> None:
         self.looks = 0
         self.woken = True
-        self.wakeup.tell()
+        self.wakeup.tell(message)
 
 
-class LineWaiters:
+class LineWaiters(WaiterRegistry):
     """The waiters of this process, for each line of one database."""
 
     _known: dict[str, "LineWaiters"] = {}
 
-    def __init__(self) -> None:
-        self._mutex = threading.RLock()
+    def start_afresh(self) -> None:
+        """Forget all: a forked child waits for nothing."""
+        super().start_afresh()
         self._lines: dict[str, dict[str, _Waiter]] = {}
         self._clean: set[str] = set()
 
@@ -60,10 +62,10 @@ class LineWaiters:
         if wakeup is None:
             return
         with self._mutex:
-            waiters = self._lines.setdefault(claim.spec.key, {})
-            waiter = waiters.get(claim.id)
+            waiter = self._waiters.get(claim.id)
             if waiter is None:
-                waiters[claim.id] = _Waiter(wakeup, sent)
+                waiter = self._waiters[claim.id] = _Waiter(claim.spec.key, wakeup, sent)
+                self._lines.setdefault(waiter.key, {})[claim.id] = waiter
             else:
                 waiter.wakeup, waiter.sent = wakeup, sent
 
@@ -71,13 +73,15 @@ class LineWaiters:
         """Forget a waiter that waits no more."""
         with self._mutex:
             self._clean.discard(claim.id)
-            self._drop(claim.spec.key, claim.id)
+            self._drop(claim.id)
 
-    def _drop(self, key: str, id: str) -> _Waiter | None:
-        waiters = self._lines.get(key, {})
-        waiter = waiters.pop(id, None)
-        if waiter is not None and not waiters:
-            del self._lines[key]
+    def _drop(self, id: str) -> _Waiter | None:
+        waiter: _Waiter | None = self._waiters.pop(id, None)
+        if waiter is not None:
+            waiters = self._lines[waiter.key]
+            del waiters[id]
+            if not waiters:
+                del self._lines[waiter.key]
         return waiter
 
     def note_clean(self, id: str) -> None:
@@ -91,7 +95,7 @@ class LineWaiters:
         """True if `note_clean` was said of a claim that has not left since."""
         return id in self._clean
 
-    def ids(self, key: str) -> list[str]:
+    def ids_of(self, key: str) -> list[str]:
         """Return the ids of the first waiters of a line that are here."""
         with self._mutex:
             waiters = self._lines.get(key, {})
@@ -99,12 +103,12 @@ class LineWaiters:
 
     def is_young(self, claim: Claim, now: float) -> bool:
         """True if the lease of a waiter needs no extension yet."""
-        waiter = self._lines.get(claim.spec.key, {}).get(claim.id)
+        waiter = self._waiters.get(claim.id)
         return waiter is not None and now - waiter.sent < claim.spec.ttl * YOUNG
 
     def was_woken(self, claim: Claim) -> bool:
         """True if a waiter was told since it was asked here, and its lease needs no extension yet."""
-        waiter = self._lines.get(claim.spec.key, {}).get(claim.id)
+        waiter = self._waiters.get(claim.id)
         if waiter is None or not waiter.woken:
             return False
         waiter.woken = False
@@ -120,7 +124,7 @@ class LineWaiters:
         looks, first = 0, True
         with self._mutex:
             waiters = self._lines.get(claim.spec.key, {})
-            waiter = waiters.get(claim.id)
+            waiter = self._waiters.get(claim.id)
             if waiter is not None:
                 looks, waiter.looks = waiter.looks, min(waiter.looks + 1, 20)
                 first = waiter is _first(waiters)
@@ -145,25 +149,16 @@ class LineWaiters:
         if first is not None:
             first.tell()
 
-    def wake(self, id: str) -> bool:
-        """Tell one waiter to look again; False if it does not wait here."""
-        with self._mutex:
-            waiter = next((waiters[id] for waiters in self._lines.values() if id in waiters), None)
-        if waiter is not None:
-            waiter.tell()
-        return waiter is not None
-
-    def promoted(self, id: str, fence: int) -> bool:
-        """Tell a waiter that it holds the lock; with the fence 0, to look again. False if it does not wait here."""
+    def notify(self, id: str, fence: int) -> bool:
+        """As `WaiterRegistry.notify`; who holds the lock waits no more."""
         if not fence:
-            return self.wake(id)
+            return super().notify(id, 0)
         with self._mutex:
-            key = next((key for key, waiters in self._lines.items() if id in waiters), None)
-            waiter = None if key is None else self._drop(key, id)
+            waiter = self._drop(id)
             if waiter is not None:
                 self.note_clean(id)
         if waiter is not None:
-            waiter.wakeup.tell(Granted(id, fence))
+            waiter.tell(Granted(id, fence))
         return waiter is not None
 
     def wake_all(self) -> None:
@@ -186,7 +181,7 @@ def _first(waiters: dict[str, _Waiter]) -> _Waiter | None:
 
 def _after_fork() -> None:
     for waiters in LineWaiters._known.values():
-        waiters.__init__()  # type: ignore[misc]
+        waiters.start_afresh()
 
 
 in_forked_child(_after_fork)

@@ -41,17 +41,9 @@ class Space:
     """The lines of one memory:// URL, shared by all who connect to it in this process."""
 
     def __init__(self) -> None:
-        self._mutex: Any = threading.RLock()
+        self.mutex = threading.RLock()
         self.lines: dict[str, list[_Line]] = {}
         self.fence = 0  # one counter for all names: no name leaves anything behind
-
-    def step(self) -> Any:
-        """Return what excludes other threads from a step.
-
-        Raises:
-            StoreError: it is a signal handler that asks, in the middle of a step of its own thread.
-        """
-        return step_under(self._mutex)
 
     def reset(self) -> None:
         """Forget everything: a forked child owns nothing and shares nothing."""
@@ -67,22 +59,27 @@ class Space:
         places = self.lines.get(key)
         if places is None:
             return []
-        if any(place.until <= now for place in places):
-            places[:] = [place for place in places if place.until > now]
-            if not places:
-                del self.lines[key]
+        for place in places:  # not by any(): a generator takes as long as all of the rest here
+            if place.until <= now:
+                break
+        else:
+            return places
+        places[:] = [place for place in places if place.until > now]
+        if not places:
+            del self.lines[key]
         return places
 
     def hand_over(self, key: str, places: list[_Line]) -> None:
         """Promote and tell the waiters whose turn has come; forget a line that is empty."""
+        if not places:
+            self.lines.pop(key, None)
+            return
         for place in list(promotable(places)):
             place.state = USING
             place.fence = self.next_fence()
             place.held_since = time.time()
             if place.wakeup is not None:
                 place.wakeup.tell(Granted(place.claim.id, place.fence))
-        if not places:
-            self.lines.pop(key, None)
 
 
 _spaces: dict[str, Space] = {}
@@ -132,7 +129,7 @@ class MemoryStore(BaseStore):
         spec = claim.spec
         key = spec.key
         mine = self._space
-        with mine.step():
+        with step_under(mine.mutex):
             now = self._clock()
             places = mine.live(key, now)
             if places:
@@ -146,7 +143,7 @@ class MemoryStore(BaseStore):
                     return EnterResult("pending", 0, _recheck_after(places, now))
             if again:
                 return GONE
-            if has_room(places, spec.units, spec.capacity):
+            if has_room(places, spec.units, spec.capacity) if places else spec.units <= spec.capacity:
                 fence = mine.next_fence()
                 mine.lines.setdefault(key, places).append(_Line(claim, USING, fence, now + spec.ttl, wakeup))
                 return EnterResult("using", fence)
@@ -166,7 +163,7 @@ class MemoryStore(BaseStore):
         """As `leave`, without a generator around it."""
         key = claim.spec.key
         mine = self._space
-        with mine.step():
+        with step_under(mine.mutex):
             places = mine.live(key, self._clock())
             for index, place in enumerate(places):
                 if place.claim.id == claim.id:
@@ -182,7 +179,7 @@ class MemoryStore(BaseStore):
         return renewed
 
     def _renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        with self._space.step():
+        with step_under(self._space.mutex):
             return [self._renew_one(claim) for claim in claims]
 
     def _renew_one(self, claim: Claim) -> bool:
@@ -201,7 +198,7 @@ class MemoryStore(BaseStore):
         return views
 
     def _look(self, key: str) -> list[ClaimView]:
-        with self._space.step():
+        with step_under(self._space.mutex):
             now = self._clock()
             keys = keys_of(key, sorted(self._space.lines))
             return [_view(place, now) for each in keys for place in self._space.live(each, now)]
@@ -212,7 +209,7 @@ class MemoryStore(BaseStore):
         return found
 
     def _namespaces(self) -> list[str]:
-        with self._space.step():
+        with step_under(self._space.mutex):
             now = self._clock()
             return sorted({namespace_of(key) for key in list(self._space.lines) if self._space.live(key, now)})
 
@@ -222,7 +219,7 @@ class MemoryStore(BaseStore):
         return count
 
     def _evict(self, key: str, id: str | None) -> int:
-        with self._space.step():
+        with step_under(self._space.mutex):
             places = self._space.live(key, self._clock())
             evicted = [place for place in places if id is None or place.claim.id == id]
             places[:] = [place for place in places if place not in evicted]

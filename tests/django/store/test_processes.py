@@ -458,11 +458,11 @@ def test_a_waiter_that_could_not_be_written_is_forgotten(lines: Lines) -> None:
             lent.enter_context(lines.pool.connection())
         with pytest.raises(NotCreated):
             beside.submit(lines._create, claim, ThreadEvent()).result(20)
-        assert claim.id not in lines.waiters.ids(claim.spec.key)
+        assert claim.id not in lines.waiters.ids_of(claim.spec.key)
         if lines.enters_at_once:
             with pytest.raises(NotCreated):
                 beside.submit(lines._enter, claim, ThreadEvent(), True).result(20)
-            assert claim.id not in lines.waiters.ids(claim.spec.key)
+            assert claim.id not in lines.waiters.ids_of(claim.spec.key)
 
 
 def test_a_child_that_was_forked_while_its_parent_swept_sweeps(lines: Lines) -> None:

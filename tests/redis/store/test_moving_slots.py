@@ -26,10 +26,10 @@ def test_a_claim_that_was_told_to_try_again_is_not_waited_for(store: Any, subscr
     claim = Claim("a" * 32, LockSpec(f"{SEPARATOR}name"))
     entering = store.enter(claim, store.thread_wakeup() if subscribed else None, True, False)
     next(entering)
-    assert claim.id in store._registry.waiting  # what comes before the answer is kept for it
+    assert claim.id in store._registry.ids  # what comes before the answer is kept for it
     with pytest.raises(StopIteration) as done:
         entering.throw(Moving("TRYAGAIN Multiple keys request during rehashing of slot"))
     assert done.value.value.state == "busy"
-    assert store._registry.waiting == {}
+    assert not store._registry
     assert run(store.enter(claim, store.thread_wakeup(), True, False)).state == "using"
     assert run(store.leave(claim)) is True

@@ -7,16 +7,16 @@ import threading
 import pytest
 
 from interlock.core.queue import Granted
-from interlock.stores.redis.waiters import WaiterRegistry
+from interlock.stores.redis.waiters import RedisWaiters
 from tests.support.redis_waiters import Waiter, hung
 
 
-def is_empty(registry: WaiterRegistry) -> bool:
+def is_empty(registry: RedisWaiters) -> bool:
     """Is nothing kept?"""
     successors = registry._handoff
     return not any(
         (
-            registry.waiting,
+            registry.ids,
             registry._granted,
             registry._recheck_after,
             successors.after,
@@ -27,7 +27,7 @@ def is_empty(registry: WaiterRegistry) -> bool:
 
 
 def test_an_successor_is_told_once_and_nothing_is_kept() -> None:
-    registry = WaiterRegistry()
+    registry = RedisWaiters()
     waiter = hung(registry, "b")
     registry.follow("a", "b", 7)
     assert registry.pass_on("a") == ("b", 7)
@@ -38,7 +38,7 @@ def test_an_successor_is_told_once_and_nothing_is_kept() -> None:
 
 
 def test_a_claim_that_is_told_before_it_has_a_waiter_hears_it_with_the_waiter() -> None:
-    registry = WaiterRegistry()
+    registry = RedisWaiters()
     registry.expect("b")
     registry.follow("a", "b", 7)
     assert registry.pass_on("a") == ("b", 7)
@@ -48,7 +48,7 @@ def test_a_claim_that_is_told_before_it_has_a_waiter_hears_it_with_the_waiter() 
 
 
 def test_who_leaves_twice_without_having_held_it_lets_nobody_in() -> None:
-    registry = WaiterRegistry()
+    registry = RedisWaiters()
     hung(registry, "b")
     registry.follow("a", "b", 7)
     registry.withdraw("b")
@@ -62,7 +62,7 @@ def test_who_leaves_twice_without_having_held_it_lets_nobody_in() -> None:
 
 
 def test_the_successor_of_one_that_gives_up_follows_the_one_before() -> None:
-    registry = WaiterRegistry()
+    registry = RedisWaiters()
     hung(registry, "b")
     waiter = hung(registry, "c")
     registry.follow("a", "b", 7)
@@ -73,7 +73,7 @@ def test_the_successor_of_one_that_gives_up_follows_the_one_before() -> None:
 
 
 def test_who_gives_up_after_it_was_told_leaves_its_successor_to_the_server() -> None:
-    registry = WaiterRegistry()
+    registry = RedisWaiters()
     hung(registry, "b")
     waiter = hung(registry, "c")
     registry.follow("a", "b", 7)
@@ -88,7 +88,7 @@ def test_who_gives_up_after_it_was_told_leaves_its_successor_to_the_server() -> 
 
 
 def test_a_new_successor_takes_the_place_of_one_that_expired() -> None:
-    registry = WaiterRegistry()
+    registry = RedisWaiters()
     hung(registry, "b")
     waiter = hung(registry, "c")
     registry.follow("a", "b", 7)
@@ -101,7 +101,7 @@ def test_a_new_successor_takes_the_place_of_one_that_expired() -> None:
 
 
 def test_who_does_not_wait_any_more_is_nobodys_successor() -> None:
-    registry = WaiterRegistry()
+    registry = RedisWaiters()
     hung(registry, "b")
     registry.withdraw("b")
     registry.follow("a", "b", 7)
@@ -110,7 +110,7 @@ def test_who_does_not_wait_any_more_is_nobodys_successor() -> None:
 
 
 def test_an_interrupt_while_a_claim_is_told_does_not_make_it_deaf() -> None:
-    registry = WaiterRegistry()
+    registry = RedisWaiters()
     interrupts = [KeyboardInterrupt()]
 
     def interrupt() -> None:
@@ -126,7 +126,7 @@ def test_an_interrupt_while_a_claim_is_told_does_not_make_it_deaf() -> None:
 
 
 def test_a_release_in_the_middle_of_another_step_does_not_block() -> None:
-    registry = WaiterRegistry()
+    registry = RedisWaiters()
     last = hung(registry, "d")
     registry.follow("c", "d", 8)
     hung(registry, "b", lambda: registry.pass_on("c"))  # as the garbage collector may do
@@ -139,7 +139,7 @@ def test_a_release_in_the_middle_of_another_step_does_not_block() -> None:
 
 
 def test_a_claim_without_a_waiter_when_all_should_look_asks_as_soon_as_it_has_one() -> None:
-    registry = WaiterRegistry()
+    registry = RedisWaiters()
     registry.expect("b")
     registry.wake_all()
     registry.wait_so_long("b", 5.0)

@@ -35,12 +35,12 @@ class _Listening:
 
     def _hear(self, message: str) -> None:
         self._heard_at, self._asked_at = monotonic(), 0.0
-        self._waiters.tell_message(message)
+        self._waiters.notify_message(message)
 
     def _over(self) -> None:
         """Let all look for themselves: the connection has ended, or does not hear any more."""
         self.close()
-        self._waiters.let_all_look()
+        self._waiters.wake_all()
 
     def _look(self, doubts: bool = False) -> None:
         """See that it still hears, by telling itself something after a silence."""
@@ -141,7 +141,7 @@ class TaskListener:
         self._retry_at = 0.0
         self._listening[connection.loop] = listening
         if self._subscribed:
-            self._waiters.let_all_look()  # what was said meanwhile was not heard
+            self._waiters.wake_all()  # what was said meanwhile was not heard
         self._subscribed = True
 
     def suspect(self) -> None:

@@ -93,7 +93,7 @@ class ThreadListener:
             pipe.close()
             return RETRY
         if self._subscribed:
-            self._waiters.let_all_look()  # what was said meanwhile was not heard
+            self._waiters.wake_all()  # what was said meanwhile was not heard
         self._subscribed = True
         return RETRY
 
@@ -115,7 +115,7 @@ class ThreadListener:
             connection.close()
             with self._waking:
                 pipe.close()
-            self._waiters.let_all_look()
+            self._waiters.wake_all()
 
     def _read_on(self, connection: Connection, pipe: WakePipe) -> None:
         poll = poller()
@@ -125,7 +125,7 @@ class ThreadListener:
         asked_at = 0.0
         while not self._closed and self._pipe is pipe:
             for message in messages_on(connection.pgconn):
-                self._waiters.tell_message(message)
+                self._waiters.notify_message(message)
                 heard_at, asked_at = monotonic(), 0.0
             now = monotonic()
             if self._waiters:

@@ -8,10 +8,10 @@ from interlock._redis.aconnection import AsyncConnection
 from interlock._redis.clients import ConnectionFactory
 from interlock._redis.errors import refuse
 from interlock._redis.perloop import PerLoop
-from interlock._redis.resp import Garbage, ReplyError, pack
+from interlock._redis.resp import Garbage, ReplyError, messages, pack
 from interlock._redis.routing import Reading
 from interlock.core.errors import StoreError
-from interlock.stores.redis.waiters import WaiterRegistry
+from interlock.stores.redis.waiters import RedisWaiters
 
 RETRY = 0.25  # seconds between two attempts to subscribe again
 SILENCE = 2.0  # seconds without a message; then the server is asked to confirm the subscription
@@ -35,7 +35,8 @@ class _Listening(AsyncConnection):
         self._heard_at, self._asked_at = self._loop.time(), 0.0
         try:
             self.parser.feed(data)
-            self._subscription.waiting.notify_all(self.parser)
+            for text in messages(self.parser):
+                self._subscription.waiting.notify_message(text)
         except Garbage:
             self.is_garbled(data)
 
@@ -103,7 +104,7 @@ class AsyncSubscription:
         waiting: the waiters to wake.
     """
 
-    def __init__(self, factory: ConnectionFactory, channel: str, waiting: WaiterRegistry) -> None:
+    def __init__(self, factory: ConnectionFactory, channel: str, waiting: RedisWaiters) -> None:
         self._factory = factory
         self.io_timeout = factory.io_timeout
         self._channel = channel

@@ -21,7 +21,7 @@ from interlock.core.store import BaseStore
 from interlock.runtime.log import warn
 from interlock.runtime.process import HOST, WeakRegistry, in_forked_child, pid
 from interlock.stores.redis.views import lines_like, views_of
-from interlock.stores.redis.waiters import WaiterRegistry
+from interlock.stores.redis.waiters import RedisWaiters
 
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
 FORGET_AFTER = 60.0  # seconds
@@ -69,10 +69,10 @@ class RedisQueue(BaseStore):
     """
 
     def __init__(
-        self, pool: Any, subscription: Callable[[str, WaiterRegistry], Any], release: Callable[..., Any] | None
+        self, pool: Any, subscription: Callable[[str, RedisWaiters], Any], release: Callable[..., Any] | None
     ) -> None:
         self._pool = pool
-        self._registry = WaiterRegistry()
+        self._registry = RedisWaiters()
         self._channel = fresh_channel()
         self._subscription = subscription(self._channel, self._registry)
         pool.moved = self._subscription.distrust
@@ -88,7 +88,7 @@ class RedisQueue(BaseStore):
     @property
     def _waits(self) -> bool:
         """False while no claim waits, nor failed to: then nothing is kept about any."""
-        return bool(self._registry.waiting or self._unsent or self._requests)
+        return bool(self._registry or self._unsent or self._requests)
 
     def close(self) -> None:
         """Close all connections."""
@@ -159,7 +159,7 @@ class RedisQueue(BaseStore):
             reply, before, fence = reply
             self._registry.follow(before.decode(), claim.id, fence)
         if reply > 0:
-            if again and self._registry.waiting.get(claim.id) is not None:
+            if again and self._registry.has_wakeup(claim.id):
                 # it waited and was not told: perhaps nobody of this process is told any more
                 self._subscription.suspect()
             self._registry.holds(claim.id)

@@ -14,12 +14,12 @@ from interlock._redis.connection import Connection
 from interlock._redis.errors import refuse
 from interlock._redis.message import broken, garbled, no_answer
 from interlock._redis.pool import MOST
-from interlock._redis.resp import Garbage, ReplyError, pack
+from interlock._redis.resp import Garbage, ReplyError, messages, pack
 from interlock._redis.routing import Reading
 from interlock.core.errors import StoreError
 from interlock.core.queue import Granted
 from interlock.runtime.polling import READABLE, WakePipe, poller
-from interlock.stores.redis.waiters import WaiterRegistry
+from interlock.stores.redis.waiters import RedisWaiters
 
 GOODBYE = 1.0  # seconds to wait for whoever reads
 RETRY = 0.25  # seconds between two attempts to subscribe again
@@ -35,7 +35,7 @@ class Subscription:
         waiting: the waiters to wake.
     """
 
-    def __init__(self, factory: ConnectionFactory, channel: str, waiting: WaiterRegistry) -> None:
+    def __init__(self, factory: ConnectionFactory, channel: str, waiting: RedisWaiters) -> None:
         self._factory = factory
         self.io_timeout = factory.io_timeout
         self._channel = channel
@@ -251,7 +251,8 @@ class Subscription:
         self._hearing = True  # if it is the one that reads who is told now, it need not be woken
         try:
             connection.parser.feed(data)
-            self._registry.notify_all(connection.parser)
+            for text in messages(connection.parser):
+                self._registry.notify_message(text)
         except Garbage:
             self.live = False
         finally:

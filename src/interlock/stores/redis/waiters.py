@@ -1,27 +1,21 @@
 """The waiters of this process, by claim: a message may come before its waiter is ready to hear it."""
 
-import threading
 from typing import Any
 
-from interlock._redis.resp import MISSING, Parser
 from interlock.core.queue import Granted
+from interlock.runtime.waiters import WaiterRegistry
 from interlock.stores.redis.handoff import Handoff
 
 NextHolder = tuple[str, int]
 """The claim that comes next, and its fence."""
 
 
-class WaiterRegistry:
-    """The waiting claims of one store, and the successor of each."""
-
-    def __init__(self) -> None:
-        self.start_afresh()
+class RedisWaiters(WaiterRegistry):
+    """The waiting claims of one store, and the successor of each; None stands for a wake-up that is still to come."""
 
     def start_afresh(self) -> None:
         """Forget all: a forked child waits for nothing."""
-        # Re-entrant: the garbage collector may release a grant in the middle of any of these steps.
-        self._mutex = threading.RLock()
-        self.waiting: dict[str, Any] = {}
+        super().start_afresh()
         self._granted: dict[str, Granted] = {}
         self._recheck_after: dict[str, float] = {}
         self._woken: set[str] = set()
@@ -29,11 +23,11 @@ class WaiterRegistry:
 
     def expect(self, id: str) -> None:
         """Keep what will be told to a claim that has no waiter yet."""
-        self.waiting.setdefault(id, None)
+        self._waiters.setdefault(id, None)
 
     def wait_so_long(self, id: str, seconds: float) -> None:
         """Keep for a claim without a waiter how long it should wait at most."""
-        if id in self.waiting and self.waiting[id] is None:
+        if id in self._waiters and self._waiters[id] is None:
             self._recheck_after[id] = seconds
 
     def register(self, id: str, waiter: Any) -> tuple[float, Granted | None]:
@@ -43,53 +37,51 @@ class WaiterRegistry:
             How long to wait at most if it stands in line already, 0 if it should ask now; what was told meanwhile.
         """
         with self._mutex:
-            self.waiting[id] = waiter
+            self._waiters[id] = waiter
             granted = self._granted.pop(id, None)
             if granted is not None:
-                self.waiting.pop(id, None)
+                self._waiters.pop(id, None)
             recheck_after = self._recheck_after.pop(id, 0.0)
             if id in self._woken:
                 self._woken.discard(id)
                 recheck_after = 0.0
             return recheck_after, granted
 
-    def notify(self, id: str, fence: int) -> None:
-        """Tell a claim that it holds the lock with `fence`; with 0, that it should look."""
+    def has_wakeup(self, id: str) -> bool:
+        """Tell whether a claim waits and has its waiter."""
+        return self._waiters.get(id) is not None
+
+    def notify(self, id: str, fence: int) -> bool:
+        """As `WaiterRegistry.notify`; a fence is kept for a claim whose waiter is still to come."""
         with self._mutex:
+            known = id in self._waiters
             if fence:
                 self._promoted(id, fence)
-            elif self.waiting.get(id) is not None:
-                self.waiting[id].tell(None)
+            elif self.has_wakeup(id):
+                self._waiters[id].tell(None)
+            return known
 
     def _promoted(self, id: str, fence: int) -> None:
         """Tell a claim that waits for it that it holds the lock."""
         self._handoff.holds(id)
-        if id not in self.waiting or id in self._granted:
+        if id not in self._waiters or id in self._granted:
             return
-        waiter = self.waiting[id]
+        waiter = self._waiters[id]
         if waiter is None:
             self._granted[id] = Granted(id, fence)
         else:
             waiter.tell(Granted(id, fence))
-            self.waiting.pop(id, None)  # it waits no longer
+            self._waiters.pop(id, None)  # it waits no longer
 
     def follow(self, before: str, id: str, fence: int) -> None:
         """Keep that a claim, if it still waits, holds the lock with `fence` as soon as the one before it has left."""
         with self._mutex:
-            if id in self.waiting and id not in self._granted:
+            if id in self._waiters and id not in self._granted:
                 self._handoff.follow(before, id, fence)
-
-    def notify_all(self, parser: Parser) -> None:
-        """Tell what was heard on the channel."""
-        while (message := parser.next()) is not MISSING:
-            if isinstance(message, list) and message[0] == b"message":
-                id, _, fence = message[2].decode(errors="replace").partition(" ")
-                if fence.isdecimal():  # else it is not from us
-                    self.notify(id, int(fence))
 
     def holds(self, id: str) -> None:
         """The claim waits no longer: it holds the lock."""
-        if id in self.waiting:
+        if id in self._waiters:
             with self._mutex:
                 self._handoff.holds(id)
                 self._drop(id)
@@ -127,20 +119,15 @@ class WaiterRegistry:
         return not removed
 
     def _drop(self, id: str) -> None:
-        self.waiting.pop(id, None)
+        self._waiters.pop(id, None)
         self._granted.pop(id, None)
         self._recheck_after.pop(id, None)
         self._woken.discard(id)
 
     def wake_all(self) -> None:
         """Let everybody look, those too who have no waiter yet."""
-        for id, waiter in list(self.waiting.items()):
+        for id, waiter in list(self._waiters.items()):
             if waiter is not None:
                 waiter.tell(None)
             else:
                 self._woken.add(id)
-
-    @property
-    def ids(self) -> list[str]:
-        """The claims that wait."""
-        return list(self.waiting)

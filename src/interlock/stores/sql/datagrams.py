@@ -15,8 +15,8 @@ from typing import Any
 
 from interlock.core.effects import Call, Op
 from interlock.runtime import log
+from interlock.runtime.waiters import WaiterRegistry
 from interlock.stores.sql.queue import SqlQueue
-from interlock.stores.sql.waiters import Waiters
 
 LONGEST = 32768  # bytes of a datagram
 MANY = 256  # messages in one
@@ -46,7 +46,7 @@ class DatagramListener:
         self._untold = 0
         self._closed = False
 
-    def start(self, channel: str, waiters: Waiters) -> None:
+    def start(self, channel: str, waiters: WaiterRegistry) -> None:
         """As `Listener.start`."""
         self._channel = channel
         self._waiters = waiters
@@ -149,9 +149,9 @@ class DatagramListener:
         believed = sender in (os.geteuid(), 0) and sender != _SOMEBODY
         for line in text.splitlines():
             if believed:
-                self._waiters.tell_message(line)
+                self._waiters.notify_message(line)
             else:
-                self._waiters.tell(line.partition(" ")[0], 0)
+                self._waiters.notify(line.partition(" ")[0], 0)
 
 
 def _shut_down(heard: socket.socket) -> None:

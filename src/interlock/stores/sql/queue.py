@@ -214,7 +214,7 @@ class SqlQueue(BaseStore):
         messages: dict[str, list[str]] = {}
         for channel, id, fence in promotions_in(promotions):
             if channel == self._channel or not channel:
-                self._waiters.tell(id, fence)
+                self._waiters.notify(id, fence)
             else:
                 messages.setdefault(channel, []).append(f"{id} {fence}")
         if messages:
@@ -239,7 +239,7 @@ class SqlQueue(BaseStore):
         """Close all connections."""
         self._listener.close()
         self._server.close()
-        self._waiters.let_all_look()  # so that each waiter here finds it closed
+        self._waiters.wake_all()  # so that each waiter here finds it closed
 
 
 def _held_up() -> StoreError:
