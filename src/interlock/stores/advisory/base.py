@@ -195,8 +195,7 @@ class BaseRoom:
                     place.session = None
                     place.wakeup.wake()
         for each in (session, *unused):
-            if not each.fail():
-                self.sessions.ended.append(each)
+            self.sessions.close(each)
         for place in doubts:
             place.doubt(place.claim.id)
             self._nudge(place.key)

@@ -58,6 +58,7 @@ class AdvisorySessions:
         self._mutex = mutex
         self._all: list[AdvisorySession] = []
         self._opening = threading.Lock()
+        self._closed = False
         self._failed: tuple[float, StoreError | None] = (0.0, None)  # when, and why, none could be opened
         self.main: AdvisorySession | None = None
         self.apart: list[AdvisorySession] = []
@@ -85,9 +86,8 @@ class AdvisorySessions:
                 except StoreError as error:
                     self._failed = monotonic(), error
                     raise
-                with self._mutex:
-                    self.main = session
-                    self._all.append(session)
+                self._note(session)
+                self.main = session
             return session
 
     def open_apart(self) -> AdvisorySession:
@@ -99,10 +99,27 @@ class AdvisorySessions:
         return self._open(self._options)
 
     def add_apart(self, session: AdvisorySession) -> None:
-        """Note one to wait on."""
+        """Note one to wait on.
+
+        Raises:
+            StoreError: all were ended meanwhile.
+        """
         with self._mutex:
+            self._note(session)
             self.apart.append(session)
-            self._all.append(session)
+
+    def _note(self, session: AdvisorySession) -> None:
+        """Note one that was opened, which can take as long as the server likes.
+
+        Raises:
+            StoreError: all were ended meanwhile, and so is this one.
+        """
+        with self._mutex:
+            if not self._closed:
+                self._all.append(session)
+                return
+        session.fail()
+        raise StoreError("this connection was closed: connect again")
 
     def idle(self, used: Collection[AdvisorySession | None]) -> AdvisorySession | None:
         """Return a session to wait on that nobody uses; looked for, not kept, as an interrupt could lose it."""
@@ -149,6 +166,16 @@ class AdvisorySessions:
         """Return all that may have an open connection."""
         return [*self._all, *self.ended]
 
+    def close(self, session: AdvisorySession) -> None:
+        """Close one that has ended; if somebody talks to it just now, `close_ended` does it."""
+        if session.fail():
+            return
+        with self._mutex:
+            if not self._closed:
+                self.ended.append(session)
+                return
+        session.fail(wait_for_others=False)  # nobody comes after this
+
     def close_ended(self) -> None:
         """Close those that have ended, and that nobody talks to any more."""
         for session in list(self.ended):
@@ -157,10 +184,12 @@ class AdvisorySessions:
 
     def end(self) -> None:
         """End them all; the server frees what they have."""
-        for session in self.open():
-            session.fail(wait_for_others=False)
         with self._mutex:
+            self._closed = True
+            sessions = self.open()
             self._all.clear()
+        for session in sessions:
+            session.fail(wait_for_others=False)
 
 
 def is_idle(session: AdvisorySession) -> bool:
