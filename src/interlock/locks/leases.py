@@ -159,6 +159,16 @@ class LeaseTable(Generic[G]):
             grant._due = grant._deadline
         return due
 
+    def take_abandoned(self, grants: list[G]) -> list[G]:
+        """Take those out of `grants` whose block, or last handle, is gone; warn of handles that were forgotten."""
+        abandoned = [grant for grant in grants if grant.abandoned()]
+        for grant in abandoned:
+            grants.remove(grant)
+            watched = self.watched.get(grant.id)
+            if watched is not None and getattr(grant._block, "forgotten", False):
+                warn(grant._claim.spec.key, watched[3], grant)
+        return abandoned
+
     def next_due(self) -> float:
         """Return when to look again."""
         upcoming = min((grant._due for grant in self.live()), default=math.inf)

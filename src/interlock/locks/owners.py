@@ -142,6 +142,11 @@ class Handles:
                 self._refs = others
             return self._over
 
+    @property
+    def forgotten(self) -> bool:
+        """True if all of them were collected before a release."""
+        return not self._over and all(each() is None for each in self._refs)
+
     def __call__(self) -> object | None:
         """Return None when there is no handle, except for those whose `with` blocks were left without a release."""
         return _used(self._refs)

@@ -160,8 +160,7 @@ class LoopWatchdog(Generic[G]):
 
     async def _renew(self, grants: list[G]) -> None:
         """Renew leases at one node."""
-        for grant in [grant for grant in grants if grant.abandoned()]:
-            grants.remove(grant)
+        for grant in self._table.take_abandoned(grants):
             await self._give_back(grant)
         todo = portions(grants, AT_ONCE)
         await asyncio.gather(

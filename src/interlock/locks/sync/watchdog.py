@@ -207,8 +207,7 @@ class Watchdog(Generic[G]):
                 log.exception("unexpected error while renewing")
 
     def _renew(self, grants: list[G]) -> None:
-        for grant in [grant for grant in grants if grant.abandoned()]:
-            grants.remove(grant)
+        for grant in self._table.take_abandoned(grants):
             self._give_back(grant)
         grants[:] = [grant for grant in grants if grant.id in self._watched]  # the others have ended meanwhile
         if grants:

@@ -1,6 +1,5 @@
 """Re-entrant locks: a count on top of one claim, per thread or task, that dies with the lease."""
 
-import asyncio
 import gc
 import warnings
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.testing.faults import Failing
-from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
+from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import World
 
 
@@ -218,13 +217,9 @@ def test_a_hold_whose_handles_are_all_forgotten_ends_at_once(world: World) -> No
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
                 locks.rlock(world.name, ttl=0.6).acquire()
-                return eventually(lambda: len(seen))  # a renewal that is on its way holds the grant until its end
+                return eventually(lambda: len(seen))  # a renewal that is on its way holds the grant, and tells
         finally:
             gc.enable()
-
-    async def warned(seen: list[Any]) -> None:
-        while not seen:
-            await asyncio.sleep(0.01)
 
     async def task() -> int:
         gc.collect()
@@ -233,8 +228,7 @@ def test_a_hold_whose_handles_are_all_forgotten_ends_at_once(world: World) -> No
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
                 await locks.rlock(world.name, ttl=0.6).acquire()
-                await asyncio.wait_for(warned(seen), WAIT_LIMIT)
-                return len(seen)
+                return len(seen)  # a renewal is a task on this loop: none can hold the grant now
         finally:
             gc.enable()
 
