@@ -23,6 +23,7 @@ from interlock.core.claims import (
     said,
 )
 from interlock.core.errors import InvalidArgument, LockTimeout
+from interlock.core.options import MOST, flag_in, number_in, seconds_in
 from interlock.core.queue import BUSY, GIVEN_UP, GONE, INDETERMINATE, OCCUPIED, REFUSED, EnterResult
 from interlock.core.redaction import described, masked, why
 
@@ -149,3 +150,16 @@ def test_an_object_is_described_by_its_type_and_numbers_by_themselves() -> None:
     assert [described(each) for each in (None, True, 5, 1.5)] == ["None", "True", "5", "1.5"]
     assert [described(each) for each in ("secret", array("b"))] == ["<str>", "<array.array>"]
     assert described(LockTimeout("secret")) == "<interlock.core.errors.LockTimeout>"
+
+
+def test_the_values_of_options_are_told_with_what_they_should_be() -> None:
+    assert seconds_in("timeout", "0.5") == 0.5
+    for text in ("0", "-1", "nan", "inf", "soon", ""):
+        assert refused(seconds_in, "timeout", text) == f"timeout is a number of seconds above 0, not {text!r}"
+    assert (number_in("most", "1"), number_in("most", "0", 0), number_in("most", str(MOST))) == (1, 0, MOST)
+    for text in ("0", "-1", "1.5", " 1", "1_0", "٣", "many", "", str(MOST + 1), "9" * 50):
+        assert refused(number_in, "most", text) == f"most is a whole number from 1 to 1000000, not {text!r}"
+    assert flag_in("create", "true") is True
+    assert flag_in("create", "false") is False
+    for text in ("True", "1", ""):
+        assert refused(flag_in, "create", text) == f"create is true or false, not {text!r}"

@@ -1,10 +1,10 @@
 """The options of a URL: redis://host?socket_timeout=0.5&max_connections=10."""
 
-import math
 from urllib.parse import SplitResult, parse_qsl
 
 from interlock.core.errors import InvalidArgument
-from interlock.core.redaction import masked, why
+from interlock.core.options import flag_in, number_in, seconds_in
+from interlock.core.redaction import masked, read
 
 EVERYWHERE = frozenset((
     "username", "password", "client_name", "lib_name", "lib_version", "socket_timeout",
@@ -33,6 +33,10 @@ def options_of(url: SplitResult) -> dict[str, str]:
     Raises:
         InvalidArgument: one is not known, stands there twice, or has a value that makes no sense.
     """
+    return read(url, _options_of)
+
+
+def _options_of(url: SplitResult) -> dict[str, str]:
     known = _known(url.scheme)
     found: dict[str, str] = {}
     for name, value in parse_qsl(url.query, keep_blank_values=True):
@@ -42,13 +46,13 @@ def options_of(url: SplitResult) -> dict[str, str]:
             raise InvalidArgument(f"{masked(url.geturl())!r}: give {name} one value")
         found[name] = value
     for name in SECONDS:
-        if name in found and not 0 < _number(found[name]) < math.inf:
-            raise InvalidArgument(f"{masked(url.geturl())!r}: {name} is a number of seconds above 0")
+        if name in found:
+            seconds_in(name, found[name])
     for name, least in (("max_connections", 1), ("db", 0)):
-        if name in found and not (found[name].isdecimal() and int(found[name]) >= least):
-            raise InvalidArgument(f"{masked(url.geturl())!r}: {name} is a whole number, at least {least}")
-    if "sentinel_ssl" in found and found["sentinel_ssl"] not in ("true", "false"):
-        raise InvalidArgument(f"{masked(url.geturl())!r}: sentinel_ssl is true or false")
+        if name in found:
+            number_in(name, found[name], least)
+    if "sentinel_ssl" in found:
+        flag_in("sentinel_ssl", found["sentinel_ssl"])
     return found
 
 
@@ -70,9 +74,6 @@ def _known(scheme: str) -> frozenset[str]:
 
 
 def _unknown(url: SplitResult, name: str, known: frozenset[str]) -> str:
-    given = url.geturl()
-    if "@" in url.query:  # it may be the rest of a password that is not quoted
-        return f"{masked(given)!r} is no URL of a Redis server: {why(ValueError(), given)}"
     from difflib import get_close_matches
 
     close = get_close_matches(name, known, 1)
@@ -86,10 +87,3 @@ def _unknown(url: SplitResult, name: str, known: frozenset[str]) -> str:
         advice = ""
     shown = ", ".join(sorted(known - WITHOUT_EFFECT))
     return f"{url.scheme}:// has no option {name!r}: {advice}there are {shown}"
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

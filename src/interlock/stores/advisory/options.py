@@ -5,8 +5,8 @@ from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl
 
-from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
+from interlock.core.options import number_in
 from interlock.core.redaction import is_torn, place_of, read, whole
 from interlock.runtime.process import HOST, pid
 from interlock.stores.sql.urls import check, conninfo_of, options_in, port_of
@@ -59,8 +59,8 @@ def options_of(url: SplitResult) -> Options:
 def _options_of(url: SplitResult) -> Options:
     postgresql = url.scheme.startswith("postgresql")
     query = dict(options_in(url) if postgresql else parse_qsl(url.query, keep_blank_values=True))
-    max_locks = _count(query, "max_locks", MAX_LOCKS)
-    max_waiting = _count(query, "max_waiting", MAX_WAITING)
+    max_locks = number_in("max_locks", query.pop("max_locks", str(MAX_LOCKS)))
+    max_waiting = number_in("max_waiting", query.pop("max_waiting", str(MAX_WAITING)))
     sequence = query.pop("sequence", SEQUENCE)
     if not IDENTIFIER.fullmatch(sequence):
         raise InvalidArgument("sequence is a name, or schema.name, of letters, digits and _")
@@ -77,10 +77,3 @@ def _options_of(url: SplitResult) -> Options:
         port_of(url)  # which refuses what is none
         conninfo = whole(url._replace(query=""))
     return Options(conninfo, max_locks, max_waiting, sequence, not postgresql, is_torn(url))
-
-
-def _count(query: dict[str, str], name: str, default: int) -> int:
-    value = query.pop(name, str(default))
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 1_000_000:
-        raise InvalidArgument(f"{name} is a whole number from 1, not {said(value)}")
-    return int(value)

@@ -7,8 +7,9 @@ from urllib.parse import SplitResult, parse_qsl, unquote, unquote_to_bytes
 
 import pymysql  # type: ignore[import-untyped]
 
-from interlock.core.claims import DEFAULT_TTL, said
+from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument
+from interlock.core.options import flag_in, number_in, seconds_in
 from interlock.core.redaction import UNTOLD, is_torn, place_of, read
 from interlock.stores.mysql.dialling import FAILURES, PORT, failed
 from interlock.stores.sql.engines import arguments_of, detached, given_by, limit, place_of_engine
@@ -83,8 +84,9 @@ class UrlFactory:
             "program_name": "interlock",
             "autocommit": True,
         }
-        how |= {name: _flag(name, given[name]) if "verify" in name else given[name] for name in _TLS if name in given}
-        if not given.keys() & set(_TLS) and (how["host"] in _NEAR or "unix_socket" in given):
+        tls = {name: given[name] for name in _TLS if name in given}
+        how |= {name: flag_in(name, text) if "verify" in name else text for name, text in tls.items()}
+        if not tls and (how["host"] in _NEAR or "unix_socket" in given):
             how["ssl_disabled"] = True  # else PyMySQL reads all certificates of the machine for each connection
         return options, how
 
@@ -128,32 +130,11 @@ def options_of(given: dict[str, str]) -> Options:
         InvalidArgument: a value makes no sense.
     """
     return Options(
-        checked_table(given.get("table", TABLE)), _flag("create", given.get("create", "false")),
-        _number(given.get("max_connections", str(MOST))), _seconds("timeout", given.get("timeout", str(IO_TIMEOUT))),
-        _seconds("grace", given.get("grace", str(DEFAULT_TTL))),
+        checked_table(given.get("table", TABLE)), flag_in("create", given.get("create", "false")),
+        number_in("max_connections", given.get("max_connections", str(MOST))),
+        seconds_in("timeout", given.get("timeout", str(IO_TIMEOUT))),
+        seconds_in("grace", given.get("grace", str(DEFAULT_TTL))),
     )  # fmt: skip
-
-
-def _flag(name: str, value: str) -> bool:
-    if value not in ("true", "false"):
-        raise InvalidArgument(f"{name} is true or false, not {said(value)}")
-    return value == "true"
-
-
-def _number(value: str) -> int:
-    if not value.isdecimal() or int(value) < 1:
-        raise InvalidArgument(f"max_connections is a whole number from 1, not {said(value)}")
-    return int(value)
-
-
-def _seconds(name: str, value: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise InvalidArgument(f"{name} is a number of seconds above 0, not {said(value)}")
-    return seconds
 
 
 class EngineFactory:

@@ -1,12 +1,12 @@
 """What a URL says about a store in PostgreSQL."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
+from interlock.core.options import flag_in, number_in, seconds_in
 from interlock.core.redaction import is_torn, masked, place_of, read, whole
 from interlock.stores.sql.ddl import GRACE, TABLE, ddl
 from interlock.stores.sql.engines import given_by
@@ -76,34 +76,12 @@ def options_of_engine(engine: Any) -> Options:
 
 def _options(given: Mapping[str, str]) -> Options:
     options = Options(
-        given.get("table", TABLE), given.get("schema", ""), _flag(given.get("create", "false")),
-        _number(given.get("max_connections", str(MOST))), _seconds(given.get("timeout", str(IO_TIMEOUT))),
-        _grace(given.get("grace", str(GRACE))),
+        given.get("table", TABLE), given.get("schema", ""), flag_in("create", given.get("create", "false")),
+        number_in("max_connections", given.get("max_connections", str(MOST))),
+        seconds_in("timeout", given.get("timeout", str(IO_TIMEOUT))), _grace(given.get("grace", str(GRACE))),
     )  # fmt: skip
     ddl(options.table, options.schema, options.grace)  # which refuses what makes no sense
     return options
-
-
-def _flag(value: str) -> bool:
-    if value not in ("true", "false"):
-        raise InvalidArgument(f"create is true or false, not {said(value)}")
-    return value == "true"
-
-
-def _number(value: str) -> int:
-    if not value.isdecimal() or int(value) < 1:
-        raise InvalidArgument(f"max_connections is a whole number from 1, not {said(value)}")
-    return int(value)
-
-
-def _seconds(value: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise InvalidArgument(f"timeout is a number of seconds above 0, not {said(value)}")
-    return seconds
 
 
 def _grace(value: str) -> float:

@@ -1,13 +1,13 @@
 """What a URL or an engine says: which file."""
 
 import hashlib
-import math
 import os
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
+from interlock.core.options import seconds_in
 from interlock.stores.files.failures import failed
 from interlock.stores.files.machine import boot_id, is_guest, is_network
 from interlock.stores.sql.engines import given_by
@@ -46,7 +46,7 @@ def options_of(url: SplitResult) -> Options:
         if name in found:
             raise InvalidArgument(f"sqlite:// has the option {name!r} twice")
         if name == "timeout":
-            found[name] = _seconds(value)
+            found[name] = seconds_in(name, value)
         elif name == "allow" and is_guest(value) and not is_network(value):
             found[name] = value
         elif (name, value) == ("mode", "memory"):
@@ -131,13 +131,3 @@ def _followed(path: str) -> str:
     if os.path.islink(path) and os.lstat(path).st_uid not in (0, os.geteuid()):
         raise InvalidArgument(f"{path} is a symbolic link of another user: write the path of the file itself")
     return os.path.realpath(path)
-
-
-def _seconds(value: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise InvalidArgument(f"timeout is a number of seconds above 0, not {said(value)}")
-    return seconds
