@@ -104,6 +104,7 @@ async def arun(op: Op[T]) -> T:
             except BaseException as error:
                 step, value = op.throw, error
     finally:
+        value = None  # as in `run`
         op.close()
         if wakeup is not None:
             wakeup.close()
