@@ -6,8 +6,9 @@ from time import monotonic
 from typing import Any
 
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.stores.postgresql.sessions import Row, Talk, Transactions
-from interlock.stores.sql.pool import GROW, put_back
+from interlock.runtime.aio import arun
+from interlock.stores.postgresql.sessions import Row, Transactions
+from interlock.stores.sql.pool import GROW, put_back, said_on
 from interlock.stores.sql.problems import Full, Passing, Refused
 from interlock.stores.sql.statements import Statement
 
@@ -73,7 +74,8 @@ class AsyncPool:
         connection = await self._take(here, deadline, io_timeout, self._most + statement.reserved)
         connection.cancelled, age, sound = None, here.age, False
         try:
-            rows = await _talk(connection, self._transactions.perform(statement), deadline, io_timeout)
+            talk = self._transactions.perform(statement)
+            rows = await arun(said_on(connection, talk, deadline, io_timeout))
             sound = True
         except (Refused, UnknownOutcome) as error:
             sound = isinstance(error, Refused)
@@ -191,18 +193,3 @@ async def _first_of(here: _Here, seconds: float) -> None:
         if future.done() and not future.cancelled():
             here.wake_one()  # it was meant for somebody
         raise
-
-
-async def _talk(connection: Any, talk: Talk, deadline: float, io_timeout: float) -> list[Any]:
-    try:
-        statement = next(talk)
-        while True:
-            try:
-                rows = await connection.exchange(statement, deadline, io_timeout)
-            except Refused as error:
-                statement = talk.throw(error)
-            else:
-                statement = talk.send(rows)
-    except StopIteration as stop:
-        found: list[Any] = stop.value
-        return found

@@ -7,7 +7,9 @@ from collections.abc import Generator
 from time import monotonic
 from typing import Any
 
+from interlock.core.effects import Ask, Op
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.runtime.sync import run
 from interlock.stores.sql.problems import Full, Passing, Refused
 
 LOST = 0.5  # seconds until it is looked whether an interrupt took a connection from its thread
@@ -16,6 +18,56 @@ UNUSED = 5.0  # seconds after which a connection is closed where others do the w
 
 Talk = Generator[Any, Any, list[Any]]
 """What to say one after the other on one connection; what it returns is the answer."""
+
+
+class _ByThen:
+    """A connection, as an `effects.Server` of its colour.
+
+    Args:
+        connection: which has `exchange`.
+        deadline: of the monotonic clock, for all that is said.
+        io_timeout: seconds from the first statement until then.
+    """
+
+    __slots__ = ("connection", "deadline", "io_timeout")
+
+    def __init__(self, connection: Any, deadline: float, io_timeout: float) -> None:
+        self.connection = connection
+        self.deadline = deadline
+        self.io_timeout = io_timeout
+
+    def ask(self, statement: Any) -> Any:
+        """Say a statement, and return the answer; a connection of tasks lets it be awaited."""
+        return self.connection.exchange(statement, self.deadline, self.io_timeout)
+
+    aask = ask
+
+
+def said_on(connection: Any, talk: Talk, deadline: float, io_timeout: float) -> Op[list[Any]]:
+    """Say one statement after the other on a connection.
+
+    Args:
+        connection: which has `exchange`.
+        talk: what is said; it is told of refusals, and of nothing else that fails.
+        deadline: of the monotonic clock, for all of it.
+        io_timeout: seconds from now until then.
+
+    Returns:
+        The answer.
+    """
+    server = _ByThen(connection, deadline, io_timeout)
+    try:
+        statement = next(talk)
+        while True:
+            try:
+                rows = yield Ask(server, statement)
+            except Refused as error:
+                statement = talk.throw(error)
+            else:
+                statement = talk.send(rows)
+    except StopIteration as stop:
+        found: list[Any] = stop.value
+        return found
 
 
 class _Loan:
@@ -81,7 +133,8 @@ class BoundedPool:
                 self._take(place, deadline, io_timeout, self._most + statement.reserved)
                 if place.connection is None:
                     self._make(place, deadline)
-            rows = _talk(place.connection, self._perform(place.connection, statement), deadline, io_timeout)
+            talk = self._perform(place.connection, statement)
+            rows = run(said_on(place.connection, talk, deadline, io_timeout))
             place.sound = True
         except Refused:
             place.sound = place.connection is not None and place.connection.is_sound()
@@ -200,18 +253,3 @@ def _taken(idle: Any, some: list[Any]) -> list[Any]:
             continue
         taken.append(each)
     return taken
-
-
-def _talk(connection: Any, talk: Talk, deadline: float, io_timeout: float) -> list[Any]:
-    try:
-        statement = next(talk)
-        while True:
-            try:
-                rows = connection.exchange(statement, deadline, io_timeout)
-            except Refused as error:
-                statement = talk.throw(error)
-            else:
-                statement = talk.send(rows)
-    except StopIteration as stop:
-        found: list[Any] = stop.value
-        return found
