@@ -150,28 +150,17 @@ class MysqlSession(AdvisorySession):
             self.waits_for = key, shared
             self._begun = False
 
-    def collect(self, seconds: float = 0.0) -> int | None:
-        """As `AdvisorySession.collect`."""
-        with self.mutex:
-            if self.waits_for is None:
-                return None
-            poll = select.poll()
-            poll.register(self.socket, select.POLLIN)
-            if not poll.poll(seconds * 1000):
-                return None
-            key, shared = self.waits_for
-            try:
-                (row,) = self._do(self._read)
-                if row[0] != "1":
-                    raise Refusal("0", "the wait was broken off by KILL QUERY, a time limit, or a deadlock")
-                ((fence,),) = self._do(lambda: self._query(self._sql(FENCE, key)))
-            except Refusal:
-                self._broken_off(key, shared)
-                raise
-            self.counts[key, shared] = 1
-            self._begun = False
-            self.waits_for = None
-            return int(str(fence))
+    def _arrives(self, deadline: float) -> bool:
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(max(0.0, deadline - monotonic()) * 1000))
+
+    def _fence(self, key: int) -> str | None:
+        (row,) = self._do(self._read)
+        if row[0] != "1":
+            raise Refusal("0", "the wait was broken off by KILL QUERY, a time limit, or a deadlock")
+        ((fence,),) = self._do(lambda: self._query(self._sql(FENCE, key)))
+        return str(fence)
 
     def cancel(self, waiting: AdvisorySession) -> None:
         """As `AdvisorySession.cancel`."""

@@ -109,29 +109,9 @@ class PostgresSession(AdvisorySession):
             self.waits_for = key, shared
             self._begun = False
 
-    def collect(self, seconds: float = 0.0) -> int | None:
-        """Return the fence if the lock has been granted, None if the answer is not there.
-
-        Args:
-            seconds: to wait for it.
-
-        Raises:
-            Refusal: the wait was broken off; nothing is held.
-            StoreError: the connection failed.
-        """
-        with self.mutex:
-            if self.waits_for is None or not self._arrives(monotonic() + seconds):
-                return None
-            key, shared = self.waits_for
-            try:
-                (fence,) = self._row()
-            except Refusal:
-                self._broken_off(key, shared)
-                raise
-            self.counts[key, shared] = 1
-            self._begun = False
-            self.waits_for = None
-            return int(str(fence))
+    def _fence(self, key: int) -> str | None:
+        (fence,) = self._all_rows()[0]
+        return fence
 
     def cancel(self, waiting: AdvisorySession) -> None:
         """Break off what another session waits for."""
@@ -252,9 +232,6 @@ class PostgresSession(AdvisorySession):
         if not self._arrives(monotonic() + seconds):
             raise UnknownOutcome(f"PostgreSQL has not answered within {IO_TIMEOUT:g} s")
         return self._all_rows()
-
-    def _row(self) -> list[str | None]:
-        return self._all_rows()[0]
 
     def _arrives(self, deadline: float) -> bool:
         try:

@@ -6,6 +6,7 @@ have to give back as often.
 
 import os
 import threading
+from time import monotonic
 from typing import Any, Literal
 
 from interlock.core.errors import StoreError, UnknownOutcome
@@ -185,6 +186,26 @@ class AdvisorySession:
             Refusal: the wait was broken off; nothing is held.
             StoreError: the connection failed.
         """
+        with self.mutex:
+            if self.waits_for is None or not self._arrives(monotonic() + seconds):
+                return None
+            key, shared = self.waits_for
+            try:
+                fence = self._fence(key)
+            except Refusal:
+                self._broken_off(key, shared)
+                raise
+            self.counts[key, shared] = 1
+            self._begun = False
+            self.waits_for = None
+            return int(str(fence))
+
+    def _arrives(self, deadline: float) -> bool:
+        """Tell whether an answer is there, or comes before a moment of the monotonic clock."""
+        raise NotImplementedError
+
+    def _fence(self, key: int) -> str | None:
+        """Return the fence from the answer to a wait; raise Refusal if it was broken off."""
         raise NotImplementedError
 
     def _broken_off(self, key: int, shared: bool) -> None:

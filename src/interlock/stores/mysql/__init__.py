@@ -4,8 +4,8 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.redaction import described
 from interlock.stores.base import BaseStore, Store
+from interlock.stores.sql.engines import engine_of
 
 INSTALL = "locks in MySQL and MariaDB need PyMySQL: pip install 'interlock[mariadb]'"
 
@@ -40,19 +40,13 @@ def from_client(client: Any, tasks: bool) -> Store:
             whose arguments PyMySQL connects.  It stays the program's, and open.
         tasks: True if asyncio tasks will use the store.
     """
-    from sqlalchemy.engine import Engine
-    from sqlalchemy.ext.asyncio import AsyncEngine
-
-    if not isinstance(client, (Engine, AsyncEngine) if tasks else Engine):
+    engine = engine_of(client, tasks, either=True)
+    dialect = engine.dialect
+    drivers = ("pymysql",) if engine is client else ("aiomysql", "asyncmy")
+    if dialect.driver not in drivers:
         raise InvalidArgument(
-            f"{described(client)} is no Engine: {'aconnect' if tasks else 'connect'}() takes the engine, as locks "
-            f"are taken on connections of their own: a claim inside a transaction is seen by nobody"
-        )
-    drivers = ("aiomysql", "asyncmy") if isinstance(client, AsyncEngine) else ("pymysql",)
-    if client.dialect.driver not in drivers:
-        raise InvalidArgument(
-            f"locks need an engine of mysql+{' or '.join(drivers)}://, not of "
-            f"{client.dialect.name}+{client.dialect.driver}://: give interlock the URL mysql://…"
+            f"locks need an engine of mysql+{' or '.join(drivers)}://, not of {dialect.name}+{dialect.driver}://: "
+            f"give interlock the URL mysql://…"
         )
     _installed()
     from interlock.stores.mysql.factory import EngineFactory

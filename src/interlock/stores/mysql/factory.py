@@ -1,21 +1,18 @@
 """How to connect: by a URL, or as an SQLAlchemy engine does that the program has already."""
 
-import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import math
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, unquote, unquote_to_bytes
+from urllib.parse import SplitResult, parse_qsl
 
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import flag_in, number_in, seconds_in
-from interlock.core.redaction import UNTOLD, is_torn, place_of, read
-from interlock.stores.mysql.dialling import FAILURES, PORT, failed
+from interlock.core.redaction import is_torn, place_of, read
+from interlock.stores.mysql.dialling import arguments_in, dialled, failed
 from interlock.stores.sql.engines import arguments_of, detached, given_by, limit, place_of_engine
 from interlock.stores.sql.mysql import TABLE, checked_table
-from interlock.stores.sql.problems import Unreachable
-from interlock.stores.sql.urls import port_of
 
 IO_TIMEOUT = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process
@@ -69,15 +66,10 @@ class UrlFactory:
     def _read(self, url: SplitResult) -> tuple[Options, dict[str, Any]]:
         given = self._given(url)
         options = options_of(given)
-        database = unquote(url.path.lstrip("/"))
-        if not database:
+        how = arguments_in(url)
+        if not how["database"]:
             raise InvalidArgument(f"{self.where}: which database? mysql://user:password@host/database")
-        how: dict[str, Any] = {
-            "host": url.hostname or "localhost",
-            "port": port_of(url) or PORT,
-            "user": unquote(url.username or ""),
-            "password": unquote_to_bytes(url.password or ""),  # as PyMySQL takes text for Latin-1
-            "database": database,
+        how |= {
             "unix_socket": given.get("unix_socket"),
             "charset": "utf8mb4",
             **_limits(options.io_timeout),
@@ -111,12 +103,7 @@ class UrlFactory:
             Unreachable: nobody answers, or not now.
             Refused: the server does not let us in.
         """
-        try:
-            return pymysql.connect(**self._how)
-        except FAILURES as error:
-            if not self._torn:
-                raise failed(error, self.where) from error
-        raise Unreachable(f"{self.where} can't be reached; {UNTOLD}")
+        return dialled(self._how, self.where, self._torn)
 
 
 def _limits(io_timeout: float) -> dict[str, int]:

@@ -2,17 +2,14 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from interlock.core.claims import Check
-from interlock.runtime.sync import ThreadEvent, run
+from interlock.runtime.sync import run
 from interlock.stores.mysql.checks import examine
 from interlock.stores.mysql.connection import Pool
 from interlock.stores.sql.datagrams import DatagramListener, DatagramQueue
 from interlock.stores.sql.mysql import MysqlTexts, Statements
-
-if TYPE_CHECKING:
-    from interlock.runtime.aio import TaskEvent
 
 
 class _Server(Pool):
@@ -48,16 +45,6 @@ class MysqlStore(DatagramQueue):
 
     def __init__(self, factory: Any) -> None:
         super().__init__(_Server(factory), DatagramListener(), MysqlTexts(factory.options.table))
-
-    def thread_wakeup(self) -> ThreadEvent:
-        """Return a wake-up for the calling thread."""
-        return ThreadEvent()
-
-    def task_wakeup(self) -> "TaskEvent":
-        """Return a wake-up for the calling task."""
-        from interlock.runtime.aio import TaskEvent  # only programs with an event loop load asyncio
-
-        return TaskEvent()
 
     def rest(self) -> None:
         """Close the connections that nobody uses, but for one."""

@@ -9,16 +9,7 @@ from psycopg import OperationalError
 from psycopg.pq import TransactionStatus
 
 from interlock.core.errors import StoreError
-from interlock.stores.postgresql.exchange import (
-    Row,
-    ask_itself,
-    checked,
-    encoded,
-    ended,
-    messages_on,
-    parameters,
-    rows_of,
-)
+from interlock.stores.postgresql.exchange import Row, ask_itself, checked, ended, messages_on, rows_of, send
 from interlock.stores.postgresql.sessions import WHOSE, is_pooled, listening
 from interlock.stores.sql.problems import broken, no_answer
 from interlock.stores.sql.statements import Statement
@@ -78,10 +69,7 @@ class AsyncConnection:
         """
         pgconn = self.pgconn
         try:
-            if statement.values:
-                pgconn.send_query_params(encoded(statement.words), parameters(statement.values))
-            else:
-                pgconn.send_query(encoded(statement.words))
+            send(pgconn, statement)
             while pgconn.flush():
                 await asyncio.sleep(0.001)  # more than a socket takes at once: a statement of many claims
                 pgconn.consume_input()

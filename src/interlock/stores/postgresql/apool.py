@@ -9,7 +9,7 @@ from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.runtime.aio import arun
 from interlock.stores.postgresql.sessions import Row, Transactions
 from interlock.stores.sql.pool import GROW, put_back, said_on
-from interlock.stores.sql.problems import Full, Passing, Refused
+from interlock.stores.sql.problems import Full, Refused, none_free
 from interlock.stores.sql.statements import Statement
 
 
@@ -120,10 +120,7 @@ class AsyncPool:
                     asked = monotonic()  # the server has none left: others of ours will be free
                 continue
             if now >= deadline:
-                raise Passing(
-                    f"all {self._most} connections of this loop to {self.factory.where} were in use for "
-                    f"{io_timeout:g} s: is it overloaded? Else let it have more (?max_connections=)"
-                )
+                raise none_free(self._most, "loop", self.factory.where, io_timeout)
             until = deadline if here.used >= most else min(deadline, asked + GROW)
             await _first_of(here, max(0.0005, until - now))
 

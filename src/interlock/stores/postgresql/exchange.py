@@ -13,24 +13,27 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatu
 from interlock.core.errors import UnknownOutcome
 from interlock.stores.postgresql.sessions import PING, in_transaction
 from interlock.stores.sql.problems import Refused, breaks, broken, refusal
-from interlock.stores.sql.statements import Texts
+from interlock.stores.sql.statements import Statement, Texts
 
 Row = tuple[str | None, ...]
 _GOOD = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
 @lru_cache(256)
-def encoded(words: str) -> bytes:
-    """Return a statement as it goes out."""
+def _encoded(words: str) -> bytes:
     return words.encode()
 
 
-def parameters(values: Sequence[Any]) -> list[bytes]:
-    """Return values as text of PostgreSQL; their types are those of the functions' parameters."""
-    return [_text(value) for value in values]
+def send(pgconn: Any, statement: Statement) -> None:
+    """Let a statement go out, as far as the socket takes it at once."""
+    if statement.values:
+        pgconn.send_query_params(_encoded(statement.words), [_text(value) for value in statement.values])
+    else:
+        pgconn.send_query(_encoded(statement.words))
 
 
 def _text(value: Any) -> bytes:
+    """Return a value as text of PostgreSQL; its type is that of the function's parameter."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytes):
@@ -114,6 +117,5 @@ def messages_on(pgconn: Any) -> list[str]:
 
 def ask_itself(pgconn: Any, channel: str) -> None:
     """Let a connection that listens tell itself something, to find out whether it hears."""
-    statement = Texts.notify([channel], [PING])
-    pgconn.send_query_params(encoded(statement.words), parameters(statement.values))
+    send(pgconn, Texts.notify([channel], [PING]))
     pgconn.flush()

@@ -9,7 +9,7 @@ from psycopg.pq import TransactionStatus
 
 from interlock.core.errors import StoreError
 from interlock.runtime.polling import READABLE, WRITABLE, poller
-from interlock.stores.postgresql.exchange import Row, checked, encoded, ended, parameters, rows_of
+from interlock.stores.postgresql.exchange import Row, checked, ended, rows_of, send
 from interlock.stores.postgresql.sessions import Talk, Transactions
 from interlock.stores.sql.pool import BoundedPool
 from interlock.stores.sql.problems import broken, no_answer
@@ -64,10 +64,7 @@ class Connection:
         """
         pgconn = self.pgconn
         try:
-            if statement.values:
-                pgconn.send_query_params(encoded(statement.words), parameters(statement.values))
-            else:
-                pgconn.send_query(encoded(statement.words))
+            send(pgconn, statement)
             while pgconn.flush():
                 self._ready(self._writing, deadline, io_timeout)
                 pgconn.consume_input()

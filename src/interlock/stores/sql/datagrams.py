@@ -11,12 +11,16 @@ import socket
 import struct
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.core.effects import Call, Op
 from interlock.runtime import log
+from interlock.runtime.sync import ThreadEvent
 from interlock.runtime.waiters import WaiterRegistry
 from interlock.stores.sql.queue import SqlQueue
+
+if TYPE_CHECKING:
+    from interlock.runtime.aio import TaskEvent
 
 LONGEST = 32768  # bytes of a datagram
 MANY = 256  # messages in one
@@ -179,7 +183,17 @@ def _send(channel: str, messages: Sequence[str], io_timeout: float) -> None:
 
 
 class DatagramQueue(SqlQueue):
-    """The queue of a store that tells nobody anything: processes of one host tell each other."""
+    """The queue of a store that tells nobody anything: processes of one host tell each other; for both colours."""
+
+    def thread_wakeup(self) -> ThreadEvent:
+        """Return a wake-up for the calling thread."""
+        return ThreadEvent()
+
+    def task_wakeup(self) -> "TaskEvent":
+        """Return a wake-up for the calling task."""
+        from interlock.runtime.aio import TaskEvent  # only programs with an event loop load asyncio
+
+        return TaskEvent()
 
     def _tell_others(self, messages: dict[str, list[str]]) -> Op[None]:
         yield Call(self._listener.tell, (messages, SENDING if self._hears_all else 0.0))

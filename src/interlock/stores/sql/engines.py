@@ -48,8 +48,13 @@ def from_client(client: Any, tasks: bool) -> Any:
     return import_module(MAKERS.get(dialect, MAKERS["postgresql"])).from_client(client, tasks)
 
 
-def engine_of(client: Any, tasks: bool) -> Any:
+def engine_of(client: Any, tasks: bool, either: bool = False) -> Any:
     """Return the engine that the program has, behind an `AsyncEngine` too.
+
+    Args:
+        client: what the program has given.
+        tasks: True if asyncio tasks will use the store.
+        either: True if they may do so by an `Engine`, too.
 
     Raises:
         InvalidArgument: it is no engine, or one of the other colour.
@@ -57,11 +62,11 @@ def engine_of(client: Any, tasks: bool) -> Any:
     from sqlalchemy.engine import Engine
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-    wanted = AsyncEngine if tasks else Engine
+    wanted = ((Engine, AsyncEngine) if either else (AsyncEngine,)) if tasks else (Engine,)
     if not isinstance(client, wanted):
         raise InvalidArgument(
-            f"{described(client)} is no {wanted.__name__}: {'aconnect' if tasks else 'connect'}() takes the engine, "
-            f"as locks are taken on connections of their own: a claim inside a transaction is seen by nobody"
+            f"{described(client)} is no {wanted[0].__name__}: {'aconnect' if tasks else 'connect'}() takes the "
+            f"engine, as locks are taken on connections of their own: a claim inside a transaction is seen by nobody"
         )
     return client.sync_engine if isinstance(client, AsyncEngine) else client
 

@@ -10,7 +10,7 @@ from typing import Any
 from interlock.core.effects import Ask, Op
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.runtime.sync import run
-from interlock.stores.sql.problems import Full, Passing, Refused
+from interlock.stores.sql.problems import Full, Refused, none_free
 
 LOST = 0.5  # seconds until it is looked whether an interrupt took a connection from its thread
 GROW = 0.1  # seconds to wait for a connection that is in use, before another one is made
@@ -167,10 +167,7 @@ class BoundedPool:
                     self._lent[id(place)] = weakref.ref(place)
                     return
                 if now >= deadline:
-                    raise Passing(
-                        f"all {self._most} connections of this process to {self.factory.where} were in use for "
-                        f"{io_timeout:g} s: is it overloaded? Else let it have more (?max_connections=)"
-                    )
+                    raise none_free(self._most, "process", self.factory.where, io_timeout)
                 until = deadline if used >= most else min(deadline, asked + GROW)
                 self._free.wait(max(0.0005, min(until - now, LOST)))
 

@@ -97,6 +97,21 @@ def broken(where: str, why: object) -> Refused | UnknownOutcome:
     return UnknownOutcome(f"the connection to {where} ended before the answer came: {why}")
 
 
+def none_free(most: int, whose: str, where: str, seconds: float) -> Passing:
+    """Return the error of a pool all of whose connections are in use.
+
+    Args:
+        most: how many it may have.
+        whose: "process" or "loop".
+        where: which database, without a password.
+        seconds: for how long one was waited for.
+    """
+    return Passing(
+        f"all {most} connections of this {whose} to {where} were in use for {seconds:g} s: is it overloaded? Else "
+        f"let it have more (?max_connections=)"
+    )
+
+
 def no_answer(where: str, seconds: float) -> UnknownOutcome:
     """Return the error of a database that does not answer in time."""
     return UnknownOutcome(f"{where} did not answer within {seconds:g} s: is it overloaded, paused, or cut off?")

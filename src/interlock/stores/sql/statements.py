@@ -79,7 +79,7 @@ class Texts:
             f"l.until - n.moment {live} AND "
         )
         self._namespaces = f"SELECT DISTINCT l.namespace {live}"
-        self._fixed = lru_cache(4096)(_fixed)
+        self._fixed = lru_cache(4096)(fixed)
 
     def start_afresh(self) -> None:
         """In a forked child: it is another process."""
@@ -126,7 +126,7 @@ def _places(number: int) -> str:
     return ", ".join(f"${place}" for place in range(1, number + 1))
 
 
-def _fixed(spec: LockSpec, who: str) -> tuple[Any, ...]:
+def fixed(spec: LockSpec, who: str) -> tuple[Any, ...]:
     """Return what stays the same when a thread enters with the same spec again and again."""
     namespace, _, name = spec.key.partition(SEPARATOR)
     about = (namespace, name, HOST, pid(), who, spec.label)

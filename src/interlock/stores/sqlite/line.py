@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, LockSpec
+from interlock.core.claims import PENDING, SEPARATOR, USING, Claim
 from interlock.core.line import has_room, promotable
-from interlock.runtime.process import HOST, pid
-from interlock.stores.sql.statements import MICROS, hashed, micros
+from interlock.stores.sql.statements import MICROS, fixed, hashed, micros
 
 Execute: TypeAlias = Callable[..., Any]
 Clock: TypeAlias = Callable[[], int]
@@ -43,6 +42,8 @@ _LEAVE_ALONE = (
     "DELETE FROM claims WHERE key = ? AND number = 0 AND id = ? AND fence > 0 AND until > ? "
     "AND NOT EXISTS (SELECT 1 FROM claims WHERE key = ? AND number > 0)"
 )
+
+_fixed = lru_cache(4096)(fixed)
 
 
 class SqliteStep(NamedTuple):
@@ -178,14 +179,6 @@ def _look(execute: Execute, clock: Clock, where: str, value: Any) -> Rows:
     moment = clock()
     rows: Rows = execute(_LOOK + where, (moment, moment, value)).fetchall()
     return rows
-
-
-@lru_cache(4096)
-def _fixed(spec: LockSpec, who: str) -> tuple[Any, ...]:
-    """Return what stays the same when a thread enters with the same spec again and again."""
-    namespace, _, name = spec.key.partition(SEPARATOR)
-    about = (namespace, name, HOST, pid(), who, spec.label)
-    return hashed(spec.key), micros(spec.ttl), spec.units, spec.capacity, about
 
 
 class SqliteSteps:

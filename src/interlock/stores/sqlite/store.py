@@ -1,11 +1,11 @@
 """sqlite:// - locks in a SQLite file, for threads and for asyncio tasks."""
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from interlock.core.claims import USING, Check, Claim
 from interlock.core.errors import StoreError
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
-from interlock.runtime.sync import ThreadEvent, run
+from interlock.runtime.sync import run
 from interlock.stores.sql.datagrams import DatagramListener, DatagramQueue
 from interlock.stores.sql.problems import Passing
 from interlock.stores.sql.queue import SWEEP_EVERY
@@ -14,9 +14,6 @@ from interlock.stores.sqlite.database import database_of, give_back
 from interlock.stores.sqlite.line import Rows, SqliteStep, SqliteSteps
 from interlock.stores.sqlite.options import Options
 from interlock.stores.sqlite.problems import others_are_in_the_way
-
-if TYPE_CHECKING:
-    from interlock.runtime.aio import TaskEvent
 
 
 class _Server:
@@ -83,16 +80,6 @@ class SqliteStore(DatagramQueue):
         except BaseException:
             server.close()
             raise
-
-    def thread_wakeup(self) -> ThreadEvent:
-        """Return a wake-up for the calling thread."""
-        return ThreadEvent()
-
-    def task_wakeup(self) -> "TaskEvent":
-        """Return a wake-up for the calling task."""
-        from interlock.runtime.aio import TaskEvent  # only programs with an event loop load asyncio
-
-        return TaskEvent()
 
     def doctor(self) -> list[Check]:
         """As `Store.doctor`."""
