@@ -6,7 +6,8 @@ from interlock.core.claims import SEPARATOR, Check
 from interlock.core.effects import Ask, Op
 from interlock.core.errors import LockError
 from interlock.stores.sql.checks import clock_and_answers
-from interlock.stores.sql.mysql import NOW, Facts, MysqlTexts, Statements, Talk
+from interlock.stores.sql.mysql import NOW, Facts, Statements, Talk
+from interlock.stores.sql.mysqlsteps import MysqlTexts
 
 ABOUT = "SELECT VERSION(), @@global.innodb_flush_log_at_trx_commit"
 ENGINE = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}'"

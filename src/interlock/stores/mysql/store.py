@@ -9,7 +9,8 @@ from interlock.runtime.sync import run
 from interlock.stores.mysql.checks import examine
 from interlock.stores.mysql.connection import Pool
 from interlock.stores.sql.datagrams import DatagramListener, DatagramQueue
-from interlock.stores.sql.mysql import MysqlTexts, Statements
+from interlock.stores.sql.mysql import Statements
+from interlock.stores.sql.mysqlsteps import MysqlTexts
 
 
 class _Server(Pool):
