@@ -90,7 +90,7 @@ class Redirected(Passing):
         self.asking = kind == "ASK"
 
 
-def given_code(error: Exception) -> str:
+def given_code(error: BaseException) -> str:
     """Return the code that a refusal was given: by its class, else the first word of its text."""
     for each in type(error).__mro__:
         if each.__name__ in _BY_CLASS:
@@ -98,7 +98,7 @@ def given_code(error: Exception) -> str:
     return str(error).partition(" ")[0]
 
 
-def code_of(error: Exception) -> str:
+def code_of(error: BaseException) -> str:
     """Return the code of a refusal; one that came through a script is looked for in its text."""
     text, code = str(error), given_code(error)
     if code in ADVICE or code == "NOSCRIPT":

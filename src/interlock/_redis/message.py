@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from interlock._redis.errors import LOGIN, refusal
+from interlock._redis.errors import LOGIN, code_of, refusal
 from interlock._redis.resp import ReplyError
 from interlock.core.errors import StoreError, UnknownOutcome
 
@@ -46,14 +46,13 @@ def unreachable(where: str, error: BaseException) -> StoreError:
     forbidden = next((each for each in _causes(error) if "no permissions to" in str(each)), None)
     if forbidden is not None:  # it may be hidden behind a wrong guess of the library's
         return refusal(ReplyError(str(forbidden)), where)
-    names = {base.__name__ for base in type(error).__mro__}
     text = str(error) or type(error).__name__
-    if "MasterNotFoundError" in names:
+    if any(base.__name__ == "MasterNotFoundError" for base in type(error).__mro__):
         text = text.partition(" : ")[0]  # what follows are the clients of the Sentinels, with all their settings
         return Unreachable(f"can't connect to {where}: {text}; do its Sentinels run, and see a primary that does?")
     if any(word in text.lower() for word in ("closed", "reset", "lost")):
         return broken(where, error)  # it was there a moment ago: worth another try
-    if "AuthenticationError" in names or "WRONGPASS" in text or "NOAUTH" in text or "unauthenticated" in text:
+    if code_of(error) in ("NOAUTH", "WRONGPASS"):
         return Denied(f"can't connect to {where}: {text}; {LOGIN}")
     if "SSL" in text or "certificate" in text.lower():
         advice = "look at the TLS settings (rediss://…?ssl_ca_certs=FILE)"

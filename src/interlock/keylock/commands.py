@@ -10,9 +10,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from interlock._redis.errors import given_code
 from interlock.core.effects import Ask, Op
 from interlock.core.errors import StoreError
-from interlock.keylock.faults import LostReply, NotHere, names_of, translated
+from interlock.keylock.faults import LostReply, NotHere, translated
 from interlock.keylock.server import Command, KeyServer
 from interlock.keylock.tries import Tries
 
@@ -130,7 +131,7 @@ def ask(server: KeyServer, *words: Any, tries: Tries | None = None) -> Op[Any]:
         return (yield Ask(server, Command(words, tries)))
     except Exception as error:
         failure = translated(error, words[0], words[3] if words[0].startswith("EVAL") else words[1])
-        if failure is None or "NoScriptError" in names_of(error):
+        if failure is None or given_code(error) == "NOSCRIPT":
             raise
         if isinstance(failure, LostReply):
             server.known.ways.clear()  # another server may answer the next time
@@ -151,7 +152,7 @@ def _script(
     try:
         return (yield from ask(server, "EVALSHA", script.hash, 1, key, *arguments, tries=tries))
     except Exception as error:
-        if "NoScriptError" not in names_of(error):
+        if given_code(error) != "NOSCRIPT":
             raise
     return (yield from ask(server, "EVAL", script.text, 1, key, *arguments, tries=tries))
 

@@ -24,7 +24,6 @@ class NotHere(StoreError):
 
 _NO_CONNECTION = "all connections of the client's pool are in use: raise its max_connections"
 _NO_TRANSACTIONS = "this client knows no transactions on a Cluster: use a KeyLock, or redis-py 6 or newer"
-_BEFORE_SENDING = {"AuthenticationError", "AuthorizationError", "MaxConnectionsError"}
 _CLIENTS = {"RedisError", "ValkeyError", "RedisClusterException", "ValkeyClusterException"}
 
 
@@ -46,13 +45,15 @@ def translated(error: Exception, command: str, key: object) -> LockError | None:
     """
     names, text = names_of(error), str(error)
     what = f"{command} on the key {key!r} failed: {text or type(error).__name__}"
-    code = code_of(error)
-    if names & _BEFORE_SENDING or "Too many connections" in text:
-        return StoreError(f"{what}; {advice_on(code) if code == 'NOAUTH' else _NO_CONNECTION}")
+    given, code = given_code(error), code_of(error)
+    if given == "NOAUTH":
+        return StoreError(f"{what}; {advice_on(given)}")
+    if "MaxConnectionsError" in names or "Too many connections" in text:
+        return StoreError(f"{what}; {_NO_CONNECTION}")
     if "TimeoutError" in names:
         return UnknownOutcome(f"{what}; the server did not answer in time, and may have done it or not: try again")
-    if "BusyLoadingError" in names:
-        return UnknownOutcome(f"{what}; {advice_on('LOADING')}")
+    if given == "LOADING":
+        return UnknownOutcome(f"{what}; {advice_on(given)}")
     if names & {"ConnectionError", "OSError"}:
         if "connecting to" in text:
             return UnknownOutcome(f"{what}; the server can't be reached: does it run, and is the address right?")
@@ -63,8 +64,8 @@ def translated(error: Exception, command: str, key: object) -> LockError | None:
         return None
     if code == "NOPERM":
         return NotHere(f"{what}; {advice_on(code)}, and get, del and pexpire to scripts", lasts=True, forbidden=True)
-    if given_code(error) == "OOM":
-        return NotHere(f"{what}; {advice_on(code)}", lasts=False, forbidden=False)
+    if given == "OOM":
+        return NotHere(f"{what}; {advice_on(given)}", lasts=False, forbidden=False)
     return StoreError(f"{what}; {_NO_TRANSACTIONS if 'transaction is deprecated' in text else advice_on(code)}")
 
 
