@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.options import InlineModelAdmin
 from django.contrib.admin.utils import unquote
@@ -49,7 +50,7 @@ class GuardedAdmin(AdminBase):
             others who open it are told. None: nobody is told.
     """
 
-    form = GuardedModelForm
+    form: "type[forms.ModelForm[Any]]" = GuardedModelForm
     editing_lease: float | None = 600.0
 
     def get_form(self, request: Any, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
@@ -106,7 +107,7 @@ class GuardedAdmin(AdminBase):
 class GuardedInline(InlineBase):
     """A mixin for inlines of a guarded model: `class CopyInline(GuardedInline, admin.TabularInline)`."""
 
-    form = GuardedModelForm
+    form: "type[forms.ModelForm[Any]]" = GuardedModelForm
 
     def get_formset(self, request: Any, obj: Any = None, **kwargs: Any) -> Any:
         """Return the class of the formset."""

@@ -1,19 +1,27 @@
 """The library's admin."""
 
+from typing import TYPE_CHECKING
+
 from django import forms
 from django.contrib import admin
 from guarded.library.models import Author, Book, Careless, Counter, Magazine
 
 from interlock.django.guarded.admin import GuardedAdmin, GuardedInline
 
+if TYPE_CHECKING:  # at run time they can't be subscripted
+    BookTable = admin.TabularInline[Book, Author]
+    BookModelForm = forms.ModelForm[Book]
+else:
+    BookTable, BookModelForm = admin.TabularInline, forms.ModelForm
 
-class BookInline(GuardedInline, admin.TabularInline):
+
+class BookInline(GuardedInline, BookTable):
     model = Book
     fields = ["name", "status"]
     extra = 1
 
 
-class BookForm(forms.ModelForm):
+class BookForm(BookModelForm):
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
         if name == "forbidden":
