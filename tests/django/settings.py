@@ -89,7 +89,7 @@ TEMPLATES = [
     }
 ]
 ROOT_URLCONF = "guarded.library.urls"
-REST_FRAMEWORK = {
+REST_FRAMEWORK: dict[str, object] = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_AUTHENTICATION_CLASSES": [],
     "UNAUTHENTICATED_USER": None,

@@ -87,12 +87,16 @@ def listen_for_neighbours(rounds: int) -> None:
     def wait_a_little() -> None:
         assert locks.lock("held").acquire(timeout=0.05) is None
 
+    def heard() -> bool:
+        wait_a_little()
+        return neighbours._listener.live
+
     with locks.lock("held"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as before:
             before.bind("\0" + CHANNEL.format(os.getpid()))
             wait_a_little()
             assert not neighbours._listener.live
-        eventually(lambda: wait_a_little() or neighbours._listener.live)
+        eventually(heard)
         assert listens()
     locks.close()
     eventually(lambda: not listens())

@@ -2,20 +2,32 @@
 
 import base64
 import itertools
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models
 
 from interlock.django.fenced import FenceField
 from interlock.django.guarded import LAST_WINS, REFUSE, Guarded, added, merged_items, merged_keys
+from interlock.django.guarded.policies import OnStale
+
+if TYPE_CHECKING:  # at run time they can't be subscripted
+    MaybeText = models.TextField[str | None, str | None]
+    Whole = models.IntegerField[int, int]
+    Text = models.CharField[str, str]
+    MaybeMoment = models.DateTimeField[datetime | None, datetime | None]
+else:
+    MaybeText, Whole = models.TextField, models.IntegerField
+    Text, MaybeMoment = models.CharField, models.DateTimeField
 
 CASELESS = {"sqlite": "nocase", "mariadb": "utf8mb4_general_ci", "postgresql": None}[settings.DATABASE]
 
 
 class Author(models.Model):
-    name = models.CharField(max_length=100)
+    name: "models.CharField[str, str]" = models.CharField(max_length=100)
 
     class Meta:
         ordering = ["name"]
@@ -27,18 +39,24 @@ class Author(models.Model):
 class BookFields(models.Model):
     """What a guarded book and a plain one have in common."""
 
-    name = models.CharField(max_length=100)
-    status = models.CharField(max_length=20, default="use", choices=[("use", "In use"), ("free", "On the shelf")])
-    notes = models.TextField(blank=True, default="")
-    copies = models.IntegerField(default=1)
-    price = models.DecimalField(max_digits=8, decimal_places=2, default=Decimal("1.00"))
-    rating = models.FloatField(null=True, blank=True)
-    bought = models.DateField(null=True, blank=True)
-    due = models.DateTimeField(null=True, blank=True)
-    author = models.ForeignKey(Author, models.CASCADE, null=True, blank=True)
+    name: "models.CharField[str, str]" = models.CharField(max_length=100)
+    status: "models.CharField[str, str]" = models.CharField(
+        max_length=20, default="use", choices=[("use", "In use"), ("free", "On the shelf")]
+    )
+    notes: "models.TextField[str, str]" = models.TextField(blank=True, default="")
+    copies: "models.IntegerField[int, int]" = models.IntegerField(default=1)
+    price: "models.DecimalField[Decimal, Decimal]" = models.DecimalField(
+        max_digits=8, decimal_places=2, default=Decimal("1.00")
+    )
+    rating: "models.FloatField[float | None, float | None]" = models.FloatField(null=True, blank=True)
+    bought: "models.DateField[date | None, date | None]" = models.DateField(null=True, blank=True)
+    due: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True, blank=True)
+    author: "models.ForeignKey[Author | None, Author | None]" = models.ForeignKey(
+        Author, models.CASCADE, null=True, blank=True
+    )
     tags = models.JSONField(default=list, blank=True)
     cover = models.FileField(blank=True, default="")
-    changed = models.DateTimeField(auto_now=True)
+    changed: "models.DateTimeField[datetime, datetime]" = models.DateTimeField(auto_now=True)
 
     class Meta:
         abstract = True
@@ -63,24 +81,28 @@ class OldBook(Book):
 class Everything(Guarded, models.Model):
     """A column of each kind that databases compare in their own ways."""
 
-    text = models.CharField(max_length=50, null=True, db_collation=CASELESS)
-    number = models.BigIntegerField(null=True)
-    amount = models.DecimalField(max_digits=30, decimal_places=10, null=True)
-    ratio = models.FloatField(null=True)
-    yes = models.BooleanField(null=True)
-    day = models.DateField(null=True)
-    moment = models.DateTimeField(null=True)
-    hour = models.TimeField(null=True)
-    span = models.DurationField(null=True)
-    raw = models.BinaryField(null=True)
-    key = models.UUIDField(null=True)
-    address = models.GenericIPAddressField(null=True)
+    text: "models.CharField[str | None, str | None]" = models.CharField(
+        max_length=50, null=True, db_collation=CASELESS
+    )
+    number: "models.BigIntegerField[int | None, int | None]" = models.BigIntegerField(null=True)
+    amount: "models.DecimalField[Decimal | None, Decimal | None]" = models.DecimalField(
+        max_digits=30, decimal_places=10, null=True
+    )
+    ratio: "models.FloatField[float | None, float | None]" = models.FloatField(null=True)
+    yes: "models.BooleanField[bool | None, bool | None]" = models.BooleanField(null=True)
+    day: "models.DateField[date | None, date | None]" = models.DateField(null=True)
+    moment: "models.DateTimeField[datetime | None, datetime | None]" = models.DateTimeField(null=True)
+    hour: "models.TimeField[time | None, time | None]" = models.TimeField(null=True)
+    span: "models.DurationField[timedelta | None, timedelta | None]" = models.DurationField(null=True)
+    raw: "models.BinaryField[bytes | memoryview | None, bytes | memoryview | None]" = models.BinaryField(null=True)
+    key: "models.UUIDField[UUID | None, UUID | None]" = models.UUIDField(null=True)
+    address: "models.GenericIPAddressField[str | None, str | None]" = models.GenericIPAddressField(null=True)
     data = models.JSONField(null=True)
     cover = models.FileField(null=True)
-    other = models.IntegerField(default=0)
+    other: "models.IntegerField[int, int]" = models.IntegerField(default=0)
 
 
-class Sealed(models.TextField):
+class Sealed(MaybeText):
     """A text that is encrypted anew each time it is written, so that no two writings of one text are the same."""
 
     _salts = itertools.count()
@@ -97,7 +119,7 @@ class Sealed(models.TextField):
         return None if value is None else base64.b64decode(value.partition(":")[2]).decode()
 
 
-class Stamp(models.IntegerField):
+class Stamp(Whole):
     """A number that the field itself raises at each save."""
 
     def pre_save(self, model_instance: models.Model, add: bool) -> int:
@@ -106,14 +128,14 @@ class Stamp(models.IntegerField):
         return value
 
 
-class Padded(models.CharField):
+class Padded(Text):
     """Text of a fixed length, which PostgreSQL pads with blanks and MariaDB strips of them."""
 
     def db_type(self, connection: Any) -> str | None:
         return "char(8)" if connection.vendor in ("postgresql", "mysql") else super().db_type(connection)
 
 
-class Seconds(models.DateTimeField):
+class Seconds(MaybeMoment):
     """A moment in a column without microseconds: PostgreSQL rounds it, MariaDB cuts it off."""
 
     def db_type(self, connection: Any) -> str | None:
@@ -124,13 +146,17 @@ class Seconds(models.DateTimeField):
 class AdaptingFields(models.Model):
     """Columns that hold values otherwise than they were given."""
 
-    price = models.DecimalField(max_digits=8, decimal_places=2, default=Decimal("0.00"))
-    amount = models.DecimalField(max_digits=30, decimal_places=10, null=True)
-    ratio = models.FloatField(null=True)
+    price: "models.DecimalField[Decimal, Decimal]" = models.DecimalField(
+        max_digits=8, decimal_places=2, default=Decimal("0.00")
+    )
+    amount: "models.DecimalField[Decimal | None, Decimal | None]" = models.DecimalField(
+        max_digits=30, decimal_places=10, null=True
+    )
+    ratio: "models.FloatField[float | None, float | None]" = models.FloatField(null=True)
     code = Padded(max_length=8, default="")
     moment = Seconds(null=True)
     data = models.JSONField(null=True)
-    name = models.CharField(max_length=20, default="")
+    name: "models.CharField[str, str]" = models.CharField(max_length=20, default="")
 
     class Meta:
         abstract = True
@@ -151,7 +177,7 @@ class AdaptingPlain(AdaptingFields):
 class Letter(Guarded, models.Model):
     secret = Sealed(null=True)
     stamp = Stamp(default=0)
-    subject = models.CharField(max_length=50, default="")
+    subject: "models.CharField[str, str]" = models.CharField(max_length=50, default="")
 
 
 class Counter(Guarded, models.Model):
@@ -164,59 +190,59 @@ class Counter(Guarded, models.Model):
         "settings": merged_keys,
     }
 
-    seen = models.IntegerField(default=0)
-    total = models.IntegerField(default=0)
+    seen: "models.IntegerField[int, int]" = models.IntegerField(default=0)
+    total: "models.IntegerField[int, int]" = models.IntegerField(default=0)
     tags = models.JSONField(default=list)
     settings = models.JSONField(default=dict)
-    name = models.CharField(max_length=50, default="")
+    name: "models.CharField[str, str]" = models.CharField(max_length=50, default="")
 
 
 class Careless(Guarded, models.Model):
     on_stale = LAST_WINS
 
-    name = models.CharField(max_length=50, default="")
-    number = models.IntegerField(default=0)
+    name: "models.CharField[str, str]" = models.CharField(max_length=50, default="")
+    number: "models.IntegerField[int, int]" = models.IntegerField(default=0)
 
 
 class Publication(Guarded, models.Model):
-    title = models.CharField(max_length=50)
-    pages = models.IntegerField(default=0)
+    title: "models.CharField[str, str]" = models.CharField(max_length=50)
+    pages: "models.IntegerField[int, int]" = models.IntegerField(default=0)
 
 
 class Magazine(Publication):
-    issue = models.IntegerField(default=1)
-    month = models.CharField(max_length=20, default="May")
+    issue: "models.IntegerField[int, int]" = models.IntegerField(default=1)
+    month: "models.CharField[str, str]" = models.CharField(max_length=20, default="May")
 
 
 class Account(Guarded, models.Model):
     """Its primary key is set by hand, and its writers have fences."""
 
-    number = models.CharField(max_length=20, primary_key=True)
-    owner = models.CharField(max_length=50)
-    balance = models.IntegerField(default=0)
+    number: "models.CharField[str, str]" = models.CharField(max_length=20, primary_key=True)
+    owner: "models.CharField[str, str]" = models.CharField(max_length=50)
+    balance: "models.IntegerField[int, int]" = models.IntegerField(default=0)
     fence = FenceField()
 
 
 class Ledger(models.Model):
     """Not guarded; its writers have fences."""
 
-    name = models.CharField(max_length=50)
-    balance = models.IntegerField(default=0)
+    name: "models.CharField[str, str]" = models.CharField(max_length=50)
+    balance: "models.IntegerField[int, int]" = models.IntegerField(default=0)
     fence = FenceField()
 
 
 class Page(Ledger):
-    text = models.CharField(max_length=50, default="")
+    text: "models.CharField[str, str]" = models.CharField(max_length=50, default="")
 
 
 class Remembered(Guarded, models.Model):
     """Has a `from_db` as Django's documentation writes it."""
 
-    name = models.CharField(max_length=50, default="")
-    number = models.IntegerField(default=0)
+    name: "models.CharField[str, str]" = models.CharField(max_length=50, default="")
+    number: "models.IntegerField[int, int]" = models.IntegerField(default=0)
 
     @classmethod
-    def from_db(cls, db: Any, field_names: Any, values: Any) -> Any:
+    def from_db(cls, db: Any, field_names: Any, values: Any) -> Any:  # type: ignore[override]
         if len(values) != len(cls._meta.concrete_fields):
             rest = list(reversed(values))
             values = [
@@ -237,11 +263,11 @@ class OldRemembered(Remembered):
 class Node(Guarded, models.Model):
     """A tree as django-mptt keeps it: its places are moved by SQL, also that of the instance that is saved."""
 
-    on_stale = dict.fromkeys(("left", "right"), LAST_WINS)
+    on_stale: ClassVar[OnStale] = dict.fromkeys(("left", "right"), LAST_WINS)
 
-    name = models.CharField(max_length=50, default="")
-    left = models.IntegerField(default=0)
-    right = models.IntegerField(default=1)
+    name: "models.CharField[str, str]" = models.CharField(max_length=50, default="")
+    left: "models.IntegerField[int, int]" = models.IntegerField(default=0)
+    right: "models.IntegerField[int, int]" = models.IntegerField(default=1)
 
     def save(self, *args: Any, **options: Any) -> None:
         moved = type(self)._base_manager.filter(pk=self.pk)
@@ -260,13 +286,13 @@ class StrictNode(Node):
 class NameAndStatus(models.Model):
     """What django-simple-history keeps: a copy of an instance that was saved."""
 
-    name = models.CharField(max_length=100)
-    status = models.CharField(max_length=20)
+    name: "models.CharField[str, str]" = models.CharField(max_length=100)
+    status: "models.CharField[str, str]" = models.CharField(max_length=20)
 
 
 class Selected(Guarded, models.Model):
-    name = models.CharField(max_length=50, default="")
-    number = models.IntegerField(default=0)
+    name: "models.CharField[str, str]" = models.CharField(max_length=50, default="")
+    number: "models.IntegerField[int, int]" = models.IntegerField(default=0)
 
     class Meta:
         select_on_save = True
@@ -278,7 +304,9 @@ if settings.DATABASE == "postgresql":
     class Shelf(Guarded, models.Model):
         """Columns that only PostgreSQL has."""
 
-        labels = ArrayField(models.CharField(max_length=20), default=list)
-        rows = ArrayField(ArrayField(models.IntegerField()), default=list)
+        labels: "ArrayField[list[str], list[str]]" = ArrayField(models.CharField(max_length=20), default=list)
+        rows: "ArrayField[list[list[int]], list[list[int]]]" = ArrayField(
+            ArrayField(models.IntegerField()), default=list
+        )
         span = IntegerRangeField(null=True)
-        name = models.CharField(max_length=20, default="")
+        name: "models.CharField[str, str]" = models.CharField(max_length=20, default="")

@@ -13,7 +13,7 @@ from interlock import LockTimeout
 from interlock.django.rest import GuardedViewSetMixin, OccupiedViewSetMixin
 
 
-class BookSerializer(serializers.ModelSerializer):
+class BookSerializer(serializers.ModelSerializer[Book]):
     title = serializers.CharField(source="name")
     secret = serializers.CharField(source="notes", write_only=True, required=False)
 
@@ -22,19 +22,19 @@ class BookSerializer(serializers.ModelSerializer):
         fields = ["id", "title", "status", "price", "bought", "author", "tags", "secret", "copies"]
 
 
-class PlainBooks(viewsets.ModelViewSet):
+class PlainBooks(viewsets.ModelViewSet[Book]):
     """No mixin: the model alone keeps updates."""
 
     queryset = Book.objects.all()
     serializer_class = BookSerializer
 
 
-class GuardedBooks(GuardedViewSetMixin, viewsets.ModelViewSet):
+class GuardedBooks(GuardedViewSetMixin, viewsets.ModelViewSet[Book]):
     queryset = Book.objects.select_related("author")
     serializer_class = BookSerializer
 
 
-class AuthorSerializer(serializers.ModelSerializer):
+class AuthorSerializer(serializers.ModelSerializer[Author]):
     class Meta:
         model = Author
         fields = ["name"]
@@ -50,10 +50,11 @@ class NestedSerializer(BookSerializer):
         fields = [*BookSerializer.Meta.fields, "number"]
 
     def get_number(self, book: Book) -> int:
-        return self.context["view"].number
+        number: int = self.context["view"].number
+        return number
 
 
-class ShelvedBooks(GuardedViewSetMixin, viewsets.ModelViewSet):
+class ShelvedBooks(GuardedViewSetMixin, viewsets.ModelViewSet[Book]):
     """Shows only books in use, in two ways."""
 
     queryset = Book.objects.filter(status="use").select_related("author")
@@ -71,24 +72,24 @@ class TaglessBooks(GuardedBooks):
     etags = False
 
 
-class CounterSerializer(serializers.ModelSerializer):
+class CounterSerializer(serializers.ModelSerializer[Counter]):
     class Meta:
         model = Counter
         fields = "__all__"
 
 
-class Counters(GuardedViewSetMixin, viewsets.ModelViewSet):
+class Counters(GuardedViewSetMixin, viewsets.ModelViewSet[Counter]):
     queryset = Counter.objects.all()
     serializer_class = CounterSerializer
 
 
-class LockedBooks(OccupiedViewSetMixin, viewsets.ModelViewSet):
+class LockedBooks(OccupiedViewSetMixin, viewsets.ModelViewSet[Book]):
     queryset = Book.objects.all()
     serializer_class = BookSerializer
     occupy_timeout = 0.1
 
 
-class OccupiedBooks(OccupiedViewSetMixin, GuardedViewSetMixin, viewsets.ModelViewSet):
+class OccupiedBooks(OccupiedViewSetMixin, GuardedViewSetMixin, viewsets.ModelViewSet[Book]):
     """Its `occupy` is a simple stand-in, which a test can hold."""
 
     queryset = Book.objects.all()

@@ -1,24 +1,29 @@
 """Models of every kind whose rows can be occupied."""
 
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import models
 
 CASELESS = {"sqlite": "nocase", "mariadb": "utf8mb4_general_ci", "postgresql": None}[settings.DATABASE]
 
+if TYPE_CHECKING:  # at run time it can't be subscripted
+    Text = models.CharField[str, str]
+else:
+    Text = models.CharField
+
 
 class Item(models.Model):
-    name = models.CharField(max_length=100)
-    count = models.IntegerField(default=0)
+    name: "models.CharField[str, str]" = models.CharField(max_length=100)
+    count: "models.IntegerField[int, int]" = models.IntegerField(default=0)
 
     def __str__(self) -> str:
         return self.name
 
 
 class Volume(Item):
-    pages = models.IntegerField(default=1)
+    pages: "models.IntegerField[int, int]" = models.IntegerField(default=1)
 
 
 class OldItem(Item):
@@ -37,11 +42,11 @@ class Empty(Item):
 
 
 class Ticket(models.Model):
-    key = models.UUIDField(primary_key=True, default=uuid.uuid4)
-    note = models.TextField(default="")
+    key: "models.UUIDField[uuid.UUID, uuid.UUID]" = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    note: "models.TextField[str, str]" = models.TextField(default="")
 
 
-class PaddedField(models.CharField):
+class PaddedField(Text):
     """Text that PostgreSQL compares without regard to the blanks at its end."""
 
     def db_type(self, connection: Any) -> str | None:
@@ -52,19 +57,21 @@ class Shelfmark(models.Model):
     """Its key is equal, to the database, to other texts."""
 
     code = PaddedField(max_length=8, primary_key=True, db_collation=CASELESS)
-    count = models.IntegerField(default=0)
+    count: "models.IntegerField[int, int]" = models.IntegerField(default=0)
 
 
 class Place(models.Model):
     """A row whose key is another's."""
 
-    mark = models.OneToOneField(Shelfmark, models.CASCADE, primary_key=True)
+    mark: "models.OneToOneField[Shelfmark, Shelfmark]" = models.OneToOneField(
+        Shelfmark, models.CASCADE, primary_key=True
+    )
 
 
 if hasattr(models, "CompositePrimaryKey"):
 
     class Loan(models.Model):
         pk = models.CompositePrimaryKey("reader", "item")
-        reader = models.IntegerField()
-        item = models.IntegerField()
-        count = models.IntegerField(default=0)
+        reader: "models.IntegerField[int, int]" = models.IntegerField()
+        item: "models.IntegerField[int, int]" = models.IntegerField()
+        count: "models.IntegerField[int, int]" = models.IntegerField(default=0)
