@@ -16,6 +16,9 @@ from typing import Any
 
 from tests.docs.pages import PYTHON, Block, blocks_of, prelude_of, run_by_command
 
+FOLDER: Path
+"""Preludes and pages have it among their names: where they run."""
+
 
 def main(page: Path, folder: Path) -> None:
     """Run all of a page; any error ends it."""

@@ -1,10 +1,15 @@
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # names of the page, or of what runs it
+    from tests.docs.page_run import FOLDER
+
 ADDRESSES = {"/tmp/report.lock": str(FOLDER / "report.lock"), "/var/lib/app/locks": str(FOLDER / "locks")}
-made = []
+made: list[int] = []
 
 
-def make_report():
+def make_report() -> None:
     made.append(1)
 
 
-def check():
+def check() -> None:
     assert len(made) == 3

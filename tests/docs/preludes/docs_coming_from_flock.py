@@ -1,7 +1,12 @@
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # names of the page, or of what runs it
+    from tests.docs.page_run import FOLDER
+
 (FOLDER / "job").write_text("#!/bin/sh\necho done >>done\n")
 (FOLDER / "job").chmod(0o755)
 ADDRESSES = {"/tmp/job.lock": str(FOLDER / "job.lock")}
 
 
-def check():
+def check() -> None:
     assert (FOLDER / "done").read_text() == 4 * "done\n"

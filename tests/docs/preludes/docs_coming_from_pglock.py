@@ -1,9 +1,17 @@
 # needs: postgres
 import os
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import django
 from django.conf import settings
+
+if TYPE_CHECKING:  # names of the page, or of what runs it
+    import pglock
+
+    from interlock import Locks
+
+    locks: Locks
 
 url = os.environ["INTERLOCK_DOCS_POSTGRES"]
 where = urlsplit(url)
@@ -15,14 +23,14 @@ apps = ["django.contrib.contenttypes", "pgactivity", "pglock"]
 settings.configure(DATABASES={"default": database}, INSTALLED_APPS=apps, USE_TZ=True)
 django.setup()
 ADDRESSES = {"postgresql+advisory://app@db.example/app": url.replace("postgresql:", "postgresql+advisory:")}
-made = []
+made: list[int] = []
 
 
-def make_report():
+def make_report() -> None:
     made.append(1)
 
 
-def check():
+def check() -> None:
     assert len(made) == 3
     with pglock.advisory("report", timeout=1) as acquired:
         assert acquired

@@ -1,4 +1,14 @@
+from typing import TYPE_CHECKING
+
 from tests.docs.django_site import make_site
+
+if TYPE_CHECKING:  # names of the page, or of what runs it
+    from typing import Any
+
+    from tests.docs.page_run import FOLDER
+
+    Book: Any
+    book: Any
 
 globals().update(make_site(FOLDER))
 
@@ -9,9 +19,9 @@ from django.views.generic import UpdateView
 ADDRESSES = {"./manage.py report": "./manage.py version"}
 
 
-def borrow(book):
+def borrow(book: object) -> None:
     pass
 
 
-def check():
+def check() -> None:
     assert Book.objects.get(pk=book.pk).status == "free"

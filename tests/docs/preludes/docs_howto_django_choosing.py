@@ -1,11 +1,21 @@
+from typing import TYPE_CHECKING
+
 from tests.docs.django_site import make_site
+
+if TYPE_CHECKING:  # names of the page, or of what runs it
+    from typing import Any
+
+    from tests.docs.page_run import FOLDER
+
+    Book: Any
+    book: Any
 
 globals().update(make_site(FOLDER))
 
 from django.db import transaction
 
 
-def both_read():
+def both_read() -> "tuple[Any, Any]":
     Book.objects.update(copies=3, lent=2)
     return Book.objects.get(pk=book.pk), Book.objects.get(pk=book.pk)
 
@@ -16,6 +26,6 @@ ADDRESSES = {
 }
 
 
-def check():
+def check() -> None:
     found = Book.objects.get(pk=book.pk)
     assert (found.copies, found.lent) == (2, 4)  # the skew, and what `verify` let through after it

@@ -1,5 +1,14 @@
+from typing import TYPE_CHECKING
+
 import interlock
 from tests.docs.django_site import make_site
+
+if TYPE_CHECKING:  # names of the page, or of what runs it
+    from typing import Any
+
+    from tests.docs.page_run import FOLDER
+
+    Account: Any
 
 globals().update(make_site(FOLDER))
 locks = interlock.connect()
@@ -9,5 +18,5 @@ from django.contrib import admin
 ADDRESSES = {"class BookForm(": "Book = type(book)\nclass BookForm("}  # the Book of a block above has no fields
 
 
-def check():
+def check() -> None:
     assert Account.objects.get(pk=1).balance == 5

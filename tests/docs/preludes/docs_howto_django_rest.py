@@ -1,4 +1,13 @@
+from typing import TYPE_CHECKING
+
 from tests.docs.django_site import make_site
+
+if TYPE_CHECKING:  # names of the page, or of what runs it
+    from typing import Any
+
+    from tests.docs.page_run import FOLDER
+
+    Book: Any
 
 globals().update(make_site(FOLDER))
 
@@ -6,7 +15,7 @@ from rest_framework import serializers, viewsets
 from rest_framework.decorators import action
 
 
-class BookSerializer(serializers.ModelSerializer):
+class BookSerializer(serializers.ModelSerializer["Any"]):
     class Meta:
         model = Book
         fields = ["name", "status"]

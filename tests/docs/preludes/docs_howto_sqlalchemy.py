@@ -1,6 +1,7 @@
 # needs: postgres
 import os
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import interlock
 from fastapi import FastAPI, Request
@@ -8,6 +9,16 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Session
+
+if TYPE_CHECKING:  # names of the page, or of what runs it
+    from typing import Any
+
+    Book: Any
+    app: FastAPI
+    book: Any
+    books: Table
+    left: int
+    session: Session
 
 url = os.environ["INTERLOCK_DOCS_POSTGRES"]
 engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
@@ -25,7 +36,7 @@ class Base(DeclarativeBase):
     metadata = metadata
 
 
-def made(*parts):
+def made(*parts: "Any") -> Table:
     """Make the table of the page, with the columns that its later examples take for granted, and one row."""
     global Book, book, session
     table = Table(*parts, Column("copies", Integer))
@@ -39,7 +50,7 @@ def made(*parts):
     return table
 
 
-def check():
+def check() -> None:
     assert left == 1
     with TestClient(app) as client:
         client.post("/books/7/name?name=Emmy").raise_for_status()

@@ -1,7 +1,7 @@
 # needs: postgres
 import os
 
-published = []
+published: list[int] = []
 ADDRESSES = {
     "postgresql+advisory://app@db.example/app": os.environ["INTERLOCK_DOCS_POSTGRES"].replace(
         "postgresql:", "postgresql+advisory:"
@@ -9,9 +9,9 @@ ADDRESSES = {
 }
 
 
-def publish(fence):
+def publish(fence: int) -> None:
     published.append(fence)
 
 
-def check():
+def check() -> None:
     assert published

@@ -1,7 +1,11 @@
 import os
 import threading
+from typing import TYPE_CHECKING
 
 import interlock
+
+if TYPE_CHECKING:  # names of the page, or of what runs it
+    from tests.docs.page_run import FOLDER
 
 folder = FOLDER / "locks"
 shared = FOLDER / "shared"
@@ -22,5 +26,5 @@ while len(holding.claims("book:1")) < 2:
 os.chdir(folder)
 
 
-def check():
+def check() -> None:
     holding.close()

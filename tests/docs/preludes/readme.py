@@ -1,4 +1,8 @@
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # names of the page, or of what runs it
+    from tests.docs.page_run import FOLDER
 
 ADDRESSES = {"/var/lib/app/locks": str(FOLDER / "locks")}
 written = []
@@ -9,6 +13,6 @@ shelf = SimpleNamespace(
 (FOLDER / "report.sh").chmod(0o755)
 
 
-def check():
+def check() -> None:
     assert [name for name, fence in written] == ["The name, without the typo"]
     assert (FOLDER / "report").read_text() == "report\n"
