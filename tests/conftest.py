@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -102,7 +103,8 @@ def pytest_configure(config: pytest.Config) -> None:
     that import at the same time fail by it: `ast.parse` of Python 3.11 is for one at a time (CPython issue 106905).
     """
     gc.disable()
-    config.pluginmanager.rewrite_hook._must_rewrite.discard("interlock")
+    hook: Any = config.pluginmanager.rewrite_hook  # its set is private
+    hook._must_rewrite.discard("interlock")
 
 
 def pytest_collection_finish() -> None:

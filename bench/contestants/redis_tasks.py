@@ -56,7 +56,7 @@ class Aioredlock:
     """aioredlock on one server."""
 
     def __init__(self, place: Place) -> None:
-        from aioredlock import Aioredlock as Manager  # type: ignore[import-untyped, unused-ignore]
+        from aioredlock import Aioredlock as Manager
 
         self._manager: Any = Manager([place.facts["url"]])
         self._key, self._ttl = key_of(place), ttl_of(place)

@@ -120,7 +120,7 @@ def psycopg(take: str, give: str) -> Make:
 
 def get_lock(place: Place) -> Lock:
     """GET_LOCK by PyMySQL as it is."""
-    import pymysql
+    import pymysql  # type: ignore[import-untyped]
 
     parts = urlsplit(server_of(place, "mysql"))
     connection = pymysql.connect(host=parts.hostname, port=parts.port or 3306, user=parts.username, autocommit=True)
@@ -169,7 +169,7 @@ def pals(place: Place) -> Lock:
 def dlock(place: Place) -> Lock:
     """sqlalchemy-dlock's lock on a connection of its own."""
     import sqlalchemy
-    from sqlalchemy_dlock import create_sadlock
+    from sqlalchemy_dlock import create_sadlock  # type: ignore[attr-defined]
 
     url = server_of(place, "postgresql").replace("postgresql:", "postgresql+psycopg:")
     engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT")

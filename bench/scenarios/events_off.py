@@ -37,7 +37,8 @@ def work(contestant: Contestant[Sides], seat: Seat) -> Raw:
     ours, without = contestant.make(seat.place)
     times = calibrated(ours, TURN)
     calibrated(without, TURN)
-    costs, base = [], []
+    costs: list[float] = []
+    base: list[float] = []
     until = time.monotonic() + seat.seconds
     while time.monotonic() < until or not costs:
         one, other = four_turns(ours, without, times)

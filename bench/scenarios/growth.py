@@ -66,7 +66,7 @@ def turn(store: Any, enter: Callable[[], Any], claims: list[Any], seconds: float
     """Let the head leave and another one enter, again and again; the median in microseconds."""
     from interlock.runtime.sync import run
 
-    took = []
+    took: list[float] = []
     until = time.monotonic() + seconds
     while len(took) < TURNS and (time.monotonic() < until or len(took) <= WARM):
         started = time.perf_counter()

@@ -70,8 +70,11 @@ def _judge(
     ended = time.monotonic() + seconds
     status = None
     while status is None and time.monotonic() < ended:
-        done, code = os.waitpid(child, os.WNOHANG)
-        status = code if done else time.sleep(LOOK)
+        done, said = os.waitpid(child, os.WNOHANG)
+        if done:
+            status = said
+        else:
+            time.sleep(LOOK)
     try:
         os.killpg(child, SIGKILL)
     except ProcessLookupError:

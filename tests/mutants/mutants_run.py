@@ -67,7 +67,8 @@ def main(words: Sequence[str]) -> int:
     if not chosen:
         print(f"no error has a name with {' or '.join(words)}")
         return 1
-    started, killed, sound = time.monotonic(), 0, {}
+    started, killed = time.monotonic(), 0
+    sound: dict[str, str] = {}
     with TemporaryDirectory(prefix="interlock-mutants-") as folder:
         tree = copied_to(Path(folder) / "tree")
         for mutant in chosen:

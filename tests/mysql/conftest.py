@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
-import pymysql
+import pymysql  # type: ignore[import-untyped]
 import pytest
 
 import interlock

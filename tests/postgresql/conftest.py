@@ -54,7 +54,7 @@ def url(server: PostgresServer) -> str:
 
 
 @pytest.fixture
-def ask(server: PostgresServer) -> Iterator[Ask]:
+def ask(server: PostgresServer) -> Ask:
     """Ask the server from outside."""
 
     def asked(words: str, *values: Any) -> list[Any]:

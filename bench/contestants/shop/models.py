@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+from decimal import Decimal
+
 from django.db import models
 
 from interlock.django.guarded import Guarded
@@ -10,17 +13,17 @@ from interlock.django.guarded import Guarded
 class Columns(models.Model):
     """What both have."""
 
-    title = models.CharField(max_length=200, default="title")
-    author = models.CharField(max_length=200, default="author")
-    status = models.CharField(max_length=20, default="free")
-    notes = models.TextField(default="")
-    year = models.IntegerField(default=1900)
-    copies = models.IntegerField(default=1)
-    price = models.DecimalField(max_digits=8, decimal_places=2, default="9.50")
-    shelf = models.CharField(max_length=20, default="A1")
-    since = models.DateField(null=True)
-    seen = models.DateTimeField(null=True)
-    kept = models.BooleanField(default=True)
+    title: models.CharField[str, str] = models.CharField(max_length=200, default="title")
+    author: models.CharField[str, str] = models.CharField(max_length=200, default="author")
+    status: models.CharField[str, str] = models.CharField(max_length=20, default="free")
+    notes: models.TextField[str, str] = models.TextField(default="")
+    year: models.IntegerField[int, int] = models.IntegerField(default=1900)
+    copies: models.IntegerField[int, int] = models.IntegerField(default=1)
+    price: models.DecimalField[Decimal, Decimal] = models.DecimalField(max_digits=8, decimal_places=2, default="9.50")
+    shelf: models.CharField[str, str] = models.CharField(max_length=20, default="A1")
+    since: models.DateField[date | None, date | None] = models.DateField(null=True)
+    seen: models.DateTimeField[datetime | None, datetime | None] = models.DateTimeField(null=True)
+    kept: models.BooleanField[bool, bool] = models.BooleanField(default=True)
     tags = models.JSONField(default=list)
 
     class Meta:
