@@ -402,7 +402,7 @@ def test_fences_increase_over_a_fail_over_that_lost_how_sessions_were_opened(own
             with interlock.connect(url_of(own_server, f"?max_locks={number + 1}")) as locks:
                 before = locks.lock("book").acquire()
         own_server.kill()
-        there.execute("SELECT pg_promote()")
+        replica.promote()
         with interlock.connect(url_of(replica)) as locks, locks.lock("book") as after:
             assert after.fence > before.fence
 

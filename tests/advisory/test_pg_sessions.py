@@ -56,8 +56,8 @@ def test_a_replica_is_refused_until_it_takes_over(own_server: PostgresServer) ->
             with psycopg.connect(replica.url, autocommit=True) as there:
                 seen = "SELECT FROM pg_stat_activity WHERE application_name LIKE 'interlock %'"
                 eventually(lambda: not there.execute(seen).fetchall())  # what was refused stays not open
-                own_server.kill()
-                there.execute("SELECT pg_promote()")
+            own_server.kill()
+            replica.promote()
             eventually(lambda: held.lost)
             with others.lock("book", timeout=20) as grant:
                 assert grant.fence > held.fence

@@ -73,7 +73,7 @@ def test_a_forgotten_holder_is_told_and_nobody_else_is_let_in_before_the_grace_i
         fences.append(forgotten.fence)
         server.kill()
         killed = time.monotonic()
-        there.execute("SELECT pg_promote()")
+        replica.promote()
         assert not there.execute(f"SELECT FROM {table_of(url)} WHERE id = %s", (forgotten.id,)).fetchall()
         assert others.take("a", timeout=0) is None
         assert ours.do(forgotten.renew) is False
@@ -100,7 +100,7 @@ def test_a_holder_and_a_waiter_whom_the_replica_knows_go_on_there(
         eventually(lambda: len(ours.claims("a")) == 2)
         has_heard(server, there)
         server.kill()
-        there.execute("SELECT pg_promote()")
+        replica.promote()
         assert ours.do(grant.renew)
         assert not waiting.done()
         assert ours.do(grant.release) is True

@@ -218,8 +218,7 @@ def test_a_replica_is_refused_and_has_a_grace_when_it_takes_over(server: Postgre
                 with pytest.raises(StoreError, match="connect to the primary"):
                     others.lock("b").acquire(timeout=0.5)
                 server.kill()
-                with psycopg.connect(replica.url, autocommit=True) as connection:
-                    connection.execute("SELECT pg_promote()")
+                replica.promote()
                 assert others.lock("b").acquire(timeout=0) is None
                 second = others.lock("a").acquire(timeout=20)
                 assert second.fence > first.fence

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from tests.servers.accounts import drop_root, give
-from tests.servers.home import Home, Missing, NotStarted
+from tests.servers.home import WAIT_LIMIT, Home, Missing, NotStarted, last_lines
 from tests.servers.server import Server
 
 DEBIAN = Path("/usr/lib/postgresql")  # the programs lie in <version>/bin, not in the path
@@ -133,3 +133,18 @@ class PostgresReplica(PostgresServer):
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
         if done.returncode != 0:
             raise NotStarted(f"pg_basebackup failed: {done.stderr}")
+
+    def promote(self) -> None:
+        """Make it a primary, once it has done all that it has heard of; return when it takes writes.
+
+        Raises:
+            NotStarted: it did not become one; the message has its last words.
+        """
+        # `SELECT pg_promote()` would wait for a recovery that waits, for up to 30 s, for the snapshot of that query.
+        command: list[str | Path] = [
+            *self._as, self._programs.postgres.with_name("pg_ctl"), "promote", "--pgdata", self._data,
+            f"--timeout={WAIT_LIMIT:.0f}",
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
+        if done.returncode != 0:
+            raise NotStarted(f"pg_ctl promote failed: {done.stdout}{done.stderr}\n{last_lines(self.log)}")

@@ -196,16 +196,16 @@ class TorturedPostgres(Tortured):
     def fail_over(self) -> None:
         """As `faults.StruckServer.fail_over`: the address leads to the replica, as a virtual one does."""
         old = self._server
-        if isinstance(old, SteppedPostgres | SteppedReplica):
-            self._server = SteppedReplica(old, config=CONFIG)
-            self._server.step(old.ahead)
-        else:
-            self._server = PostgresReplica(old, config=CONFIG)
-        old.kill()
-        with self._connection() as connection:
-            connection.execute("SELECT pg_promote()")
-        self.network.redirect(self._server.host, self._server.port)
-        old.close()
+        kind = SteppedReplica if isinstance(old, Stepped) else PostgresReplica
+        replica = self._server = kind(old, config=CONFIG)
+        try:
+            if isinstance(old, Stepped) and isinstance(replica, Stepped):
+                replica.step(old.ahead)
+            old.kill()
+            replica.promote()
+            self.network.redirect(replica.host, replica.port)
+        finally:
+            old.close()
 
     def left(self) -> dict[str, list[str]]:
         """As `faults.StruckServer.left`."""
