@@ -4,6 +4,8 @@ import json
 
 from tests.support.house import House, is_running
 
+NOBODY = 2**22 + 1  # no Linux numbers its processes that high
+
 
 def test_a_run_is_judged_again_from_its_history(house: House) -> None:
     status, output, errors = house.run(
@@ -40,3 +42,9 @@ def test_a_fault_that_the_store_can_not_have_is_refused(house: House) -> None:
     status, _, errors = house.run("torture", "--judge=nowhere")
     assert status == 64
     assert "nowhere" in errors
+
+
+def test_a_server_that_can_not_be_struck_is_no_success(house: House) -> None:
+    status, _, errors = house.run("torture", "--secs=1", "--pause", "--every=0.1", f"--server-pid={NOBODY}")
+    assert status == 75
+    assert "pause was not made: ProcessLookupError" in errors

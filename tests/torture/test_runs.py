@@ -4,11 +4,14 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from interlock.testing.torture import Plan, Verdict, judge, run
+from interlock.testing.torture.faults import NotMade
 from interlock.testing.torture.history import read
 from interlock.testing.torture.report import as_text
 from tests.servers import need
@@ -107,6 +110,32 @@ def test_nothing_is_found_in_a_site_of_django(tmp_path: Path) -> None:
     done = subprocess.run([*command, "--markdown", str(page)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| violations | 0 |" in page.read_text()
+
+
+class Fallen:
+    """A server that can't be struck."""
+
+    network: Any = None
+    can: Collection[str] = ("failover",)
+    forgets: Collection[str] = ()
+
+    def fail_over(self) -> None:
+        raise RuntimeError("the replica sleeps")
+
+    pause = resume = restart = wipe = empty = deafen = fail_over
+
+    def step(self, seconds: float) -> None:
+        raise AssertionError
+
+    def left(self) -> dict[str, list[str]]:
+        return {}
+
+
+def test_a_fault_that_is_made_by_half_ends_the_run_and_is_told(tmp_path: Path) -> None:
+    """Else the judge blames the locks for what no fault explains."""
+    plan = Plan("memory://", procs=1, secs=60.0, every=0.1, colour="threads", faults=("failover",))
+    with pytest.raises(NotMade, match="failover was not made: RuntimeError: the replica sleeps"):
+        run(plan, tmp_path, Fallen())
 
 
 def test_a_child_that_does_not_start_is_no_success(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from interlock.cli.exits import LOST, USAGE, fail
+from interlock.cli.exits import LOST, STORE, USAGE, fail
 from interlock.locks.connect import check_url, default_url
 
 FOUND = LOST  # the status for a store that does not keep its promises, as of `doctor`
@@ -90,8 +90,9 @@ def torture(store: str | None, judged: str | None, server_pid: int | None, **how
     holders at a time, fences that repeat or fall, lost updates, who was overtaken, who waited too long, and what is
     left over.
 
-    Exit status: 0 if nothing was found, 70 if something was.
+    Exit status: 0 if nothing was found, 70 if something was, 75 if the server could not be struck.
     """
+    from interlock.testing.torture.faults import NotMade
     from interlock.testing.torture.history import read
     from interlock.testing.torture.judge import judge
     from interlock.testing.torture.report import as_markdown, as_text
@@ -102,7 +103,10 @@ def torture(store: str | None, judged: str | None, server_pid: int | None, **how
         except (OSError, ValueError) as error:
             return fail(USAGE, f"{judged} can't be judged: {error}")
     else:
-        history = _run(store, server_pid, how)
+        try:
+            history = _run(store, server_pid, how)
+        except NotMade as error:
+            return fail(STORE, str(error))
         click.echo(f"history: {history}")
         verdict = judge(read(history))
     click.echo(as_text(verdict))

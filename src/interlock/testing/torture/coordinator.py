@@ -15,7 +15,7 @@ from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.core.redaction import masked
-from interlock.testing.torture.faults import FAULTS, Fault, Struck, StruckServer, disk_of, folder_of
+from interlock.testing.torture.faults import FAULTS, Fault, NotMade, Struck, StruckServer, disk_of, folder_of
 from interlock.testing.torture.history import History
 from interlock.testing.torture.plan import LONG_WAIT, Plan, loaded
 from interlock.testing.torture.shelf import Shelf
@@ -122,6 +122,7 @@ class Coordinator:
         self._striking: list[threading.Thread] = []
         self._one_at_a_time = threading.Lock()
         self._calm = 0.0
+        self._not_made: tuple[str, Exception] | None = None
 
     def run(self) -> Path:
         """Run; return where the history is."""
@@ -145,13 +146,16 @@ class Coordinator:
                     thread.start()
                 for thread in ends:
                     thread.join()
+            if self._not_made is not None:
+                name, error = self._not_made
+                raise NotMade(f"the fault {name} was not made: {type(error).__name__}: {error}") from error
             self._history.write("final", counters=shelf.counters(), **self._left())
         return self._folder / "history.jsonl"
 
     def _strike(self) -> None:
         end = time.monotonic() + self._plan.secs
         calm = self._calm = end - self._plan.calm
-        while self._plan.faults and (now := time.monotonic()) < calm:
+        while self._plan.faults and (now := time.monotonic()) < calm and self._not_made is None:
             time.sleep(min(self._random.uniform(0.2, 1.8) * self._plan.every, calm - now))
             for child in self._children:
                 child.replace_dead()
@@ -168,7 +172,8 @@ class Coordinator:
         for child in self._children:
             child.replace_dead()
         self._history.write("calm")
-        time.sleep(max(0.0, end - time.monotonic()))
+        if self._not_made is None:
+            time.sleep(max(0.0, end - time.monotonic()))
 
     def _make(self, name: str, fault: Fault, child: WorkerProcess) -> None:
         shared = fault.where in ("files", "disk", "server", "network")
@@ -176,13 +181,15 @@ class Coordinator:
         luck = random.Random(self._random.random())
         struck = Struck(child, self._plan.ttl, luck, folder_of(url), disk_of(url), self._server)
         with self._one_at_a_time if shared else threading.Lock():
-            if time.monotonic() > self._calm:
-                return  # those before it took long
+            if time.monotonic() > self._calm or self._not_made is not None:
+                return  # those before it took long, or left a store of which nobody knows what it can do
             since, key, problem = time.monotonic(), child.key, ""
             try:
                 fault.make(struck)
-            except OSError as error:  # as: what it would remove is not there
+            except Exception as error:
                 problem = str(error)
+                if fault.where in ("server", "network") or not isinstance(error, OSError):
+                    self._not_made = name, error  # of files, what it would remove may be gone
             loses = fault.loses or (self._server is not None and name in self._server.forgets)
             self._history.write(
                 "fault", fault=name, since=since, of="" if shared else key, loses=loses, problem=problem
@@ -236,6 +243,9 @@ def run(plan: Plan, folder: str | Path | None = None, server: StruckServer | Non
 
     Returns:
         The path of the history.
+
+    Raises:
+        NotMade: a fault of the server or the network failed; the history says what was until then.
     """
     where = Path(tempfile.mkdtemp(prefix="torture-") if folder is None else folder)
     where.mkdir(parents=True, exist_ok=True)

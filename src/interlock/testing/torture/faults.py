@@ -15,6 +15,10 @@ PAGE = 4096
 SMALL = 64 << 20  # bytes; nobody wants a larger file system to be filled
 
 
+class NotMade(Exception):
+    """A fault was made by half or not at all: the run was broken off, and tells nothing of the locks."""
+
+
 class StruckServer(Protocol):
     """A server that a run may strike.
 
