@@ -4,6 +4,7 @@ import asyncio
 import random
 
 from interlock.testing.actors import Background
+from tests.servers.home import Port
 
 CHUNK = 65_536
 
@@ -28,7 +29,8 @@ class Proxy:
     def __init__(self, host: str, port: int, address: str = "127.0.0.1") -> None:
         self._server = (host, port)
         self.host = address
-        self.port = 0
+        self._port = Port()  # of the system's own numbers somebody might be given it while this one refuses
+        self.port = self._port.number
         self.connections = 0
         self.requests = 0
         self.cuts = 0
@@ -129,6 +131,7 @@ class Proxy:
         """Close everything."""
         self._background.run(self._refuse())
         self._background.close()
+        self._port.close()
 
     def __enter__(self) -> "Proxy":
         return self
@@ -139,7 +142,6 @@ class Proxy:
     async def _listen(self) -> None:
         if self._listener is None:
             self._listener = await asyncio.start_server(self._serve, self.host, self.port)
-            self.port = self._listener.sockets[0].getsockname()[1]
 
     async def _refuse(self) -> None:
         if self._listener is not None:

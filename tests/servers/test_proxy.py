@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from interlock.testing.waiting import eventually
-from tests.servers import Proxy, RedisServer, Wire, need
+from tests.servers import NotStarted, Proxy, RedisServer, Wire, need
+from tests.servers.home import PORTS, Port
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,13 @@ def test_refused_until_restored(proxy: Proxy) -> None:
     assert proxy.port == port
     with through(proxy) as wire:
         assert wire.ask("PING") == "PONG"
+
+
+def test_nobody_is_given_the_port_while_it_refuses(proxy: Proxy) -> None:
+    proxy.refuse()
+    with pytest.raises(NotStarted, match="is taken"):
+        Port(proxy.port)
+    assert proxy.port in PORTS  # which systems hand out to nobody
 
 
 def test_clients_of_a_server_that_is_down_see_their_connection_closed() -> None:

@@ -2,12 +2,11 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -20,6 +19,7 @@ from store.test_processes import PROGRAM, surroundings
 
 from interlock.django import locks
 from interlock.testing.waiting import eventually
+from tests.servers.home import Port
 
 HERE = Path(__file__).parent
 AT_ONCE, ROUNDS = 6, 4
@@ -57,12 +57,6 @@ def running(*words: str, **environment: str) -> Iterator[None]:
             program.wait()
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def answers(port: int) -> bool:
     try:
         urlopen(f"http://127.0.0.1:{port}/add", timeout=60).close()
@@ -73,16 +67,17 @@ def answers(port: int) -> bool:
 
 @pytest.mark.parametrize("server", ["uvicorn", "daphne"])
 def test_async_views_lose_no_update(server: str) -> None:
-    port = free_port()
-    options = {
-        "uvicorn": ("uvicorn", "--log-level", "warning", "--port", str(port), "served:application"),
-        "daphne": ("daphne", "-v", "0", "-b", "127.0.0.1", "-p", str(port), "served:application"),
-    }
-    with running(*options[server]):
-        eventually(lambda: answers(port), 60)  # it has added one
-        with ThreadPoolExecutor(AT_ONCE) as clients:
-            assert all(clients.map(answers, [port] * AT_ONCE * ROUNDS))
-        assert Item.objects.get().count == AT_ONCE * ROUNDS + 1
+    with closing(Port()) as kept:
+        port = kept.number
+        options = {
+            "uvicorn": ("uvicorn", "--log-level", "warning", "--port", str(port), "served:application"),
+            "daphne": ("daphne", "-v", "0", "-b", "127.0.0.1", "-p", str(port), "served:application"),
+        }
+        with running(*options[server]):
+            eventually(lambda: answers(port), 60)  # it has added one
+            with ThreadPoolExecutor(AT_ONCE) as clients:
+                assert all(clients.map(answers, [port] * AT_ONCE * ROUNDS))
+            assert Item.objects.get().count == AT_ONCE * ROUNDS + 1
     assert [view.name for view in locks.claims()] == []
 
 
