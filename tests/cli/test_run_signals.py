@@ -222,7 +222,7 @@ def test_a_lost_lock_terminates_the_command_and_is_70(house: House) -> None:
 
 
 def test_a_command_that_ignores_TERM_is_killed_after_the_grace(house: House) -> None:
-    run, command = reporter(house, *SHORT, "--grace", "0.3")
+    run, command = reporter(house, *SHORT, "--grace", "2")  # long enough for it to say so
     house.locks.evict("book")
     assert run.hear() == "SIGTERM"
     assert run.wait(timeout=30) == 70
