@@ -15,7 +15,7 @@ from interlock.core.claims import UNSET, ClaimView, LockSpec
 from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
 from interlock.core.store import BaseStore
 from interlock.locks import connect as module
-from interlock.locks.base import guard_timeout, is_used, wait_limit
+from interlock.locks.arguments import guard_timeout, is_used, wait_limit
 from interlock.locks.connect import BUILT_IN, check_url, default_url, open_store
 from interlock.locks.meant import EXAMPLES, advice_on, scheme_meant
 from interlock.locks.session import AcquireOptions

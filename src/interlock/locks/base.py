@@ -1,65 +1,37 @@
-"""What both colours of `Locks` share: names, spec, and the arguments that people give."""
+"""What both colours of `Locks` share: names, spec, and the locks that are made of them."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast, overload
 
 from interlock.core.claims import (
     MAX_LABEL,
     SEPARATOR,
-    UNSET,
-    USING,
     WRITER_UNITS,
-    ClaimView,
     LockSpec,
-    Unset,
     checked_at_least,
     checked_count,
     checked_name,
     checked_text,
-    checked_timeout,
     checked_ttl,
-    said,
 )
 from interlock.core.errors import InvalidArgument
 from interlock.core.store import Store
 from interlock.locks import events
+from interlock.locks.arguments import guard_timeout, in_global_order, options_of
 from interlock.locks.session import AcquireOptions, BaseSession, name_of
 
 L = TypeVar("L")
 
 
-_DEFAULTS = AcquireOptions()
-
-
-def options_of(
-    timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None, at_least: float
-) -> AcquireOptions:
-    """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
-    if timeout is None and renew is True and on_lost is None and not at_least:
-        return _DEFAULTS
-    if on_lost is not None and not callable(on_lost):
-        raise InvalidArgument(f"on_lost is a function of one argument, the grant, not {said(on_lost)}")
-    if not isinstance(renew, bool):
-        raise InvalidArgument(f"renew is True or False, not {said(renew)}")
-    return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least)
-
-
-def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
-    """Return how many seconds an acquire may wait: 0 for one try, None for no limit."""
-    if blocking is True and timeout is UNSET:
-        return options.timeout
-    if isinstance(timeout, Unset):
-        checked_timeout(blocking, None)
-        return options.timeout if blocking else 0.0
-    return checked_timeout(blocking, timeout)
-
-
 class BaseLocks(Generic[L]):
-    """The part of `Locks` and `AsyncLocks` that makes locks; `_make` gives them their colour.
+    """The part of `Locks` and `AsyncLocks` that makes locks, of the classes that a colour names.
 
     Args:
         session: what they share.
     """
+
+    _lock_type: Any
+    _all_type: Any
 
     def __init__(self, session: BaseSession[Any]) -> None:
         self._session = session
@@ -118,7 +90,8 @@ class BaseLocks(Generic[L]):
         )
 
     def _make(self, spec: LockSpec, options: AcquireOptions) -> L:
-        raise TypeError("a colour makes its own locks")  # pragma: no cover
+        made: L = self._lock_type(self._session, spec, options)
+        return made
 
     @overload
     def lock(
@@ -236,6 +209,25 @@ class BaseLocks(Generic[L]):
         options = options_of(timeout, renew, on_lost, at_least)
         return ReadWrite(self, reader, writer, options)
 
+    def _all(self, parts: "tuple[str | L, ...]", timeout: float | None) -> Any:
+        locks: list[Any] = [
+            part if isinstance(part, self._lock_type) else self.lock(cast(str, part)) for part in parts
+        ]
+        at_least = max((part._options.at_least for part in locks), default=0.0)
+        ordered = in_global_order(self._session, locks)
+        return self._all_type(self._session, ordered, options_of(timeout, True, None, at_least))
+
+    def _lock_of_guard(self, name: str, on_busy: object, timeout: float | None, **how: Any) -> Callable[[str], L]:
+        """Return what makes the lock that a call of a guarded function takes, after it has judged the arguments."""
+        seconds = guard_timeout(on_busy, timeout)
+
+        def lock_of(name: str) -> L:
+            made: L = self.lock(name, timeout=seconds, **how)
+            return made
+
+        lock_of(name)
+        return lock_of
+
 
 class ReadWrite(Generic[L]):
     """A reader/writer lock, in first come, first served order: no writer starves, no reader barges."""
@@ -258,48 +250,3 @@ class ReadWrite(Generic[L]):
 
     def __repr__(self) -> str:
         return f"<ReadWrite {name_of(self._reader.key)!r} of {self._locks!r}>"
-
-
-OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
-"""What a guarded function does while somebody else holds its lock."""
-
-
-def guard_timeout(on_busy: object, timeout: float | None) -> float | None:
-    """Return how long a guarded function waits at most: one that does not wait tries once, unless it is told."""
-    if on_busy not in ("wait", "raise", "skip"):
-        raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
-    return 0 if timeout is None and on_busy != "wait" else timeout
-
-
-class Part(Protocol):
-    """What `in_global_order` needs of a lock."""
-
-    _spec: LockSpec
-    _session: Any
-
-
-A = TypeVar("A", bound=Part)
-
-
-def in_global_order(session: object, parts: Sequence[A]) -> list[A]:
-    """Return `parts` in the one order in which everybody takes several locks.
-
-    Raises:
-        InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
-    """
-    if not parts:
-        raise InvalidArgument("all() needs at least one name")
-    if any(part._session is not session for part in parts):
-        raise InvalidArgument("all() takes locks of its own connection only: there is one order per store")
-    keys = [part._spec.key for part in parts]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise InvalidArgument(
-                f"all() got the name {name_of(key)!r} twice: it would wait for itself; give it once"
-            )
-    return sorted(parts, key=lambda part: part._spec.key)
-
-
-def is_used(views: Sequence[ClaimView]) -> bool:
-    """Tell whether anybody in the line holds the lock."""
-    return any(view.state == USING for view in views)

@@ -79,6 +79,10 @@ class Owned(Generic[G]):
                 return grant
         return None
 
+    def _holds(self, owner: object) -> bool:
+        """Tell whether `owner` holds any of it, with its lease still good."""
+        return any(grant.held for grant in self._held.get(owner, ())[:])
+
     def _entered_by(self, owner: object) -> G | None:
         """Return what the `with` of `owner` that ends now was entered with, if it had no block of its own."""
         grants = self._held.get(owner, [])

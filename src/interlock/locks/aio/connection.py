@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from interlock.core.claims import DEFAULT_TTL, Check, ClaimView, LockSpec
+from interlock.core.claims import DEFAULT_TTL, Check, ClaimView
 from interlock.core.store import AsyncStore
 from interlock.locks.aio import closing
 from interlock.locks.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock, guarded
 from interlock.locks.aio.session import Session
-from interlock.locks.base import BaseLocks, OnBusy, guard_timeout, in_global_order, options_of
-from interlock.locks.session import AcquireOptions
+from interlock.locks.arguments import OnBusy, options_of
+from interlock.locks.base import BaseLocks
 from interlock.runtime import offload  # noqa: F401 -- when connecting: a child forked during an import hangs in its own
 from interlock.runtime.aio import arun, give_way
 
@@ -27,12 +27,11 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ttl: seconds of lease of the locks made here, unless they say otherwise.
     """
 
+    _lock_type, _all_type = AsyncLock, AsyncAllLock
+
     def __init__(self, store: AsyncStore, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
         self._session: Session
         super().__init__(Session("AsyncLocks", store, namespace, ttl, closing.loop_ends))
-
-    def _make(self, spec: LockSpec, options: AcquireOptions) -> AsyncLock:
-        return AsyncLock(self._session, spec, options)
 
     def rlock(
         self,
@@ -66,11 +65,8 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         Raises:
             InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
         """
-        locks = [part if isinstance(part, AsyncLock) else self.lock(part) for part in parts]
-        at_least = max((part._options.at_least for part in locks), default=0.0)
-        return AsyncAllLock(
-            self._session, in_global_order(self._session, locks), options_of(timeout, True, None, at_least)
-        )
+        together: AsyncAllLock = self._all(parts, timeout)
+        return together
 
     def guard(
         self,
@@ -99,14 +95,8 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             LockTimeout: (when called) the lock was not obtained in time; the function did not run.
             LockLost: (when called) the lease ended while it ran.
         """
-        seconds = guard_timeout(on_busy, timeout)
-
-        def lock_of(name: str) -> AsyncLock:
-            return self.lock(
-                name, ttl=ttl, timeout=seconds, renew=renew, label=label, on_lost=on_lost, at_least=at_least
-            )
-
-        lock_of(name)  # it judges the arguments
+        how = {"ttl": ttl, "renew": renew, "label": label, "on_lost": on_lost, "at_least": at_least}
+        lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
         return lambda function: guarded(function, name, lock_of, on_busy == "skip")
 
     async def claims(self, name: str | None = None) -> list[ClaimView]:

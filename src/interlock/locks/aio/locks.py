@@ -3,20 +3,19 @@
 import asyncio
 import functools
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar
 
-from interlock.core.claims import UNSET, LockSpec, Unset, kind_of, shown_text
+from interlock.core.claims import UNSET, Unset, shown_text
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
 from interlock.core.functions import checked_kind_of, see_it_finished, shown
 from interlock.core.naming import name_of_arguments
 from interlock.locks.aio.grants import AsyncGrant, AsyncGrants, AsyncReentry, leave, release_all
 from interlock.locks.aio.session import Session
-from interlock.locks.base import is_used, wait_limit
+from interlock.locks.arguments import is_used, wait_limit
 from interlock.locks.blocks import Block, enter, entering, one_for_each_block
 from interlock.locks.busy import time_is_over
-from interlock.locks.owners import Owned
-from interlock.locks.session import AcquireOptions, name_of
+from interlock.locks.lockable import BaseAllLock, BaseLock, BaseLockable
 from interlock.runtime.aio import arun, give_way
 
 P = ParamSpec("P")
@@ -37,27 +36,12 @@ def current_task() -> Owner:
     return task
 
 
-class AsyncLockable(Owned[G]):
+class AsyncLockable(BaseLockable[G]):
     """`async with`, decorator and ownership by task, for whatever can be acquired."""
 
-    __slots__ = ("_options", "_session")
+    __slots__ = ()
 
-    def __init__(self, session: Session, options: AcquireOptions) -> None:
-        super().__init__()
-        self._session = session
-        self._options = options
-
-    @property
-    def name(self) -> str:
-        """The name that is locked."""
-        raise TypeError  # pragma: no cover
-
-    def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, G | None]:
-        raise TypeError  # pragma: no cover
-
-    def _stay(self, grant: G) -> None:
-        """Let a fresh grant stay as long as this lock is kept at least."""
-        raise TypeError  # pragma: no cover
+    _session: Session
 
     async def acquire(self, blocking: bool = True, timeout: float | None | Unset = UNSET) -> G | None:
         """Wait in line for the lock.
@@ -79,7 +63,7 @@ class AsyncLockable(Owned[G]):
 
     async def _obtain(self, seconds: float | None, block: Block | None) -> G | None:
         task = current_task()
-        grant = None
+        grant: G | None = None
         try:
             if task in self._held:
                 for left in self._abandoned(task):
@@ -112,14 +96,11 @@ class AsyncLockable(Owned[G]):
         if grant is not None:
             self._forget(task, grant)
         if not released:
-            raise NotHeld(
-                f"this task does not hold {self.name!r} by this lock object; to release from another task, "
-                f"call release() of the grant"
-            )
+            raise self._not_held("task")
 
     def owned(self) -> bool:
         """Tell whether the calling task holds the lock by this lock object, with its lease still good."""
-        return any(grant.held for grant in self._held.get(current_task(), ())[:])
+        return self._holds(current_task())
 
     async def __aenter__(self) -> G:
         grant = await self._obtain(self._options.timeout, entering(self))
@@ -134,9 +115,6 @@ class AsyncLockable(Owned[G]):
         raise InvalidArgument(f"{self!r} is a lock of aconnect(): use `async with`, or a lock of connect()")
 
     def __exit__(self, *_: object) -> None: ...
-
-    def _keys(self) -> list[str]:
-        raise TypeError  # pragma: no cover
 
     async def _too_late(self) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
@@ -177,24 +155,11 @@ class AsyncLockable(Owned[G]):
 
         return locked
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} on {self._session.where}>"
-
 
 def guarded(
     function: Callable[P, Awaitable[R]], name: str, lock_of: "Callable[[str], AsyncLock]", skips: bool
 ) -> Callable[P, Coroutine[Any, Any, R | None]]:
-    """Return `function` as it runs under the lock that its arguments name.
-
-    Args:
-        function: what is decorated.
-        name: with the arguments in braces.
-        lock_of: makes the lock of a name.
-        skips: True to return None instead of raising LockTimeout.
-
-    Raises:
-        InvalidArgument: as `guard`.
-    """
+    """As `sync.locks.guarded`, of a coroutine function."""
     name_for = name_of_arguments(name, function, "guard")
     if checked_kind_of(function) != "coroutine function":
         raise InvalidArgument(f"{shown(function)} is no coroutine function: use guard() of connect()")
@@ -213,7 +178,7 @@ def guarded(
     return locked
 
 
-class AsyncLock(AsyncLockable[AsyncGrant]):
+class AsyncLock(BaseLock[AsyncGrant], AsyncLockable[AsyncGrant]):
     """One name to lock, with how to; made by `AsyncLocks.lock`, `semaphore`, `rwlock`.
 
     It may be used by many tasks at once, and again and again.
@@ -221,30 +186,8 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
 
     __slots__ = ("_spec",)
 
-    def __init__(self, session: Session, spec: LockSpec, options: AcquireOptions) -> None:
-        super().__init__(session, options)
-        self._spec = spec
-
-    @property
-    def name(self) -> str:
-        """The name that is locked."""
-        return name_of(self._spec.key)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._session, self._spec, self._options)
-
-    def __repr__(self) -> str:
-        kind = kind_of(self._spec.units, self._spec.capacity)
-        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._session.where}>"
-
-    def _keys(self) -> list[str]:
-        return [self._spec.key]
-
     def _take(self, seconds: float | None, owner: Owner) -> Coroutine[Any, Any, AsyncGrant | None]:
         return self._session.acquire(self._spec, self._options, seconds, shown_text(owner.get_name()))
-
-    def _stay(self, grant: AsyncGrant) -> None:
-        grant._stay_at_least(self._options.at_least)
 
     async def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
@@ -272,25 +215,10 @@ class AsyncRLock(AsyncLock):
         return AsyncReentry(hold)
 
 
-class AsyncAllLock(AsyncLockable[AsyncGrants]):
+class AsyncAllLock(BaseAllLock[AsyncGrants], AsyncLockable[AsyncGrants]):
     """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
 
     __slots__ = ("_parts",)
-
-    def __init__(self, session: Session, parts: Sequence[AsyncLock], options: AcquireOptions) -> None:
-        super().__init__(session, options)
-        self._parts = parts
-
-    @property
-    def name(self) -> str:
-        """The names that are locked."""
-        return ", ".join(part.name for part in self._parts)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._session, self._parts, self._options)
-
-    def _keys(self) -> list[str]:
-        return [part._spec.key for part in self._parts]
 
     async def _take(self, seconds: float | None, owner: Owner) -> AsyncGrants | None:
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -309,10 +237,6 @@ class AsyncAllLock(AsyncLockable[AsyncGrants]):
             raise
         await release_all(taken)
         return None
-
-    def _stay(self, grant: AsyncGrants) -> None:
-        for part, each in zip(self._parts, grant, strict=True):
-            part._stay(each)
 
     async def locked(self) -> bool:
         """Tell whether anybody holds any of them now."""

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from interlock.core.claims import DEFAULT_TTL, Check, ClaimView, LockSpec
+from interlock.core.claims import DEFAULT_TTL, Check, ClaimView
 from interlock.core.store import SyncStore
-from interlock.locks.base import BaseLocks, OnBusy, guard_timeout, in_global_order, options_of
-from interlock.locks.session import AcquireOptions
+from interlock.locks.arguments import OnBusy, options_of
+from interlock.locks.base import BaseLocks
 from interlock.locks.sync import closing
 from interlock.locks.sync.grants import Grant
 from interlock.locks.sync.locks import AllLock, Lock, RLock, guarded
@@ -26,12 +26,11 @@ class Locks(BaseLocks[Lock]):
         ttl: seconds of lease of the locks made here, unless they say otherwise.
     """
 
+    _lock_type, _all_type = Lock, AllLock
+
     def __init__(self, store: SyncStore, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
         self._session: Session[Grant]
         super().__init__(Session("Locks", store, namespace, ttl, Grant))
-
-    def _make(self, spec: LockSpec, options: AcquireOptions) -> Lock:
-        return Lock(self._session, spec, options)
 
     def rlock(
         self,
@@ -65,11 +64,8 @@ class Locks(BaseLocks[Lock]):
         Raises:
             InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
         """
-        locks = [part if isinstance(part, Lock) else self.lock(part) for part in parts]
-        at_least = max((part._options.at_least for part in locks), default=0.0)
-        return AllLock(
-            self._session, in_global_order(self._session, locks), options_of(timeout, True, None, at_least)
-        )
+        together: AllLock = self._all(parts, timeout)
+        return together
 
     def guard(
         self,
@@ -98,14 +94,8 @@ class Locks(BaseLocks[Lock]):
             LockTimeout: (when called) the lock was not obtained in time; the function did not run.
             LockLost: (when called) the lease ended while it ran.
         """
-        seconds = guard_timeout(on_busy, timeout)
-
-        def lock_of(name: str) -> Lock:
-            return self.lock(
-                name, ttl=ttl, timeout=seconds, renew=renew, label=label, on_lost=on_lost, at_least=at_least
-            )
-
-        lock_of(name)  # it judges the arguments
+        how = {"ttl": ttl, "renew": renew, "label": label, "on_lost": on_lost, "at_least": at_least}
+        lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
         return lambda function: guarded(function, name, lock_of, on_busy == "skip")
 
     def claims(self, name: str | None = None) -> list[ClaimView]:

@@ -2,19 +2,18 @@
 
 import functools
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from threading import Thread, current_thread
 from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
 
-from interlock.core.claims import UNSET, LockSpec, Unset, kind_of, shown_text
-from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld
+from interlock.core.claims import UNSET, Unset, shown_text
+from interlock.core.errors import InvalidArgument, LockLost, LockTimeout
 from interlock.core.functions import checked_kind_of, see_it_finished, shown
 from interlock.core.naming import name_of_arguments
-from interlock.locks.base import is_used, wait_limit
+from interlock.locks.arguments import is_used, wait_limit
 from interlock.locks.blocks import Block, enter, entering, one_for_each_block, somebody
 from interlock.locks.busy import time_is_over
-from interlock.locks.owners import Owned
-from interlock.locks.session import AcquireOptions, name_of
+from interlock.locks.lockable import BaseAllLock, BaseLock, BaseLockable
 from interlock.locks.sync.grants import Grant, Grants, Reentry, leave, release_all
 from interlock.locks.sync.session import Session
 from interlock.runtime.sync import run
@@ -25,27 +24,12 @@ G = TypeVar("G", bound=Grant | Grants)
 Owner: TypeAlias = Thread
 
 
-class Lockable(Owned[G]):
+class Lockable(BaseLockable[G]):
     """`with`, decorator and ownership by thread, for whatever can be acquired."""
 
-    __slots__ = ("_options", "_session")
+    __slots__ = ()
 
-    def __init__(self, session: Session[Grant], options: AcquireOptions) -> None:
-        super().__init__()
-        self._session = session
-        self._options = options
-
-    @property
-    def name(self) -> str:
-        """The name that is locked."""
-        raise TypeError  # pragma: no cover
-
-    def _take(self, seconds: float | None, owner: Owner) -> G | None:
-        raise TypeError  # pragma: no cover
-
-    def _stay(self, grant: G) -> None:
-        """Let a fresh grant stay as long as this lock is kept at least."""
-        raise TypeError  # pragma: no cover
+    _session: Session[Grant]
 
     def acquire(self, blocking: bool = True, timeout: float | None | Unset = UNSET) -> G | None:
         """Wait in line for the lock.
@@ -67,7 +51,7 @@ class Lockable(Owned[G]):
 
     def _obtain(self, seconds: float | None, block: Block | None) -> G | None:
         thread = current_thread()
-        grant = None
+        grant: G | None = None
         try:
             if thread in self._held:
                 for left in self._abandoned(thread):
@@ -106,14 +90,11 @@ class Lockable(Owned[G]):
         if grant is not None:
             self._forget(thread, grant)
         if not released:
-            raise NotHeld(
-                f"this thread does not hold {self.name!r} by this lock object; to release from another thread, "
-                f"call release() of the grant"
-            )
+            raise self._not_held("thread")
 
     def owned(self) -> bool:
         """Tell whether the calling thread holds the lock by this lock object, with its lease still good."""
-        return any(grant.held for grant in self._held.get(current_thread(), ())[:])
+        return self._holds(current_thread())
 
     def __enter__(self) -> G:
         grant = None
@@ -132,9 +113,6 @@ class Lockable(Owned[G]):
         raise InvalidArgument(f"{self!r} is a lock of connect(): use `with`, or a lock of aconnect()")
 
     async def __aexit__(self, *_: object) -> None: ...
-
-    def _keys(self) -> list[str]:
-        raise TypeError  # pragma: no cover
 
     def _too_late(self) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
@@ -183,9 +161,6 @@ class Lockable(Owned[G]):
 
         return locked
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} on {self._session.where}>"
-
 
 def guarded(
     function: Callable[P, R], name: str, lock_of: "Callable[[str], Lock]", skips: bool
@@ -219,7 +194,7 @@ def guarded(
     return locked
 
 
-class Lock(Lockable[Grant]):
+class Lock(BaseLock[Grant], Lockable[Grant]):
     """One name to lock, with how to; made by `Locks.lock`, `semaphore`, `rwlock`.
 
     It may be used by many threads at once, and again and again.
@@ -227,30 +202,8 @@ class Lock(Lockable[Grant]):
 
     __slots__ = ("_spec",)
 
-    def __init__(self, session: Session[Grant], spec: LockSpec, options: AcquireOptions) -> None:
-        super().__init__(session, options)
-        self._spec = spec
-
-    @property
-    def name(self) -> str:
-        """The name that is locked."""
-        return name_of(self._spec.key)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._session, self._spec, self._options)
-
-    def __repr__(self) -> str:
-        kind = kind_of(self._spec.units, self._spec.capacity)
-        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._session.where}>"
-
-    def _keys(self) -> list[str]:
-        return [self._spec.key]
-
     def _take(self, seconds: float | None, owner: Owner) -> Grant | None:
         return self._session.acquire(self._spec, self._options, seconds, shown_text(owner.name), owner)
-
-    def _stay(self, grant: Grant) -> None:
-        grant._stay_at_least(self._options.at_least)
 
     def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
@@ -292,25 +245,10 @@ class RLock(Lock):
             raise
 
 
-class AllLock(Lockable[Grants]):
+class AllLock(BaseAllLock[Grants], Lockable[Grants]):
     """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
 
     __slots__ = ("_parts",)
-
-    def __init__(self, session: Session[Grant], parts: Sequence[Lock], options: AcquireOptions) -> None:
-        super().__init__(session, options)
-        self._parts = parts
-
-    @property
-    def name(self) -> str:
-        """The names that are locked."""
-        return ", ".join(part.name for part in self._parts)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._session, self._parts, self._options)
-
-    def _keys(self) -> list[str]:
-        return [part._spec.key for part in self._parts]
 
     def _take(self, seconds: float | None, owner: Owner) -> Grants | None:
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -329,10 +267,6 @@ class AllLock(Lockable[Grants]):
             raise
         release_all(taken)
         return None
-
-    def _stay(self, grant: Grants) -> None:
-        for part, each in zip(self._parts, grant, strict=True):
-            part._stay(each)
 
     def locked(self) -> bool:
         """Tell whether anybody holds any of them now."""
