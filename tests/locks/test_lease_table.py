@@ -14,7 +14,7 @@ from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.locks import leases
 from interlock.locks.grants import LEASE_ENDED, BaseGrant
 from interlock.locks.leases import MOST_DOUBTED, LeaseTable
-from interlock.locks.sync.renewers import by_node, portions
+from interlock.locks.watchdog import by_node, portions
 
 LATER = time.monotonic() + 100_000  # leases that end after it have not ended by the clock of this machine
 TTL = 30.0

@@ -6,7 +6,8 @@ from typing import Any, NoReturn, TypeVar, overload
 
 from interlock.core.acquire import Held
 from interlock.core.claims import SEPARATOR, Claim
-from interlock.core.errors import InvalidArgument, LockLost, NotHeld
+from interlock.core.errors import InvalidArgument, LockLost, NotHeld, StoreError
+from interlock.core.queue import Renewed
 from interlock.locks.blocks import Block
 from interlock.locks.events import Kind
 from interlock.locks.unreleased import kept
@@ -192,6 +193,27 @@ class BaseGrant:
             return True
         self._leaving = False
         self._lose("the store no longer had its claim when it was released")
+        return False
+
+    def _stays_with(self, watchdog: Any) -> bool:
+        """Leave the claim to `watchdog` until its `at_least` is over; False if another release was quicker."""
+        if self._state != HELD:
+            return False
+        watchdog.release_later(self)
+        kept.pop(self.id, None)
+        self._state = RELEASED
+        self._tell("released")
+        return True
+
+    def _answered(self, answer: Renewed, sent: float, watchdog: Any) -> bool:
+        """Note the store's answer to a renewal that was sent at `sent`; return what `renew` answers."""
+        if isinstance(answer, StoreError):
+            raise answer
+        if answer:
+            self._renewed(sent)
+            self._tell("renewed")
+            return True
+        watchdog.lost(self)
         return False
 
     def _renewed(self, sent: float) -> None:

@@ -206,6 +206,15 @@ class BaseReentry(BaseGrant):
         """True while neither this handle was released nor the hold lost."""
         return self._state == HELD and self._grant.held
 
+    def _ended(self) -> bool:
+        """Tell a release that there is nothing to take back."""
+        if self._state == RELEASED or self.inherited:
+            return True
+        if self.lost:
+            self._leaving = True
+            return True
+        return False
+
     @property
     def expires_in(self) -> float:
         """Seconds until the lease of the hold ends unless it is renewed."""

@@ -54,11 +54,14 @@ async def enter_alone(grant: G) -> G:
     return grant
 
 
-async def end(grant: "AsyncGrant | AsyncGrants", kind: type[BaseException] | None) -> tuple[LockLost | None, bool]:
+async def end(
+    grant: "AsyncGrant | AsyncGrants", block: list[Any], kind: type[BaseException] | None
+) -> tuple[LockLost | None, bool]:
     """Release at the end of a body.
 
     Args:
         grant: what the body held.
+        block: as for `leave`.
         kind: the exception that ends it.
 
     Returns:
@@ -82,9 +85,7 @@ class AsyncGrant(BaseGrant):
 
     __aenter__ = enter_alone
     __aexit__ = one_for_each_block(leave)
-
-    async def _end(self, block: list[Any], kind: type[BaseException] | None) -> tuple[LockLost | None, bool]:
-        return await end(self, kind)
+    _end = end
 
     def _enter_body(self) -> None:
         """From here to `_leave_body`, a loss cancels the calling task."""
@@ -182,13 +183,7 @@ class AsyncGrant(BaseGrant):
         except BaseException:
             self._give_up_renewing()  # as any release that failed: its lease ends
             raise
-        if self._state != HELD:
-            return False  # another release was quicker
-        self._watchdog.release_later(self)
-        kept.pop(self.id, None)
-        self._state = RELEASED
-        self._tell("released")
-        return True
+        return self._stays_with(self._watchdog)
 
     async def renew(self) -> bool:
         """Extend the lease to a full ttl from now.
@@ -204,14 +199,7 @@ class AsyncGrant(BaseGrant):
             return False
         sent = time.monotonic()
         (answer,) = await arun(self._session.store.renew((self._claim,)))
-        if isinstance(answer, StoreError):
-            raise answer
-        if answer:
-            self._renewed(sent)
-            self._tell("renewed")
-            return True
-        self._watchdog.lost(self)
-        return False
+        return self._answered(answer, sent, self._watchdog)
 
 
 class AsyncReentry(BaseReentry, AsyncGrant):
@@ -235,10 +223,7 @@ class AsyncReentry(BaseReentry, AsyncGrant):
 
     async def release(self) -> bool:
         """Take this handle back; the last one releases the hold.  As `AsyncGrant.release`."""
-        if self._state == RELEASED or self.inherited:
-            return False
-        if self.lost:
-            self._leaving = True
+        if self._ended():
             return False
         released = not self._handles.drop(self) or await self._grant.release()
         if released:
@@ -255,9 +240,7 @@ class AsyncGrants(BaseGrants[AsyncGrant]):
 
     __aenter__ = enter_alone
     __aexit__ = one_for_each_block(leave)
-
-    async def _end(self, block: list[Any], kind: type[BaseException] | None) -> tuple[LockLost | None, bool]:
-        return await end(self, kind)
+    _end = end
 
     def _enter_body(self) -> None:
         for grant in self._grants:

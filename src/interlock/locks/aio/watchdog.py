@@ -8,14 +8,14 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from interlock.core.claims import SEPARATOR, Claim
+from interlock.core.claims import Claim
 from interlock.core.errors import LockError
 from interlock.core.store import AsyncStore
-from interlock.locks.grants import GONE_THERE, BaseGrant
-from interlock.locks.leases import LONGEST_SLEEP, Entry, LeaseTable, Tell
-from interlock.locks.sync.renewers import by_node, portions
+from interlock.locks.grants import BaseGrant
+from interlock.locks.leases import LONGEST_SLEEP, Tell
+from interlock.locks.watchdog import BaseWatchdog, by_node, portions
 from interlock.runtime import log
 from interlock.runtime.aio import arun
 from interlock.runtime.process import in_forked_child
@@ -26,7 +26,7 @@ MOST_THERE = 4  # requests to one node at the same time
 _kept: "set[LoopWatchdog[Any]]" = set()
 
 
-class LoopWatchdog(Generic[G]):
+class LoopWatchdog(BaseWatchdog[G]):
     """Renews the grants of one connection on one event loop; no task while nothing is due.
 
     Args:
@@ -45,31 +45,16 @@ class LoopWatchdog(Generic[G]):
         release: Callable[[G], Awaitable[object]],
         keeper: Any,
     ) -> None:
-        self._queue = queue
+        super().__init__(queue, tell_lost, tell, release, keeper)
         self._node_of = queue.node_of
-        self._release = release
-        self._keeper = keeper
-        self._table = LeaseTable(tell_lost, tell)
-        self._watched = self._table.watched
         self.loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = math.inf
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopped = False
         self.end: object = None  # what is done when the loop ends
         for each in list(_kept):
             if each.loop.is_closed() and not each.needed:
                 _kept.discard(each)
-
-    @property
-    def grants(self) -> list[G]:
-        """The grants under watch."""
-        return self._table.live()
-
-    @property
-    def entries(self) -> list[Entry[G]]:
-        """The claims that the store may have."""
-        return self._table.entries()
 
     @property
     def needed(self) -> bool:
@@ -81,29 +66,17 @@ class LoopWatchdog(Generic[G]):
         """True while its loop runs, so that its grants are renewed and somebody may work under them."""
         return self.loop.is_running()
 
-    def forget(self, entry: Entry[G]) -> None:
-        """Forget a claim that has left the store."""
-        self._table.forget(entry)
-
     def add(self, grant: G) -> None:
         """Watch over `grant` from now on."""
         self._table.add(grant)
         if grant._due < self._wakes_at:
             self._schedule(grant._due)
 
-    def remove(self, grant: G) -> bool:
-        """Stop watching; safe to repeat; True if it was under watch, so that whoever removes it tells its end."""
-        return self._watched.pop(grant.id, None) is not None
-
     def release_later(self, grant: G) -> None:
         """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
         self._table.stay(grant)
         if grant._free_at < self._wakes_at:
             self._schedule(grant._free_at)
-
-    def lost(self, grant: G) -> None:
-        """Note that the store no longer has the grant's claim, and tell."""
-        self._table.lost(grant, GONE_THERE)
 
     def doubt(self, id: str) -> None:
         """Ask the store at once about a claim that it may not have any more."""
@@ -195,8 +168,7 @@ class LoopWatchdog(Generic[G]):
             try:
                 await arun(self._queue.leave(claim))
             except LockError as error:
-                name = claim.spec.key.partition(SEPARATOR)[2]
-                log.warn("could not release %r after its `at_least`; its lease ends: %s", name, error)
+                self._warn_of_stay(claim, error)
 
     async def _give_back(self, grant: G) -> None:
         try:

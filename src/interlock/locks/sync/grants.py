@@ -68,6 +68,11 @@ def enter_alone(grant: G) -> G:
         raise
 
 
+def end(ends: "Grant | Grants", block: list[Any]) -> LockLost | None:
+    """Release at the end of a block; return what to raise if it was lost."""
+    return None if ends.release() else ends._loss_to_raise()
+
+
 class Grant(BaseGrant):
     """A held lock; `release()`, from any thread, or the end of `with grant:` gives it back."""
 
@@ -77,10 +82,7 @@ class Grant(BaseGrant):
 
     __enter__ = enter_alone
     __exit__ = one_for_each_block(leave)
-
-    def _end(self, block: list[Any]) -> LockLost | None:
-        """Release it; return what to raise if it was lost."""
-        return None if self.release() else self._loss_to_raise()
+    _end = end
 
     def release(self) -> bool:
         """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
@@ -142,13 +144,7 @@ class Grant(BaseGrant):
         except BaseException:
             self._give_up_renewing()  # as any release that failed: its lease ends
             raise
-        if self._state != HELD:
-            return False  # another release was quicker
-        self._session.watchdog.release_later(self)
-        kept.pop(self.id, None)
-        self._state = RELEASED
-        self._tell("released")
-        return True
+        return self._stays_with(self._session.watchdog)
 
     def renew(self) -> bool:
         """Extend the lease to a full ttl from now.
@@ -163,14 +159,7 @@ class Grant(BaseGrant):
             return False
         sent = monotonic()
         (answer,) = run(self._session.store.renew((self._claim,)))
-        if isinstance(answer, StoreError):
-            raise answer
-        if answer:
-            self._renewed(sent)
-            self._tell("renewed")
-            return True
-        self._session.watchdog.lost(self)
-        return False
+        return self._answered(answer, sent, self._session.watchdog)
 
 
 class Reentry(BaseReentry, Grant):
@@ -180,10 +169,7 @@ class Reentry(BaseReentry, Grant):
 
     def release(self) -> bool:
         """Take this handle back; the last one releases the hold.  As `Grant.release`."""
-        if self._state == RELEASED or self.inherited:
-            return False
-        if self.lost:
-            self._leaving = True
+        if self._ended():
             return False
         released = not self._handles.drop(self) or self._grant.release()
         if released:
@@ -203,10 +189,7 @@ class Grants(BaseGrants[Grant]):
 
     __enter__ = enter_alone
     __exit__ = one_for_each_block(leave)
-
-    def _end(self, block: list[Any]) -> LockLost | None:
-        """Release them; return what to raise if one was lost."""
-        return None if self.release() else self._loss_to_raise()
+    _end = end
 
     def release(self) -> bool:
         """Release all, the last one first; True if every one was still held.

@@ -3,12 +3,13 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 from interlock.core.claims import Claim
 from interlock.locks.grants import BaseGrant
 from interlock.locks.leases import LONGEST_SLEEP
+from interlock.locks.watchdog import by_node, portions
 from interlock.runtime import log
 
 G = TypeVar("G", bound=BaseGrant)
@@ -16,28 +17,6 @@ HANGS = 0.25  # seconds; a request that takes longer holds back nobody who is du
 MOST_THERE = 4  # threads that ask the same node
 AT_ONCE = 1000  # leases; their answers are noted before the next ones are asked for
 FREE = object()
-
-
-def by_node(node_of: Callable[[Claim], object] | None, grants: Sequence[G]) -> dict[object, list[G]]:
-    """Return which grants are renewed at which node.
-
-    Args:
-        node_of: as in `stores.base.BaseStore`.
-        grants: which.
-    """
-    if node_of is None:
-        return {None: list(grants)}
-    groups: dict[object, list[G]] = {}
-    for grant in grants:
-        groups.setdefault(node_of(grant._claim), []).append(grant)
-    return groups
-
-
-def portions(grants: list[G], size: int) -> Iterator[list[G]]:
-    """Yield so many at a time, those whose leases end first in front."""
-    grants.sort(key=lambda grant: grant._deadline)
-    for start in range(0, len(grants), size):
-        yield grants[start : start + size]
 
 
 class Renewers(Generic[G]):

@@ -9,14 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from interlock.core.claims import SEPARATOR, Claim
+from interlock.core.claims import Claim
 from interlock.core.errors import LockError
 from interlock.core.store import SyncStore
-from interlock.locks.grants import GONE_THERE, BaseGrant
-from interlock.locks.leases import LONGEST_SLEEP, SHORTEST_RETRY, Entry, LeaseTable, Tell
+from interlock.locks.grants import BaseGrant
+from interlock.locks.leases import LONGEST_SLEEP, SHORTEST_RETRY, Tell
 from interlock.locks.sync.renewers import HANGS, Renewers, started
+from interlock.locks.watchdog import BaseWatchdog
 from interlock.runtime import log
 from interlock.runtime.sync import run
 
@@ -24,7 +25,7 @@ G = TypeVar("G", bound=BaseGrant)
 IDLE = 10.0  # seconds without anything to watch, after which the threads end
 
 
-class Watchdog(Generic[G]):
+class Watchdog(BaseWatchdog[G]):
     """Renews the grants of one connection in threads of its own, which start when there is something to do.
 
     Args:
@@ -43,12 +44,8 @@ class Watchdog(Generic[G]):
         release: Callable[[G], object],
         keeper: object,
     ) -> None:
-        self._queue = queue
+        super().__init__(queue, tell_lost, tell, release, keeper)
         self._rests = queue.rest
-        self._release = release
-        self._keeper = keeper
-        self._table = LeaseTable(tell_lost, tell)
-        self._watched = self._table.watched
         # A plain lock, free when it is rung: an interrupt in the middle of the Python code of an Event or a Condition
         # would leave its lock taken for good, and the main thread comes here.
         self._rung = threading.Lock()
@@ -59,22 +56,7 @@ class Watchdog(Generic[G]):
         self._alarm = math.inf
         self._interval = math.inf
         self._active = False
-        self._stopped = False
         self._renewers: Renewers[G] = Renewers(queue.node_of, self._renew_due, self._ring, self._is_kept)
-
-    @property
-    def grants(self) -> list[G]:
-        """The grants under watch."""
-        return self._table.live()
-
-    @property
-    def entries(self) -> list[Entry[G]]:
-        """The claims that the store may have."""
-        return self._table.entries()
-
-    def forget(self, entry: Entry[G]) -> None:
-        """Forget a claim that has left the store."""
-        self._table.forget(entry)
 
     def add(self, grant: G) -> None:
         """Watch over `grant` from now on."""
@@ -90,19 +72,11 @@ class Watchdog(Generic[G]):
         watched = self._watched.get(id)
         return None if watched is None else watched[2]
 
-    def remove(self, grant: G) -> bool:
-        """Stop watching; safe to repeat; True if it was under watch, so that whoever removes it tells its end."""
-        return self._watched.pop(grant.id, None) is not None
-
     def release_later(self, grant: G) -> None:
         """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
         self._table.stay(grant)
         if grant._free_at < self._wakes_at:
             self._wake()
-
-    def lost(self, grant: G) -> None:
-        """Note that the store no longer has the grant's claim, and tell."""
-        self._table.lost(grant, GONE_THERE)
 
     def doubt(self, id: str) -> bool:
         """Ask the store at once about a claim that it may not have any more; False if nobody here holds it."""
@@ -220,8 +194,7 @@ class Watchdog(Generic[G]):
             try:
                 run(self._queue.leave(claim))
             except LockError as error:
-                name = claim.spec.key.partition(SEPARATOR)[2]
-                log.warn("could not release %r after its `at_least`; its lease ends: %s", name, error)
+                self._warn_of_stay(claim, error)
 
     def _give_back(self, grant: G) -> None:
         try:
