@@ -91,6 +91,14 @@ class Common(Queue, Protocol):
     doubt: Callable[[str], object]
 
     @property
+    def enter_now(self) -> EnterNow | None:
+        """As in `BaseStore`."""
+
+    @property
+    def leave_now(self) -> LeaveNow | None:
+        """As in `BaseStore`."""
+
+    @property
     def namespaces(self) -> Callable[[], Op[list[str]]] | None:
         """As in `BaseStore`."""
 
@@ -108,14 +116,6 @@ class Common(Queue, Protocol):
 class SyncStore(Common, Protocol):
     """A store for threads."""
 
-    @property
-    def enter_now(self) -> EnterNow | None:
-        """As in `BaseStore`."""
-
-    @property
-    def leave_now(self) -> LeaveNow | None:
-        """As in `BaseStore`."""
-
     def thread_wakeup(self) -> ThreadWakeup:
         """Return a wake-up for the calling thread."""
 
@@ -125,14 +125,6 @@ class SyncStore(Common, Protocol):
 
 class AsyncStore(Common, Protocol):
     """A store for asyncio tasks."""
-
-    @property
-    def enter_now(self) -> EnterNow | None:
-        """As in `BaseStore`."""
-
-    @property
-    def leave_now(self) -> LeaveNow | None:
-        """As in `BaseStore`."""
 
     @property
     def aenter_now(self) -> AsyncEnterNow | None:

@@ -13,11 +13,13 @@ from interlock.core.store import Common
 from interlock.locks import events
 from interlock.locks.busy import LastHolders
 from interlock.locks.events import Event, Kind, Listeners
+from interlock.locks.owners import Holds
 from interlock.runtime import log
 
 S = TypeVar("S", bound=Common)
 
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
+STAYS_IN_LINE = "could not take a claim out of the line, its lease will end: %s"
 GONE_FROM_LINE = "its claim was gone, it expired or was evicted; another one lines up in its place"
 LOG_LOOK = 1.0  # seconds after which the level of the logger is looked at again
 
@@ -47,22 +49,6 @@ Entering: TypeAlias = tuple[Claim, Any] | AcquireCall
 """A call of acquire that has not come to its end: its claim, and whose it is (a thread, or an event loop)."""
 
 
-def claim_of(each: Entering) -> Claim:
-    """Return the claim to take out of the line if that call is broken off."""
-    return each.claim if isinstance(each, AcquireCall) else each[0]
-
-
-def owner_of(each: Entering) -> Any:
-    """Return whose call it is."""
-    return each.owner if isinstance(each, AcquireCall) else each[1]
-
-
-def call_off(each: Entering) -> None:
-    """Let a call that waits end soon, because its connection is closed."""
-    if isinstance(each, AcquireCall) and not each.closed:
-        each.call_off()
-
-
 def closed_meanwhile(spec: LockSpec) -> StoreError:
     """Return the error for a call of acquire whose connection was closed meanwhile."""
     return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
@@ -81,6 +67,9 @@ class BaseSession(Generic[S]):
         source: what connects to it, and by which URL; None if it was made from something else.
         closed: True from the beginning of `close()`.
         listeners: who is told what happens on this connection.
+        entering: the calls of acquire that have not come to their end, by claim.
+        leaving: the claims that are being released, and in which thread or on which loop; `close()` waits for them.
+        holds: of re-entrant locks.
         look_at_log: when to find out again whether the log is a listener; monotonic.
     """
 
@@ -95,6 +84,13 @@ class BaseSession(Generic[S]):
         self.listeners: Listeners = {}
         events.add_heard(self)
         self.look_at_log = 0.0
+
+    def start_afresh(self) -> None:
+        """Begin with nothing held; also in a forked child."""
+        self.enter_now, self.leave_now = self.store.enter_now, self.store.leave_now
+        self.entering: dict[str, Entering] = {}
+        self.leaving: dict[str, Any] = {}
+        self.holds: Holds[Any] = Holds()
 
     @property
     def where(self) -> str:

@@ -5,6 +5,7 @@ import atexit
 import socket
 import time
 from collections.abc import Sequence
+from operator import methodcaller
 from typing import Any
 
 from interlock.core.claims import Claim
@@ -12,14 +13,23 @@ from interlock.core.errors import LockError
 from interlock.locks.aio.grants import AsyncGrant
 from interlock.locks.aio.session import Session, open_sessions
 from interlock.locks.aio.watchdog import LoopWatchdog
+from interlock.locks.closing import (
+    LONGEST_LOOK,
+    SHORTEST_LOOK,
+    WITHDRAW_LIMIT,
+    call_off,
+    claim_of,
+    others_go,
+    others_leave,
+    owner_of,
+)
 from interlock.locks.leases import Entry
-from interlock.locks.session import Entering, call_off, claim_of, name_of, owner_of
+from interlock.locks.session import STAYS_IN_LINE, Entering, name_of
 from interlock.runtime import log
 from interlock.runtime.aio import arun, to_its_end
 
-WITHDRAW_LIMIT = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
 AT_EXIT_LIMIT = 1.0
-SHORTEST_LOOK, LONGEST_LOOK = 0.0002, 0.01
+_RUNS = methodcaller("is_running")
 
 
 async def begin(session: Session) -> None:
@@ -93,22 +103,15 @@ async def withdraw(session: Session) -> None:
     """Let all waiters give up, and wait until they have left the line; what does not leave by itself is taken out."""
     deadline = time.monotonic() + WITHDRAW_LIMIT
     pause = SHORTEST_LOOK
-    entering = session.entering
-    while True:
-        others = False
-        for each in list(entering.values()):
-            call_off(each)
-            others = others or owner_of(each).is_running()
-        if not (others or _others_leave(session)) or time.monotonic() > deadline:
-            break
+    while others_go(session, _RUNS) and time.monotonic() <= deadline:
         await asyncio.sleep(pause)
         pause = min(LONGEST_LOOK, pause * 2)
-    for id, each in list(entering.items()):
-        entering.pop(id, None)  # its loop or its task is no more, or it hangs
+    for id, each in list(session.entering.items()):
+        session.entering.pop(id, None)  # its loop or its task is no more, or it hangs
         try:
             await arun(session.store.leave(claim_of(each)))
         except LockError as error:
-            log.warn("could not take a claim out of the line, its lease will end: %s", error)
+            log.warn(STAYS_IN_LINE, error)
 
 
 async def _release(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> BaseException | None:
@@ -129,12 +132,8 @@ async def _release(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> Base
 async def _until_left(session: Session) -> None:
     """Wait for those who began to release before it could be done for them: the store is not closed under them."""
     deadline = time.monotonic() + WITHDRAW_LIMIT
-    while _others_leave(session) and time.monotonic() < deadline:  # noqa: ASYNC110 - they may be of other loops
+    while others_leave(session, _RUNS) and time.monotonic() < deadline:  # noqa: ASYNC110 - they may be of other loops
         await asyncio.sleep(SHORTEST_LOOK)
-
-
-def _others_leave(session: Session) -> bool:
-    return any(loop.is_running() for loop in list(session.leaving.values()))
 
 
 async def _leave(session: Session, entry: Entry[AsyncGrant]) -> None:

@@ -15,7 +15,7 @@ from interlock.locks.aio.watchdog import LoopWatchdog
 from interlock.locks.events import Kind
 from interlock.locks.grants import RELEASED
 from interlock.locks.owners import Holds
-from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, Entering, closed_meanwhile
+from interlock.locks.session import STAYS_IN_LINE, TRY_LIMIT, AcquireOptions, BaseSession, closed_meanwhile
 from interlock.runtime import log
 from interlock.runtime.aio import afinish, arun, at_the_end, give_way, slices
 from interlock.runtime.process import WeakRegistry, in_forked_child
@@ -31,12 +31,12 @@ class Session(BaseSession[AsyncStore]):
 
     Attributes:
         watchdogs: of each loop.
-        entering: the calls of acquire that have not come to their end, by claim.
-        leaving: the claims whose release waits for the store, and on which loop; `close()` waits for them.
         closing: the task that closes.
         ended: True when it is closed.
-        holds: of re-entrant locks.
     """
+
+    leaving: dict[str, asyncio.AbstractEventLoop]
+    holds: Holds[AsyncGrant]
 
     def __init__(
         self,
@@ -54,15 +54,12 @@ class Session(BaseSession[AsyncStore]):
 
     def start_afresh(self) -> None:
         """Begin with nothing held; also in a forked child."""
-        self.enter_now, self.leave_now = self.store.enter_now, self.store.leave_now
+        super().start_afresh()
         self.aenter_now, self.aleave_now = self.store.aenter_now, self.store.aleave_now
         self.store.doubt = self._doubt
         self.watchdogs: dict[asyncio.AbstractEventLoop, LoopWatchdog[AsyncGrant]] = {}
         self.last_watchdog: LoopWatchdog[AsyncGrant] | None = None
-        self.entering: dict[str, Entering] = {}
-        self.leaving: dict[str, asyncio.AbstractEventLoop] = {}
         self.closing: asyncio.Task[None] | None = None
-        self.holds: Holds[AsyncGrant] = Holds()
 
     def watchdog(self) -> LoopWatchdog[AsyncGrant]:
         """Return what renews the grants of the running loop."""
@@ -162,7 +159,7 @@ class Session(BaseSession[AsyncStore]):
                     await afinish(self.store.leave(call.claim if call is not None else claim))
             except LockError as problem:
                 if id in entering:  # else whoever closed has done it
-                    log.warn("could not take a claim out of the line, its lease will end: %s", problem)
+                    log.warn(STAYS_IN_LINE, problem)
             finally:
                 entering.pop(id, None)
                 self.broken_off(call, grant, error)

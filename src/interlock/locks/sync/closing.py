@@ -8,17 +8,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock.core.errors import LockError
+from interlock.locks.closing import (
+    LONGEST_LOOK,
+    SHORTEST_LOOK,
+    WITHDRAW_LIMIT,
+    AtWork,
+    claim_of,
+    others_go,
+    others_leave,
+    owner_of,
+)
 from interlock.locks.leases import Entry
-from interlock.locks.session import call_off, claim_of, owner_of
+from interlock.locks.session import STAYS_IN_LINE
 from interlock.locks.sync.grants import Grant
 from interlock.locks.sync.session import Session, open_sessions
 from interlock.runtime import log
 from interlock.runtime.sync import run
 
-WITHDRAW_LIMIT = 2.0  # seconds that closing waits for those who give up; about one I/O time-out
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 HANDLER_LIMIT = 10.0  # seconds that a signal handler may take after its close()
-SHORTEST_LOOK, LONGEST_LOOK = 0.0002, 0.01
 
 
 def close(session: Session[Any]) -> None:
@@ -124,25 +132,18 @@ def withdraw(session: Session[Any], caller: threading.Thread, interrupted: bool 
     """
     deadline = time.monotonic() + WITHDRAW_LIMIT
     pause = SHORTEST_LOOK
-    entering = session.entering
-    while True:
-        others = False
-        for each in list(entering.values()):
-            call_off(each)
-            owner = owner_of(each)
-            others = others or (owner is not None and owner is not caller and owner.is_alive())
-        if not (others or _others_leave(session, caller)) or time.monotonic() > deadline:
-            break
+    at_work = _at_work(caller)
+    while others_go(session, at_work) and time.monotonic() <= deadline:
         time.sleep(pause)
         pause = min(LONGEST_LOOK, pause * 2)
-    for id, each in list(entering.items()):
+    for id, each in list(session.entering.items()):
         # A call that the caller itself interrupts, of a thread that is no more, or that hangs.
         if not interrupted or owner_of(each) is not caller:
-            entering.pop(id, None)
+            session.entering.pop(id, None)
         try:
             run(session.store.leave(claim_of(each)))
         except LockError as error:
-            log.warn("could not take a claim out of the line, its lease will end: %s", error)
+            log.warn(STAYS_IN_LINE, error)
 
 
 def _release(
@@ -167,12 +168,13 @@ def _release(
 def _until_left(session: Session[Any], caller: threading.Thread) -> None:
     """Wait for those who began to release before it could be done for them: the store is not closed under them."""
     deadline = time.monotonic() + WITHDRAW_LIMIT
-    while _others_leave(session, caller) and time.monotonic() < deadline:
+    at_work = _at_work(caller)
+    while others_leave(session, at_work) and time.monotonic() < deadline:
         time.sleep(SHORTEST_LOOK)
 
 
-def _others_leave(session: Session[Any], caller: threading.Thread) -> bool:
-    return any(owner is not caller and owner.is_alive() for owner in list(session.leaving.values()))
+def _at_work(caller: threading.Thread) -> AtWork:
+    return lambda owner: owner is not None and owner is not caller and owner.is_alive()
 
 
 def _may_work(entry: Entry[Any]) -> bool:

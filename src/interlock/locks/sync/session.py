@@ -13,7 +13,7 @@ from interlock.core.store import SyncStore
 from interlock.locks.events import Kind
 from interlock.locks.grants import RELEASED, BaseGrant
 from interlock.locks.owners import Holds
-from interlock.locks.session import TRY_LIMIT, AcquireOptions, BaseSession, Entering, closed_meanwhile
+from interlock.locks.session import STAYS_IN_LINE, TRY_LIMIT, AcquireOptions, BaseSession, closed_meanwhile
 from interlock.locks.sync.watchdog import Watchdog
 from interlock.runtime import log
 from interlock.runtime.process import WeakRegistry, in_forked_child
@@ -31,11 +31,11 @@ class Session(BaseSession[SyncStore], Generic[G]):
 
     Attributes:
         watchdog: renews what is held.
-        entering: the calls of acquire that have not come to their end, by claim.
-        leaving: the claims that are being released, and in which thread; `close()` waits for them.
         closing: taken by whoever closes.
-        holds: of re-entrant locks.
     """
+
+    leaving: dict[str, Thread]
+    holds: Holds[G]
 
     def __init__(self, kind: str, store: SyncStore, namespace: str, ttl: float, grant_type: type[G]) -> None:
         super().__init__(kind, store, namespace, ttl)
@@ -45,15 +45,12 @@ class Session(BaseSession[SyncStore], Generic[G]):
 
     def start_afresh(self) -> None:
         """Begin with nothing held; also in a forked child."""
-        self.enter_now, self.leave_now = self.store.enter_now, self.store.leave_now
+        super().start_afresh()
         self.watchdog: Watchdog[G] = Watchdog(self.store, _tell_lost, _tell, self._grant_type.release, self)
         self.store.doubt = self.watchdog.doubt
-        self.entering: dict[str, Entering] = {}
-        self.leaving: dict[str, Thread] = {}
         self.closing = threading.Lock()
         if self.closed:
             self.closing.acquire()
-        self.holds: Holds[G] = Holds()
 
     def acquire(
         self, spec: LockSpec, options: AcquireOptions, seconds: float | None, who: str, owner: Thread | None
@@ -125,7 +122,7 @@ class Session(BaseSession[SyncStore], Generic[G]):
                     run(self.store.leave(call.claim if call is not None else claim))
             except LockError as problem:
                 if id in entering:  # else whoever closed has done it
-                    log.warn("could not take a claim out of the line, its lease will end: %s", problem)
+                    log.warn(STAYS_IN_LINE, problem)
             finally:
                 entering.pop(id, None)
                 self.broken_off(call, grant, error)
