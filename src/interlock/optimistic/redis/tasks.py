@@ -1,19 +1,23 @@
 """Optimistic transactions on Redis for asyncio tasks."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from inspect import isawaitable
 from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 
-from interlock._redis.libraries import is_cluster
 from interlock.core.effects import Op
-from interlock.core.errors import InvalidArgument, StoreError
-from interlock.optimistic.backend import Queued
-from interlock.optimistic.redis.libraries import Command, Library, checked_library, first_argument, follow
-from interlock.optimistic.redis.steps import NO_KEY, ConnectionFailed, Conversation, Packet, text
+from interlock.optimistic.redis.attempt import (
+    BaseRedisAttempt,
+    BaseRedisBackend,
+    BaseTransactionConnection,
+    failed,
+    unreachable,
+)
+from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow
+from interlock.optimistic.redis.steps import ConnectionFailed, Packet
 from interlock.optimistic.redis.transaction import BaseTransaction
 from interlock.optimistic.tries import Tries
 from interlock.runtime.aio import arun
@@ -24,7 +28,7 @@ _closing: set["asyncio.Task[None]"] = set()
 """Connections that are being given back; the loop itself does not keep its tasks alive."""
 
 
-class TransactionConnection:
+class TransactionConnection(BaseTransactionConnection):
     """One connection of the client's, for the time of one try; as `threads.TransactionConnection`.
 
     Args:
@@ -35,17 +39,14 @@ class TransactionConnection:
     """
 
     def __init__(self, library: Library, home: Any, lent: Any, callbacks: Any) -> None:
-        self._library = library
+        super().__init__(library, callbacks)
         self._home = home
         self._connection = lent
         self._writer = lent._writer
-        self.callbacks = callbacks
-        self.broken = False
 
     async def exchange(self, packet: Packet, io_timeout: float | None) -> list[Any]:
         """As `threads.TransactionConnection.exchange`; `io_timeout` is for all replies together."""
-        if self.broken:
-            raise ConnectionFailed("the connection failed earlier in this try; nothing was changed")
+        self._check()
         try:
             async with asyncio.timeout(io_timeout):
                 self._writer.writelines(self._connection.pack_commands([command.words for command in packet]))
@@ -53,7 +54,7 @@ class TransactionConnection:
                 return [await self._reply(command) for command in packet]
         except Exception as error:
             self.broken = True
-            raise ConnectionFailed(f"the connection failed: {error!r}; nothing was changed") from error
+            raise failed(error) from error
         except BaseException:
             self.broken = True
             raise
@@ -103,7 +104,7 @@ async def lent_by(node: Any) -> Any:
     return connection
 
 
-class AsyncRedisBackend:
+class AsyncRedisBackend(BaseRedisBackend):
     """A client of redis.asyncio or valkey.asyncio as a backend.
 
     Args:
@@ -113,10 +114,7 @@ class AsyncRedisBackend:
         InvalidArgument: it is none, or one for threads.
     """
 
-    def __init__(self, client: Any) -> None:
-        self.library = checked_library(client, tasks=True)
-        self.client = client
-        self.cluster = is_cluster(client)
+    _tasks = True
 
     def begin(self, tries: Tries) -> "AsyncRedisAttempt":
         """As `Backend.begin`."""
@@ -129,8 +127,7 @@ class AsyncRedisBackend:
             InvalidArgument: it is a cluster, and there is no slot.
             StoreError: the server can't be reached.
         """
-        if self.cluster and slot is None:
-            raise InvalidArgument(NO_KEY)
+        self._check_slot(slot)
         try:
             if self.cluster:
                 await self.client.initialize()
@@ -145,7 +142,7 @@ class AsyncRedisBackend:
         except self.library.failures as error:
             if self.cluster:
                 await self._look_again()
-            raise StoreError(f"the server can't be reached: {error!r}; nothing was changed") from error
+            raise unreachable(error) from error
 
     async def _look_again(self) -> None:
         """Let the client ask the cluster anew, as it does itself: a node that is gone may have a successor."""
@@ -154,21 +151,27 @@ class AsyncRedisBackend:
             await again()
 
 
-class AsyncRedisAttempt:
+class AsyncTransaction(BaseTransaction):
+    """What the function of `atransact` is given: as `Transaction`, but reads, `watch` and `ask` are awaited."""
+
+    async def watch(self, *keys: Any) -> None:
+        """Watch more keys: if one changes from now on, nothing is committed."""
+        await self._attempt.watch(keys)
+
+    async def ask(self, *words: Any) -> Any:
+        """Do any command now and return its reply, without watching what it reads; a write is done for good."""
+        return await self._now(self._command(words, {}), watch=False)
+
+
+class AsyncRedisAttempt(BaseRedisAttempt):
     """One try on Redis; see `AsyncAttempt`."""
 
-    def __init__(self, backend: AsyncRedisBackend, tries: Tries) -> None:
-        self._backend = backend
-        self._tries = tries
-        self._conversation = Conversation(self, backend.library, backend.client, backend.cluster)
-        self._connection: TransactionConnection | None = None
-        self._one_at_a_time = asyncio.Lock()  # a function may gather() its reads
-        self.transaction = AsyncTransaction(self, backend, tries.number, self._conversation.writes)
+    _transaction_type = AsyncTransaction
+    _connection: TransactionConnection | None
 
-    @property
-    def keys(self) -> Sequence[str]:
-        """What is watched, for messages."""
-        return [text(key) for key in self._conversation.watched]
+    def __init__(self, backend: AsyncRedisBackend, tries: Tries) -> None:
+        super().__init__(backend, tries)
+        self._one_at_a_time = asyncio.Lock()  # a function may gather() its reads
 
     async def watch(self, keys: Sequence[Any]) -> None:
         """Watch keys."""
@@ -181,14 +184,9 @@ class AsyncRedisAttempt:
 
     async def commit(self) -> bool:
         """Do all that was queued, unless something that is watched has changed."""
-        self.transaction.end()
-        self._conversation.check(self._connection is not None and self._connection.broken)
+        self._before_commit()
         replies = await self._perform(self._conversation.commit())
-        return replies is not None and self._conversation.settle(replies, self._callbacks)
-
-    @property
-    def _callbacks(self) -> Any:
-        return {} if self._connection is None else self._connection.callbacks
+        return self._committed(replies)
 
     async def aask(self, message: Packet) -> list[Any]:
         """Send a packet on the connection of this try, and return the replies.
@@ -237,24 +235,3 @@ class AsyncRedisAttempt:
             following = follow(self._backend.client.nodes_manager, self._conversation.moved)
             if isawaitable(following):
                 await following
-
-
-class AsyncTransaction(BaseTransaction):
-    """What the function of `atransact` is given: as `Transaction`, but reads, `watch` and `ask` are awaited."""
-
-    def __init__(
-        self, attempt: AsyncRedisAttempt, backend: AsyncRedisBackend, number: int, writes: list[Queued]
-    ) -> None:
-        super().__init__(backend.library, backend.client.get_encoder(), number, writes)
-        self._attempt = attempt
-
-    async def watch(self, *keys: Any) -> None:
-        """Watch more keys: if one changes from now on, nothing is committed."""
-        await self._attempt.watch(keys)
-
-    async def ask(self, *words: Any) -> Any:
-        """Do any command now and return its reply, without watching what it reads; a write is done for good."""
-        return await self._now(self._command(words, {}), watch=False)
-
-    def _now(self, command: Command, watch: bool) -> Coroutine[Any, Any, Any]:
-        return self._attempt.read(command, watch)

@@ -6,17 +6,21 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from interlock._redis.libraries import is_cluster
-from interlock.core.errors import InvalidArgument, StoreError
-from interlock.optimistic.backend import Queued
-from interlock.optimistic.redis.libraries import Command, Library, checked_library, first_argument, follow
-from interlock.optimistic.redis.steps import NO_KEY, ConnectionFailed, Conversation, Packet, text
+from interlock.optimistic.redis.attempt import (
+    BaseRedisAttempt,
+    BaseRedisBackend,
+    BaseTransactionConnection,
+    failed,
+    unreachable,
+)
+from interlock.optimistic.redis.libraries import Command, Library, first_argument, follow
+from interlock.optimistic.redis.steps import ConnectionFailed, Packet
 from interlock.optimistic.redis.transaction import BaseTransaction
 from interlock.optimistic.tries import Tries
 from interlock.runtime.sync import run
 
 
-class TransactionConnection:
+class TransactionConnection(BaseTransactionConnection):
     """One connection of the client's pool, for the time of one try.
 
     What is said goes to the very socket that was there at the beginning: the library's own way of sending connects
@@ -29,14 +33,12 @@ class TransactionConnection:
     """
 
     def __init__(self, library: Library, pool: Any, callbacks: Any) -> None:
-        self._library = library
+        super().__init__(library, callbacks)
         self._pool = pool
         self._lent = pool.get_connection(*first_argument(pool.get_connection.__func__))
         self._connection = getattr(self._lent, "_conn", self._lent)  # without the cache of redis-py
         self._socket = self._connection._sock
         self._own_timeout = self._socket.gettimeout()
-        self.callbacks = callbacks
-        self.broken = False
 
     def exchange(self, packet: Packet, io_timeout: float | None) -> list[Any]:
         """Send commands and wait for their replies; a refusal is a reply.
@@ -48,8 +50,7 @@ class TransactionConnection:
         Raises:
             ConnectionFailed: the connection failed.
         """
-        if self.broken:
-            raise ConnectionFailed("the connection failed earlier in this try; nothing was changed")
+        self._check()
         try:
             self._wait(io_timeout)
             for part in self._connection.pack_commands([command.words for command in packet]):
@@ -57,7 +58,7 @@ class TransactionConnection:
             return [self._reply(command) for command in packet]
         except Exception as error:
             self.broken = True
-            raise ConnectionFailed(f"the connection failed: {error!r}; nothing was changed") from error
+            raise failed(error) from error
         except BaseException:
             self.broken = True
             raise
@@ -83,7 +84,7 @@ class TransactionConnection:
             self._pool.release(self._lent)
 
 
-class RedisBackend:
+class RedisBackend(BaseRedisBackend):
     """A client of redis-py or valkey-py as a backend.
 
     Args:
@@ -92,11 +93,6 @@ class RedisBackend:
     Raises:
         InvalidArgument: it is none, or one of asyncio.
     """
-
-    def __init__(self, client: Any) -> None:
-        self.library = checked_library(client, tasks=False)
-        self.client = client
-        self.cluster = is_cluster(client)
 
     def begin(self, tries: Tries) -> "RedisAttempt":
         """As `Backend.begin`."""
@@ -109,8 +105,7 @@ class RedisBackend:
             InvalidArgument: it is a cluster, and there is no slot.
             StoreError: the server can't be reached.
         """
-        if self.cluster and slot is None:
-            raise InvalidArgument(NO_KEY)
+        self._check_slot(slot)
         try:
             client = self.client
             if self.cluster:
@@ -119,7 +114,7 @@ class RedisBackend:
         except self.library.failures as error:
             if self.cluster:
                 self._look_again()
-            raise StoreError(f"the server can't be reached: {error!r}; nothing was changed") from error
+            raise unreachable(error) from error
 
     def _client_of(self, node: Any) -> Any:
         return getattr(self.client, f"get_{self.library.name}_connection")(node)
@@ -130,20 +125,23 @@ class RedisBackend:
             self.client.nodes_manager.initialize()
 
 
-class RedisAttempt:
+class Transaction(BaseTransaction):
+    """What the function of `transact` is given."""
+
+    def watch(self, *keys: Any) -> None:
+        """Watch more keys: if one changes from now on, nothing is committed."""
+        self._attempt.watch(keys)
+
+    def ask(self, *words: Any) -> Any:
+        """Do any command now and return its reply, without watching what it reads; a write is done for good."""
+        return self._now(self._command(words, {}), watch=False)
+
+
+class RedisAttempt(BaseRedisAttempt):
     """One try on Redis; see `Attempt`."""
 
-    def __init__(self, backend: RedisBackend, tries: Tries) -> None:
-        self._backend = backend
-        self._tries = tries
-        self._conversation = Conversation(self, backend.library, backend.client, backend.cluster)
-        self._connection: TransactionConnection | None = None
-        self.transaction = Transaction(self, backend, tries.number, self._conversation.writes)
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """What is watched, for messages."""
-        return [text(key) for key in self._conversation.watched]
+    _transaction_type = Transaction
+    _connection: TransactionConnection | None
 
     def watch(self, keys: Sequence[Any]) -> None:
         """Watch keys."""
@@ -161,14 +159,9 @@ class RedisAttempt:
 
     def commit(self) -> bool:
         """Do all that was queued, unless something that is watched has changed."""
-        self.transaction.end()
-        self._conversation.check(self._connection is not None and self._connection.broken)
+        self._before_commit()
         replies = run(self._conversation.commit())
-        return replies is not None and self._conversation.settle(replies, self._callbacks)
-
-    @property
-    def _callbacks(self) -> Any:
-        return {} if self._connection is None else self._connection.callbacks
+        return self._committed(replies)
 
     def ask(self, message: Packet) -> list[Any]:
         """Send a packet on the connection of this try, and return the replies.
@@ -211,22 +204,3 @@ class RedisAttempt:
             connection.close()
         if self._conversation.moved is not None:
             follow(self._backend.client.nodes_manager, self._conversation.moved)
-
-
-class Transaction(BaseTransaction):
-    """What the function of `transact` is given."""
-
-    def __init__(self, attempt: RedisAttempt, backend: RedisBackend, number: int, writes: list[Queued]) -> None:
-        super().__init__(backend.library, backend.client.get_encoder(), number, writes)
-        self._attempt = attempt
-
-    def watch(self, *keys: Any) -> None:
-        """Watch more keys: if one changes from now on, nothing is committed."""
-        self._attempt.watch(keys)
-
-    def ask(self, *words: Any) -> Any:
-        """Do any command now and return its reply, without watching what it reads; a write is done for good."""
-        return self._now(self._command(words, {}), watch=False)
-
-    def _now(self, command: Command, watch: bool) -> Any:
-        return self._attempt.read(command, watch)

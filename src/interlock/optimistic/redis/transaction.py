@@ -21,9 +21,10 @@ class BaseTransaction:
         number: which try this is, from 1.
     """
 
-    def __init__(self, library: Library, encoder: Any, number: int, writes: list[Queued]) -> None:
-        self._library = library
-        self._encoder = encoder
+    def __init__(self, attempt: Any, backend: Any, number: int, writes: list[Queued]) -> None:
+        self._attempt = attempt
+        self._library: Library = backend.library
+        self._encoder = backend.client.get_encoder()
         self._writes: list[Queued] | None = writes
         self.number = number
 
@@ -57,7 +58,7 @@ class BaseTransaction:
         self._writes = None
 
     def _now(self, command: Command, watch: bool) -> Any:
-        raise NotImplementedError  # pragma: no cover
+        return self._attempt.read(command, watch)
 
     def _command(self, words: Sequence[Any], options: dict[str, Any]) -> Command:
         self._open()
