@@ -1,35 +1,17 @@
 """Leases: renewed while the holder lives, judged by its own clock from before the request, ended when not renewed."""
 
-import asyncio
 import math
-import threading
 import time
-import warnings
-from typing import Any
 
 import pytest
 
 from interlock.core.claims import LockSpec
-from interlock.core.errors import StoreError
-from interlock.locks.sync import watchdog
-from interlock.testing.faults import Busy, Counting, Failing, Partial, Slow, Stuck
-from interlock.testing.waiting import (
-    LATER,
-    RENEWED,
-    SET_BACK,
-    Stalls,
-    collected,
-    eventually,
-    moment,
-    since,
-    throughout,
-    until_renewed,
-)
+from interlock.testing.faults import Busy, Counting, Failing, Slow
+from interlock.testing.waiting import RENEWED, SET_BACK, Stalls, eventually, moment, since, throughout, until_renewed
 from interlock.testing.world import KINDS, Kind, World
 
 SOME = [each for each in KINDS if each.name in ("exclusive", "re-entrant")]
 LATE = 1.5  # seconds that a busy machine and a poll may add
-KEEPERS = ("interlock-watchdog", "interlock-renewer")  # threads; a store may have its own, as long as it is open
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda kind: kind.name)
@@ -192,33 +174,6 @@ def test_the_loss_is_known_at_the_deadline_though_a_renewal_hangs(world: World) 
     assert len(heard) == 1
 
 
-def test_the_watchdog_survives_what_nobody_expected(world: World) -> None:
-    locks, failing = world.connect_with(lambda store: Failing(store, error=RuntimeError))
-    ann = world.actor()
-    grant = ann.do(locks.lock(world.name, ttl=2 * RENEWED).acquire)
-    failing.broken.add("renew")
-    eventually(lambda: failing.refused["renew"] >= 2)
-    failing.broken.clear()
-    until_renewed(grant)
-
-
-def test_an_on_lost_that_fails_does_not_keep_others_from_being_renewed(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    calls: list[object] = []
-
-    def fails(grant: object) -> None:
-        calls.append(grant)
-        raise RuntimeError("on_lost of the test")
-
-    kept = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=fails).acquire)
-    other = ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire)
-    world.eye.evict(world.name)
-    eventually(lambda: calls)
-    until_renewed(other, 2)
-    assert calls == [kept]
-
-
 def test_a_waiter_keeps_its_place_for_many_leases(world: World) -> None:
     locks = world.connect()
     ann, bob = world.actors(2)
@@ -271,192 +226,3 @@ def test_the_lease_of_a_holder_is_shown_and_goes_on(world: World) -> None:
     ann = world.actor()
     ann.do(lock.acquire)
     throughout(RENEWED + 0.5, lambda: 0 < world.holders()[0].expires_in <= RENEWED + SET_BACK)
-
-
-# -- one who fails, hangs or is slow holds nobody back --------------------------------------------------
-
-
-def test_a_lease_that_can_not_be_renewed_holds_back_none_in_the_same_request(world: World) -> None:
-    locks, partial = world.connect_with(Partial)
-    ann = world.actor()
-    lost: list[object] = []
-    bad = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
-    good = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire) for _ in range(3)]
-    partial.names.add(world.name)
-    eventually(lambda: lost)
-    for grant in good:
-        until_renewed(grant)
-    assert lost == [bad]
-    assert partial.together >= 1
-    with pytest.raises(StoreError, match="not this one"):
-        ann.do(ann.do(locks.lock(world.name).acquire).renew)
-    assert [ann.do(grant.release) for grant in good] == [True] * 3
-
-
-def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> None:
-    locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
-    ann = world.actor()
-    lost: list[object] = []
-    stuck.names.add(world.name)
-    good = [ann.do(locks.lock(world.fresh_name(), ttl=ttl).acquire) for ttl in (6.0, 6.3, 6.6)]
-    ends = [time.monotonic() + grant.expires_in for grant in good]
-    began = time.monotonic()
-    bad = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=lost.append).acquire)
-    for grant, end in zip(good, ends, strict=True):
-        eventually(lambda grant=grant, end=end: time.monotonic() + grant.expires_in > end + LATER)  # type: ignore[misc]
-    assert time.monotonic() < began + RENEWED / 3 + stuck.seconds, "they came after it hung no more"
-    assert lost == [bad]
-    assert stuck.hangs == 1
-
-
-def test_a_loss_is_told_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
-    locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
-    ann = world.actor()
-    heard: list[float] = []
-    stuck.names.add(world.name)
-    lock = locks.lock(world.name, ttl=RENEWED, on_lost=lambda _: heard.append(time.monotonic()))
-    with Stalls() as machine:
-        grant = ann.do(lock.acquire)
-        deadline = time.monotonic() + grant.expires_in
-        eventually(lambda: heard, within=RENEWED + LATE)
-    assert stuck.hangs == 1
-    assert heard[0] >= deadline
-    assert machine.between(deadline, heard[0]) < 0.2
-
-
-def test_many_that_are_lost_while_a_renewal_hangs_are_told_on_time(world: World) -> None:
-    locks, stuck = world.connect_with(lambda store: Stuck(store, 3.0))
-    ann = world.actor()
-    heard: dict[str, float] = {}
-    kept: list[tuple[Any, float]] = []
-
-    def note(grant: Any) -> None:
-        heard[grant.name] = time.monotonic()
-
-    with Stalls() as machine:
-        for number in range(5):
-            name = world.fresh_name()
-            stuck.names.add(name)
-            grant = ann.do(locks.lock(name, ttl=RENEWED + number / 10, on_lost=note).acquire)
-            kept.append((grant, time.monotonic() + grant.expires_in))
-        eventually(lambda: len(heard) == 5, within=RENEWED + 0.4 + LATE)
-    assert all(heard[grant.name] >= deadline for grant, deadline in kept)
-    assert all(machine.between(deadline, heard[grant.name]) < 0.2 for grant, deadline in kept)
-
-
-def test_an_on_lost_that_takes_long_holds_back_no_renewal(world_of_threads: World) -> None:
-    world = world_of_threads
-    locks = world.connect()
-    ann = world.actor()
-    calls: list[str] = []
-    over = threading.Event()
-
-    def slow(grant: Any) -> None:
-        calls.append(threading.current_thread().name)
-        over.wait(20)
-
-    evicted = [world.fresh_name() for _ in range(2)]
-    kept = [ann.do(locks.lock(name, ttl=RENEWED, on_lost=slow).acquire) for name in evicted]
-    other = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
-    for name in evicted:
-        world.eye.evict(name)
-    eventually(lambda: len(calls) == 2)
-    until_renewed(other, 2)
-    assert calls == ["interlock-on-lost"] * 2
-    assert all(grant.lost for grant in kept)
-    over.set()
-
-
-@pytest.mark.parametrize("kind_of_end", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_an_on_lost_that_raises_anything_ends_no_renewal(world: World, kind_of_end: type[BaseException]) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    calls: list[object] = []
-
-    def ends(grant: object) -> None:
-        calls.append(grant)
-        raise kind_of_end
-
-    kept = ann.do(locks.lock(world.name, ttl=RENEWED, on_lost=ends).acquire)
-    others = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire) for _ in range(2)]
-    world.eye.evict(world.name)
-    eventually(lambda: calls)
-    for other in others:
-        until_renewed(other, 2)
-    assert calls == [kept]
-
-
-def test_a_watchdog_that_is_ended_from_outside_is_started_again(world: World) -> None:
-    locks, slow = world.connect_with(lambda store: Slow(store, 0.02, steps=("renew",)))
-    ann = world.actor()
-    first = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
-    for _ in range(3):
-        until_renewed(first)  # the watchdog waits for the next time
-        _end_watchdogs(world, locks)
-    second = ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire)
-    until_renewed(second, 2)
-    until_renewed(first, 2)
-    assert slow.delay == 0.02
-
-
-def _end_watchdogs(world: World, locks: Any) -> None:
-    """Raise SystemExit in the threads that renew; or cancel all tasks that do, as asyncio.run does."""
-    if world.colour == "threads":
-        _end_once(locks._session.watchdog._table, "look")
-        _end_once(locks._session.watchdog, "_renew")
-        return
-
-    async def cancel_all() -> int:
-        for _ in range(500):
-            tasks = [task for task in asyncio.all_tasks() if task.get_name() == "interlock-watchdog"]
-            if tasks:
-                return sum(task.cancel() for task in tasks)
-            await asyncio.sleep(0.002)
-        return 0
-
-    assert world.run(cancel_all())
-
-
-def _end_once(part: Any, step: str) -> None:
-    """Let the next call of a step end its thread, and wait until it has."""
-    ended = threading.Event()
-
-    def ends(_: object) -> None:
-        delattr(part, step)
-        ended.set()
-        raise SystemExit
-
-    setattr(part, step, ends)
-    eventually(ended.is_set)
-
-
-def test_a_grant_that_is_dropped_is_renewed_no_more(world: World) -> None:
-    locks = world.connect()
-    ann = world.actor()
-    kept = world.actor().do(locks.lock(world.fresh_name(), ttl=4).acquire)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        with collected():
-            ann.do(locks.lock(world.name, ttl=1).acquire)
-            ann.forget()
-    eventually(world.nothing_left, within=1 + LATE)
-    until_renewed(kept)
-    assert kept.held is True
-
-
-def test_threads_that_renew_end_when_nothing_is_held_for_a_while(
-    world_of_threads: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = world_of_threads
-    monkeypatch.setattr(watchdog, "IDLE", 0.1)
-    locks = world.connect()
-    before = set(threading.enumerate())
-    for _ in range(2):
-        grant = world.actor().do(locks.lock(world.name, ttl=RENEWED).acquire)
-        mine = [
-            thread for thread in threading.enumerate() if thread not in before and thread.name.startswith(KEEPERS)
-        ]
-        assert mine
-        until_renewed(grant)
-        assert grant.release() is True
-        eventually(lambda mine=mine: not any(thread.is_alive() for thread in mine), within=5)  # type: ignore[misc]

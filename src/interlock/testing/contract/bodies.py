@@ -1,0 +1,120 @@
+"""Bodies: a `with` has the grant and releases it at its end, also one around a grant that was acquired before."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import LockLost, NotHeld
+from interlock.testing.waiting import RENEWED, eventually
+from interlock.testing.world import Kind, World
+
+
+def test_with_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    seen = ann.within(lock, lambda grant: (grant.held, grant.id, [view.id for view in world.holders()]))
+    assert seen == (True, seen[1], [seen[1]])
+    assert world.nothing_left()
+
+
+def test_with_releases_when_the_body_fails(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+
+    def body(grant: object) -> None:
+        raise KeyError("of the body")
+
+    with pytest.raises(KeyError, match="of the body"):
+        ann.within(lock, body)
+    assert world.nothing_left()
+
+
+def test_a_body_may_release_its_grant_itself(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    assert ann.within(lock, lambda grant: grant.release()) is True
+    assert world.nothing_left()
+
+
+def test_with_acquire_gives_the_grant_and_releases_at_the_end(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    grant = ann.do(lock.acquire, timeout=5)
+    seen = ann.within(grant, lambda entered: (entered is grant, entered.held, len(world.holders())))
+    assert seen == (True, True, 1)
+    assert world.nothing_left()
+    assert (grant.held, grant.lost, ann.do(lock.owned)) == (False, False, False)
+    assert ann.within(ann.do(lock.acquire), lambda entered: entered.release()) is True
+    assert world.nothing_left()
+
+
+def test_with_acquire_releases_when_the_body_fails(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    with pytest.raises(ZeroDivisionError):
+        ann.within(ann.do(lock.acquire), lambda grant: 1 // 0)
+    assert world.nothing_left()
+
+
+def test_with_acquire_raises_on_leaving_when_the_lock_was_lost(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann = world.actor()
+    with pytest.raises(LockLost, match=world.name):
+        ann.within(ann.do(lock.acquire), lambda grant: world.eye.evict(world.name) and None)
+    with pytest.raises(ZeroDivisionError) as caught:
+        ann.within(ann.do(lock.acquire), lambda grant: world.eye.evict(world.name) // 0)
+    assert "was lost" in caught.value.__notes__[0]
+
+
+def test_with_acquire_cancels_the_body_of_a_task_that_lost_the_lock(world_of_tasks: World, kind: Kind) -> None:
+    world = world_of_tasks
+    lock = kind.make(world.connect(), world.name, ttl=RENEWED)
+    ann = world.actor()
+    reached: list[str] = []
+
+    async def body(grant: object) -> None:
+        world.eye.evict(world.name)
+        await asyncio.sleep(60)
+        reached.append("the end")
+
+    with pytest.raises(LockLost):
+        ann.within(ann.do(lock.acquire), body)
+    assert reached == []
+    assert ann.within(lock, lambda grant: grant.held) is True
+
+
+def test_a_grant_that_is_not_held_or_in_a_body_already_can_not_be_entered(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann, bob = world.actors(2)
+    released = ann.do(lock.acquire)
+    ann.do(released.release)
+    with pytest.raises(NotHeld):
+        ann.within(released, print)
+    lost = ann.do(lock.acquire)
+    world.eye.evict(world.name)
+    assert ann.do(lost.renew) is False
+    with pytest.raises(LockLost):
+        ann.within(lost, print)
+    inside, leave = world.gate(), world.gate()
+
+    def body(grant: Any) -> Any:
+        inside.open()
+        return leave.wait()
+
+    working = ann.start_within(lock, body)
+    inside_grant = eventually(lambda: [grant for grants in lock._held.values() for grant in grants if grant.held])[0]
+    with pytest.raises(NotHeld, match="already"):
+        bob.within(inside_grant, print)
+    assert inside_grant.held is True
+    leave.open()
+    working.result(20)
+    assert world.nothing_left()
+
+
+def test_a_grant_that_was_acquired_by_another_may_be_entered(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    ann, bob = world.actors(2)
+    assert bob.within(ann.do(lock.acquire), lambda grant: grant.held) is True
+    assert world.nothing_left()
+    assert ann.do(lock.owned) is False

@@ -1,0 +1,260 @@
+"""close() while others wait or work, by one who waits, by on_lost or a signal handler, cancelled or interrupted."""
+
+import asyncio
+import signal
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import StoreError
+from interlock.testing.actors import Gate
+from interlock.testing.contract.fixtures import needs_signals
+from interlock.testing.contract.interrupts import called_at
+from interlock.testing.faults import Slow
+from interlock.testing.waiting import RENEWED, eventually, moment, since
+from interlock.testing.world import World
+
+SOON = 5.0  # seconds, on a busy machine; far less than a lease
+
+
+def _closed_while_it_waited(waiting: "Future[Any]", says: str = "closed while it waited") -> bool:
+    with pytest.raises(StoreError, match=says):
+        waiting.result(SOON)
+    return True
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_those_of_the_connection_who_wait_give_up_when_it_is_closed(world: World, number: int) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    held = ann.do(world.connect().lock(world.name).acquire)
+    lock = locks.lock(world.name)
+    jobs = []
+    for actor in world.actors(number):
+        jobs.append(actor.start(lock.acquire))
+        world.until_waiting(len(jobs))
+    other = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(number + 1)
+    started = moment()
+    world.actor().do(locks.close)
+    assert since(started) < SOON
+    assert all(_closed_while_it_waited(job) for job in jobs)
+    assert len(world.waiters()) == 1  # nobody of them stays in line, from the moment when close() is done
+    assert ann.do(held.release) is True
+    assert other.result(SOON).held is True
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_none_of_the_closing_connection_gets_the_lock_that_it_gives_up(world: World, number: int) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lock = locks.lock(world.name)
+    held = ann.do(lock.acquire)
+    jobs = []
+    for actor in world.actors(number):
+        jobs.append(actor.start(lock.acquire))
+        world.until_waiting(len(jobs))
+    other = bob.start(world.connect().lock(world.name).acquire)
+    world.until_waiting(number + 1)
+    started = moment()
+    ann.do(locks.close)
+    assert other.result(SOON).held is True  # at once, not when the leases of the others end
+    assert since(started) < SOON
+    assert held.held is False
+    assert all(_closed_while_it_waited(job) for job in jobs)
+    assert [view.id for view in world.eye.claims(world.name)] == [other.result().id]
+
+
+def test_who_waits_for_several_locks_gives_up_all_of_them(world: World) -> None:
+    locks = world.connect()
+    first, second = sorted(world.fresh_name() for _ in range(2))
+    ann, bob = world.actors(2)
+    held = ann.do(world.connect().lock(second).acquire)
+    both = bob.start(locks.all(first, second).acquire)
+    world.until_waiting(1, second)
+    ann.do(locks.close)
+    # Giving back the first of them may be cut short by the end of the store, which says so too.
+    assert _closed_while_it_waited(both, says="closed")
+    assert world.nothing_left(first)
+    assert [view.id for view in world.eye.claims(second)] == [held.id]
+
+
+def test_closing_at_once_from_several_sides_and_by_a_waiter_that_gives_up(world: World) -> None:
+    locks = world.connect()
+    held = world.actor().do(world.connect().lock(world.name).acquire)
+    lock = locks.lock(world.name)
+    waiting = world.actor().start(_wait_then_close, world, lock, locks)
+    world.until_waiting(1)
+    closing = [actor.start(locks.close) for actor in world.actors(4)]
+    for job in closing:
+        job.result(SOON)
+    assert waiting.result(SOON) == "closed"
+    eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [held.id], within=SOON)
+
+
+def _wait_then_close(world: World, lock: Any, locks: Any) -> Any:
+    if world.colour == "threads":
+        try:
+            lock.acquire()
+        except StoreError:
+            locks.close()
+            return "closed"
+        return "acquired"
+
+    async def as_a_task() -> str:
+        try:
+            await lock.acquire()
+        except StoreError:
+            await locks.close()
+            return "closed"
+        return "acquired"
+
+    return as_a_task()
+
+
+def test_closing_by_on_lost(world_of_threads: World) -> None:
+    world = world_of_threads
+    locks = world.connect()
+    ann = world.actor()
+    closed: list[bool] = []
+    lock = locks.lock(world.name, ttl=RENEWED, on_lost=lambda grant: closed.append(locks.close() is None))
+    kept = ann.do(lock.acquire), ann.do(locks.lock(world.fresh_name()).acquire)
+    world.eye.evict(world.name)
+    eventually(lambda: closed, within=SOON)
+    assert [grant.held for grant in kept] == [False, False]
+    assert world.nothing_left(kept[1].name)
+
+
+def test_closing_in_the_middle_of_others_work_leaves_nothing(world: World) -> None:
+    for _ in range(5):
+        locks = world.connect()
+        lock = locks.lock(world.name)
+        gate = world.gate()
+        taken: list[int] = []
+        jobs = [actor.start(_until_closed, world, lock, gate, taken) for actor in world.actors(3)]
+        ann = world.actor()
+        gate.open()
+        # Not until a claim is seen: the interpreter may switch threads only where there is none.
+        eventually(taken.copy)
+        ann.do(locks.close)
+        for job in jobs:
+            assert job.result(SOON) == "closed"
+        assert world.nothing_left()
+
+
+def _until_closed(world: World, lock: Any, gate: Gate, taken: list[int]) -> Any:
+    def as_a_thread() -> str:
+        gate.wait()
+        while True:
+            try:
+                grant = lock.acquire()
+                taken.append(grant.fence)
+                grant.release()
+            except StoreError as error:
+                return "closed" if "closed" in str(error) else str(error)
+
+    async def as_a_task() -> str:
+        await gate.wait()
+        while True:
+            try:
+                grant = await lock.acquire()
+                taken.append(grant.fence)
+                await asyncio.sleep(0)
+                await grant.release()
+            except StoreError as error:
+                return "closed" if "closed" in str(error) else str(error)
+
+    return as_a_thread() if world.colour == "threads" else as_a_task()
+
+
+def test_a_close_that_is_cancelled_comes_to_its_end(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks, slow = world.connect_with(lambda store: Slow(store, 0.3, steps=("leave",)))
+    grant = world.actor().do(locks.lock(world.name).acquire)
+
+    async def story() -> str:
+        closing = asyncio.ensure_future(locks.close())
+        await asyncio.sleep(0.05)
+        closing.cancel()
+        await asyncio.wait([closing])
+        return "cancelled" if closing.cancelled() else repr(closing.exception())
+
+    assert world.run(story()) == "cancelled"
+    assert slow.delay == 0.3
+    assert grant.held is False
+    assert world.nothing_left()
+
+
+@needs_signals
+def test_a_close_that_is_interrupted_comes_to_its_end(world_of_threads: World) -> None:
+    world = world_of_threads
+    main = threading.main_thread().ident
+    assert main == threading.get_ident(), "signals reach the main thread only"
+    locks, slow = world.connect_with(lambda store: Slow(store, 0.0, steps=("leave",)))
+    held = locks.lock(world.name).acquire()
+    waiting = world.actor().start(locks.lock(world.name).acquire)
+    world.until_waiting(1)
+    slow.delay = 0.4
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def strike() -> None:
+        eventually(lambda: len(world.eye.claims(world.name)) == 1)  # the waiter has left, and close() waits for it
+        signal.pthread_kill(main, signal.SIGINT)
+
+    striker = world.actor().start(strike)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            locks.close()
+    finally:
+        striker.result(20)
+        signal.signal(signal.SIGINT, before)
+    assert held.held is False
+    assert world.nothing_left()
+    assert _closed_while_it_waited(waiting)
+
+
+@needs_signals
+def test_close_in_a_signal_handler_while_the_main_thread_waits(world_of_threads: World) -> None:
+    world = world_of_threads
+    main = threading.main_thread().ident
+    assert main == threading.get_ident(), "signals reach the main thread only"
+    locks = world.connect()
+    held = locks.lock(world.fresh_name()).acquire()
+    blocker = world.actor().do(world.connect().lock(world.name).acquire)
+    before = signal.signal(signal.SIGUSR1, lambda *_: locks.close())
+
+    def strike() -> None:
+        world.until_waiting(1)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    striker = world.actor().start(strike)
+    started = moment()
+    try:
+        with pytest.raises(StoreError, match="closed"):
+            locks.lock(world.name).acquire(timeout=20)
+    finally:
+        striker.result(20)
+        signal.signal(signal.SIGUSR1, before)
+    assert since(started) < SOON
+    # A store whose statement was interrupted may let close() release only when the call has gone on.
+    eventually(lambda: held.held is False)
+    eventually(lambda: world.nothing_left(held.name))
+    assert eventually(lambda: [view.id for view in world.eye.claims(world.name)] == [blocker.id])
+
+
+def test_close_by_an_interrupt_at_any_moment_of_an_acquire_ends(world_of_threads: World) -> None:
+    world = world_of_threads
+    for after in range(0, 30, 3):
+        locks = world.connect()
+
+        def work(locks: Any = locks) -> None:
+            try:
+                locks.lock(world.name).acquire(timeout=5).release()
+            except StoreError:
+                pass
+
+        called_at(after, work, locks.close)
+        locks.close()
+        eventually(world.nothing_left, within=SOON)

@@ -1,0 +1,128 @@
+"""Locks and grants that nobody refers to any more: a warning if one was held, no renewal, and nothing piles up."""
+
+import gc
+import time
+import warnings
+import weakref
+from functools import partial
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import NotHeld
+from interlock.testing.waiting import RENEWED, collected, eventually
+from interlock.testing.world import Kind, World
+
+
+def forget(world: World, make: Any) -> None:
+    """Have an actor acquire the lock that `make` returns and drop both."""
+
+    def work() -> None:
+        make().acquire()
+
+    async def task() -> None:
+        await make().acquire()
+
+    with collected():
+        world.actor().do(work if world.colour == "threads" else task)
+
+
+def test_a_held_grant_that_is_collected_warns_and_its_lease_ends(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        forget(world, lambda: kind.make(locks, world.name, ttl=0.6))
+        eventually(lambda: seen or (gc.collect() and seen))  # a thread of the store's may have the call in its hands
+    assert [each.category for each in seen] == [ResourceWarning]
+    assert repr(world.name) in str(seen[0].message)
+    assert "release()" in str(seen[0].message)
+    world.until_free()
+
+
+def test_a_grant_that_is_dropped_after_a_renewal_is_renewed_no_more(world: World) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    lock = locks.lock(world.name, ttl=RENEWED)
+    gone = weakref.ref(ann.do(lock.acquire))
+    until = time.monotonic() + world.holders()[0].expires_in
+    eventually(lambda: time.monotonic() + world.holders()[0].expires_in > until + 0.1)  # renewed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        ann.forget()
+        del lock
+        eventually(lambda: gc.collect() >= 0 and gone() is None)  # not all the time: it takes a processor's
+    eventually(lambda: not world.holders())
+
+
+def test_what_was_released_or_lost_is_collected_without_a_warning(world: World, kind: Kind) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        lock = kind.make(locks, world.name, ttl=RENEWED)
+        ann.do(ann.do(lock.acquire).release)
+        ann.do(lock.acquire)
+        ann.do(lock.release)
+        ann.within(lock, print)
+        lost = ann.do(lock.acquire)
+        world.eye.evict(world.name)
+        eventually(partial(getattr, lost, "lost"))
+        ann.forget()
+        del lock, lost
+        gc.collect()
+    assert [str(each.message) for each in seen] == []
+
+
+def test_a_lock_object_keeps_what_was_acquired_by_it(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name, ttl=RENEWED)
+    ann = world.actor()
+
+    def work() -> None:
+        lock.acquire()
+
+    async def task() -> None:
+        await lock.acquire()
+
+    with collected():
+        ann.do(work if world.colour == "threads" else task)
+    until = time.monotonic() + world.holders()[0].expires_in
+    # Renewed, which nobody does for a dropped grant.
+    eventually(lambda: time.monotonic() + world.holders()[0].expires_in > until + 0.1)
+    ann.do(lock.release)
+    assert world.nothing_left()
+
+
+def test_locks_and_grants_can_be_referenced_weakly(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    several = world.connect().all(world.fresh_name())
+    ann = world.actor()
+    grant, grants = ann.do(lock.acquire), ann.do(several.acquire)
+    for each in (lock, several, grant, grants, grants[0]):
+        assert weakref.ref(each)() is each
+    ann.do(grant.release)
+    ann.do(grants.release)
+
+
+def test_lost_grants_do_not_pile_up(world: World, kind: Kind) -> None:
+    lock = kind.make(world.connect(), world.name)
+    lost: list[weakref.ref[Any]] = []
+
+    def work() -> None:
+        lost.append(weakref.ref(lock.acquire()))
+
+    async def task() -> None:
+        lost.append(weakref.ref(await lock.acquire()))
+
+    ann = world.actor()
+    for _ in range(12):
+        ann.do(work if world.colour == "threads" else task)
+        world.eye.evict(world.name)
+        last = lost[-1]()
+        assert last is not None
+        assert ann.do(last.renew) is False
+        del last
+    ann.do(ann.do(lock.acquire).release)
+    gc.collect()
+    assert [each() for each in lost] == [None] * 12
+    with pytest.raises(NotHeld):
+        ann.do(lock.release)

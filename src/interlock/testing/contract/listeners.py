@@ -1,0 +1,147 @@
+"""Listeners: who hears events, and the log; one that fails or hangs holds back nobody."""
+
+import logging
+
+import pytest
+
+from interlock.core.errors import InvalidArgument
+from interlock.locks.events import Event, subscribe
+from interlock.locks.sync.renewers import MOST_THERE
+from interlock.testing.contract.events import EventLog
+from interlock.testing.waiting import RENEWED, eventually
+from interlock.testing.world import World
+
+
+def test_who_has_unsubscribed_hears_nothing_and_the_others_still_do(world: World) -> None:
+    locks = world.connect()
+    first, second = EventLog(locks.subscribe), EventLog(locks.subscribe)
+    ann = world.actor()
+    lock = locks.lock(world.name)
+    ann.do(ann.do(lock.acquire).release)
+    first.stop()
+    first.stop()
+    ann.do(ann.do(lock.acquire).release)
+    assert first.kinds() == ["acquired", "released"]
+    assert second.kinds() == ["acquired", "released"] * 2
+
+
+def test_a_function_that_subscribes_twice_is_called_twice_until_one_ends(world: World) -> None:
+    locks = world.connect()
+    events: list[Event] = []
+    stop = locks.subscribe(events.append)
+    locks.subscribe(events.append)
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name).acquire)
+    assert len(events) == 2
+    stop()
+    stop()
+    ann.do(grant.release)
+    assert len(events) == 3
+
+
+def test_one_connection_is_heard_and_all_are_heard(world: World) -> None:
+    mine, other = world.connect(), world.connect()
+    here = EventLog(mine.subscribe)
+    everywhere = EventLog(subscribe)
+    ann = world.actor()
+    try:
+        for locks in mine, other:
+            ann.do(ann.do(locks.lock(world.name).acquire).release)
+    finally:
+        everywhere.stop()
+    ann.do(ann.do(other.lock(world.name).acquire).release)
+    assert here.kinds() == ["acquired", "released"]
+    assert [event.kind for event in everywhere.events if event.name == world.name] == ["acquired", "released"] * 2
+
+
+def test_a_listener_that_fails_is_logged_and_holds_back_nobody(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks = world.connect()
+
+    def fails(event: Event) -> None:
+        raise KeyError(event.kind)
+
+    locks.subscribe(fails)
+    heard = EventLog(locks.subscribe)
+    ann, bob = world.actors(2)
+    with caplog.at_level(logging.ERROR, "interlock"):
+        lock = locks.lock(world.name, ttl=RENEWED)
+        grant = ann.do(lock.acquire)
+        waiting = bob.start(lock.acquire)
+        heard.first("queued")
+        renewals = eventually(lambda: heard.kinds().count("renewed") >= 3)
+        assert renewals
+        assert grant.held
+        assert ann.do(grant.release) is True
+        second = waiting.result(20)
+        world.eye.evict(world.name)
+        heard.first("lost")
+        assert second.lost
+    failed = {record.exc_info[1].args[0] for record in caplog.records if record.exc_info and record.exc_info[1]}
+    assert failed >= {"queued", "acquired", "renewed", "released", "lost"}
+    assert world.nothing_left()
+
+
+def test_a_listener_of_threads_that_hangs_at_a_renewal_holds_back_no_renewal(world_of_threads: World) -> None:
+    world = world_of_threads
+    locks = world.connect()
+    gate = world.gate()
+    hung: list[Event] = []
+
+    def hangs(event: Event) -> None:
+        if event.kind == "renewed":
+            hung.append(event)
+            gate.wait()
+
+    stop = locks.subscribe(hangs)
+    ann = world.actor()
+    grant = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
+    try:
+        eventually(lambda: len(hung) > MOST_THERE)  # more than there are threads that renew
+        assert grant.held
+    finally:
+        stop()
+        gate.open()
+    assert ann.do(grant.release) is True
+
+
+def test_details_are_in_the_log_only_while_its_logger_wants_them(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks = world.connect()
+    ann, bob = world.actors(2)
+    lock = locks.lock(world.name, label="a shelf")
+    with caplog.at_level(logging.DEBUG, "interlock"):
+        grant = ann.do(lock.acquire)
+        waiting = bob.start(lock.acquire)
+        eventually(lambda: [message for message in caplog.messages if message.startswith("queued")])
+        ann.do(grant.release)
+        bob.do(waiting.result(20).release)
+    messages = [message for message in caplog.messages if repr(world.name) in message]
+    assert sorted(message.split()[0] for message in messages) == sorted(
+        ["acquired", "queued", "released", "acquired", "released"]
+    )
+    assert f"fence {grant.fence}" in messages[0]
+    assert "'a shelf'" in messages[0]
+    caplog.clear()
+    ann.do(ann.do(lock.acquire).release)
+    assert caplog.messages == []
+
+
+def test_a_logger_that_is_enabled_later_is_noticed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    locks = world.connect()
+    ann = world.actor()
+    lock = locks.lock(world.name)
+    with caplog.at_level(logging.INFO, "interlock"):
+        ann.do(ann.do(lock.acquire).release)
+    assert caplog.messages == []
+    with caplog.at_level(logging.DEBUG, "interlock"):
+        eventually(lambda: ann.do(ann.do(lock.acquire).release) and caplog.messages)
+
+
+def test_what_can_not_be_called_is_refused_as_a_listener(world: World) -> None:
+    with pytest.raises(InvalidArgument, match="listener"):
+        world.connect().subscribe("a function")
+    with pytest.raises(InvalidArgument, match="listener"):
+        subscribe(None)  # type: ignore[arg-type]
