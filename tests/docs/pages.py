@@ -15,11 +15,11 @@ PRELUDES = Path(__file__).parent / "preludes"
 
 # Pages whose blocks a test elsewhere runs, in its own way.
 RUN_ELSEWHERE = {
-    "docs/explanation/seeds-redis.md": "tests/redis/keylock/test_keylock_pages.py",
+    "docs/explanation/seeds-redis.md": "tests/redis/keylock/test_pages.py",
     "docs/howto/testing.md": "tests/fakes/test_howto.py",
-    "docs/howto/optimistic.md": "tests/optimistic/test_optimistic_howto.py",
+    "docs/howto/optimistic.md": "tests/optimistic/test_howto.py",
     "docs/howto/third-party-store.md": "tests/contract/test_third_party.py",
-    "docs/stores/redis-keylock.md": "tests/redis/keylock/test_keylock_pages.py",
+    "docs/stores/redis-keylock.md": "tests/redis/keylock/test_pages.py",
 }
 
 # Translations: the same blocks, byte by byte, as the page that they translate.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,8 @@ from interlock.stores.sql.ddl import ddl
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, need
 from tests.support.stores import _postgres
+
+CONTRACT = Path(__file__).with_name("test_contract.py")  # others have one too
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def place() -> Place:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out, not skip, what of the contract is played by threads: they have no such engine."""
-    left = [item for item in items if item.path.name == "test_engines_contract.py" and not _of_tasks(item)]
+    left = [item for item in items if item.path == CONTRACT and not _of_tasks(item)]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
 

@@ -17,7 +17,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.postgresql import alistener
 from interlock.testing.waiting import eventually, moment, since
 from tests.engines.conftest import played
-from tests.postgresql.test_pg_faults import children, signal_all
+from tests.postgresql.test_faults import children, signal_all
 from tests.servers import PgBouncer, PostgresServer, need
 
 Ask = Callable[..., list[Any]]

@@ -90,7 +90,7 @@ import sys
 import interlock
 from sqlalchemy import create_engine
 from interlock.sql import StaleFence, fenced
-from test_fenced_rows import BOOKS
+from test_fenced import BOOKS
 import interlock.locks.grants
 locks = interlock.connect(sys.argv[1])
 grant = locks.lock("book", ttl=0.5).acquire()

@@ -10,7 +10,7 @@ from interlock.core.errors import StoreError
 from interlock.stores.sql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
-from tests.postgresql.test_pg_settings import no_update_is_lost
+from tests.postgresql.test_settings import no_update_is_lost
 from tests.servers import PgBouncer, PostgresServer, need
 from tests.support.sides import side
 
