@@ -1,25 +1,16 @@
-"""`interlock run`: signals, deaths, and the loss of the lock."""
+"""`interlock run`: signals, deaths, and what is left in the background."""
 
 import os
-import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from interlock.testing.waiting import RENEWED
-from tests.support.house import COMMAND, REPORTER, House, Process, eventually, is_running
+from tests.support.house import COMMAND, LEAVE, REPORTER, House, eventually, is_running, reporter
 
 FORWARDED = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
-
-
-def reporter(house: House, *options: str, kind: str = "stays", **how: object) -> tuple[Process, int]:
-    """Start a run of the reporter; return the run and the process id of the command."""
-    run = house.start("run", *options, "book", "--", sys.executable, "-c", REPORTER, kind, **how)
-    return run, int(run.hear())
 
 
 @pytest.mark.parametrize("number", FORWARDED)
@@ -159,8 +150,6 @@ def test_a_death_is_noticed_although_another_thread_takes_its_signal(house: Hous
 
 # What the command leaves running
 
-LEAVE = "(read _; echo late) < fifo & echo $!"
-
 
 def test_a_process_in_the_background_does_not_keep_the_lock(house: House) -> None:
     os.mkfifo(house.folder / "fifo")
@@ -203,153 +192,6 @@ def test_with_keep_a_signal_ends_the_holding(house: House) -> None:
     assert is_running(left)
     assert house.locks.claims() == []
     (house.folder / "fifo").write_text("go\n")
-
-
-# The lock is lost
-
-SHORT = ("--ttl", str(RENEWED))
-
-
-def test_a_lost_lock_terminates_the_command_and_is_70(house: House) -> None:
-    run, _ = reporter(house, *SHORT, kind="leaves")
-    assert house.locks.evict("book") == 1
-    assert run.hear() == "SIGTERM"
-    status, _, errors = run.ended()
-    assert status == 70
-    assert (
-        errors == "interlock: the lock 'book' was lost (its lease ended, or it was evicted); stopping the command\n"
-    )
-
-
-def test_a_command_that_ignores_TERM_is_killed_after_the_grace(house: House) -> None:
-    run, command = reporter(house, *SHORT, "--grace", "2")  # long enough for it to say so
-    house.locks.evict("book")
-    assert run.hear() == "SIGTERM"
-    assert run.wait(timeout=30) == 70
-    assert not is_running(command)
-    assert run.ended()[2].count("\n") == 1
-
-
-def test_without_grace_it_is_killed_at_once(house: House) -> None:
-    run, command = reporter(house, *SHORT, "--grace", "0")
-    house.locks.evict("book")
-    assert run.wait(timeout=30) == 70
-    assert not is_running(command)
-
-
-def test_a_command_that_is_stopped_gets_the_TERM_too(house: House) -> None:
-    run, command = reporter(house, *SHORT, "--grace", "60", kind="leaves")
-    os.kill(command, signal.SIGSTOP)
-    house.locks.evict("book")
-    assert run.ended()[0] == 70
-    assert not is_running(command)
-
-
-def test_a_lock_that_was_lost_unnoticed_is_70_when_the_command_ends(house: House) -> None:
-    run, _ = reporter(house)  # a lease of 30 s: no renewal tells within this test
-    house.locks.evict("book")
-    status, _, errors = run.ended()
-    assert status == 70
-    assert "it may have run beside others" in errors
-
-
-def test_with_keep_a_lost_lock_is_70(house: House) -> None:
-    os.mkfifo(house.folder / "fifo")
-    run = house.start("run", "-v", "--keep", *SHORT, "book", "--", "sh", "-c", LEAVE)
-    run.hear()
-    for _ in range(3):
-        run.hear_error()
-    house.locks.evict("book")
-    assert run.wait(timeout=30) == 70
-    assert any("stop them" in run.hear_error() for _ in range(2))  # the log says it too, before or after
-    (house.folder / "fifo").write_text("go\n")
-
-
-def test_an_interlock_that_was_stopped_past_its_lease_stops_its_command(house: House) -> None:
-    run, _ = reporter(house, *SHORT, kind="leaves")
-    run.send_signal(signal.SIGSTOP)
-    with house.locks.lock("book", timeout=25):
-        run.send_signal(signal.SIGCONT)
-        assert "SIGTERM" in {run.hear(), run.hear()}
-        assert run.ended()[0] == 70
-
-
-def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
-    house.hold("book", *SHORT)
-    first = house.locks.claims("book")[0]
-    beyond = first.since + 2 * RENEWED
-    renewed = eventually(
-        lambda: next((v for v in house.locks.claims("book") if time.time() + v.expires_in > beyond), None), "renewals"
-    )
-    assert renewed.id == first.id
-
-
-def test_a_release_that_fails_is_told_and_the_status_is_the_commands(house: House) -> None:
-    failing = house.python_with(
-        "from interlock.core.errors import StoreError\n"
-        "from interlock.stores.files.store import FileStore\n"
-        "def leave(store, claim):\n"
-        "    raise StoreError('the disk is on fire')\n"
-        "FileStore.leave = FileStore.leave_now = leave\n"
-    )
-    status, output, errors = house.run("run", "book", "--", "sh", "-c", "exit 3", extra=failing)
-    assert (status, output) == (3, "")
-    assert errors == "interlock: the lock 'book' could not be released, its lease will end: the disk is on fire\n"
-
-
-def test_what_the_library_logs_is_told_with_v_only(house: House, tmp_path: Path) -> None:
-    for options in ([], ["-v"]):
-        run, _ = reporter(house, *SHORT, *options, kind="leaves")
-        shutil.rmtree(tmp_path / "locks")
-        assert run.hear() == "SIGTERM"
-        status, _, errors = run.ended()
-        assert status == 70
-        assert ("cleans up there" in errors) == bool(options)
-        assert [line for line in errors.splitlines() if not line.startswith("interlock: ")] == []
-
-
-LOST_BEFORE = """
-import os, interlock
-from interlock.locks.sync.locks import Lock
-acquire = Lock.acquire
-def loses(lock, *args, **how):
-    grant = acquire(lock, *args, **how)
-    grant._on_lost = None  # nobody tells it: it has to ask
-    with interlock.connect(os.environ["INTERLOCK_URL"]) as other:
-        other.evict("book")
-    assert not grant.renew()
-    return grant
-Lock.acquire = loses
-"""
-
-
-def test_a_lock_that_is_lost_before_the_command_could_start_starts_none(house: House) -> None:
-    status, output, errors = house.run("run", "book", "--", "echo", "started", extra=house.python_with(LOST_BEFORE))
-    assert (status, output) == (70, "")
-    assert errors.startswith("interlock: the lock 'book' was lost")
-
-
-FAILS = """
-import os, sys
-from interlock.cli import run
-from interlock.locks.sync.connection import Locks
-def fails(guard):
-    run.command = guard._child.pid
-    raise RuntimeError("of the test")
-close = Locks.close
-def tells(locks):
-    print("still there" if os.path.exists(f"/proc/{run.command}") else "gone", file=sys.stderr, flush=True)
-    close(locks)
-run.GuardedRun._attend, Locks.close = fails, tells
-"""
-
-
-def test_an_error_of_ours_ends_the_command_before_it_releases(house: House) -> None:
-    status, _, errors = house.run("run", "book", "--", "sleep", "60", extra=house.python_with(FAILS))
-    assert status == 70
-    assert errors.splitlines()[0] == "gone"
-    assert "of the test" in errors
-    assert house.locks.claims() == []
 
 
 # The signals themselves, where no process can be timed so well

@@ -205,21 +205,21 @@ MUTANTS = [
     ),
     _error(
         "partial: a broken connection of the ORM is used again",
-        "tests/django/store/test_processes.py -k siblings",
+        "tests/django/store/test_lines.py -k siblings",
         "django/pool.py",
         "            keep = sound and len(self._users) > 0 and slot.generation == self._generation",
         "            keep = len(self._users) > 0",
     ),
     _error(
         "partial: the siblings of a broken connection of the ORM are used again",
-        "tests/django/store/test_processes.py -k siblings",
+        "tests/django/store/test_lines.py -k siblings",
         "django/pool.py",
         "                self.drop()  # what broke one has broken the others",
         "                pass",
     ),
     _error(
         "partial: a stale connection of the ORM is used without asking",
-        "tests/django/store/test_processes.py -k idle_for_long",
+        "tests/django/store/test_lines.py -k idle_for_long",
         "django/pool.py",
         "if monotonic() - slot.since < STALE or slot.wrapper.is_usable():",
         "if True:",
@@ -313,14 +313,14 @@ MUTANTS = [
     ),
     _error(
         "start: the floor of the ORM is never raised",
-        "tests/django/store/test_processes.py -k sweep",
+        "tests/django/store/test_lines.py -k sweep",
         "django/sweeping.py",
         "        if not self._performer.statement(connection, claimlines.raise_floor).count(connection, fence=top):",
         "        if True:",
     ),
     _error(
         "start: the ORM lets claims pass those that stand aside",
-        "tests/django/store/test_processes.py -k stood_aside",
+        "tests/django/store/test_lines.py -k stood_aside",
         "django/claimlines.py",
         "before = Q(state__in=WAITING, number__lt",
         "before = Q(state=PENDING, number__lt",
@@ -388,14 +388,14 @@ MUTANTS = [
     # -- the command --------------------------------------------------------------------------------
     _error(
         "command: it starts though the lock is lost",
-        "tests/cli/test_run_signals.py -k starts_none",
+        "tests/cli/test_run_lost.py -k starts_none",
         "cli/run.py",
         "        if grant.lost:\n            return LOST\n",
         "",
     ),
     _error(
         "command: it runs on after an error of ours has released the lock",
-        "tests/cli/test_run_signals.py -k error_of_ours",
+        "tests/cli/test_run_lost.py -k error_of_ours",
         "cli/run.py",
         "            self._child.discard()  # before the lock is released, whatever happened",
         "            pass",
@@ -424,7 +424,7 @@ MUTANTS = [
     ),
     _error(
         "transactions: trouble that the function passes over commits without a guard",
-        "tests/optimistic/test_faults.py -k refused_watch",
+        "tests/optimistic/test_refusals.py -k refused_watch",
         "optimistic/redis/steps.py",
         "        self._failure = error\n",
         "",

@@ -1,4 +1,4 @@
-"""Lost replies, lost connections, refusals: what is known is said, and nothing is done twice or without a guard."""
+"""Lost replies, lost connections: what is known is said, and nothing is done twice or without a guard."""
 
 import time
 from typing import Any
@@ -7,22 +7,13 @@ import pytest
 import redis
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
-from interlock.optimistic import CommandRefused, transact
+from interlock.optimistic import transact
 from interlock.optimistic.redis.libraries import first_argument
 from interlock.testing.waiting import moment, since
 from tests.servers import Proxy, RedisServer
+from tests.support.optimistic_functions import increment, write
 
 EXEC = b"\r\nEXEC\r\n"
-
-
-async def increment(tx: Any) -> None:
-    """Read, and write one more."""
-    tx.set("number", int(await tx.get("number") or 0) + 1)
-
-
-async def write(tx: Any) -> None:
-    """Write without reading."""
-    tx.incr("number")
 
 
 @pytest.mark.parametrize("function", [increment, write], ids=lambda function: function.__name__)
@@ -243,114 +234,6 @@ def test_the_clients_settings_are_as_before_afterwards(server: RedisServer) -> N
         connection = pool.get_connection(*first_argument(pool.get_connection.__func__))
         assert connection._sock.gettimeout() == 3.5
         client.connection_pool.release(connection)
-
-
-@pytest.mark.parametrize(
-    ("command", "function", "message"),
-    [
-        ("watch", increment, "refused WATCH"),
-        ("multi", increment, "refused MULTI"),
-        ("exec", increment, "refused EXEC"),
-        ("multi", write, "refused MULTI"),
-        ("exec", write, "refused EXEC"),
-        ("incrby", write, "refused INCRBY"),
-    ],
-)
-def test_a_command_that_the_access_list_forbids_is_named_and_nothing_is_done_without_it(
-    colour: Any, server: RedisServer, other: Any, command: str, function: Any, message: str
-) -> None:
-    other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", f"-{command}"])
-    client = colour.client(server.url, username="clerk", password="secret")
-    with pytest.raises(StoreError, match=f"{message}.*nothing was changed"):
-        colour.transact(client, function)
-    assert other.get("number") is None
-
-
-def test_a_function_that_passes_over_a_refused_watch_commits_nothing(
-    colour: Any, server: RedisServer, other: Any
-) -> None:
-    other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-watch"])
-    client = colour.client(server.url, username="clerk", password="secret")
-
-    async def function(tx: Any) -> None:
-        with pytest.raises(StoreError, match="refused WATCH"):
-            await tx.get("number")
-        tx.set("number", 7)
-
-    with pytest.raises(StoreError, match=r"refused WATCH.*nothing was changed"):
-        colour.transact(client, function)
-    assert other.get("number") is None
-
-
-def test_a_guard_that_is_forbidden_later_is_told_loudly(colour: Any, server: RedisServer, other: Any) -> None:
-    other.acl_setuser("clerk", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all"])
-    client = colour.client(server.url, username="clerk", password="secret")
-    colour.transact(client, write)
-    other.acl_setuser("clerk", commands=["-multi"])
-    with pytest.raises(StoreError, match=r"refused MULTI.*may have been done without a guard"):
-        colour.transact(client, increment)
-    with pytest.raises(StoreError, match=r"refused MULTI.*nothing was changed"):
-        colour.transact(client, increment)
-    assert other.get("number") == "2"
-
-
-def test_a_full_server_refuses_the_whole_transaction(colour: Any, own_server: RedisServer) -> None:
-    client = colour.client(own_server.url)
-    colour.transact(client, write)
-    own_server.command("CONFIG", "SET", "maxmemory", "1")
-    with pytest.raises(StoreError, match=r"refused SET.*maxmemory.*nothing was changed"):
-        colour.transact(client, increment)
-    own_server.command("CONFIG", "SET", "maxmemory", "0")
-    assert own_server.command("GET", "number") == "1"
-
-
-def test_a_replica_that_can_not_write_refuses_the_whole_transaction(colour: Any, own_server: RedisServer) -> None:
-    own_server.command("REPLICAOF", "127.0.0.1", "1")
-    client = colour.client(own_server.url)
-    with pytest.raises(StoreError, match="nothing was changed"):
-        colour.transact(client, write)
-
-
-def test_a_wrong_password_is_told(colour: Any, server: RedisServer) -> None:
-    client = colour.client(server.url, username="nobody", password="wrong")
-    with pytest.raises(StoreError, match="can't be reached"):
-        colour.transact(client, write)
-
-
-def test_a_server_that_is_killed_and_started_again_is_used_again(colour: Any, own_server: RedisServer) -> None:
-    client = colour.client(own_server.url)
-    colour.transact(client, increment)
-    own_server.restart()
-    colour.transact(client, increment)
-    assert own_server.command("GET", "number") == "1"
-
-
-def test_a_restart_between_watch_and_commit_commits_nothing_unguarded(colour: Any, own_server: RedisServer) -> None:
-    client = colour.client(own_server.url)
-
-    async def function(tx: Any) -> None:
-        await tx.get("number")
-        own_server.restart()
-        own_server.command("SET", "number", 5)
-        tx.set("number", 1)
-
-    for _ in range(2):  # also when the client is known to the server's access list
-        with pytest.raises(StoreError):
-            colour.transact(client, function)
-        assert own_server.command("GET", "number") == "5"
-        colour.transact(client, write)
-
-
-def test_a_script_that_is_not_loaded_is_told_after_the_commit(server: RedisServer, other: Any) -> None:
-    def function(tx: Any) -> Any:
-        tx.incr("number")
-        return tx.register_script("return 'done'")()
-
-    with pytest.raises(CommandRefused, match=r"NOSCRIPT|No matching script"):
-        transact(other, function)
-    assert other.get("number") == "1"
-    other.script_load("return 'done'")
-    assert transact(other, function) == "done"
 
 
 def test_a_thread_that_is_interrupted_while_it_reads_leaves_nothing(server: RedisServer, other: Any) -> None:

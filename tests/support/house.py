@@ -37,6 +37,9 @@ while True:
         os.write(1, b"line\n" * lines.count(b"\n"))
 """
 
+LEAVE = "(read _; echo late) < fifo & echo $!"
+"""A shell that leaves a process behind, which ends when it is told so."""
+
 
 def eventually(happened: Callable[[], Any], what: str) -> Any:
     """Return what `happened` returns once it is true."""
@@ -137,3 +140,9 @@ class House:
             with suppress(subprocess.TimeoutExpired):  # its children may still have the pipes
                 process.communicate(timeout=5)
         self.locks.close()
+
+
+def reporter(house: House, *options: str, kind: str = "stays", **how: Any) -> tuple[Process, int]:
+    """Start a run of the reporter; return the run and the process id of the command."""
+    run = house.start("run", *options, "book", "--", sys.executable, "-c", REPORTER, kind, **how)
+    return run, int(run.hear())

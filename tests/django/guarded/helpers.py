@@ -1,12 +1,14 @@
-"""How the tests of guarded models look at statements, and race."""
+"""How the tests of guarded models look at statements, race, and undo what they have done."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import connections
+import pytest
+from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
+from guarded.library.models import Book
 
 
 @contextmanager
@@ -40,3 +42,23 @@ def in_threads(*functions: Callable[[], Any]) -> list[Any]:
         thread.join(60)
         assert not thread.is_alive()
     return answers
+
+
+class Undo(Exception):
+    """Leaves a block, and undoes it."""
+
+
+def in_atomic(body: Callable[[], None]) -> None:
+    """Undo what `body` does with its transaction."""
+    with pytest.raises(Undo), transaction.atomic():
+        body()
+        raise Undo
+
+
+def in_savepoint(body: Callable[[], None]) -> None:
+    """Undo what `body` does with its savepoint."""
+    with transaction.atomic():
+        Book.objects.exists()
+        with pytest.raises(Undo), transaction.atomic():
+            body()
+            raise Undo

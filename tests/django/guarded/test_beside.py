@@ -1,0 +1,269 @@
+"""Guarded models beside what else acts on them: signals, saves of their own, other mixins, asyncio, libraries."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core.management import call_command
+from django.db import connections, models
+from django.db.migrations.state import ModelState, ProjectState
+from django.db.migrations.writer import MigrationWriter
+from django.db.models.signals import post_save, pre_save
+from django.test.utils import isolate_apps
+from guarded.library.models import Book, NameAndStatus, Node, OldRemembered, Remembered, StrictNode
+
+from interlock.django.guarded import Guarded, StaleObject, changes, written
+
+
+class TestSignals:
+    @pytest.fixture(autouse=True)
+    def heard(self) -> Iterator[list[tuple[str, Any]]]:
+        heard: list[tuple[str, Any]] = []
+
+        def before(instance: Book, update_fields: Any, **_: Any) -> None:
+            heard.append(("before", update_fields))
+            instance.notes = instance.name.upper()
+
+        def after(instance: Book, update_fields: Any, created: bool, **_: Any) -> None:
+            heard.append(("after", update_fields))
+            heard.append(("written", written(instance)))
+            heard.append(("created", created))
+            if instance.status == "again":
+                instance.status = "done"
+                instance.save()
+
+        pre_save.connect(before, sender=Book)
+        post_save.connect(after, sender=Book)
+        yield heard
+        pre_save.disconnect(before, sender=Book)
+        post_save.disconnect(after, sender=Book)
+
+    def test_they_tell_what_the_caller_asked_for_and_what_was_written(self, heard: list[tuple[str, Any]]) -> None:
+        book = Book.objects.create(name="a")
+        heard.clear()
+        book.status = "free"
+        book.save()
+        assert heard == [("before", None), ("after", None), ("written", {"status", "changed"}), ("created", False)]
+        heard.clear()
+        book.name = "b"
+        book.save(update_fields=["name"])
+        assert heard == [
+            ("before", {"name"}), ("after", {"name"}), ("written", {"name"}), ("created", False),
+        ]  # fmt: skip
+
+    def test_what_a_receiver_changes_before_the_save_is_written(self) -> None:
+        book = Book.objects.create(name="a")
+        book.name = "b"
+        book.save()
+        assert Book.objects.get().notes == "B"
+
+    def test_a_receiver_may_save_again(self) -> None:
+        book = Book.objects.create(name="a")
+        book.status = "again"
+        book.save()
+        assert Book.objects.get().status == "done"
+
+    def test_none_is_sent_when_a_save_was_refused(self, heard: list[tuple[str, Any]]) -> None:
+        mine = Book.objects.get(pk=Book.objects.create(name="a").pk)
+        Book.objects.update(name="theirs")
+        heard.clear()
+        mine.name = "mine"
+        with pytest.raises(StaleObject):
+            mine.save()
+        assert [name for name, _ in heard] == ["before"]
+
+
+class TestOverriddenSave:
+    def test_what_an_overridden_save_changes_is_written(self) -> None:
+        class Shouting(Book):
+            class Meta:
+                proxy = True
+                app_label = "library"
+
+            def save(self, *args: Any, **kwargs: Any) -> None:
+                self.notes = self.name.upper()
+                super().save(*args, **kwargs)
+
+        Book.objects.create(name="a")
+        mine = Shouting.objects.get()
+        mine.name = "b"
+        mine.save()
+        assert Book.objects.get().notes == "B"
+
+
+class TestOtherMixins:
+    def test_a_base_class_that_has_a_say_in_the_update_is_asked(self) -> None:
+        asked = []
+
+        class Asked(models.Model):
+            class Meta:
+                abstract = True
+
+            def _do_update(self, *args: Any) -> Any:
+                asked.append(args)
+                return super()._do_update(*args)
+
+        class Both(Book, Asked):
+            class Meta:
+                proxy = True
+                app_label = "library"
+
+        Book.objects.create(name="a")
+        mine, theirs = Both.objects.get(), Both.objects.get()
+        theirs.name = "theirs"
+        theirs.save()
+        mine.status = "free"
+        mine.save()
+        assert len(asked) == 2
+        mine.name = "mine"
+        with pytest.raises(StaleObject):
+            mine.save()
+
+
+class TestAsyncio:
+    def test_asave_is_guarded(self) -> None:
+        Book.objects.create(name="naem")
+
+        async def story() -> None:
+            try:
+                await both()
+            finally:
+                await sync_to_async(connections.close_all)()  # of the thread that asyncio's queries run in
+
+        async def both() -> None:
+            mine, theirs = await Book.objects.aget(), await Book.objects.aget()
+            theirs.name = "theirs"
+            await theirs.asave()
+            mine.name = "mine"
+            with pytest.raises(StaleObject):
+                await mine.asave()
+            await mine.arefresh_from_db()
+            mine.name = "mine"
+            await mine.asave()
+
+        asyncio.run(story())
+        assert Book.objects.get().name == "mine"
+
+
+class TestMigrations:
+    def test_a_guarded_model_needs_no_migration(self) -> None:
+        with isolate_apps("guarded.library"):
+
+            class Plain(models.Model):
+                name = models.CharField(max_length=10)
+
+                class Meta:
+                    app_label = "library"
+                    db_table = "same"
+
+        with isolate_apps("guarded.library"):
+
+            class Safe(Guarded, models.Model):
+                name = models.CharField(max_length=10)
+
+                class Meta:
+                    app_label = "library"
+                    db_table = "same"
+
+        plain, safe = ModelState.from_model(Plain), ModelState.from_model(Safe)
+        assert plain.options == safe.options
+        assert list(plain.fields) == list(safe.fields)
+
+    def test_a_new_model_names_its_base_where_it_stays(self) -> None:
+        text, imports = MigrationWriter.serialize(Guarded)
+        assert text == "interlock.django.guarded.Guarded"
+        assert imports == {"import interlock.django.guarded"}
+
+    def test_the_tests_have_no_pending_changes(self) -> None:
+        call_command("check", verbosity=0)
+
+
+def test_a_field_that_is_added_to_a_class_later_is_known() -> None:
+    with isolate_apps("guarded.library"):
+
+        class Growing(Guarded, models.Model):
+            a = models.IntegerField(default=1)
+
+            class Meta:
+                app_label = "library"
+
+        one = Growing.from_db("default", ["id", "a"], [1, 2])
+        models.IntegerField(default=3).contribute_to_class(Growing, "b")
+        two = Growing.from_db("default", ["id", "a", "b"], [1, 2, 3])
+        two.b = 4
+        assert changes(one) == {}
+        assert changes(two) == {"b": (3, 4)}
+
+
+class TestOwnFromDb:
+    @pytest.mark.parametrize("model", [Remembered, OldRemembered])
+    def test_it_is_guarded_all_the_same(self, model: Any) -> None:
+        model.objects.create(name="old")
+        mine, theirs = model.objects.get(), model.objects.get()
+        assert mine.loaded["name"] == "old"
+        theirs.number = 5
+        theirs.save()
+        mine.name = "mine"
+        mine.save()
+        assert model.objects.values_list("name", "number").get() == ("mine", 5)
+        theirs.name = "theirs"
+        with pytest.raises(StaleObject):
+            theirs.save()
+
+    def test_deferred_fields_are_guarded_from_when_they_are_read(self) -> None:
+        Remembered.objects.create(name="old")
+        mine = Remembered.objects.only("number").get()
+        Remembered.objects.update(name="theirs")
+        mine.number = 5
+        mine.save()
+        assert Remembered.objects.values_list("name", "number").get() == ("theirs", 5)
+
+
+def test_the_models_of_migrations_have_the_policies() -> None:
+    state = ProjectState.from_apps(apps)
+    historical: Any = state.apps.get_model("library", "Counter")
+    historical.objects.create(total=5)
+    mine, theirs = historical.objects.get(), historical.objects.get()
+    theirs.total += 1
+    theirs.save()
+    mine.total += 2
+    mine.save()
+    assert historical.objects.get().total == 8
+
+
+class TestLibrariesBesideIt:
+    """What django-mptt and django-simple-history do, and the ways out that the documentation names."""
+
+    def test_rows_that_are_moved_by_sql_need_the_last_to_win_in_their_places(self) -> None:
+        Node.objects.bulk_create([Node(name="root")])
+        mine = Node.objects.get()
+        mine.name = "mine"
+        mine.save()
+        assert Node.objects.values_list("name", "left", "right").get() == ("mine", 2, 3)
+        strict = StrictNode.objects.get()
+        with pytest.raises(StaleObject):
+            strict.save()
+
+    def test_a_copy_of_what_was_saved_is_made_of_the_row(self) -> None:
+        def remember(instance: Book, **_: Any) -> None:
+            row = type(instance)._base_manager.filter(pk=instance.pk).values("name", "status").get()
+            NameAndStatus.objects.create(**row)
+
+        Book.objects.create(name="naem", status="use")
+        one, two = Book.objects.get(), Book.objects.get()
+        post_save.connect(remember, sender=Book)
+        try:
+            one.status = "free"
+            one.save()
+            two.name = "name"
+            two.save()
+        finally:
+            post_save.disconnect(remember, sender=Book)
+        assert list(NameAndStatus.objects.order_by("pk").values_list("name", "status")) == [
+            ("naem", "free"),
+            ("name", "free"),
+        ]
+        assert two.status == "use"  # what was read, and not written

@@ -1,0 +1,131 @@
+"""What a transaction takes, in both colours: commands, arguments and limits; and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from interlock.core.errors import InvalidArgument
+from tests.servers import RedisServer
+from tests.support.optimistic_colours import Kind
+from tests.support.optimistic_functions import borrow
+
+
+@pytest.mark.parametrize(
+    "words", [("WATCH", "x"), ("unwatch",), ("MULTI",), ("EXEC",), ("SUBSCRIBE", "x"), ("CLIENT REPLY", "OFF")]
+)
+def test_what_would_disturb_the_connection_is_refused(colour: Any, client: Any, words: tuple[str, ...]) -> None:
+    for way in ("queue", "ask", "execute_command"):
+
+        async def function(tx: Any, way: str = way) -> None:
+            await getattr(tx, way)(*words)
+
+        with pytest.raises(InvalidArgument, match=f"{words[0]} can't be part of the transaction"):
+            colour.transact(client, function)
+    assert colour.transact(client, borrow) is None
+
+
+@pytest.mark.parametrize("words", [(), ("",), (None,), (7,)])
+def test_a_command_begins_with_its_name(colour: Any, client: Any, words: tuple[Any, ...]) -> None:
+    async def function(tx: Any) -> None:
+        tx.queue(*words)
+
+    with pytest.raises(InvalidArgument, match="a command begins with its name"):
+        colour.transact(client, function)
+
+
+def test_an_argument_that_is_no_text_is_told_where_it_stands(colour: Any, client: Any, other: Any) -> None:
+    import redis
+
+    async def function(tx: Any) -> None:
+        with pytest.raises(redis.DataError):
+            tx.set("copies", object())
+
+    colour.transact(client, function)
+    assert other.get("copies") is None
+
+
+def test_a_transaction_is_of_no_use_after_its_function(colour: Any, client: Any, other: Any) -> None:
+    kept = []
+
+    async def function(tx: Any) -> None:
+        kept.append(tx)
+
+    async def late(tx: Any) -> None:
+        for way in (kept[0].get, kept[0].incr, kept[0].watch, kept[0].queue):
+            with pytest.raises(InvalidArgument, match="this transaction is over"):
+                await way("copies")
+
+    colour.transact(client, function)
+    colour.transact(client, late)
+    assert other.get("copies") is None
+
+
+def test_a_transaction_has_the_commands_of_the_client_and_no_other_methods(colour: Any, client: Any) -> None:
+    async def function(tx: Any) -> None:
+        for name in ("pipeline", "lock", "pubsub", "connection_pool", "_secret"):
+            with pytest.raises(AttributeError, match=f"a transaction has no '{name}', only the client's commands"):
+                getattr(tx, name)
+
+    colour.transact(client, function)
+
+
+def test_transactions_may_be_nested_on_connections_of_their_own(colour: Any, client: Any, other: Any) -> None:
+    async def inner(tx: Any) -> None:
+        tx.incr("copies")
+
+    async def outer(tx: Any) -> None:
+        await tx.get("copies")
+        if tx.number == 1:
+            other.incr("copies")
+        tx.incr("copies")
+
+    colour.transact(client, outer)
+    assert other.get("copies") == "2"
+
+
+def test_bytes_and_numbers_are_keys_as_well(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> None:
+        await tx.get(b"\xff\x00")
+        if tx.number == 1:
+            other.set(7, "changed")
+        tx.set("number", tx.number)
+
+    colour.transact(client, function, 7, b"bytes")
+    assert other.get("number") == "2"
+
+
+@pytest.mark.parametrize("limits", [{"retries": -1}, {"retries": 1.5}, {"retries": False}, {"retries": "many"}])
+def test_retries_are_a_whole_number_or_none(colour: Any, client: Any, limits: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="retries"):
+        colour.transact(client, borrow, **limits)
+
+
+@pytest.mark.parametrize("limits", [{"timeout": -2}, {"timeout": "soon"}, {"backoff": -1}, {"backoff": float("inf")},
+                                    {"backoff": float("nan")}, {"backoff": None}, {"backoff": True}])  # fmt: skip
+def test_times_are_numbers_of_seconds(colour: Any, client: Any, limits: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match=next(iter(limits))):
+        colour.transact(client, borrow, **limits)
+
+
+@pytest.mark.parametrize("where", [None, "redis://localhost", object(), {}])
+def test_what_is_no_client_is_refused(colour: Any, where: Any) -> None:
+    with pytest.raises(InvalidArgument, match="neither a client of redis-py or valkey-py nor a backend"):
+        colour.transact(where, borrow)
+
+
+def test_a_script_is_queued(colour: Any, client: Any, other: Any) -> None:
+    async def function(tx: Any) -> Any:
+        script = "return redis.call('incrby', KEYS[1], ARGV[1])"
+        return tx.eval(script, 1, "copies", 5)
+
+    assert colour.transact(client, function) == 5
+
+
+def test_a_dump_stays_bytes_whatever_the_client_decodes(colour: Any, server: RedisServer, other: Any) -> None:
+    client = colour.client(server.url, Kind(decode=True))
+
+    async def function(tx: Any) -> Any:
+        return await tx.dump("copies")
+
+    other.set("copies", 1)
+    assert isinstance(colour.transact(client, function), bytes)
