@@ -262,21 +262,21 @@ MUTANTS = [
     ),
     _error(
         "fork: a child keeps its parent's line files open",
-        "tests/process/test_files_liveness.py -k but_the_marker",
+        "tests/process/test_files_descriptors.py -k but_the_marker",
         "stores/files/opened.py",
         "        for line in list(self.lines.values()):\n            line.close()\n",
         "",
     ),
     _error(
         "fork: a child keeps its parent's liveness pipe and pipes open",
-        "tests/process/test_files_liveness.py -k but_the_marker",
+        "tests/process/test_files_descriptors.py -k but_the_marker",
         "stores/files/opened.py",
         "            self._liveness.forget()\n",
         "            pass\n",
     ),
     _error(
         "fork: a child keeps the liveness pipes of others open",
-        "tests/process/test_files_liveness.py -k but_the_marker",
+        "tests/process/test_files_descriptors.py -k but_the_marker",
         "stores/files/liveness.py",
         "        while self.others:\n            os.close(self.others.popitem()[1])\n",
         "",
@@ -284,7 +284,7 @@ MUTANTS = [
     # -- start and clean-up -------------------------------------------------------------------------
     _error(
         "start: a liveness pipe has its name before it is locked",
-        "tests/process/test_files_liveness.py -k only_when_it_is_locked",
+        "tests/process/test_files_descriptors.py -k only_when_it_is_locked",
         "stores/files/liveness.py",
         "            flock(fd, LOCK_EX | LOCK_NB)\n            os.rename(hidden, self._folder / token)"
         "  # others see it locked, or not at all\n",
@@ -292,7 +292,7 @@ MUTANTS = [
     ),
     _error(
         "start: a sweep takes a liveness pipe that is being made",
-        "tests/process/test_files_liveness.py -k being_made",
+        "tests/process/test_files_descriptors.py -k being_made",
         "stores/files/liveness.py",
         'self.is_alive(token) or (name.startswith(".") and self.is_alive(name))',
         "self.is_alive(token)",

@@ -13,6 +13,9 @@ from interlock.testing.waiting import eventually, moment, since
 SLACK = 0.8
 """Seconds that a busy machine may add."""
 
+TRY = "grant = locks.lock('book').acquire(timeout=0)\nresult = grant is not None"
+"""What another process does to try for the lock "book": `remote.do(TRY)` tells whether it has it then."""
+
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:

@@ -1,0 +1,42 @@
+"""A form of books, and what a browser sends of a page that showed it."""
+
+from typing import Any
+
+from django import forms
+from guarded.library.models import Book
+
+from interlock.django.forms import GuardedModelForm
+
+
+class BookForm(GuardedModelForm):
+    class Meta:
+        model = Book
+        fields = ["name", "status", "notes", "copies", "due", "author", "tags", "cover"]
+
+    def clean_notes(self) -> str:
+        notes: str = self.cleaned_data["notes"]
+        if notes == "wrong":
+            raise forms.ValidationError("wrong notes")
+        return notes
+
+
+def page_of(form: Any) -> dict[str, Any]:
+    """What a browser sends of a form that was shown, untouched."""
+    sent = {}
+    for field in form:
+        value = field.value()
+        if value is not None and not isinstance(field.field, forms.FileField):
+            sent[field.html_name] = field.field.widget.format_value(value) if field.name == "due" else value
+            if isinstance(sent[field.html_name], list):
+                sent[field.html_name] = str(value)
+    return sent
+
+
+def shown(form_class: Any = BookForm, model: Any = Book) -> dict[str, Any]:
+    """Show the form of the one object, and return what its page would send untouched."""
+    return page_of(form_class(instance=model.objects.get()))
+
+
+def sent(page: dict[str, Any], form_class: Any = BookForm, model: Any = Book, **files: Any) -> Any:
+    """Send a page."""
+    return form_class(page, files, instance=model.objects.get())

@@ -1,0 +1,149 @@
+"""Forms that do not show a value, or show another one: what is hidden stays so, and what others changed is found."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django import forms
+from django.contrib.auth.forms import ReadOnlyPasswordHashField
+from django.contrib.auth.hashers import make_password
+from django.core import signing
+from guarded.library.models import Author, Book
+from guarded.pages import page_of, sent, shown
+
+from interlock.django.forms import READ, GuardedModelForm
+from interlock.django.guarded.formvalues import shows_value
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book.objects.create(name="naem", status="use", due=datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC))
+
+
+class Masked(forms.TextInput):
+    """A widget of somebody's own that hides what it has."""
+
+    def format_value(self, value: Any) -> str:
+        return "****"
+
+
+class SecretForm(GuardedModelForm):
+    class Meta:
+        model = Book
+        fields = ["name", "notes", "author"]
+        widgets = {"notes": forms.PasswordInput}
+
+
+class MaskedForm(GuardedModelForm):
+    class Meta:
+        model = Book
+        fields = ["name", "notes"]
+        widgets = {"notes": Masked}
+
+
+class HashForm(GuardedModelForm):
+    notes = ReadOnlyPasswordHashField()
+
+    class Meta:
+        model = Book
+        fields = ["name", "notes"]
+
+
+class ChoiceForm(GuardedModelForm):
+    notes = forms.ChoiceField(choices=[("a", "A"), ("some", [("b", "B")])])
+
+    class Meta:
+        model = Book
+        fields = ["name", "notes"]
+
+
+class SelectForm(GuardedModelForm):
+    class Meta:
+        model = Book
+        fields = ["name", "notes"]
+        widgets = {"notes": forms.Select(choices=[("a", "A")])}
+
+
+class TestWhatIsNotShown:
+    """Of a value that the page does not show, nothing but a digest leaves the server."""
+
+    @pytest.fixture
+    def book(self) -> Book:
+        return Book.objects.create(name="naem", notes="the secret", author=Author.objects.create(name="Ann"))
+
+    def told(self, form: Any) -> str:
+        """Return all that a page tells, also signed."""
+        token = form[READ].value()
+        said = signing.loads(token, salt=form._salt()) if token else ""
+        return f"{said} {form.as_p()} {form.errors}"
+
+    @pytest.mark.parametrize("form_class", [SecretForm, MaskedForm, HashForm, ChoiceForm, SelectForm])
+    def test_it_is_not_taken_along(self, book: Book, form_class: Any) -> None:
+        assert "the secret" not in self.told(form_class(instance=book))
+        assert "naem" in self.told(form_class(instance=book))
+
+    def test_the_hash_of_a_password_is_not_taken_along(self, book: Book) -> None:
+        book.notes = make_password("the secret")
+        assert book.notes not in self.told(HashForm(instance=book))
+
+    def test_a_conflict_does_not_show_a_value_that_no_choice_has(self, book: Book) -> None:
+        page = {**shown(), "status": "free"}
+        Book.objects.update(status="lost-and-found")
+        form = sent(page)
+        assert set(form.errors) == {"status"}
+        assert "lost-and-found" not in self.told(form)
+
+    @pytest.mark.parametrize("value", ["a", "b"])
+    def test_a_choice_that_is_shown_is(self, book: Book, value: str) -> None:
+        book.notes = value
+        form = ChoiceForm(instance=book)
+        assert shows_value(form["notes"], value)
+
+    @pytest.mark.parametrize("form_class", [SecretForm, MaskedForm])
+    def test_a_conflict_shows_neither_value(self, book: Book, form_class: Any) -> None:
+        page = {**shown(form_class), "notes": "mine"}
+        Book.objects.update(notes="their secret")
+        form = sent(page, form_class)
+        assert set(form.errors) == {"notes"}
+        assert "secret" not in self.told(form)
+        assert "keep mine" in self.told(form)
+
+    @pytest.mark.parametrize(("answer", "saved"), [("mine", "mine"), ("theirs", "their secret")])
+    def test_the_reader_chooses_unseen(self, book: Book, answer: str, saved: str) -> None:
+        page = {**shown(SecretForm), "notes": "mine"}
+        Book.objects.update(notes="their secret")
+        again = {**page_of(sent(page, SecretForm)), "notes": "mine", "interlock_keep_notes": answer}
+        form = sent(again, SecretForm)
+        assert form.is_valid(), form.errors
+        form.save()
+        assert Book.objects.get().notes == saved
+
+    def test_what_nobody_else_has_changed_is_saved(self, book: Book) -> None:
+        form = sent({**shown(SecretForm), "notes": "mine"}, SecretForm)
+        assert form.is_valid(), form.errors
+        form.save()
+        assert Book.objects.get().notes == "mine"
+
+    def test_what_was_typed_as_it_stood_is_no_change(self, book: Book) -> None:
+        page = {**shown(SecretForm), "notes": "the secret"}
+        Book.objects.update(notes="their secret")
+        form = sent(page, SecretForm)
+        assert form.is_valid(), form.errors
+        form.save()
+        assert Book.objects.get().notes == "their secret"
+
+    def test_a_related_object_that_is_no_choice_is_not_shown(self, book: Book) -> None:
+        class Form(GuardedModelForm):
+            author = forms.ModelChoiceField(Author.objects.exclude(name="Hidden"), required=False)
+
+            class Meta:
+                model = Book
+                fields = ["name", "author"]
+
+        other = Author.objects.create(name="Bob")
+        page = {**shown(Form), "author": str(other.pk)}
+        Book.objects.update(author=Author.objects.create(name="Hidden"))
+        form = sent(page, Form)
+        assert set(form.errors) == {"author"}
+        assert "Hidden" not in self.told(form)
+        assert "something that is not shown here" in self.told(form)

@@ -1,0 +1,239 @@
+"""REST framework: occupied objects and locked views, every error as an answer, and the schema that says so."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.generators import SchemaGenerator
+from guarded.helpers import in_threads
+from guarded.library.models import Author, Book
+from guarded.library.views import LockedBooks, OccupiedBooks
+from rest_framework.response import Response
+from rest_framework.test import APIClient, APIRequestFactory
+from rest_framework.views import APIView
+
+from interlock import LockLost, LockTimeout, StoreError
+from interlock.django import locks, occupy
+from interlock.django.conf import forget_connections
+from interlock.django.guarded import StaleObject
+from interlock.django.rest import exception_handler
+
+PROBLEM = "application/problem+json"
+
+
+@pytest.fixture
+def client() -> APIClient:
+    return APIClient(raise_request_exception=False)
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book.objects.create(name="naem", status="use", notes="secret", author=Author.objects.create(name="Ann"))
+
+
+class TestOccupied:
+    @pytest.fixture(autouse=True)
+    def free(self) -> Iterator[None]:
+        yield
+        OccupiedBooks.held.clear()
+        OccupiedBooks.seen.clear()
+
+    @pytest.mark.parametrize("method", ["put", "patch", "delete"])
+    def test_it_is_423_while_somebody_else_has_it(self, client: APIClient, book: Book, method: str) -> None:
+        OccupiedBooks.held.add(book.pk)
+        response = getattr(client, method)(f"/api/occupied/{book.pk}/", {"title": "mine"})
+        assert response.status_code == 423
+        assert response["Retry-After"] == "3"
+        assert response["Content-Type"] == PROBLEM
+        assert response.json() == {
+            "type": "urn:problem-type:interlock:locked",
+            "title": "Locked",
+            "status": 423,
+            "detail": "Somebody else is working on this object. Try again in 3 s.",
+        }
+        assert Book.objects.get().name == "naem"
+
+    @pytest.mark.parametrize("method", ["put", "patch", "delete"])
+    def test_it_is_occupied_once_and_freed(self, client: APIClient, book: Book, method: str) -> None:
+        response = getattr(client, method)(f"/api/occupied/{book.pk}/", {"title": "mine"})
+        assert response.status_code in (200, 204)
+        assert OccupiedBooks.seen == ["use"]
+        assert OccupiedBooks.held == set()
+
+    def test_it_is_read_afresh_once_it_is_occupied(self, client: APIClient, book: Book) -> None:
+        Book.objects.update(status="stale")
+        response = client.patch(f"/api/occupied/{book.pk}/", {"title": "mine"})
+        assert response.json()["status"] == "fresh"
+
+    def test_reading_and_creating_occupy_nothing(self, client: APIClient, book: Book) -> None:
+        OccupiedBooks.held.add(book.pk)
+        assert client.get(f"/api/occupied/{book.pk}/").status_code == 200
+        assert client.get("/api/occupied/").status_code == 200
+        assert client.post("/api/occupied/", {"title": "new"}).status_code == 201
+
+    def test_what_is_not_there_is_not_waited_for(self, client: APIClient) -> None:
+        assert client.delete("/api/occupied/0/").status_code == 404
+        assert OccupiedBooks.seen == []
+
+    def test_a_lost_state_is_told_without_waiting(self, client: APIClient, book: Book) -> None:
+        response = client.patch(f"/api/occupied/{book.pk}/", {"title": "mine"}, headers={"if-match": '"x"'})
+        assert response.status_code == 412
+        assert OccupiedBooks.seen == []
+
+    def test_actions_of_ones_own_occupy_too(self, client: APIClient, book: Book) -> None:
+        url = f"/api/occupied/{book.pk}/lend/"
+        assert client.post(url).json() == {"copies": 0}
+        OccupiedBooks.held.add(book.pk)
+        assert client.post(url).status_code == 423
+
+    def test_the_browsable_api_shows_it(self, client: APIClient, book: Book) -> None:
+        OccupiedBooks.held.add(book.pk)
+        response = client.patch(f"/api/occupied/{book.pk}/", {"title": "mine"}, headers={"accept": "text/html"})
+        assert "HTTP 423 Locked" in response.content.decode()
+
+
+class TestLocks:
+    """With `occupy` itself, on the store that the settings name."""
+
+    @pytest.fixture(autouse=True)
+    def forget(self) -> Iterator[None]:
+        yield
+        forget_connections(setting="INTERLOCK")
+
+    @pytest.mark.parametrize("method", ["put", "patch", "delete"])
+    def test_it_is_423_while_somebody_else_has_it(self, book: Book, method: str) -> None:
+        url = f"/api/locked/{book.pk}/"
+        with occupy(book):
+            (response,) = in_threads(lambda: getattr(APIClient(), method)(url, {"title": "mine"}))
+        assert response.status_code == 423
+        assert Book.objects.get().name == "naem"
+
+    @pytest.mark.parametrize("method", ["put", "patch", "delete"])
+    def test_it_is_done_when_nobody_has_it(self, client: APIClient, book: Book, method: str) -> None:
+        response = getattr(client, method)(f"/api/locked/{book.pk}/", {"title": "mine"})
+        assert response.status_code in (200, 204)
+        assert not Book.objects.filter(name="naem").exists()
+        assert locks.claims() == []
+
+    if settings.DATABASE != "sqlite":  # where a transaction that has read keeps the claims from being written
+
+        def test_a_transaction_of_the_request_keeps_it_to_its_end(self, client: APIClient, book: Book) -> None:
+            connection.settings_dict["ATOMIC_REQUESTS"] = True
+            try:
+                response = client.patch(f"/api/locked/{book.pk}/", {"title": "mine"})
+            finally:
+                connection.settings_dict["ATOMIC_REQUESTS"] = False
+            assert response.status_code == 200
+            assert locks.claims() == []
+
+    def test_what_was_deleted_while_it_was_waited_for_is_404(
+        self, client: APIClient, book: Book, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def late(view: LockedBooks, instance: Book) -> Any:
+            Book.objects.all().delete()
+            return occupy(instance)
+
+        monkeypatch.setattr(LockedBooks, "occupy", late)
+        assert client.patch(f"/api/locked/{book.pk}/", {"title": "mine"}).status_code == 404
+
+
+class TestExceptionHandler:
+    """As the setting EXCEPTION_HANDLER, for views without the mixins."""
+
+    def answer(self, error: Exception) -> Response:
+        class View(APIView):
+            def get(self, request: Any) -> Response:
+                raise error
+
+            def get_exception_handler(self) -> Any:
+                return exception_handler
+
+        response: Response = View.as_view()(APIRequestFactory().get("/"))
+        return response
+
+    def test_a_conflict_is_told_without_values(self, book: Book) -> None:
+        response = self.answer(StaleObject(book, {}))
+        assert response.status_code == 409
+        assert response.data["fields"] == {}
+
+    def test_an_occupied_object_is_told(self) -> None:
+        response = self.answer(LockTimeout("book:1"))
+        assert (response.status_code, response["Retry-After"]) == (423, "1")
+
+    def test_a_lost_lock_is_told(self) -> None:
+        response = self.answer(LockLost("book:1"))
+        assert (response.status_code, response.data["type"]) == (409, "urn:problem-type:interlock:lock-lost")
+
+    def test_locks_that_can_not_be_reached_are_told(self) -> None:
+        response = self.answer(StoreError("redis://user:secret@cache is away"))
+        assert (response.status_code, response["Retry-After"]) == (503, "1")
+        assert response.data["type"] == "urn:problem-type:interlock:store-error"
+        assert "secret" not in str(response.data)
+
+    def test_all_else_is_as_ever(self) -> None:
+        from rest_framework.exceptions import NotFound
+
+        assert self.answer(NotFound()).data == {"detail": "Not found."}
+
+
+class TestSchema:
+    @pytest.fixture
+    def schema(self) -> dict[str, Any]:
+        with GENERATOR_STATS.silence():
+            found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+        assert not GENERATOR_STATS
+        return found
+
+    @pytest.fixture
+    def paths(self, schema: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = schema["paths"]
+        return found
+
+    def test_it_describes_a_problem(self, schema: dict[str, Any]) -> None:
+        problem = schema["components"]["schemas"]["Problem"]
+        assert problem["required"] == ["detail", "status", "title", "type"]
+        assert set(problem["properties"]) == {"type", "title", "status", "detail", "fields", "deleted"}
+
+    @pytest.mark.parametrize(
+        ("path", "method", "codes"),
+        [
+            ("plain", "patch", {"200"}),
+            ("books", "get", {"200"}),
+            ("books", "patch", {"200", "409", "412"}),
+            ("books", "put", {"200", "409", "412"}),
+            ("books", "delete", {"204", "412"}),
+            ("strict", "patch", {"200", "409", "412", "428"}),
+            ("tagless", "patch", {"200", "409"}),
+            ("occupied", "patch", {"200", "409", "412", "423"}),
+            ("occupied", "delete", {"204", "412", "423"}),
+        ],
+    )
+    def test_it_shows_the_answers(self, paths: dict[str, Any], path: str, method: str, codes: set[str]) -> None:
+        operation = paths[f"/api/{path}/{{id}}/"][method]
+        assert set(operation["responses"]) == codes
+        for code in codes - {"200", "204"}:
+            assert PROBLEM in operation["responses"][code]["content"]
+
+    def test_it_shows_the_headers(self, paths: dict[str, Any]) -> None:
+        operation = paths["/api/strict/{id}/"]["patch"]
+        (parameter,) = (each for each in operation["parameters"] if each["name"] == "If-Match")
+        assert parameter["required"] is True
+        assert "ETag" in operation["responses"]["200"]["headers"]
+        assert "ETag" in paths["/api/books/{id}/"]["get"]["responses"]["200"]["headers"]
+        assert "headers" not in paths["/api/books/"]["get"]["responses"]["200"]
+        occupied = paths["/api/occupied/{id}/"]["delete"]["responses"]
+        assert "Retry-After" in occupied["423"]["headers"]
+
+    def test_another_schema_class_is_left_alone(self) -> None:
+        from rest_framework.schemas.openapi import AutoSchema
+
+        from interlock.django.rest.schema import GuardedExtension
+
+        class Other(OccupiedBooks):
+            schema = AutoSchema()
+
+        extension = GuardedExtension(Other.as_view({"get": "list"}))
+        assert extension.view_replacement() is Other
