@@ -1,7 +1,7 @@
 """What `_quick.c` offers; `line` is a LineFile whose mutex the caller has."""
 
 from interlock.stores.files.linefile import LineFile
-from interlock.stores.files.liveness import WakeupPipe
+from interlock.stores.files.pipes import WakeupPipe
 
 LAYOUT: tuple[int, ...]
 

@@ -22,15 +22,24 @@ from interlock.core.queue import Granted
 from interlock.runtime import log
 from interlock.runtime.process import pid
 from interlock.stores.files.failures import failed
-from interlock.stores.files.opening import make_pipe, open_folder, open_pipe, remove_pipe
+from interlock.stores.files.opening import open_folder
+from interlock.stores.files.pipes import (
+    GONE,
+    WakeupPipe,
+    identity,
+    is_there,
+    make_pipe,
+    open_pipe,
+    remove_pipe,
+    unlink,
+    write_once,
+)
 
 MOST_IDLE_PIPES = 64
 MOST_OTHERS = 128
 MOST_NUMBER = 999_999  # a slot has room for six digits
-MOST_FENCE_DIGITS = 18
 TRIES = 50
 TRUST = 0.02  # seconds for which a liveness pipe is taken to be still in its folder
-GONE = (errno.ENOENT, errno.ENOTDIR)
 NO_PIPE = (*GONE, errno.ENXIO, errno.ELOOP)
 
 
@@ -72,7 +81,7 @@ class Liveness:
             except OSError as error:
                 raise failed(f"no liveness pipe could be made in {self._folder}", error) from error
             before, self._liveness_pipe = self._liveness_pipe, fd
-            self._path, self._known = self._folder / token, _identity(os.fstat(fd))
+            self._path, self._known = self._folder / token, identity(os.fstat(fd))
             self.token = token
             if before >= 0:
                 os.close(before)
@@ -90,13 +99,13 @@ class Liveness:
             os.rename(hidden, self._folder / token)  # others see it locked, or not at all
         except BaseException:
             os.close(fd)
-            _unlink(hidden)
+            unlink(hidden)
             raise
         return fd
 
     def is_intact(self) -> bool:
         """Tell whether others find this process's liveness pipe under its name."""
-        return _is_there(self._path, self._known)
+        return is_there(self._path, self._known)
 
     def keep(self) -> bool:
         """See that others find this process's liveness pipe; if they do not, light another one.
@@ -176,7 +185,7 @@ class Liveness:
             try:
                 # Opened for both, so that no reader's absence can raise SIGPIPE.
                 if within:
-                    _write_once(self._folder / name, message)
+                    write_once(self._folder / name, message)
                     return
                 fd = self._open(name, os.O_RDWR)
                 if not os.fstat(fd).st_nlink:  # its name may be another wake-up pipe's by now
@@ -211,7 +220,7 @@ class Liveness:
 
     # -- wake-up pipes ------------------------------------------------------------------------------------------
 
-    def pipe(self) -> "WakeupPipe":
+    def pipe(self) -> WakeupPipe:
         """Return a wake-up pipe for one waiter; give it back with `put_back`.
 
         Raises:
@@ -228,13 +237,13 @@ class Liveness:
         pipe.drain()
         return pipe
 
-    def _idle_one(self) -> "WakeupPipe | None":
+    def _idle_one(self) -> WakeupPipe | None:
         try:
             return self._idle.pop()
         except IndexError:
             return None
 
-    def _make_pipe(self) -> "WakeupPipe":
+    def _make_pipe(self) -> WakeupPipe:
         if not self._folder.is_dir():
             self._mend()
         for _ in range(MOST_NUMBER):
@@ -250,7 +259,7 @@ class Liveness:
                 return pipe
         raise StoreError(f"more than {MOST_NUMBER} wait in {self._folder}: wait in fewer threads or tasks")
 
-    def put_back(self, pipe: "WakeupPipe") -> None:
+    def put_back(self, pipe: WakeupPipe) -> None:
         """Keep a wake-up pipe for the next waiter, or remove it when there are many; the caller no longer waits at
         it."""
         with self._mutex:
@@ -259,7 +268,7 @@ class Liveness:
             else:
                 self._discard(pipe)
 
-    def exchange(self, pipe: "WakeupPipe") -> "WakeupPipe":
+    def exchange(self, pipe: WakeupPipe) -> WakeupPipe:
         """Return a wake-up pipe that others can ring: the same one, or another if its name is gone."""
         if pipe.is_reachable(self.token):
             return pipe
@@ -269,12 +278,12 @@ class Liveness:
             self._discard(pipe)
         return other
 
-    def wake(self, pipe: "WakeupPipe") -> None:
+    def wake(self, pipe: WakeupPipe) -> None:
         """Make the waiter at a pipe of this process look again, from any thread."""
         with self._mutex:
             pipe.ring(b"\n")
 
-    def _discard(self, pipe: "WakeupPipe") -> None:
+    def _discard(self, pipe: WakeupPipe) -> None:
         if self.wakeups.get(pipe.number) is pipe:
             del self.wakeups[pipe.number]
         pipe.remove()
@@ -288,7 +297,7 @@ class Liveness:
                 self._discard(pipe)
             self._idle.clear()
             if self._liveness_pipe >= 0 and self.is_intact():
-                _unlink(self._path)
+                unlink(self._path)
             self.forget()
 
     def forget(self) -> None:
@@ -300,87 +309,3 @@ class Liveness:
         if self._liveness_pipe >= 0:
             os.close(self._liveness_pipe)
             self._liveness_pipe = -1
-
-
-class WakeupPipe:
-    """A named pipe that one waiter listens to.
-
-    Args:
-        folder: the folder alive/.
-        token, number: others find it as TOKEN.NUMBER.
-    """
-
-    def __init__(self, folder: Path, token: str, number: int) -> None:
-        self.token = token
-        self.number = number
-        self.watched: dict[str, int] = {}  # kept from one waiter to the next, who often waits for the same process
-        self._path = folder / f"{token}.{number}"
-        self.fd = make_pipe(self._path)
-        self._known = _identity(os.fstat(self.fd))
-
-    def is_reachable(self, token: str) -> bool:
-        """Tell whether others who look for a wake-up pipe of the process `token` find this one under its name."""
-        return self.token == token and _is_there(self._path, self._known)
-
-    def ring(self, message: bytes) -> None:
-        """Write to it, unless it is closed or full; under the mutex that guards its closing."""
-        if self.fd >= 0:
-            try:
-                os.write(self.fd, message)
-            except BlockingIOError:
-                pass  # full of news: whoever waits at it looks anyhow
-
-    def drain(self) -> Granted | None:
-        """Read what came; return the last news of a lock obtained."""
-        try:
-            data = os.read(self.fd, 65536)
-        except BlockingIOError:
-            return None
-        granted = None
-        for line in data.split(b"\n")[:-1]:
-            id, _, fence = line.partition(b" ")
-            if len(fence) <= MOST_FENCE_DIGITS and fence.isdigit():
-                granted = Granted(id.decode(errors="replace"), int(fence))
-        return granted
-
-    def remove(self) -> None:
-        """Close and unlink it."""
-        if _is_there(self._path, self._known):
-            _unlink(self._path)
-        self.forget()
-
-    def forget(self) -> None:
-        """Close it."""
-        while self.watched:
-            os.close(self.watched.popitem()[1])
-        fd, self.fd = self.fd, -1  # in this order: others may write to it at any time
-        if fd >= 0:
-            os.close(fd)
-
-
-def _write_once(path: Path, message: bytes) -> None:
-    fd = open_pipe(path, os.O_RDWR)
-    try:
-        os.write(fd, message)
-    finally:
-        os.close(fd)
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
-
-
-def _is_there(path: Path, known: tuple[int, int]) -> bool:
-    """Tell whether `path` still leads to the file that was known there; what can't be looked at counts as there."""
-    try:
-        return _identity(os.lstat(path)) == known
-    except OSError as error:
-        return error.errno not in GONE
-
-
-def _unlink(path: Path) -> bool:
-    try:
-        os.unlink(path)
-    except OSError:
-        return False
-    return True

@@ -255,7 +255,7 @@ def may_remove(folder: str | Path, *fds: int) -> bool:
     return all(os.fstat(fd).st_uid == user for fd in fds)
 
 
-# -- folders and pipes --------------------------------------------------------------------------------------
+# -- folders ------------------------------------------------------------------------------------------------
 
 
 def open_folder(path: str | Path) -> int:
@@ -281,59 +281,3 @@ def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:
         os.rmdir(temporary)
         if not os.path.isdir(path):
             raise error
-
-
-def make_pipe(path: Path) -> int:
-    """Make a named pipe, and return a descriptor of both its ends.
-
-    Raises:
-        NotOurs: something else lies there by now.
-        OSError: it can't be made.
-    """
-    at = open_folder(path.parent)
-    try:
-        sharing = sharing_of(os.fstat(at))
-        os.mkfifo(path.name, sharing.file_mode, dir_fd=at)
-        try:
-            fd = os.open(path.name, os.O_RDWR | FLAGS, dir_fd=at)
-        except OSError:
-            os.unlink(path.name, dir_fd=at)
-            raise
-    finally:
-        os.close(at)
-    try:
-        found = os.fstat(fd)
-        if not found.st_nlink:
-            raise FileNotFoundError(errno.ENOENT, "it was removed while it was made", os.fspath(path))
-        if not stat.S_ISFIFO(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
-            raise NotOurs(f"{path} was replaced by somebody else while it was made; find out by whom")
-        settle_new(fd, found, sharing.file_mode, sharing)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-def remove_pipe(at: int, name: str) -> bool:
-    """Unlink a named pipe, and only that, from an open folder; tell whether it was done."""
-    try:
-        if not stat.S_ISFIFO(os.lstat(name, dir_fd=at).st_mode):
-            return False
-        os.unlink(name, dir_fd=at)
-    except OSError:
-        return False
-    return True
-
-
-def open_pipe(path: str | Path, access: int) -> int:
-    """Open a named pipe, and only that; it does not block.
-
-    Raises:
-        FileNotFoundError: there is none.
-        OSError: it can't be opened.
-    """
-    fd = os.open(path, access | FLAGS)
-    if not stat.S_ISFIFO(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise FileNotFoundError(errno.ENOENT, "no named pipe", os.fspath(path))
-    return fd
