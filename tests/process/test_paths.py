@@ -14,7 +14,7 @@ import interlock
 from interlock import LockLost, StoreError
 from interlock.core.claims import SEPARATOR
 from interlock.stores.files import FileStore
-from interlock.stores.files.linefile import WAITING_AT, header
+from interlock.stores.files.keys import WAITING_AT, header
 from interlock.stores.files.record import SLOT, checked
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually, moment, since

@@ -28,7 +28,7 @@ from interlock.core.queue import OCCUPIED, REFUSED, Granted
 from interlock.stores.files import FileStore, linefile, record
 from interlock.stores.files import fastpath as fastpath
 from interlock.stores.files.compiled import CompiledPath
-from interlock.stores.files.linefile import WAITING_AT, header
+from interlock.stores.files.keys import WAITING_AT, header
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.opened import native
 from interlock.stores.files.record import SLOT, tail, write_slot

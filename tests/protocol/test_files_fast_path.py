@@ -24,7 +24,7 @@ from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.queue import OCCUPIED, EnterResult, Granted
 from interlock.stores.files import FileStore, linefile, opening, store
 from interlock.stores.files import fastpath as fastpath
-from interlock.stores.files.linefile import WAITING_AT, header
+from interlock.stores.files.keys import WAITING_AT, header
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.plan import Flag, Image, Write
 from interlock.stores.files.record import FREE, SLOT, Slot, tail, write_slot

@@ -13,8 +13,9 @@ from interlock.core.claims import Check
 from interlock.core.errors import StoreError
 from interlock.stores.files import liveness_checks
 from interlock.stores.files.failures import failed
-from interlock.stores.files.folder import Folder, file_name, names_in
-from interlock.stores.files.linefile import HEAD_MOST, is_pending, key_in
+from interlock.stores.files.folder import Folder, names_in
+from interlock.stores.files.keys import HEAD_MOST, file_name, key_in
+from interlock.stores.files.linefile import is_pending
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.machine import LOCAL, file_system, is_guest, is_network
 from interlock.stores.files.marker import MAGIC, MOST, defect

@@ -14,7 +14,8 @@ from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError
 from interlock.core.queue import EnterResult, Granted
 from interlock.stores.files.folder import Folder
-from interlock.stores.files.linefile import MOST_IDLE, NOBODY_WAITS, WAITING_AT, LineFile
+from interlock.stores.files.keys import WAITING_AT
+from interlock.stores.files.linefile import MOST_IDLE, NOBODY_WAITS, LineFile
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.opening import put
 from interlock.stores.files.plan import LOOK_AGAIN

@@ -10,13 +10,11 @@ broken/        line files that could not be read, kept for people to look at
 
 import fcntl
 import os
-import re
 import stat
 import threading
 from pathlib import Path
 from typing import Any
 
-from interlock.core.claims import SEPARATOR
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.runtime.sync import step_under
 from interlock.stores.files.failures import failed
@@ -37,30 +35,9 @@ from interlock.stores.files.opening import (
 )
 from interlock.stores.files.record import MOST_NUMBER
 
-try:
-    from _blake2 import blake2b  # that of hashlib, which loads OpenSSL first
-except ImportError:
-    from hashlib import blake2b
-
 MOST_FENCES = 32  # bytes
-MOST_READABLE = 90  # bytes of a file name, which with the hash and what clean-ups add must not exceed 255
 SPINS = 200
 TRIES = 50
-_DEFAULTS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
-
-
-def file_name(key: str) -> str:
-    """Return the file name of a key: the name itself if it is plain, else a readable part and a 160-bit hash.
-
-    No two keys share one, also where the file system does not tell capital letters from small ones.
-    """
-    namespace, _, name = key.partition(SEPARATOR)
-    if not namespace and _DEFAULTS.fullmatch(name):
-        return name
-    words = re.sub(r"[^\w.-]+", "-", f"{namespace}.{name}".strip(".").lower())
-    readable = words.encode()[:MOST_READABLE].decode(errors="ignore").strip("-.")
-    # The same bytes whatever the locale says, or processes of two locales would lock two files.
-    return os.fsdecode(f"{readable}~{blake2b(key.encode(), digest_size=20).hexdigest()}".encode())
 
 
 class Folder:

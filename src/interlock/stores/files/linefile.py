@@ -1,6 +1,5 @@
 """The two files of one name: opening, the guard, reading, writing."""
 
-import json
 import os
 import threading
 import time
@@ -14,7 +13,8 @@ from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError
 from interlock.runtime.sync import step_under
 from interlock.stores.files.failures import failed
-from interlock.stores.files.folder import Folder, file_name
+from interlock.stores.files.folder import Folder
+from interlock.stores.files.keys import HEAD_MOST, MAGIC, WAITING_AT, file_name, header, key_in
 from interlock.stores.files.opening import (
     MOST_BYTES,
     ROUNDS,
@@ -24,18 +24,14 @@ from interlock.stores.files.opening import (
     may_remove,
     place,
     put,
-    read_file,
     remove_file,
 )
 from interlock.stores.files.plan import Flag, Image, Write
 from interlock.stores.files.record import FREE, SLOT, STATE_WIDTH, Slot, slots_in, text_of, with_raw
 
-MAGIC = b"interlock line 1 head="
-WAITING_AT = len(MAGIC) + 5 + len(" waiting=")
 SPINS = 60
 MOST_SPIN = 0.005  # seconds: on a busy machine each turn that is given away may take as long
 MOST_IDLE = 8
-HEAD_MOST = 32 * SLOT  # of a name and a namespace of control characters, which JSON writes as six each
 TRY = LOCK_EX | LOCK_NB
 TRUST = 0.02  # seconds for which a file is taken to be still in its folder
 REMOVED = b"X"
@@ -43,42 +39,9 @@ NOBODY_WAITS = ord("0")
 WAITS = b"pending "
 
 
-def header(key: str) -> bytes:
-    """Return the head of a line file: a magic line with the waiting flag, and the name."""
-    namespace, _, name = key.partition(SEPARATOR)
-    text = json.dumps({"name": name, "namespace": namespace}, ensure_ascii=False).encode()
-    size = -(-(WAITING_AT + 2 + len(text) + 1) // SLOT) * SLOT
-    return (MAGIC + b"%05d waiting=0\n" % size + text).ljust(size - 1) + b"\n"
-
-
-def key_in(head: bytes) -> str | None:
-    """Return the key that a line file's head tells, or None if it is no head of ours."""
-    if not head.startswith(MAGIC):
-        return None
-    try:
-        granted = json.loads(head[WAITING_AT + 2 :].partition(b"\n")[0])
-        key = str(granted["namespace"]) + SEPARATOR + str(granted["name"])
-        key.encode()
-        return key
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
 def is_pending(start: bytes) -> bool:
     """Tell whether a file of waiters may begin like that."""
     return start[:STATE_WIDTH] == FREE or WAITS.startswith(start[:STATE_WIDTH])
-
-
-def key_of(folder: Folder, name: str) -> str | None:
-    """Return the key of a line file, or None if it is none.
-
-    Raises:
-        OSError: it can't be read.
-    """
-    try:
-        return key_in(read_file(folder.using, name, folder.sharing, HEAD_MOST))
-    except (FileNotFoundError, NotOurs):
-        return None
 
 
 class LineFile:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from interlock.core.claims import Check
 from interlock.stores.files.folder import Folder, names_in
-from interlock.stores.files.linefile import key_of
+from interlock.stores.files.keys import key_of
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.views import slots
 

@@ -17,8 +17,9 @@ from interlock.runtime.compiled import compiled
 from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.stores.files.compiled import CompiledPath
 from interlock.stores.files.fastpath import FastPath
-from interlock.stores.files.folder import Folder, file_name
-from interlock.stores.files.linefile import LineFile, key_of
+from interlock.stores.files.folder import Folder
+from interlock.stores.files.keys import file_name, key_of
+from interlock.stores.files.linefile import LineFile
 from interlock.stores.files.liveness import Liveness
 from interlock.stores.files.opening import in_place
 from interlock.stores.files.wakeups import Wakeup

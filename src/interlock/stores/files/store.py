@@ -24,7 +24,8 @@ from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.stores.files.failures import failed, failing
 from interlock.stores.files.fastpath import Wakeups, jitter
 from interlock.stores.files.folder import Folder
-from interlock.stores.files.linefile import NOBODY_WAITS, WAITING_AT, LineFile
+from interlock.stores.files.keys import WAITING_AT
+from interlock.stores.files.linefile import NOBODY_WAITS, LineFile
 from interlock.stores.files.liveness import TRUST, Liveness
 from interlock.stores.files.marker import MarkerTaken
 from interlock.stores.files.opened import CLOSED, OpenFolder, open_folder

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from interlock.core.claims import SEPARATOR, ClaimView, moment_of, namespace_of
 from interlock.stores.files.failures import failed
-from interlock.stores.files.folder import Folder, file_name, names_in
-from interlock.stores.files.linefile import header, key_of
+from interlock.stores.files.folder import Folder, names_in
+from interlock.stores.files.keys import file_name, header, key_of
 from interlock.stores.files.opening import NotOurs, read_file
 from interlock.stores.files.record import FREE, SLOT, Slot, details, parse
 
