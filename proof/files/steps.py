@@ -84,7 +84,7 @@ class Steps:
         self._shrinks = shrinks
 
     def enter(self, files: Files, me: Slot, request: Enter, is_alive: Callable[[str], bool]) -> Stepped:
-        """As `FileStore.enter_now`."""
+        """As `FileQueue.enter_now`."""
         if not request.subscribed and not request.again:
             if files.flag:
                 if request.wait:
@@ -100,14 +100,14 @@ class Steps:
         return Stepped((self.plan.Write("using", 0, holder),), EnterResult("using", fence), (), "nobody is in line")
 
     def enter_line(self, files: Files, me: Slot, request: Enter, is_alive: Callable[[str], bool]) -> Stepped:
-        """As `FileStore._enter_line`."""
+        """As `FileQueue._enter_line`."""
         step = self._step(files, is_alive)
         result = step.enter(me, request.wait, request.again, request.subscribed)
         watch = tuple(step.watch(me.id)) if result.state == "pending" and request.subscribed else ()
         return Stepped(self._actions(step, me.id), result, watch)
 
     def leave(self, files: Files, id: str, is_alive: Callable[[str], bool]) -> Stepped:
-        """As `FileStore.leave_now`; the uncontended path and the short hand-over where they may be taken."""
+        """As `FileQueue.leave_now`; the uncontended path and the short hand-over where they may be taken."""
         own = next((slot for slot in files.holders() if slot.id == id), None)
         if own is not None and not files.flag:
             return Stepped((self.plan.Write("using", own.row, None),), True)
@@ -139,13 +139,13 @@ class Steps:
     def change(
         self, files: Files, is_alive: Callable[[str], bool], change: Callable[[Any], object], me: str = ""
     ) -> Stepped:
-        """As `FileStore._do`: leave, renew, evict."""
+        """As `FileQueue._do`: leave, renew, evict."""
         step = self._step(files, is_alive)
         answer = change(step)
         return Stepped(self._actions(step, me), answer)
 
     def tidy(self, files: Files, is_alive: Callable[[str], bool]) -> Stepped | None:
-        """As `FileStore._tidy`: remove the files if no live process has a claim there."""
+        """As `OpenFolder._tidy`: remove the files if no live process has a claim there."""
         if not files.using or any(is_alive(slot.alive) for slot in [*files.holders(), *files.waiters()]):
             return None
         top = _top(files)
@@ -164,7 +164,7 @@ class Steps:
         return self.plan.PlannedStep(image, NOW, is_alive, lambda top: top + 1)
 
     def _actions(self, step: Any, me: str) -> tuple[Any, ...]:
-        """As `FileStore._perform`."""
+        """As `FileQueue._perform`."""
         actions: list[Any] = list(step.before)
         actions += [Ring(*pipe) for pipe in step.wakeups if pipe[2] is None or pipe[2].id != me]
         actions += step.after

@@ -199,7 +199,7 @@ MUTANTS = [
     _error(
         "partial: the guard of a line is waited for 60 times as long",
         "tests/process/test_files_guard.py",
-        "stores/files/store.py",
+        "stores/files/busy.py",
         "GUARD_WAIT = 1.0",
         "GUARD_WAIT = 60.0",
     ),

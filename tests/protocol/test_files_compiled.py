@@ -427,7 +427,7 @@ def test_without_the_interpreters_lock_they_touch_nothing_that_other_threads_clo
 ) -> None:
     """As in a free-threaded Python: what needs the pipes of others is done in Python, with the same end."""
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
-    opened = bench.store._opened
+    opened = bench.store.opened
     free = CompiledPath(native, opened.fastpath, opened.liveness)
     claim = Claim(ME, LockSpec(KEY), "")
     bench.put([HELD], [], False, None)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.queue import OCCUPIED, EnterResult, Granted
-from interlock.stores.files import FileStore, linefile, opening, store
+from interlock.stores.files import FileStore, linefile, opening, queue
 from interlock.stores.files import fastpath as fastpath
 from interlock.stores.files.keys import WAITING_AT, header
 from interlock.stores.files.liveness import Liveness
@@ -49,7 +49,7 @@ class Bench:
     """A store on a real folder whose clock stands still, and whose files can be set."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(store, "monotonic", lambda: NOW)
+        monkeypatch.setattr(queue, "monotonic", lambda: NOW)
         monkeypatch.setattr(fastpath, "monotonic", lambda: NOW)
         self.store = FileStore(str(folder))
         self.store._compiled = None
@@ -215,7 +215,7 @@ def test_renewing_does_to_the_files_what_the_plan_does(
     for quickly in (True, False):
         bench.put(using, pending, flag, mine)
         token = bench.store.liveness().token
-        change = partial(store._renew_one, bench.claim, token)
+        change = partial(queue._renew_one, bench.claim, token)
         renew = partial(bench.store._fastpath.renew, bench.claim, token) if quickly else None
         found.append((bench.store._do(KEY, change, renew), bench.image()))
     assert found[0] == found[1]

@@ -97,5 +97,5 @@ class CompiledPath:
         others, wakeups = (liveness.others, liveness.wakeups) if self._has_gil else ({}, {})
         done = self._leave(line, claim.id, spec.capacity, liveness.token, others, wakeups)
         if done == DONE_THERE:
-            os.sched_yield()  # as in `FileStore._ring_freely`
+            os.sched_yield()  # as in `FileQueue._ring_freely`
         return bool(done != NOT_DONE)
