@@ -3,34 +3,37 @@
 import random
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from interlock._redis.errors import Moving, Passing, Redirected, Refused, refusal
-from interlock._redis.keys import EVERY_LINE, key_of, keys_of_line, line_of, pattern_of
-from interlock._redis.message import ConnectionEnded, Denied, Message, NoAnswer, Unreachable
-from interlock._redis.pipeline import ask_all
-from interlock._redis.resp import ReplyError, ended_by
-from interlock._redis.scripts import ENTER, EVICT, LEAVE, LOOK, RENEW, call, prefix, with_source
-from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, namespace_of
+from interlock._redis.errors import Moving
+from interlock._redis.keys import keys_of_line, line_of
+from interlock._redis.message import ConnectionEnded, Message, NoAnswer, Unreachable
+from interlock._redis.resp import ended_by
+from interlock._redis.scripts import ENTER, EVICT, LEAVE, call, prefix, with_source
+from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.effects import Ask, Op
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import GONE, INDETERMINATE, OCCUPIED, REFUSED, EnterResult, Outage, Renewed
 from interlock.core.store import BaseStore
 from interlock.runtime.log import warn
 from interlock.runtime.process import HOST, WeakRegistry, in_forked_child, pid
-from interlock.stores.redis.views import lines_like, views_of
+from interlock.stores.redis.failed import (
+    FailedRequests,
+    RequestState,
+    Unsent,
+    ask_twice,
+    may_pass,
+    recovery,
+    slot_moves,
+)
+from interlock.stores.redis.renewal import renew_all
+from interlock.stores.redis.views import claims_of, namespaces_in
 from interlock.stores.redis.waiters import RedisWaiters
 
 LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
-FORGET_AFTER = 60.0  # seconds
 CUTS = 5  # so many connections may end in a row while a claim leaves, besides the first
 CHANNEL = "interlock:wake:"
-AT_ONCE = 100  # claims renewed by one call
-RECOVERY = 60.0  # seconds; Cluster and Sentinel need 15 and 30 by default to find out that a server is away
-FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
-FOR_OPERATORS = ("OOM", "MISCONF")  # what does not pass by itself
 GONE_THERE, REFUSED_THERE, PENDING_THERE = -1, 0, -10
 REMOVED, MORE, UNHEARD = 1, 2, 4  # bits of the answer to leave
 TRY, LOOK_FIRST, WAIT, AGAIN = b"t", b"o", b"w", b"a"
@@ -39,23 +42,6 @@ TRY, LOOK_FIRST, WAIT, AGAIN = b"t", b"o", b"w", b"a"
 def fresh_channel() -> str:
     """Return the name of a channel that nobody else listens to."""
     return CHANNEL + uuid4().hex
-
-
-class RequestState:
-    """What is known of a claim whose last request failed.
-
-    Attributes:
-        indeterminate: True if the server may have the claim.
-        cut: True if the server could not be reached the last time.
-        refused: True if the server answered the last time, and did nothing.
-    """
-
-    __slots__ = ("cut", "indeterminate", "refused")
-
-    def __init__(self) -> None:
-        self.indeterminate = False
-        self.cut = False
-        self.refused = False
 
 
 class RedisQueue(BaseStore):
@@ -79,8 +65,8 @@ class RedisQueue(BaseStore):
         self._release = release
         self._unheard = False
         self._answered = False  # whether the server ever did what it was asked
-        self._unsent: dict[str, float] = {}
-        self._requests: dict[str, RequestState] = {}
+        self._unsent = Unsent()
+        self._requests = FailedRequests()
         self._enter_of = lru_cache(4096)(self._start_of_enter)
         self._leave_of = lru_cache(4096)(self._start_of_leave)
         _open.add(self)
@@ -193,7 +179,7 @@ class RedisQueue(BaseStore):
         """
         if wait:
             return self._retry_later(claim, error, again, waits)
-        self._mark(claim, error, again)
+        self._requests.note(claim.id, error, again)
         raise error
 
     def _retry_later(self, claim: Claim, error: StoreError, again: bool, waits: bool) -> EnterResult:
@@ -205,40 +191,17 @@ class RedisQueue(BaseStore):
         if isinstance(error, Moving):
             if not again:
                 self._registry.withdraw(claim.id)  # nothing was done, and who gives up now has nothing to leave
-            return _slot_moves()  # as if somebody else had the lock
+            return slot_moves()  # as if somebody else had the lock
         before = self._requests.get(claim.id)
         seen = before is not None and before.indeterminate
         in_line = again or (waits and seen)  # whoever listens, and had no answer, may stand in line too
-        self._mark(claim, error, again)
-        if not self._may_pass(error, in_line):
+        self._requests.note(claim.id, error, again)
+        if not may_pass(error, in_line, self._pool.follows):
             raise error
-        outage = Outage(error, self._recovery(claim, error))
+        outage = Outage(error, recovery(claim, error, self._answered))
         if not in_line and not seen and isinstance(error, UnknownOutcome):
             return INDETERMINATE._replace(outage=outage)  # that may have been the connection only
         return EnterResult("busy" if in_line else "indeterminate", 0, random.uniform(0.2, 0.4), False, outage)
-
-    def _may_pass(self, error: StoreError, in_line: bool) -> bool:
-        if isinstance(error, Redirected):
-            return bool(self._pool.follows)
-        if isinstance(error, Passing):
-            return in_line or error.code not in FOR_OPERATORS
-        return isinstance(error, (UnknownOutcome, Unreachable)) and not isinstance(error, Denied)
-
-    def _recovery(self, claim: Claim, error: StoreError) -> float:
-        """Return how long a server that is away is waited for without a limit."""
-        if self._answered or (isinstance(error, Passing) and error.code != "READONLY"):
-            return max(RECOVERY, claim.spec.ttl)
-        return FIRST_CONTACT
-
-    def _mark(self, claim: Claim, error: StoreError, again: bool) -> None:
-        """Keep what is known of a claim whose request failed."""
-        request = self._requests.get(claim.id)
-        if request is None:
-            request = self._requests[claim.id] = RequestState()
-        request.indeterminate = request.indeterminate or again or isinstance(error, UnknownOutcome)
-        # A server that lets in no more connections may still have those that are open.
-        request.cut = isinstance(error, Unreachable) and not (request.indeterminate and isinstance(error, Denied))
-        request.refused = isinstance(error, Refused)
 
     def _on_first_error(self, claim: Claim, error: StoreError, again: bool, wait: bool) -> EnterResult:
         """Decide about a claim whose first request failed.
@@ -248,31 +211,23 @@ class RedisQueue(BaseStore):
         """
         if wait:
             return self._retry_later(claim, error, again, waits=False)
-        self._mark(claim, error, again)
+        self._requests.note(claim.id, error, again)
         if isinstance(error, UnknownOutcome):
             return INDETERMINATE
         raise error
-
-    def _nothing_to_say(self, claim: Claim) -> None:
-        """Keep that the server need not be told that a claim leaves, as long as somebody may try."""
-        now = monotonic()
-        for id, moment in list(self._unsent.items()):
-            if now - moment > FORGET_AFTER:
-                self._unsent.pop(id, None)
-        self._unsent[claim.id] = now
 
     def leave(self, claim: Claim) -> Op[bool]:
         """As `Queue.leave`."""
         request = self._forget(claim)
         if request is not None and (request.cut or (request.refused and not request.indeterminate)):
-            self._nothing_to_say(claim)
+            self._unsent.note(claim.id)
             if request.indeterminate:
                 raise Unreachable("the server can't be reached; the claim will go when its lease ends, if not before")
             return False
         if self._unsent.pop(claim.id, None) is not None:
             return False
         if self._leave_late(claim) and request is not None:
-            self._nothing_to_say(claim)
+            self._unsent.note(claim.id)
             raise NoAnswer("the server does not answer; the claim will go when its lease ends, if not before")
         start, _, line = self._leave_of(claim.spec)
         message = Message(ended_by(start, claim.id), line)
@@ -280,7 +235,7 @@ class RedisQueue(BaseStore):
             reply = yield Ask(self._pool, message)
         except (NoAnswer, Unreachable):
             if request is not None:
-                self._nothing_to_say(claim)
+                self._unsent.note(claim.id)
             raise
         except ConnectionEnded:
             return (yield from self._leave_again(message, None, CUTS))
@@ -290,7 +245,7 @@ class RedisQueue(BaseStore):
         """As `_left`, and let the server promote the others whose turn has come, if they are many."""
         removed = self._left(reply, successor)
         while _code(reply) & MORE:
-            reply = yield from self._ask(message)
+            reply = yield from ask_twice(self._pool, message)
             self._left(reply, None)
         return removed
 
@@ -317,14 +272,7 @@ class RedisQueue(BaseStore):
         self._registry.wake_all()  # the reply that was lost said who was promoted
         return True
 
-    def _ask(self, message: Message) -> Op[Any]:
-        """Ask what may be asked twice."""
-        try:
-            return (yield Ask(self._pool, message))
-        except (ConnectionEnded, NoAnswer):  # the connection may have been forgotten on the way, the server be there
-            return (yield Ask(self._pool, message))
-
-    def _forget(self, claim: Claim) -> "RequestState | None":
+    def _forget(self, claim: Claim) -> RequestState | None:
         """Forget a claim that leaves; return what was the matter with it."""
         self._registry.withdraw(claim.id)
         return self._requests.pop(claim.id, None)
@@ -380,26 +328,7 @@ class RedisQueue(BaseStore):
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
         """As `Queue.renew`."""
-        batches = self._pool.batches(claims, AT_ONCE)
-        replies = yield from ask_all(self._pool, [self._renewal(batch) for batch in batches])
-        answers: dict[str, Renewed] = {}
-        for batch, reply in zip(batches, replies, strict=True):
-            if isinstance(reply, StoreError):  # it is not the fault of the others
-                answers |= {claim.id: reply for claim in batch}
-            else:
-                answers |= {claim.id: _renewed(claim, word) for claim, word in zip(batch, reply, strict=True)}
-        return [answers[claim.id] for claim in claims]
-
-    def _renewal(self, batch: Sequence[Claim]) -> Message:
-        """Return the call that renews claims."""
-        # An attempt that gets no answer must leave time for others before the lease ends.
-        io_timeout = min(self._subscription.io_timeout, *(claim.spec.ttl / 3 for claim in batch))
-        keys: list[str] = []
-        words: list[str] = []
-        for claim in batch:
-            keys += keys_of_line(line_of(claim.spec.key))
-            words += (claim.id, str(int(claim.spec.ttl * 1000 + 0.999)))
-        return Message(call(RENEW, tuple(keys), *words), keys[0], io_timeout=io_timeout)
+        return renew_all(self._pool, claims, self._subscription.io_timeout)
 
     def node_of(self, claim: Claim) -> object:
         """As `stores.base.BaseStore.node_of`."""
@@ -411,30 +340,16 @@ class RedisQueue(BaseStore):
 
     def look(self, key: str) -> Op[list[ClaimView]]:
         """As `Queue.look`."""
-        lines = [line_of(key)]
-        if key.endswith(SEPARATOR):
-            lines = yield from lines_like(self._pool, pattern_of(key[:-1]))
-        views: list[ClaimView] = []
-        for line in lines:
-            views += yield from self._views(line)
-        return views
+        return claims_of(self._pool, key)
 
     def namespaces(self) -> Op[list[str]]:
         """As `BaseStore.namespaces`; a line that nobody is in may still be there for its fence."""
-        found: list[str] = []
-        for line in (yield from lines_like(self._pool, EVERY_LINE)):
-            namespace = namespace_of(key_of(line))
-            if namespace not in found and (yield from self._views(line)):
-                found.append(namespace)
-        return found
-
-    def _views(self, line: str) -> Op[list[ClaimView]]:
-        return views_of(line, (yield from self._ask(Message(call(LOOK, keys_of_line(line)), line))))
+        return namespaces_in(self._pool)
 
     def evict(self, key: str, id: str | None) -> Op[int]:
         """As `Queue.evict`."""
         line = line_of(key)
-        reply = yield from self._ask(Message(call(EVICT, keys_of_line(line), id or ""), line))
+        reply = yield from ask_twice(self._pool, Message(call(EVICT, keys_of_line(line), id or ""), line))
         if type(reply) is int:
             return reply
         rest = Message(call(LEAVE, keys_of_line(line), self._channel, "", fresh_channel()), line)  # nobody's claim
@@ -443,22 +358,10 @@ class RedisQueue(BaseStore):
         return count
 
 
-def _renewed(claim: Claim, word: Any) -> Renewed:
-    """Translate the answer of the script for one claim: a number, or what was wrong with its keys."""
-    if type(word) is int:
-        return word == 1
-    return refusal(ReplyError(word.decode(errors="replace")), "the server", line_of(claim.spec.key))
-
-
 def _code(reply: Any) -> int:
     """Return the number in an answer to leave."""
     code: int = reply if type(reply) is int else reply[0]
     return code
-
-
-def _slot_moves() -> EnterResult:
-    """Return the answer to a waiter whose lock's slot is being moved."""
-    return EnterResult("busy", 0, random.uniform(0.02, 0.06), asked=False)
 
 
 _open: WeakRegistry[RedisQueue] = WeakRegistry()

@@ -2,16 +2,43 @@
 
 from typing import Any
 
-from interlock._redis.keys import key_of
+from interlock._redis.keys import EVERY_LINE, key_of, keys_of_line, line_of, pattern_of
 from interlock._redis.message import Message
 from interlock._redis.resp import pack
 from interlock._redis.routing import Reading
-from interlock.core.claims import SEPARATOR, ClaimView
+from interlock._redis.scripts import LOOK, call
+from interlock.core.claims import SEPARATOR, ClaimView, namespace_of
 from interlock.core.effects import Ask, Op
+from interlock.stores.redis.failed import ask_twice
 
 TOTALS = frozenset(
     (b"fence", b"kept", b"sole", b"units", b"capacity", b"ends", b"mixed", b"quick", b"made", b"more", b"mark")
 )
+
+
+def claims_of(pool: Any, key: str) -> Op[list[ClaimView]]:
+    """Return what a `Queue` sees when it looks at a key."""
+    lines = [line_of(key)]
+    if key.endswith(SEPARATOR):
+        lines = yield from lines_like(pool, pattern_of(key[:-1]))
+    views: list[ClaimView] = []
+    for line in lines:
+        views += yield from _look_at(pool, line)
+    return views
+
+
+def namespaces_in(pool: Any) -> Op[list[str]]:
+    """Return the namespaces in which somebody holds a lock or waits."""
+    found: list[str] = []
+    for line in (yield from lines_like(pool, EVERY_LINE)):
+        namespace = namespace_of(key_of(line))
+        if namespace not in found and (yield from _look_at(pool, line)):
+            found.append(namespace)
+    return found
+
+
+def _look_at(pool: Any, line: str) -> Op[list[ClaimView]]:
+    return views_of(line, (yield from ask_twice(pool, Message(call(LOOK, keys_of_line(line)), line))))
 
 
 def nodes_of(pool: Any) -> Op[list[str]]:
