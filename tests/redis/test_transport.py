@@ -279,11 +279,11 @@ def test_who_just_begins_to_release_while_it_is_closed_leaves_nothing(world: Wor
 @pytest.mark.parametrize("server", [pytest.param(("valkey", {}), id="valkey")], indirect=True)
 def test_a_child_is_not_held_up_by_what_another_thread_did_at_the_fork(server: RedisServer) -> None:
     with interlock.connect(server.url) as locks:
-        subscription: Any = locks.store._subscription  # type: ignore[attr-defined]
+        readers: Any = locks.store._subscription.readers  # type: ignore[attr-defined]
         taken, over = threading.Event(), threading.Event()
 
         def in_the_middle() -> None:
-            with subscription._waking:
+            with readers._waking:
                 taken.set()
                 over.wait(WAIT_LIMIT)
 

@@ -10,8 +10,8 @@ from interlock.core.queue import EnterResult
 from interlock.runtime.sync import run
 from interlock.stores.redis.checks import examine
 from interlock.stores.redis.queue import CUTS, REMOVED, RedisQueue
+from interlock.stores.redis.readers import ThreadWaiter
 from interlock.stores.redis.rights import examine_rights
-from interlock.stores.redis.subscription import ThreadWaiter
 
 
 class RedisStore(RedisQueue):
@@ -47,7 +47,7 @@ class RedisStore(RedisQueue):
 
     def thread_wakeup(self) -> ThreadWaiter:
         """Return a wake-up for the calling thread."""
-        return ThreadWaiter(self._subscription)
+        return ThreadWaiter(self._subscription.readers)
 
     def task_wakeup(self) -> Any:
         """There is none: a store for threads would block the loop."""

@@ -1,10 +1,8 @@
 """How waiting threads of one process hear that they were promoted: one subscription for all of them.
 
-The waiting threads read it themselves: one of them reads, and passes on what is for the others; when it has its own
-message, the next one reads.  So a lone waiter is woken by the kernel, not by another thread.
+They read it themselves, one for all: see `readers`.
 """
 
-import math
 import threading
 from time import monotonic
 from typing import Any
@@ -17,11 +15,10 @@ from interlock._redis.pool import MOST
 from interlock._redis.resp import Garbage, ReplyError, messages, pack
 from interlock._redis.routing import Reading
 from interlock.core.errors import StoreError
-from interlock.core.queue import Granted
 from interlock.runtime.polling import READABLE, WakePipe, poller
+from interlock.stores.redis.readers import Readers, ThreadWaiter
 from interlock.stores.redis.waiters import RedisWaiters
 
-GOODBYE = 1.0  # seconds to wait for whoever reads
 RETRY = 0.25  # seconds between two attempts to subscribe again
 SILENCE = 2.0  # seconds without a message; then the server is asked to confirm the subscription
 
@@ -33,6 +30,10 @@ class Subscription:
         factory: how to connect.
         channel: what to subscribe to.
         waiting: the waiters to wake.
+
+    Attributes:
+        live: whether messages are heard now.
+        readers: the threads that wait, one of which reads.
     """
 
     def __init__(self, factory: ConnectionFactory, channel: str, waiting: RedisWaiters) -> None:
@@ -40,24 +41,17 @@ class Subscription:
         self.io_timeout = factory.io_timeout
         self._channel = channel
         self._registry = waiting
+        self.readers = Readers(self._listen, self._close_connection)
         self._start_afresh()
 
     def _start_afresh(self) -> None:
         self.live = False
         self._connection: Connection | None = None
-        # Re-entrant: a signal handler may acquire while this thread subscribes, or reads.
+        # Re-entrant: a signal handler may acquire while this thread subscribes.
         self._opening = threading.RLock()
-        self._reading = threading.RLock()
         self._tries = 0
         self._failure: StoreError | None = None
-        self._sleepers: dict[int, ThreadWaiter] = {}
-        self._reader: ThreadWaiter | None = None
-        self._hearing = False
         self._retry_at = 0.0
-        self._pipe: WakePipe | None = None
-        self._waking = (
-            threading.RLock()
-        )  # re-entrant: a signal handler, or the garbage collector, may release a grant
         self._subscribed = False
         self._heard_at = 0.0
         self._asked_at = 0.0
@@ -134,7 +128,7 @@ class Subscription:
         self._registry.wake_all()
 
     def _see_that_open(self) -> None:
-        if self._retry_at == math.inf:
+        if self.readers.closed:
             raise StoreError("this connection was closed: connect again")
 
     def _close_connection(self) -> None:
@@ -142,14 +136,15 @@ class Subscription:
         if connection is not None:
             connection.close()
 
-    def listen(self, waiter: "ThreadWaiter", deadline: float) -> None:
-        """Read until `waiter` was rung or the time is over; the caller holds `_reading`."""
-        self._hearing = False  # an interrupt may have come while it was set
-        if self._retry_at == math.inf:
-            return  # closed
-        if self._pipe is None:
-            self._pipe = WakePipe()
-        pipe = self._pipe
+    def _listen(self, waiter: ThreadWaiter, deadline: float, pipe: WakePipe) -> None:
+        """Read until `waiter` was rung or the time is over; only one thread does so at a time.
+
+        Args:
+            waiter: that of the calling thread.
+            deadline: when to stop, by the monotonic clock.
+            pipe: what wakes it meanwhile.
+        """
+        readers = self.readers
         while not waiter.rung:
             if self._strayed and self._connection is not None:
                 self._strayed = False
@@ -158,7 +153,7 @@ class Subscription:
             if not self.live:
                 self._subscribe_again()
             left = deadline - monotonic()
-            if left <= 0 or self._retry_at == math.inf:
+            if left <= 0 or readers.closed:
                 return  # late, or closed
             connection = self._connection
             if connection is None or not self.live:
@@ -207,7 +202,7 @@ class Subscription:
     def distrust(self) -> None:
         """Subscribe anew, at another server: this one may have been replaced."""
         self.live = False
-        self._wake()
+        self.readers.wake()
 
     def suspect(self) -> None:
         """Note that a claim was promoted and not told."""
@@ -227,7 +222,7 @@ class Subscription:
         return number in ready
 
     def _subscribe_again(self) -> None:
-        if monotonic() < self._retry_at:
+        if self.readers.closed or monotonic() < self._retry_at:
             return
         self._retry_at = monotonic() + RETRY
         try:
@@ -248,7 +243,7 @@ class Subscription:
             self.live = False
             return
         self._heard_at, self._asked_at = monotonic(), 0.0
-        self._hearing = True  # if it is the one that reads who is told now, it need not be woken
+        self.readers.hearing = True  # if it is the one that reads who is told now, it need not be woken
         try:
             connection.parser.feed(data)
             for text in messages(connection.parser):
@@ -256,145 +251,17 @@ class Subscription:
         except Garbage:
             self.live = False
         finally:
-            self._hearing = False
-
-    def sleep(self, waiter: "ThreadWaiter", seconds: float) -> None:
-        """Block the calling thread until `waiter` is rung or the time is over."""
-        deadline = monotonic() + seconds
-        key = id(waiter)
-        self._sleepers[key] = waiter
-        try:
-            while not waiter.rung:
-                if self._reading.acquire(blocking=False):
-                    self._read(waiter, deadline)
-                    return
-                left = deadline - monotonic()
-                if left <= 0:
-                    return
-                waiter.lock.acquire(timeout=left)
-        finally:
-            self._sleepers.pop(key, None)
-            if self._reader is None:
-                self._next_reader()
-
-    def _read(self, waiter: "ThreadWaiter", deadline: float) -> None:
-        """Be the reader; the caller holds `_reading`, which is released.
-
-        A signal handler may wait in the middle of another wait of its thread, which goes on to read after it.
-        """
-        outer = self._reader
-        hearing = self._hearing
-        try:
-            self._reader = waiter
-            self.listen(waiter, deadline)
-        finally:
-            self._reader, self._hearing = outer, hearing
-            if outer is not None and outer.rung:
-                self._wake()  # it was told while another was the reader, and its sleep goes on
-            if self._retry_at == math.inf and outer is None:
-                self._finish()  # `close` did not wait so long
-            self._read_no_more()
-
-    def _read_no_more(self) -> None:
-        """Let others read; safe to repeat."""
-        try:
-            self._reading.release()
-        except RuntimeError:
-            pass  # this thread did not read
-
-    def done(self, waiter: "ThreadWaiter") -> None:
-        """The thread of `waiter` waits no more: if an interrupt left it as the reader, others read from here on."""
-        if self._reader is waiter or self._reader is None:
-            self._reader = None
-            self._read_no_more()
-            if self._sleepers:
-                self._next_reader()
-
-    def _next_reader(self) -> None:
-        # The last to come will wait longest: with the first, nearly every hand-over would change the reader too.
-        for waiter in reversed(list(self._sleepers.values())):
-            if not waiter.rung:
-                waiter.nudge()
-                return
-
-    def interrupt(self, waiter: "ThreadWaiter") -> None:
-        """Wake the thread that reads, if it is that of `waiter`."""
-        if self._reader is waiter and not self._hearing:
-            self._wake()
-
-    def _wake(self) -> None:
-        with self._waking:  # the pipe is not closed meanwhile
-            if self._pipe is not None:
-                self._pipe.wake()
+            self.readers.hearing = False
 
     def close(self) -> None:
         """End the subscription; its reader closes the files, or this call if nobody reads."""
         self.live = False
-        self._retry_at = math.inf
-        self._wake()
-        if self._reading.acquire(timeout=GOODBYE):
-            self._finish()
-            self._read_no_more()
-
-    def _finish(self) -> None:
-        """Close the files; under `_reading`."""
-        self._close_connection()
-        self._close_pipe()
-
-    def _close_pipe(self) -> None:
-        with self._waking:
-            pipe, self._pipe = self._pipe, None
-            if pipe is not None:
-                pipe.close()
+        self.readers.close()
 
     def reset(self, channel: str) -> str:
         """In a forked child: forget the parent's subscription, and take another channel."""
-        self._waking = threading.RLock()  # another thread of the parent may have it
         self._close_connection()
-        self._close_pipe()
+        self.readers.reset()
         self._channel = channel
         self._start_afresh()
         return channel
-
-
-class ThreadWaiter:
-    """What one waiting thread has: rung when it was promoted, or should look."""
-
-    __slots__ = ("_id", "_message", "_subscription", "lock", "rung")
-
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-        self._message: Granted | None = None
-        self.rung = False
-        self.lock = threading.Lock()
-        self.lock.acquire()
-
-    def tell(self, message: Granted | None = None) -> None:
-        """Wake the thread."""
-        if message is not None:
-            self._message = message
-        self.rung = True
-        self.nudge()
-        self._subscription.interrupt(self)
-
-    def wake(self) -> None:
-        """As `ThreadWakeup.wake`."""
-        self.tell()
-
-    def nudge(self) -> None:
-        """Wake the thread to look around."""
-        try:
-            self.lock.release()
-        except RuntimeError:
-            pass  # it is awake
-
-    def wait(self, seconds: float) -> Granted | None:
-        """As `ThreadWakeup.wait`."""
-        self._subscription.sleep(self, seconds)
-        self.rung = False
-        message, self._message = self._message, None
-        return message
-
-    def close(self) -> None:
-        """Nothing to give back, unless an interrupt came while it read."""
-        self._subscription.done(self)
