@@ -11,7 +11,8 @@ import redis.asyncio
 import valkey
 
 import interlock
-from interlock._redis.clients import client_of, factory_of
+from interlock._redis.clients import factory_of
+from interlock._redis.urls import client_of
 from interlock.cli import main
 from interlock.core.redaction import described, masked
 

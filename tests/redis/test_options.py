@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 import pytest
 
 import interlock
-from interlock._redis.clients import client_of, factory_of
+from interlock._redis.clients import factory_of
 from interlock._redis.limit import MOST
 from interlock._redis.map import Map
 from interlock._redis.options import SENTINEL, TLS, is_secure
+from interlock._redis.urls import client_of
 from interlock.core.errors import InvalidArgument
 from interlock.locks.connect import split
 from interlock.testing.world import TASKS, THREADS, World

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock._redis.clients import checked_client, client_of, factory_of
+from interlock._redis.clients import checked_client, factory_of
 from interlock._redis.clusterurl import hosts_of
 from interlock._redis.libraries import is_cluster
 from interlock._redis.slots import Address
+from interlock._redis.urls import client_of
 from interlock.core.store import BaseStore, Store
 
 __all__ = ["RedisStores", "from_client"]
