@@ -16,7 +16,8 @@ import pytest
 import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.stores.advisory import mysql, room
-from interlock.stores.advisory.mysql import MysqlSession, _check
+from interlock.stores.advisory.mysql import MysqlSession
+from interlock.stores.advisory.mysqlopening import _check
 from interlock.stores.advisory.options import SEQUENCE
 from interlock.stores.advisory.places import number_of
 from interlock.testing.waiting import eventually

@@ -1,4 +1,4 @@
-"""How a session is opened: its time-outs, the sequence of fences, and who is in between."""
+"""How a session with PostgreSQL is opened: its time-outs, the sequence of fences, and who is in between."""
 
 from contextlib import suppress
 from time import time

@@ -27,7 +27,7 @@ def opener(options: Options) -> Open:
     """
     try:
         if options.mysql:
-            from interlock.stores.advisory.mysql import open_mysql  # one needs PyMySQL, the other psycopg
+            from interlock.stores.advisory.mysqlopening import open_mysql  # one needs PyMySQL, the other psycopg
 
             return open_mysql
         from interlock.stores.advisory.opening import open_session
