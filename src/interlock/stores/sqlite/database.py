@@ -3,14 +3,12 @@
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from os import lstat
 from time import monotonic
 from typing import Any
 
-from interlock.core.errors import InvalidArgument, StoreError
-from interlock.runtime.process import around_forks
+from interlock.core.errors import StoreError
 from interlock.stores.sql.problems import Passing, Refused
 from interlock.stores.sqlite.line import Rows, SqliteStep
 from interlock.stores.sqlite.opened import Opened, left, patiently
@@ -26,7 +24,6 @@ from interlock.stores.sqlite.opening import (
 from interlock.stores.sqlite.options import Options
 from interlock.stores.sqlite.problems import is_busy, refusal
 
-FORK = 1.0  # seconds that a fork waits for a step
 _AGAIN: Rows = []  # of a step that was interrupted by another one of its thread, and undone
 
 
@@ -255,59 +252,3 @@ def _moved(path: str) -> StoreError:
         f"{path} was removed or replaced while it was in use: who held locks in it has lost them; let nobody do "
         f"that, and try again"
     )
-
-
-_databases: dict[str, Database] = {}
-_mutex = threading.RLock()
-_held: list[Any] = []
-
-
-def database_of(options: Options) -> Database:
-    """Return the database of this process at a path; `give_back` it.
-
-    Raises:
-        InvalidArgument: it is in use with other options.
-    """
-    with _mutex:
-        database = _databases.setdefault(options.file, Database(options))
-        if database.options != options:
-            raise InvalidArgument(f"this process has {options.file} open with other options: write them alike")
-        database.users += 1
-        return database
-
-
-def give_back(database: Database) -> None:
-    """Note that one store less uses a database; the last one closes it."""
-    with _mutex:
-        database.users -= 1
-        if not database.users:
-            _databases.pop(database.options.file, None)
-            database.close()
-
-
-def _before_fork() -> None:
-    """See that no thread is inside of SQLite: its mutexes and its locks on the file would look taken in the child."""
-    _mutex.acquire()
-    mutexes = [database.mutex for database in _databases.values()]
-    _held.extend(mutex for mutex in mutexes if mutex.acquire(timeout=FORK))
-    for database in _databases.values():
-        if database.mutex in _held:
-            with suppress(StoreError):
-                database.interrupt()  # a handler forks: both processes begin its step again
-
-
-def _after_fork_in_parent() -> None:
-    while _held:
-        _held.pop().release()
-    _mutex.release()
-
-
-def _after_fork_in_child() -> None:
-    global _mutex
-    _mutex = threading.RLock()
-    _held.clear()
-    for database in _databases.values():
-        database.inherit()
-
-
-around_forks(_before_fork, _after_fork_in_parent, _after_fork_in_child)

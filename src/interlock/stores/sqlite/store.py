@@ -10,7 +10,7 @@ from interlock.stores.sql.datagrams import DatagramListener, DatagramQueue
 from interlock.stores.sql.problems import Passing
 from interlock.stores.sql.queue import SWEEP_EVERY
 from interlock.stores.sqlite.checks import examine
-from interlock.stores.sqlite.database import database_of, give_back
+from interlock.stores.sqlite.databases import database_of, give_back
 from interlock.stores.sqlite.line import Rows, SqliteStep, SqliteSteps
 from interlock.stores.sqlite.options import Options
 from interlock.stores.sqlite.problems import others_are_in_the_way
