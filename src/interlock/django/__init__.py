@@ -8,13 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from interlock.django.conf import alocks, locks
+    from interlock.django.configured import alocks, locks
     from interlock.django.decorators import occupies
     from interlock.django.occupation import occupy
 
 __all__ = ["alocks", "locks", "occupies", "occupy"]
 
-_WHERE = {"locks": "conf", "alocks": "conf", "occupies": "decorators", "occupy": "occupation"}
+_WHERE = {"locks": "configured", "alocks": "configured", "occupies": "decorators", "occupy": "occupation"}
 
 
 def __getattr__(name: str) -> Any:

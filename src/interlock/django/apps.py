@@ -16,6 +16,6 @@ class InterlockConfig(AppConfig):
     def ready(self) -> None:
         """Register the checks, and follow the setting in tests."""
         from interlock.django import checks  # noqa: F401 - registers by being imported
-        from interlock.django.conf import forget_connections
+        from interlock.django.configured import forget_connections
 
         setting_changed.connect(forget_connections, dispatch_uid="interlock")

@@ -17,7 +17,7 @@ from django.db.models import F
 
 from interlock.core.claims import USING
 from interlock.core.errors import LockLost, StoreError
-from interlock.django.conf import locks
+from interlock.django.configured import locks
 from interlock.django.records import hashed
 from interlock.django.relied import Relied
 from interlock.django.statements import MICROSECONDS, Statement, compiled, select

@@ -13,7 +13,8 @@ from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, LockLost
 from interlock.django.commit_checks import wait_for_late_commits
 from interlock.django.committing import watch_commits
-from interlock.django.conf import DEFAULT, alocks, locks
+from interlock.django.conf import DEFAULT
+from interlock.django.configured import alocks, locks
 from interlock.django.ending import check_transaction, in_transaction, release_at_the_end
 from interlock.django.relied import Relied, no_longer, rely_on
 from interlock.django.rows import Row, row_of

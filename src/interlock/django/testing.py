@@ -7,7 +7,8 @@ from uuid import uuid4
 from django.db import models
 
 from interlock.core.claims import USING, ClaimView
-from interlock.django.conf import DEFAULT, alocks, locks, place
+from interlock.django.conf import DEFAULT, place
+from interlock.django.configured import alocks, locks
 from interlock.django.rows import Row
 from interlock.locks.connect import aconnect, connect
 from interlock.locks.sync.connection import Locks

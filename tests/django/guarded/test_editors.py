@@ -12,7 +12,7 @@ from guarded.library.models import Author, Book
 
 from interlock.django import locks
 from interlock.django.claimlines import began
-from interlock.django.conf import forget_connections
+from interlock.django.configured import forget_connections
 from interlock.django.forms import READ
 from interlock.django.guarded.editors import page
 from interlock.django.models import Claim

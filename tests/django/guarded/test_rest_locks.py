@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 
 from interlock import LockLost, LockTimeout, StoreError
 from interlock.django import locks, occupy
-from interlock.django.conf import forget_connections
+from interlock.django.configured import forget_connections
 from interlock.django.guarded import StaleObject
 from interlock.django.rest import exception_handler
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
-from interlock.django.conf import forget_connections
+from interlock.django.configured import forget_connections
 from interlock.runtime import log
 
 collect_ignore = (

@@ -17,7 +17,8 @@ from store.shelf.models import Item
 
 from interlock.django import beside, locks, occupy
 from interlock.django.checks import places_are_said, settings_make_sense, transactions_begin_with_the_write_lock
-from interlock.django.conf import forget_connections, place
+from interlock.django.conf import place
+from interlock.django.configured import forget_connections
 from interlock.django.testing import override_locks
 from interlock.stores.files import FileStore
 from interlock.stores.memory import MemoryStore

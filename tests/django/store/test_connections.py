@@ -15,7 +15,7 @@ from django.test import override_settings
 
 from interlock.core.errors import StoreError
 from interlock.django import alocks, locks, pool, slots, wrappers
-from interlock.django.conf import forget_connections
+from interlock.django.configured import forget_connections
 from interlock.django.listener import NotificationListener
 from interlock.django.models import Claim
 from interlock.django.store import OrmStore

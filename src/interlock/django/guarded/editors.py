@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from interlock.core.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, LockSpec, checked_name
 from interlock.core.errors import LockError
-from interlock.django.conf import locks
+from interlock.django.configured import locks
 from interlock.django.rows import Row
 from interlock.runtime import log
 from interlock.runtime.sync import fresh_id, run

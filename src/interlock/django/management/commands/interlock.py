@@ -8,7 +8,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from interlock.cli import main
 from interlock.core.errors import LockError
-from interlock.django.conf import DEFAULT, make_locks, places
+from interlock.django.conf import DEFAULT, places
+from interlock.django.configured import make_locks
 
 
 class Command(BaseCommand):

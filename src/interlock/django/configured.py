@@ -1,0 +1,127 @@
+"""The locks of INTERLOCK: connections made from the settings when they are first used."""
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from django.conf import settings
+
+from interlock.core.errors import LockError
+from interlock.django.conf import DEFAULT, place, places
+from interlock.locks.sync.connection import Locks
+from interlock.runtime.process import in_forked_child
+
+if TYPE_CHECKING:
+    from interlock.locks.aio.connection import AsyncLocks
+
+L = TypeVar("L", bound=Any)
+FOLLOWS = "_interlock_follows"
+"""Attribute of locks whose store lies beside a database: which, and its NAME when the store was opened."""
+
+
+def make_locks(alias: str = DEFAULT, namespace: str | None = None) -> Locks:
+    """Return new locks for threads, which the caller closes.
+
+    Args:
+        alias: in INTERLOCK.
+        namespace: in place of the configured one.
+    """
+    found = place(alias)
+    return Locks(found.open(False), namespace=found.namespace if namespace is None else namespace, ttl=found.ttl)
+
+
+def make_alocks(alias: str = DEFAULT) -> "AsyncLocks":
+    """Return new locks for asyncio tasks, which the caller closes."""
+    from interlock.locks.aio.connection import AsyncLocks
+
+    found = place(alias)
+    return AsyncLocks(found.open(True), namespace=found.namespace, ttl=found.ttl)
+
+
+def _has_moved(made: Any) -> bool:
+    """Tell whether the database that a store lies beside has another NAME now: a run of tests begins or ends."""
+    follows = getattr(made, FOLLOWS, None)
+    return follows is not None and settings.DATABASES[follows[0]]["NAME"] != follows[1]
+
+
+class Configured(Generic[L]):
+    """The locks of INTERLOCK: by itself those of "default", `[alias]` those of another; opened when first used."""
+
+    def __init__(self, make: Any) -> None:
+        self._make = make
+        self._mutex = threading.RLock()
+        self._made: dict[str, L] = {}
+
+    def __getitem__(self, alias: str) -> L:
+        """Return the locks of an alias.
+
+        Raises:
+            InvalidArgument, StoreError: the setting makes no sense, or the store can't be used.
+        """
+        made = self._made.get(alias)
+        if made is not None and _has_moved(made):
+            forget_connections(setting="DATABASES")
+            made = None
+        if made is None:
+            with self._mutex:
+                made = self._made.get(alias)
+                if made is None:
+                    made = self._made[alias] = self._make(alias)
+                    beside = place(alias).beside
+                    if beside is not None:
+                        setattr(made, FOLLOWS, (beside, settings.DATABASES[beside]["NAME"]))
+        found: L = made
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self[DEFAULT], name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the aliases."""
+        return iter(places())
+
+    def put(self, alias: str, locks: L | None) -> L | None:
+        """Use these locks for an alias from now on; return those that were used before."""
+        with self._mutex:
+            before = self._made.pop(alias, None)
+            if locks is not None:
+                self._made[alias] = locks
+            return before
+
+    def take_all(self) -> list[L]:
+        """Forget all of them; return them."""
+        with self._mutex:
+            made, self._made = list(self._made.values()), {}
+            return made
+
+    def __repr__(self) -> str:
+        return f"<the locks of INTERLOCK: {', '.join(self)}>"
+
+
+locks: Configured[Locks] = Configured(make_locks)
+"""The configured locks, for threads."""
+alocks: "Configured[AsyncLocks]" = Configured(make_alocks)
+"""The configured locks, for asyncio tasks."""
+
+
+def _after_fork() -> None:
+    for each in (locks, alocks):
+        each._mutex = threading.RLock()
+
+
+in_forked_child(_after_fork)
+
+
+def forget_connections(*, setting: str, **_: object) -> None:
+    """When a test overrides the setting: close what was made from the old one."""
+    if setting not in ("INTERLOCK", "DATABASES"):
+        return
+    for made in locks.take_all():
+        try:
+            made.close()
+        except LockError:
+            pass  # the leases will end
+    for tasks in alocks.take_all():
+        tasks.store.close()
