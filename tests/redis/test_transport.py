@@ -104,9 +104,11 @@ def test_a_newcomer_that_subscribes_again_wakes_those_who_waited_before(
     monkeypatch.setattr(aears, "RETRY", 60.0)
     locks = connect_to(world, proxy.url)
     ann, bob, carol = world.actors(3)
+    told: list[str] = []
+    locks.subscribe(lambda event: told.append(event.kind))
     first = ann.do(world.connect().lock(world.name).acquire)
     waiting = bob.start(locks.lock(world.name).acquire)
-    world.until_waiting(1)
+    eventually(lambda: "queued" in told)  # and has his answer: without it he would ask, and not hear
     proxy.refuse()
     eventually(lambda: not carol.do(lambda: _is_live(world, locks)))
     assert ann.do(first.release) is True  # bob is promoted, and nobody tells it

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, connections
 from store.test_connections import site  # noqa: F401
-from store.test_processes import claim_of
+from store.test_lines import claim_of
 
 from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import WRITER_UNITS, Claim
