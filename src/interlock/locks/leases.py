@@ -166,7 +166,10 @@ class LeaseTable(Generic[G]):
             grants.remove(grant)
             watched = self.watched.get(grant.id)
             if watched is not None and getattr(grant._block, "forgotten", False):
-                warn(grant._claim.spec.key, watched[3], grant)
+                try:
+                    warn(grant._claim.spec.key, watched[3], grant)
+                except ResourceWarning as error:  # where warnings are errors: nobody could catch it here
+                    log.warn("%s", error)
         return abandoned
 
     def next_due(self) -> float:
