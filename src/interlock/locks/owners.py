@@ -1,7 +1,6 @@
 """What each owner holds: by one lock object, and again and again by re-entrant locks; for both colours."""
 
 import threading
-from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, cast
 from weakref import ref
 
@@ -34,26 +33,12 @@ class Owned(Generic[G]):
                 self._tidy()
             held[owner] = [grant]
             return
-        if len(grants) == 1 and self._takes_place_of_the_last(grants, grant):
-            return
         for each in grants.copy():
             if each._block is not somebody and (each._over or (each is grants[0] and each.lost)):
                 _remove(grants, each)
         grants.append(grant)
         if held.get(owner) is not grants:  # another thread took the list for an empty one
             held[owner] = grants
-
-    @staticmethod
-    def _takes_place_of_the_last(grants: list[G], grant: G) -> bool:
-        """Put `grant` in the place of the only one if that is over, as it mostly is."""
-        try:
-            last = grants[0]
-            if not last._over or last._block is somebody:
-                return False
-            grants[0] = grant  # the owner alone adds to its list
-            return True
-        except IndexError:
-            return False  # another thread has taken the last one out
 
     def _tidy(self) -> None:
         """Forget who holds nothing any more because others released it, or lost it."""
@@ -64,13 +49,9 @@ class Owned(Generic[G]):
                     self._held.setdefault(owner, grants)
         self._many = FEW + 2 * len(self._held)
 
-    def _abandoned(self, owner: object) -> Sequence[G]:
+    def _abandoned(self, owner: object) -> list[G]:
         """Return what `owner` has left the `with` block of without a release."""
-        left: Sequence[G] = ()
-        for grant in self._held.get(owner, ()):
-            if grant._block is not None and grant.abandoned():
-                left = [*left, grant]
-        return left
+        return [grant for grant in self._held.get(owner, ()) if grant._block is not None and grant.abandoned()]
 
     def _last(self, owner: object) -> G | None:
         """Return what `owner` acquired last and has not released."""

@@ -86,8 +86,9 @@ class AdvisorySessions:
                 except StoreError as error:
                     self._failed = monotonic(), error
                     raise
-                self._note(session)
-                self.main = session
+                with self._mutex:
+                    self._note(session)
+                    self.main = session
             return session
 
     def open_apart(self) -> AdvisorySession:
