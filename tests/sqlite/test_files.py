@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,7 @@ def test_users_of_a_group_share_a_file_whatever_their_umask(url: str, options: O
 
 
 def test_a_waiter_is_told_by_other_processes_and_not_by_other_users(
-    url: str, locks: Any, remote: Callable[[], Remote], nobody: Remote
+    options: Options, locks: Any, remote: Callable[[], Remote], nobody: Remote
 ) -> None:
     other = remote()
     times = []
@@ -189,18 +190,13 @@ def test_a_waiter_is_told_by_other_processes_and_not_by_other_users(
         other.start("with locks.lock('a') as held: result = held.fence")
         eventually(lambda: len(locks.claims("a")) == 2)
         id = locks.claims("a")[1].id
-        channels = [
-            line.split("@")[1] for line in Path("/proc/net/unix").read_text().splitlines() if "@interlock_" in line
-        ]
-        assert channels
-        for channel in channels:
-            nobody.do(
-                f"with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s: s.sendto(b'{id} 7', '\\0{channel}')"
-            )
+        with closing(sqlite3.connect(options.file)) as database:
+            ((channel,),) = database.execute("SELECT channel FROM claims WHERE id = ?", (id,))
+        nobody.do(f"with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s: s.sendto(b'{id} 7', '\\0{channel}')")
         throughout(0.2, lambda: [view.state for view in locks.claims("a")] == ["using", "pending"])
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
             for forged in (b"", b"garbage \xff\n\n7"):
-                speaking.sendto(forged, f"\0{channels[0]}")
+                speaking.sendto(forged, f"\0{channel}")
         released = moment()
     assert other.answer() > 7
     assert since(released) < 4  # it still hears
