@@ -116,12 +116,24 @@ class RedisCluster:
             self._give(range(move.slot, move.slot + 1), source, target)
 
     def _give(self, slots: range, source: RedisServer, target: RedisServer) -> None:
-        """Tell all nodes that slots have another owner."""
+        """Tell all nodes that slots have another owner.
+
+        Wait until all know how new each node's say is: a slot that moves on before that can be taken back by an old
+        message, and its owners refer to each other.
+        """
         owner = target.command("CLUSTER", "MYID")
         for node in (target, source, *self.nodes):
             with node.wire() as wire:
                 for slot in slots:
                     wire.ask("CLUSTER", "SETSLOT", slot, "NODE", owner)
+        eventually(self._agrees, lambda: None, "nodes that agree")
+
+    def _agrees(self) -> bool:
+        epochs = set()
+        for node in self.nodes:
+            views = [line.split() for line in node.command("CLUSTER", "NODES").splitlines()]
+            epochs.add(frozenset((view[0], view[6]) for view in views))
+        return len(epochs) == 1
 
     def remove(self, node: RedisServer) -> None:
         """Move all slots of a node to another one, let the others forget it, and reset it; it goes on, alone."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 
 from interlock.testing.actors import Background
 from tests.servers.home import Port
@@ -41,7 +42,7 @@ class Proxy:
         self._swallows_requests = False
         self._swallows_replies = False
         self._forgets_new = False
-        self._listener: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
         self._background = Background()
         self._background.run(self._listen())
 
@@ -141,13 +142,28 @@ class Proxy:
 
     async def _listen(self) -> None:
         if self._listener is None:
-            self._listener = await asyncio.start_server(self._serve, self.host, self.port)
+            self._listener = socket.create_server((self.host, self.port), backlog=100)
+            self._listener.setblocking(False)
+            asyncio.get_running_loop().add_reader(self._listener, self._accept, self._listener)
 
     async def _refuse(self) -> None:
         if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
             self._listener.close()
             self._listener = None
         await self._cut()
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept by ourselves: a server of asyncio has connections that nobody knows of yet, nor would close."""
+        try:
+            accepted, _ = listener.accept()
+        except OSError:
+            return  # the client has given up
+        self.connections += 1
+        link = _Link()
+        link.forgotten = self._forgets_new
+        self._links.add(link)
+        link.task = asyncio.create_task(self._serve(link, accepted))
 
     async def _cut(self) -> None:
         links = list(self._links)
@@ -163,14 +179,12 @@ class Proxy:
                 await link.writers[-1].drain()
             link.passed.set()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        link = _Link(writer)
-        link.forgotten = self._forgets_new
-        self._links.add(link)
+    async def _serve(self, link: "_Link", accepted: socket.socket) -> None:
         try:
+            reader, writer = await asyncio.open_connection(sock=accepted)
+            link.add(writer)
             far_reader, far_writer = await asyncio.open_connection(*self._server)
-            link.writers.append(far_writer)
+            link.add(far_writer)
             pumps = [
                 asyncio.create_task(self._requests(link, reader, far_writer)),
                 asyncio.create_task(self._replies(link, far_reader, writer)),
@@ -224,14 +238,21 @@ class Proxy:
 class _Link:
     """One connection through the proxy."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self.writers = [writer]
-        self.cutting = False
+    def __init__(self) -> None:
+        self.writers: list[asyncio.StreamWriter] = []
+        self.task: asyncio.Task[None] | None = None
+        self.aborted = self.cutting = False
         self.forgotten = self.wholly = False
         self.held: bytes | None = None
         self.passed = asyncio.Event()
         self.closed = asyncio.Event()
 
+    def add(self, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        if self.aborted:
+            writer.transport.abort()
+
     def abort(self) -> None:
+        self.aborted = True
         for writer in self.writers:
             writer.transport.abort()

@@ -1,8 +1,12 @@
 """The proxy does to connections exactly what it is told."""
 
+import gc
+import socket
 import threading
 import time
+import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -146,3 +150,16 @@ def test_clients_of_a_server_that_is_down_see_their_connection_closed() -> None:
         server.start()
         with through(proxy) as wire:
             assert wire.ask("PING") == "PONG"
+
+
+def test_a_connection_that_has_just_come_is_closed_as_well(server: RedisServer) -> None:
+    """What stays open is told by Python when its garbage is collected."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(100):
+            with Proxy(server.host, server.port) as proxy:
+                client = socket.create_connection((proxy.host, proxy.port), 10.0)
+            with client, suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+        gc.collect()
+    assert not told
