@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
-from interlock.core.errors import StoreError
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.advisory.options import options_of as advisory_options
 from interlock.stores.postgresql.options import options_of
 from interlock.stores.sql.engines import detached
@@ -136,6 +136,14 @@ def test_libpq_gets_each_option_of_a_url_as_it_stands_there(scheme: str) -> None
     found = conninfo_to_dict(given)
     wanted = conninfo_to_dict(f"postgresql://me@h/db?{query}")
     assert {name: found[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+advisory", "mysql+advisory", "mariadb+advisory"])
+@pytest.mark.parametrize("name", ["max_locks", "max_waiting", "sequence"])
+def test_an_option_of_advisory_locks_that_stands_there_twice_is_refused(scheme: str, name: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"give {name} one value") as refused:
+        advisory_options(urlsplit(f"{scheme}://me:secret@h/db?{name}=7&{name}=8"))
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+advisory"])

@@ -104,6 +104,8 @@ def code_of(error: BaseException) -> str:
     if code in ADVICE or code == "NOSCRIPT":
         return code
     lower = text.lower()
+    if "unknown command" in lower or "unknown redis command" in lower:
+        return "UNKNOWN"  # first: its text has the words of the command, so the name of a lock
     if "permission" in lower or "acl failure" in lower or "the user executing the script can't" in lower:
         return "NOPERM"
     if "attempt to" in lower and "script" in lower:
@@ -112,8 +114,6 @@ def code_of(error: BaseException) -> str:
         return "TRYAGAIN"  # the script took the last waiter from a key of a slot that moves, and looked again
     if "unauthenticated" in lower:
         return "NOAUTH"
-    if "unknown command" in lower or "unknown redis command" in lower:
-        return "UNKNOWN"
     return next((each for each in ADVICE if each in text and each not in _REDIRECTIONS), code)
 
 

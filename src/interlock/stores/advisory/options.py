@@ -14,6 +14,7 @@ from interlock.stores.sql.urls import check, conninfo_of, options_in, port_of
 MAX_LOCKS = 1000
 MAX_WAITING = 8
 SEQUENCE = "interlock_fence"
+OURS = ("max_locks", "max_waiting", "sequence")  # others are for the library that connects
 IDENTIFIER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*")
 DEFAULTS = {
     "connect_timeout": "5",
@@ -51,14 +52,18 @@ def options_of(url: SplitResult) -> Options:
     """Read the URL.
 
     Raises:
-        InvalidArgument: an option is out of its range.
+        InvalidArgument: an option is out of its range, or stands there twice.
     """
     return read(url, _options_of)
 
 
 def _options_of(url: SplitResult) -> Options:
     postgresql = url.scheme.startswith("postgresql")
-    query = dict(options_in(url) if postgresql else parse_qsl(url.query, keep_blank_values=True))
+    given = options_in(url) if postgresql else parse_qsl(url.query, keep_blank_values=True)
+    query = dict(given)
+    for each in OURS:
+        if len([name for name, _ in given if name == each]) > 1:
+            raise InvalidArgument(f"{place_of(url)}: give {each} one value")
     max_locks = number_in("max_locks", query.pop("max_locks", str(MAX_LOCKS)))
     max_waiting = number_in("max_waiting", query.pop("max_waiting", str(MAX_WAITING)))
     sequence = query.pop("sequence", SEQUENCE)
