@@ -1,6 +1,9 @@
 """Exit statuses, as flock(1) and sysexits.h have them, and the one line that goes with a bad one."""
 
+import io
 import sys
+from contextlib import suppress
+from typing import Any
 
 CONFLICT = 1  # the lock was not obtained, unless -E says otherwise; evict: nothing was removed
 USAGE = 64
@@ -21,7 +24,14 @@ def say(text: str) -> None:
         sys.stderr.write(f"interlock: {one_line(text)}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
-        pass
+        _drop_unwritten()
+
+
+def _drop_unwritten() -> None:
+    """Speak without a buffer from now on: Python tries again at its end, and exits with 120 if that fails, too."""
+    with suppress(AttributeError, OSError, ValueError):  # none of Python's own streams, or a closed one
+        stream: Any = sys.stderr
+        sys.stderr = io.TextIOWrapper(stream.buffer.raw, stream.encoding, "backslashreplace", write_through=True)
 
 
 def fail(status: int, text: str) -> int:

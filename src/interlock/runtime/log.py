@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _logger(message: str, *args: object) -> "logging.Logger | None":
     try:
         import logging
     except OSError:
-        if sys.stderr is not None:
+        with suppress(AttributeError, OSError, ValueError):  # no error stream, or one that takes nothing
             sys.stderr.write(f"interlock: {message % args}\n")
         return None
     return logging.getLogger("interlock")
