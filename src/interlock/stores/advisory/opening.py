@@ -40,10 +40,12 @@ def open_session(options: Options) -> PostgresSession:
     """
     session = PostgresSession(options)
     try:
-        found = session.ping()
+        found = session.ping(first=True)
         if found != session.reported_pid:
             session.pid = found
             _refuse_lent(session, options)
+        # Else what only reads may wait for everybody who writes, and they for us.
+        session.rows("SET default_transaction_deferrable = off")
         session.born = int(str(session.rows(BORN)[0][0]))
         if session.rows("SELECT pg_is_in_recovery()") == [["t"]]:
             raise StoreError("this PostgreSQL is a replica, whose locks nobody else sees: connect to the primary")
@@ -91,7 +93,7 @@ def _refuse_lent(session: PostgresSession, options: Options) -> None:
     try:
         for _ in range(BEHIND):
             others.append(PostgresSession(options))
-            others[-1].run("BEGIN")
+            others[-1].run("BEGIN NOT DEFERRABLE")
             others[-1].rows("SELECT 1")
             if session.ping() != session.pid or others[-1].ping() == session.pid:
                 raise StoreError(LENT)

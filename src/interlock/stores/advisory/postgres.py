@@ -51,6 +51,8 @@ ROOM = (
     "SELECT current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int + "
     "current_setting('max_prepared_transactions')::int), version()"
 )
+PING = b"SELECT pg_backend_pid()"
+FIRST_PING = b"SET TRANSACTION NOT DEFERRABLE; " + PING  # else it may wait for all who write
 UNLOCK = "SELECT pg_advisory_unlock{shared}($1::bigint)"
 
 
@@ -120,17 +122,20 @@ class PostgresSession(AdvisorySession):
 
     # -- talking ----------------------------------------------------------------------------------------
 
-    def ping(self) -> int:
+    def ping(self, first: bool = False) -> int:
         """Return the process that serves this session.
 
         It is asked without a prepared statement: where a pooler has given the session to others, theirs has none.
+
+        Args:
+            first: True before the session is set up.
 
         Raises:
             StoreError: the server can't be asked.
         """
         with self.mutex:
             self._drain()
-            self._say(self._plain.send_query_params, b"SELECT pg_backend_pid()", [])
+            self._say(self._plain.send_query, FIRST_PING if first else PING)
             ((found,),) = self._result(IO_TIMEOUT)
             return int(str(found))
 
