@@ -51,8 +51,8 @@ ROOM = (
     "SELECT current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int + "
     "current_setting('max_prepared_transactions')::int), version()"
 )
-PING = b"SELECT pg_backend_pid()"
-FIRST_PING = b"SET TRANSACTION NOT DEFERRABLE; " + PING  # else it may wait for all who write
+PING = "SELECT pg_backend_pid()"
+FIRST_PING = "SET TRANSACTION NOT DEFERRABLE; " + PING  # else it may wait for all who write
 UNLOCK = "SELECT pg_advisory_unlock{shared}($1::bigint)"
 
 
@@ -135,8 +135,7 @@ class PostgresSession(AdvisorySession):
         """
         with self.mutex:
             self._drain()
-            self._say(self._plain.send_query, FIRST_PING if first else PING)
-            ((found,),) = self._result(IO_TIMEOUT)
+            ((found,),) = self._simple(FIRST_PING if first else PING)
             return int(str(found))
 
     def rows(self, sql: str, *values: object) -> list[list[str | None]]:
@@ -176,9 +175,9 @@ class PostgresSession(AdvisorySession):
         idle, interval, count = KEEPALIVE.values()
         return idle + interval * count
 
-    def _simple(self, sql: str) -> None:
+    def _simple(self, sql: str) -> list[list[str | None]]:
         self._say(self._plain.send_query, sql.encode())
-        self._result(IO_TIMEOUT)
+        return self._result(IO_TIMEOUT)
 
     def run(self, sql: str) -> None:
         """Perform several statements as one transaction.
