@@ -14,6 +14,7 @@ import pytest
 import interlock
 from interlock.stores.postgresql import listener
 from interlock.stores.postgresql.aconnection import AsyncConnection
+from interlock.stores.sql.statements import Statement
 from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since
 from tests.postgresql.conftest import WAITING, Ask, number_of
 from tests.servers import PostgresServer
@@ -104,14 +105,17 @@ async def _refused_then_right_for_tasks(url: str, maker: Any) -> None:
         await grant.release()
 
 
-def test_a_connection_that_has_ended_is_not_closed_twice(server: PostgresServer) -> None:
+@pytest.mark.parametrize("by", ["us", "the server", "the server, while we ask"])
+def test_a_connection_that_has_ended_is_not_closed_twice(server: PostgresServer, ask: Ask, by: str) -> None:
     """The number of its descriptor is somebody else's by then, whom the loop would not hear any more."""
 
     async def main() -> None:
         heard = asyncio.Event()
         connection = AsyncConnection(await psycopg.AsyncConnection.connect(server.url), server.url)
         number = connection._fd
-        connection.close()
+        await _end(connection, ask, by)
+        with pytest.raises(OSError):
+            os.fstat(number)
         pair = socket.socketpair()
         ours, theirs = pair if pair[1].fileno() != number else pair[::-1]
         if ours.fileno() != number:
@@ -127,6 +131,25 @@ def test_a_connection_that_has_ended_is_not_closed_twice(server: PostgresServer)
             connection.loop.remove_reader(number)
 
     asyncio.run(main())
+
+
+async def _end(connection: AsyncConnection, ask: Ask, by: str) -> None:
+    """Let a connection end; libpq gives its descriptor back where the server has ended it."""
+    if by == "us":
+        connection.close()
+        return
+    if by == "the server, while we ask":
+        asking = asyncio.ensure_future(
+            connection.exchange(Statement("SELECT pg_sleep(60)"), moment() + WAIT_LIMIT, WAIT_LIMIT)
+        )
+        await asyncio.sleep(0)
+    await asyncio.to_thread(ask, "SELECT pg_terminate_backend(%s)", connection.pgconn.backend_pid)
+    async with asyncio.timeout(WAIT_LIMIT):
+        while not connection.ended:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    if by == "the server, while we ask":
+        with pytest.raises(interlock.StoreError):
+            await asking
 
 
 @pytest.mark.parametrize("where", ["__init__", "start"])

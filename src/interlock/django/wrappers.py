@@ -142,8 +142,11 @@ def is_direct(wrapper: Any) -> bool:
 def hang_up(wrapper: Any) -> None:
     """End what waits for an answer on a connection to PostgreSQL, in whichever thread, with an error."""
     try:
-        with socket.socket(fileno=os.dup(wrapper.connection.fileno())) as spare:
-            spare.shutdown(socket.SHUT_RDWR)
+        connection = wrapper.connection
+        number = connection.fileno()
+        with socket.socket(fileno=os.dup(number)) as spare:
+            if connection.fileno() == number:  # else its thread has just closed it, and this is somebody else's
+                spare.shutdown(socket.SHUT_RDWR)
     except Exception:
         pass  # it was broken, or is not there yet
 

@@ -1,13 +1,15 @@
 """How the store's own connections are set up."""
 
+import socket
 import ssl
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import connections
 
-from interlock.django.wrappers import PATIENT, make_wrapper
+from interlock.django.wrappers import PATIENT, hang_up, make_wrapper
 
 
 @pytest.fixture
@@ -42,3 +44,18 @@ def test_names_and_labels_may_have_every_character(options_of: Callable[..., dic
     if connections["default"].vendor == "mysql":
         assert options_of()["charset"] == "utf8mb4"  # Django 4.2 says utf8
         assert options_of(charset="latin1")["charset"] == "latin1"
+
+
+@pytest.mark.parametrize("closed_meanwhile", [False, True])
+def test_a_connection_that_its_own_thread_closes_is_not_hung_up_on(closed_meanwhile: bool) -> None:
+    """The number of its descriptor may be somebody else's by then."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        numbers = iter([ours.fileno(), -1 if closed_meanwhile else ours.fileno()])
+        hang_up(SimpleNamespace(connection=SimpleNamespace(fileno=lambda: next(numbers))))
+        theirs.setblocking(False)
+        if closed_meanwhile:
+            with pytest.raises(BlockingIOError):
+                theirs.recv(1)
+        else:
+            assert theirs.recv(1) == b""

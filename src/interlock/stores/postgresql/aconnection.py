@@ -39,7 +39,7 @@ class AsyncConnection:
         self._over: Callable[[], object] | None = None
         self.cancelled: asyncio.CancelledError | None = None  # that came while a statement was underway
         self._waiting: asyncio.Future[None] | None = None
-        self._fd = self.pgconn.socket
+        self._fd: int | None = self.pgconn.socket  # None once it may be another's: libpq gives it back by itself
         self.loop.add_reader(self._fd, self._readable)
 
     def _readable(self) -> None:
@@ -49,11 +49,16 @@ class AsyncConnection:
             self.ended = True
         if self.ended or ended(self.pgconn):
             self.ended = True
-            self.loop.remove_reader(self._fd)
+            self._stop_reading()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
         elif self._said is not None:
             self._hear()
+
+    def _stop_reading(self) -> None:
+        number, self._fd = self._fd, None
+        if number is not None and not self.loop.is_closed():
+            self.loop.remove_reader(number)
 
     async def exchange(self, statement: Statement, deadline: float, io_timeout: float) -> list[Row]:
         """Perform a statement to its end, also if the task is cancelled: what undoes it must come after it.
@@ -82,6 +87,7 @@ class AsyncConnection:
                     return rows_of(results, pgconn, self.where)
                 results.append(result)
         except OperationalError as error:
+            self._stop_reading()
             raise broken(self.where, error) from error
 
     async def _next(self, deadline: float, io_timeout: float) -> None:
@@ -143,15 +149,14 @@ class AsyncConnection:
         return not self.ended and self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def close(self) -> None:
-        """Close it, once: the number of its descriptor is another's after that."""
+        """Close it, once."""
         if self._closed:
             return
         self._closed = self.ended = True
         self._said = self._over = None
         if self._waiting is not None:
             _set(self._waiting)
-        if not self.loop.is_closed():
-            self.loop.remove_reader(self._fd)
+        self._stop_reading()
         try:
             self.pgconn.finish()
         except Exception:
