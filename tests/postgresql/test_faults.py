@@ -71,10 +71,8 @@ def test_a_waiter_whose_listener_was_terminated_is_woken_all_the_same(url: str, 
 
 
 def test_a_waiting_task_whose_listener_was_terminated_is_woken_all_the_same(url: str, ask: Ask) -> None:
-    patient = f"{url}&timeout=15"  # for a busy machine: all connections are made anew
-
     async def play() -> None:
-        async with interlock.aconnect(patient) as locks, interlock.aconnect(patient) as others:
+        async with interlock.aconnect(url) as locks, interlock.aconnect(url) as others:
             for _ in range(3):
                 grant = await locks.lock("a").acquire()
                 waiting = asyncio.ensure_future(others.lock("a").acquire())
