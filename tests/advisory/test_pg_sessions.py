@@ -1,10 +1,11 @@
 """Sessions of advisory locks on PostgreSQL: on which server, with what settings, and what may break them off."""
 
+import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from os import dup
 from typing import Any
 
 import psycopg
@@ -12,8 +13,9 @@ import pytest
 
 import interlock
 from interlock import StoreError
+from interlock.core.errors import UnknownOutcome
 from interlock.stores.advisory.places import number_of
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.servers import PgBouncer, PostgresReplica, PostgresServer, need
 
 KEY = number_of("\0book")
@@ -46,6 +48,23 @@ def sessions_of(locks: Any) -> Any:
     return locks._session.store._room.sessions
 
 
+def test_a_statement_that_the_server_does_not_take_has_a_deadline(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with interlock.connect(url_of(server)) as locks:
+        locks.lock("book").acquire().release()
+        (session,) = sessions_of(locks)
+        long = "x" * 30_000_000
+        assert session.rows("SELECT length($1::text)", long) == [["30000000"]]
+        monkeypatch.setattr("interlock.stores.advisory.postgres.IO_TIMEOUT", 0.5)
+        os.kill(session.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(UnknownOutcome), ThreadPoolExecutor(1) as threads:
+                threads.submit(session.rows, "SELECT length($1::text)", long).result(WAIT_LIMIT)
+        finally:
+            os.kill(session.pid, signal.SIGCONT)
+
+
 def test_a_replica_is_refused_until_it_takes_over(own_server: PostgresServer) -> None:
     with interlock.connect(url_of(own_server)) as locks, PostgresReplica(own_server) as replica:
         held = locks.lock("book").acquire()
@@ -74,7 +93,7 @@ def test_connections_on_which_nothing_is_said_are_kept_alive_from_both_sides(
         ours = list(sessions_of(locks))
         assert len(ours) == 2
         for session in ours:
-            with socket.socket(fileno=dup(session.socket)) as connection:
+            with socket.socket(fileno=os.dup(session.socket)) as connection:
                 assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
                 wanted = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
                 found = {name: connection.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in wanted}

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 
 import interlock
+from interlock.core.errors import UnknownOutcome
 from interlock.stores.postgresql import listener
 from interlock.stores.postgresql.aconnection import AsyncConnection
 from interlock.stores.sql.statements import Statement
@@ -150,6 +152,42 @@ async def _end(connection: AsyncConnection, ask: Ask, by: str) -> None:
     if by == "the server, while we ask":
         with pytest.raises(interlock.StoreError):
             await asking
+
+
+LONG = Statement("SELECT length($1::text)", ("x" * 30_000_000,))  # far more than a socket takes at once
+
+
+def test_a_statement_that_no_socket_takes_at_once_goes_out_all_the_same(server: PostgresServer) -> None:
+    async def main() -> None:
+        connection = AsyncConnection(await psycopg.AsyncConnection.connect(server.url), server.url)
+        try:
+            assert await connection.exchange(LONG, moment() + WAIT_LIMIT, WAIT_LIMIT) == [("30000000",)]
+        finally:
+            connection.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_statement_that_the_server_does_not_take_has_a_deadline(server: PostgresServer, cancelled: bool) -> None:
+    async def main() -> None:
+        connection = AsyncConnection(await psycopg.AsyncConnection.connect(server.url), server.url)
+        backend = connection.pgconn.backend_pid
+        os.kill(backend, signal.SIGSTOP)
+        try:
+            asking = asyncio.ensure_future(connection.exchange(LONG, moment() + 0.5, 0.5))
+            await asyncio.sleep(0)
+            if cancelled:
+                asking.cancel()
+            async with asyncio.timeout(WAIT_LIMIT):
+                with pytest.raises(UnknownOutcome):
+                    await asking
+            assert (connection.cancelled is not None) == cancelled
+        finally:
+            os.kill(backend, signal.SIGCONT)
+            connection.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("where", ["__init__", "start"])

@@ -227,8 +227,8 @@ class PostgresSession(AdvisorySession):
         try:
             self._owed_since = monotonic()  # before it is: an interrupt may come at any line
             send(*what)
-            while self._plain.flush():
-                self._poll(select.POLLOUT | select.POLLIN, monotonic() + IO_TIMEOUT)
+            if not self._flush(monotonic() + IO_TIMEOUT):
+                raise UnknownOutcome(f"PostgreSQL has not taken a statement within {IO_TIMEOUT:g} s")
         except psycopg.Error as error:
             raise self._broken(error) from error
 
@@ -239,8 +239,8 @@ class PostgresSession(AdvisorySession):
 
     def _arrives(self, deadline: float) -> bool:
         try:
-            while self._plain.flush():
-                self._poll(select.POLLOUT | select.POLLIN, deadline)
+            if not self._flush(deadline):
+                return False
             while self._plain.is_busy():
                 if not self._poll(select.POLLIN, deadline):
                     return False
@@ -248,6 +248,13 @@ class PostgresSession(AdvisorySession):
             return True
         except psycopg.Error as error:
             raise self._broken(error) from error
+
+    def _flush(self, deadline: float) -> bool:
+        while self._plain.flush():
+            if not self._poll(select.POLLOUT | select.POLLIN, deadline):
+                return False
+            self._plain.consume_input()  # a server that can't write does not read
+        return True
 
     def _poll(self, events: int, deadline: float) -> bool:
         poll = select.poll()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -75,8 +76,8 @@ class AsyncConnection:
         pgconn = self.pgconn
         try:
             send(pgconn, statement)
-            while pgconn.flush():
-                await asyncio.sleep(0.001)  # more than a socket takes at once: a statement of many claims
+            while pgconn.flush():  # more than a socket takes at once: a statement of many claims
+                await self._next(deadline, io_timeout, 0.001)
                 pgconn.consume_input()
             results: list[Any] = []
             while True:
@@ -90,13 +91,13 @@ class AsyncConnection:
             self._stop_reading()
             raise broken(self.where, error) from error
 
-    async def _next(self, deadline: float, io_timeout: float) -> None:
-        """Wait until something has come; note the cancellation of the task, if there was one."""
+    async def _next(self, deadline: float, io_timeout: float, most: float = inf) -> None:
+        """Wait until something has come, for so long at most; note the cancellation of the task, if there was one."""
         left = deadline - monotonic()
         if left <= 0:
             raise no_answer(self.where, io_timeout)
         waiting = self._waiting = self.loop.create_future()
-        timer = self.loop.call_later(left, _set, waiting)
+        timer = self.loop.call_later(min(left, most), _set, waiting)
         try:
             await waiting
         except asyncio.CancelledError as error:
