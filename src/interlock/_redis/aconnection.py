@@ -4,6 +4,7 @@ import asyncio
 import math
 import socket
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from interlock._redis import limit
@@ -166,16 +167,35 @@ class AsyncConnection(asyncio.Protocol):
             if not future.done():
                 future.set_exception(broken(self.factory.where, error))
 
-    def leave_late(self, owner: str, command: bytes) -> None:
+    def leave_late(self, owner: str, command: bytes) -> bool:
         """Send a command behind one that had no answer, without waiting for the reply; the last owner closes.
 
-        Where the connection has not ended, whatever is said next goes this way by itself.
+        Returns:
+            False where whatever is said next goes this way by itself.
         """
         self.owners.discard(owner)
+        if self._loop is asyncio.get_running_loop():
+            if self.ended:
+                self._say_late(command)
+            return self.ended
+        if self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._say_late, command)
+        else:
+            self._say_at_rest(command)
+        return True
+
+    def _say_late(self, command: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(command)
         if self.ended:
-            if not self._transport.is_closing():
-                self._transport.write(command)
             self._close_unless_owned()
+
+    def _say_at_rest(self, command: bytes) -> None:
+        """Send a command while the loop does not run, and may never do so again."""
+        with suppress(Exception):  # it has ended
+            if self._transport.get_extra_info("ssl_object") is None and not self._transport.get_write_buffer_size():
+                with self._transport.get_extra_info("socket").dup() as spare:
+                    spare.send(command)
 
     def _close_unless_owned(self) -> None:
         if not self.owners:

@@ -136,9 +136,7 @@ class AsyncPool:
     def leave_late(self, owner: str, command: bytes) -> bool:
         """As `Pool.leave_late`."""
         late = self._late.pop(owner, ())
-        for connection in late:
-            connection.leave_late(owner, command)
-        return any(connection.ended for connection in late)
+        return any([connection.leave_late(owner, command) for connection in late])  # noqa: C419 - all of them
 
     async def _refused(self, message: Message, error: ReplyError, once_more: bool, asking: bool) -> Any:
         code = code_of(error)

@@ -88,9 +88,14 @@ class PerLoop(Generic[C]):
         self.ready.clear()
         return connections
 
-    def forget_ended_loops(self) -> None:
-        """Give up what belongs to loops that were closed without it, so that neither they nor its files stay."""
-        for connection in [connection for connection in self._open_connections if connection._loop.is_closed()]:
+    def forget_ended_loops(self, owned: bool = False) -> None:
+        """Give up what belongs to loops that were closed without it, so that neither they nor its files stay.
+
+        Args:
+            owned: True for what has owners, too, who still have to leave.
+        """
+        ended = [each for each in self._open_connections if each._loop.is_closed()]
+        for connection in [each for each in ended if owned or not each.owners]:
             self._open_connections.discard(connection)
             connection.abandon()
         for table in (self.ready, self._tasks):
@@ -119,7 +124,7 @@ class PerLoop(Generic[C]):
         for loop, task in list(self._tasks.items()):
             if not loop.is_closed():
                 task.cancel()
-        self.forget_ended_loops()
+        self.forget_ended_loops(owned=True)
         for connection in list(self._open_connections):
             connection.close()
         self.ready.clear()
