@@ -134,6 +134,8 @@ def test_defaults_of_the_role_change_nothing(server: PostgresServer, other: Any,
         with locks.rwlock("page").read() as first, others.rwlock("page").read() as second:
             assert second.fence > first.fence
             assert others.lock("page").acquire(timeout=0) is None
+            for session in sessions_of(locks):
+                assert session.rows("SHOW transaction_isolation") == [["read committed"]]
 
 
 def test_a_pooler_that_begins_to_lend_sessions_is_noticed_at_the_next_renewal(server: PostgresServer) -> None:

@@ -20,6 +20,7 @@ SETTINGS = {
     "idle_session_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "transaction_timeout": "0",
+    "default_transaction_isolation": "read committed",  # a long wait that is serializable costs all others memory
     "default_transaction_read_only": "off",
     "synchronous_commit": "on",
     **{name: str(value) for name, value in KEEPALIVE.items()},
