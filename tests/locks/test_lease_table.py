@@ -109,6 +109,17 @@ def test_a_renewal_that_failed_is_repeated_soon_and_before_the_deadline(watch: W
     assert grant._due == grant._deadline
 
 
+def test_nobody_is_warned_of_a_renewal_that_failed_after_the_release(
+    watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    released, held = watch.grant("a", 5.0), watch.grant("b", 5.0)
+    watch.table.forget(watch.table.entries()[0])
+    watch.table.failed([released], StoreError("closed"), LATER)
+    assert (watch.told, caplog.messages) == ([], [])
+    watch.table.failed([released, held], StoreError("away"), LATER)
+    assert caplog.messages == ["renewing 1 lease(s) failed, trying again: away"]
+
+
 def test_a_doubted_lease_is_asked_for_at_once_even_if_it_is_not_renewed(watch: Watch) -> None:
     still = watch.grant("a", 20.0, renews=False)
     other = watch.grant("b", 60.0)

@@ -205,8 +205,10 @@ class LeaseTable(Generic[G]):
     def failed(self, grants: Sequence[G], error: BaseException, now: float) -> None:
         """Ask again in a while."""
         self.again(grants, now)
-        log.warn("renewing %d lease(s) failed, trying again: %s", len(grants), error)
-        heard = [grant for grant in grants if grant.id in self.watched and grant._session.heard]
+        watched = [grant for grant in grants if grant.id in self.watched]  # the others were released meanwhile
+        if watched:
+            log.warn("renewing %d lease(s) failed, trying again: %s", len(watched), error)
+        heard = [grant for grant in watched if grant._session.heard]
         if heard:
             self._tell(heard, "renewal failed", f"{type(error).__name__}: {error}")
 
