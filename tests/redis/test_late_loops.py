@@ -1,14 +1,17 @@
-"""Requests that come late, of an event loop that is not the one in which their claim is released."""
+"""Several event loops, of which one releases, or closes, what belongs to another."""
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import interlock
+from interlock.testing.actors import Background
 from interlock.testing.waiting import eventually, throughout
-from tests.servers import Proxy, RedisServer
+from tests.servers import Proxy, RedisServer, Wire
+from tests.support.redis_worlds import client_ids
 
 
 @pytest.fixture
@@ -18,6 +21,7 @@ def loops() -> Iterator[list[asyncio.AbstractEventLoop]]:
     yield loops
     for loop in loops:
         loop.close()
+    gc.collect()  # what is litter here is not to be another test's
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -56,3 +60,31 @@ def test_a_claim_that_arrives_after_another_loop_released_it_leaves_no_orphan(
 
 async def _pair(locks: Any) -> None:
     await (await locks.lock("b").acquire()).release()
+
+
+def test_connections_of_a_loop_that_another_thread_runs_are_closed_at_once(server: RedisServer) -> None:
+    """That loop has nothing to do, so who closes must wake it; in debug mode it refuses calls of the wrong thread."""
+    locks = interlock.aconnect(server.url)
+    running = Background()
+    running.loop.set_debug(True)
+    wire = Wire((server.host, server.port))
+    try:
+        grant = running.run(_waited(locks))
+        assert client_ids(wire, "normal")
+        assert client_ids(wire, "pubsub")
+        running.run(grant.release())
+        asyncio.run(locks.close())
+        eventually(lambda: not client_ids(wire, "normal") and not client_ids(wire, "pubsub"))
+    finally:
+        wire.close()
+        running.close()
+
+
+async def _waited(locks: Any) -> Any:
+    """Return a grant that was waited for."""
+    first = await locks.lock("a").acquire()
+    waiting = asyncio.ensure_future(locks.lock("a").acquire())
+    while len(await locks.claims("a")) < 2:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await first.release()
+    return await waiting

@@ -122,11 +122,11 @@ class PerLoop(Generic[C]):
         """Close all whose loops still run, and give up what is being opened."""
         self.closed = True
         for loop, task in list(self._tasks.items()):
-            if not loop.is_closed():
-                task.cancel()
+            call_on(loop, task.cancel)
         self.forget_ended_loops(owned=True)
         for connection in list(self._open_connections):
-            connection.close()
+            connection.ended = True
+            call_on(connection._loop, connection.close)
         self.ready.clear()
         self._recent = None
 
@@ -134,6 +134,15 @@ class PerLoop(Generic[C]):
         """In a forked child: leave the connections to the parent."""
         for connection in self._open_connections:
             connection.forget()
+
+
+def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """Call a function in an event loop: at once if it is the running one, not at all if it is closed."""
+    if loop is asyncio._get_running_loop():
+        function()
+        return
+    with suppress(RuntimeError):  # it is closed
+        loop.call_soon_threadsafe(function)
 
 
 async def leave(pool: Any) -> None:

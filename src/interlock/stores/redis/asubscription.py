@@ -7,7 +7,7 @@ from typing import Any
 from interlock._redis.aconnection import AsyncConnection
 from interlock._redis.clients import ConnectionFactory
 from interlock._redis.errors import refuse
-from interlock._redis.perloop import PerLoop
+from interlock._redis.perloop import PerLoop, call_on
 from interlock._redis.resp import Garbage, ReplyError, messages, pack
 from interlock._redis.routing import Reading
 from interlock.core.errors import StoreError
@@ -225,8 +225,8 @@ class AsyncSubscription:
 
     def close(self) -> None:
         """End the subscriptions."""
-        for task in self._again:
-            task.cancel()
+        for task in list(self._again):
+            call_on(task.get_loop(), task.cancel)
         self._connections.close()
 
     def reset(self, channel: str) -> str:
