@@ -1,5 +1,6 @@
 """A balancer forgets connections without a word: whoever waits for an answer that never comes takes new ones."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import interlock
 from interlock.stores.advisory import base, mysql, postgres, room
 from interlock.testing.waiting import eventually, moment, since, throughout
 from tests.servers import MariaServer, PostgresServer, Proxy, need
+from tests.support.crowd import nobody_waits_for_the_others
 
 ANSWER = 1.0  # seconds for an answer; 5 unless a test says otherwise
 
@@ -34,6 +36,25 @@ def forgetful(server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pr
     with Proxy(server.host, server.port) as proxy:
         scheme = server.url.partition(":")[0]
         yield proxy, f"{scheme}+advisory://{server.user}@{proxy.host}:{proxy.port}/{server.database}"
+
+
+def test_a_crowd_of_tasks_waits_for_a_silent_server_no_longer_than_one(server: Any) -> None:
+    """They share a few threads; the time in line for one counts."""
+
+    async def play() -> None:
+        with Proxy(server.host, server.port) as proxy:
+            scheme = server.url.partition(":")[0]
+            url = f"{scheme}+advisory://{server.user}@{proxy.host}:{proxy.port}/{server.database}"
+            async with interlock.aconnect(url) as locks:
+                await (await locks.lock("a").acquire()).release()
+                proxy.black_hole()
+                try:
+                    await nobody_waits_for_the_others(locks)
+                finally:
+                    await asyncio.to_thread(proxy.cut)
+                    proxy.restore()
+
+    asyncio.run(play())
 
 
 def test_who_holds_nothing_locks_again(forgetful: tuple[Proxy, str]) -> None:

@@ -18,7 +18,7 @@ from interlock.locks.sync.grants import Grant
 from interlock.locks.sync.session import Session
 from interlock.runtime.sync import run
 from interlock.testing.waiting import eventually
-from tests.support.spied_store import Clock, SpiedStore, away, enters
+from tests.support.spied_store import Clock, SpiedStore, away, claim, enters
 
 ME = threading.main_thread()
 
@@ -99,7 +99,7 @@ def test_one_who_gives_up_in_time_is_waited_for_until_then(
         if where == "entering":
             enters(session, str(number), thread)
         else:
-            session.leaving[str(number)] = thread
+            session.leaving[str(number)] = thread, claim(str(number))
     place: dict[str, Any] = getattr(session, where)
     clock.meanwhile = lambda: place.pop("1") if len(clock.pauses) == 3 else None
     closing.withdraw(session, ME)
@@ -110,7 +110,7 @@ def test_one_who_gives_up_in_time_is_waited_for_until_then(
 def test_the_store_is_not_closed_under_who_releases_meanwhile(
     session: Session[Grant], clock: Clock, working: threading.Thread
 ) -> None:
-    session.leaving = {"a": ended(), "b": working, "c": ME}
+    session.leaving = {id: (owner, claim(id)) for id, owner in (("a", ended()), ("b", working), ("c", ME))}
     clock.meanwhile = lambda: session.leaving.pop("b") if len(clock.pauses) == 3 else None
     closing._until_left(session, ME)
     assert len(clock.pauses) == 3
@@ -121,7 +121,7 @@ def test_nobody_waits_for_who_closes_or_for_who_is_no_more(
 ) -> None:
     for number, owner in enumerate((working, ended(), None)):
         enters(session, str(number), owner)
-    session.leaving = {"a": working, "b": ended()}
+    session.leaving = {"a": (working, claim("a")), "b": (ended(), claim("b"))}
     closing.withdraw(session, working)
     assert clock.pauses == []
     assert store.left == ["0", "1", "2"]
@@ -131,7 +131,7 @@ def test_who_enters_while_another_leaves_is_waited_for(
     session: Session[Grant], clock: Clock, working: threading.Thread
 ) -> None:
     call = enters(session, "a", working)
-    session.leaving = {"b": ended()}
+    session.leaving = {"b": (ended(), claim("b"))}
     clock.meanwhile = lambda: session.entering.pop("a", None)
     closing.withdraw(session, ME)
     assert len(clock.pauses) == 1

@@ -15,7 +15,7 @@ from interlock.locks.aio.grants import AsyncGrant
 from interlock.locks.aio.session import Session
 from interlock.locks.session import AcquireOptions
 from interlock.runtime.aio import arun
-from tests.support.spied_store import Clock, SpiedStore, away, enters
+from tests.support.spied_store import Clock, SpiedStore, away, claim, enters
 
 
 class Loop:
@@ -145,7 +145,7 @@ def test_one_who_gives_up_in_time_is_waited_for_until_then(
         if where == "entering":
             enters(session, str(number), its)
         else:
-            session.leaving[str(number)] = its
+            session.leaving[str(number)] = its, claim(str(number))
     place: dict[str, Any] = getattr(session, where)
     clock.meanwhile = lambda: place.pop("1") if len(clock.pauses) == 3 else None
     do(closing.withdraw(session))
@@ -155,7 +155,7 @@ def test_one_who_gives_up_in_time_is_waited_for_until_then(
 
 def test_who_enters_while_nobody_leaves_is_waited_for(session: Session, clock: Clock, do: Any) -> None:
     enters(session, "a", RUNS)
-    session.leaving = {"b": ENDED}
+    session.leaving = {"b": (ENDED, claim("b"))}
     clock.meanwhile = session.entering.clear
     do(closing.withdraw(session))
     assert len(clock.pauses) == 1
@@ -241,13 +241,33 @@ def test_two_that_close_wait_for_the_same_end(session: Session, store: SpiedTask
 
 
 def test_a_close_that_another_loop_has_begun_is_left_to_it(session: Session, store: SpiedTaskStore, do: Any) -> None:
-    begun: Any = SimpleNamespace(done=lambda: False, get_loop=lambda: RUNS)
+    begun: Any = SimpleNamespace(done=lambda: False, get_loop=lambda: SimpleNamespace(is_closed=lambda: False))
     session.closing = begun
     do(closing.begin(session))
     assert (session.closing, store.ends) == (begun, [])
     session.closing = SimpleNamespace(done=lambda: True, get_loop=lambda: RUNS)  # type: ignore[assignment]
     do(closing.begin(session))
     assert store.ends == ["all"], "it came to nothing there"
+
+
+def test_a_close_that_a_closed_loop_has_begun_is_begun_again(
+    session: Session, store: SpiedTaskStore, do: Any
+) -> None:
+    grant = do(hold(session, "a"))
+    begun: Any = SimpleNamespace(done=lambda: False, get_loop=lambda: SimpleNamespace(is_closed=lambda: True))
+    session.closing = begun
+    do(closing.begin(session))
+    assert (session.ended, store.left, store.ends) == (True, [grant.id], ["all"])
+
+
+def test_a_release_that_an_ended_loop_has_begun_is_done_by_who_closes(
+    session: Session, store: SpiedTaskStore, do: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.leaving = {id: (ENDED, claim(id)) for id in "ab"}
+    store.failing = {"a": away()}
+    do(closing.begin(session))
+    assert (store.left, store.ends, session.leaving) == (["a", "b"], ["all"], {})
+    assert "the store is away" in caplog.text
 
 
 def test_an_interrupt_while_others_give_up_still_releases_and_closes(
@@ -315,6 +335,7 @@ def test_a_loop_that_ends_without_its_store_says_so_and_ends(
     do(closing.loop_ends(session, watchdog))
     assert "could not release at the end of an event loop" in caplog.messages[-1]
     assert "the store is away" in caplog.messages[-1]
+    assert (set(store.left), store.ends) == ({grant.id, "its"}, ["loop"]), "what can be done is done"
     assert (watchdog._stopped, session.watchdogs) == (True, {})
 
 
@@ -345,6 +366,7 @@ def test_the_end_of_a_loop_and_of_the_interpreter_take_a_second_at_most(
     assert (limits, watchdog._stopped) == ([1.0], True)
     closing._release_after_the_end(session, [], [], close=True)
     assert limits == [1.0, 1.0]
+    assert caplog.messages[0].endswith("the leases will end: TimeoutError")
     assert caplog.messages[1:] == ["could not release at exit: TimeoutError"]
 
 
@@ -361,8 +383,9 @@ def test_the_exit_releases_what_loops_that_ended_hold_and_takes_out_who_waited_t
 ) -> None:
     grants = do(several(session, "ab"))
     enters(session, "waits", ENDED)
+    session.leaving["leaves"] = ENDED, claim("leaves")
     closing.at_exit(session)
-    assert store.left == ["waits", *(grant.id for grant in grants)]
+    assert set(store.left) == {"waits", "leaves", *(grant.id for grant in grants)}
     assert [grant.held for grant in grants] == [False, False]
     assert [watchdog.entries for watchdog in session.watchdogs.values()] == [[]]
     assert (store.ends, store.closed_by, caplog.messages) == (["all"], [], [])
@@ -428,9 +451,9 @@ def test_an_exit_without_its_store_says_what_stays(
     grants = do(several(session, "abc"))
     store.failing = {grants[1].id: away()}
     closing.at_exit(session)
-    assert [entry.grant for watchdog in session.watchdogs.values() for entry in watchdog.entries] == grants[1:]
+    assert [entry.grant for watchdog in session.watchdogs.values() for entry in watchdog.entries] == [grants[1]]
     assert caplog.messages[0] == "could not release at exit: the store is away"
-    assert caplog.messages[1].startswith("2 lock(s)")
+    assert caplog.messages[1].startswith("1 lock(s)")
     assert store.ends == []
 
 

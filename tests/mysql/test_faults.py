@@ -1,5 +1,6 @@
 """What may go wrong between a lock and MariaDB: each is done to a real server."""
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,6 +13,7 @@ import interlock
 from interlock.core.errors import LockLost, StoreError
 from interlock.testing.waiting import eventually, moment, since
 from tests.servers import MariaServer
+from tests.support.crowd import nobody_waits_for_the_others
 
 Ask = Callable[..., list[Any]]
 OURS = "SELECT ID, INFO FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID()"
@@ -206,3 +208,18 @@ def test_a_server_with_too_many_connections_is_waited_for(url: str, ask: Ask, ou
             cursor.execute("SET GLOBAL max_connections = %s", (most,))
             for other in others:
                 other.close()
+
+
+def test_a_crowd_of_tasks_waits_for_a_silent_server_no_longer_than_one(server: MariaServer, url: str) -> None:
+    """They share a few threads; the time in line for one counts."""
+
+    async def play() -> None:
+        async with interlock.aconnect(f"{url}&timeout=2") as locks:
+            await (await locks.lock("a").acquire()).release()
+            server.pause()
+            try:
+                await nobody_waits_for_the_others(locks)
+            finally:
+                server.resume()
+
+    asyncio.run(play())

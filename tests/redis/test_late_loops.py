@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock._redis.resp import pack
 from interlock.testing.actors import Background
-from interlock.testing.waiting import eventually, throughout
+from interlock.testing.waiting import WAIT_LIMIT, eventually, throughout
 from tests.servers import Proxy, RedisServer, Wire
 from tests.support.redis_worlds import client_ids
 
@@ -88,3 +89,84 @@ async def _waited(locks: Any) -> Any:
         await asyncio.sleep(0.01)
     await first.release()
     return await waiting
+
+
+class Stop(Exception):
+    """Ends a program."""
+
+
+def test_a_program_that_ends_while_it_connects_anew_leaves_no_claim(server: RedisServer, proxy: Proxy) -> None:
+    """`asyncio.run` cancels all tasks then, also the one that connects, and who was cancelled still has to leave."""
+    proxy.delay(0.02)  # so that connecting takes a while
+
+    async def hold(locks: Any, name: str) -> None:
+        async with locks.lock(name, ttl=60):
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        locks = interlock.aconnect(proxy.url)
+        tasks = [asyncio.ensure_future(hold(locks, name)) for name in "abc" * 2]
+        while len(await locks.claims()) < len(tasks):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(proxy.cut)
+        locked = asyncio.ensure_future(locks.lock("d").locked())  # connects anew
+        while not locks._session.store._pool.opening():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        locked.cancel()
+        raise Stop
+
+    with interlock.connect(server.url) as direct:
+        for _ in range(5):
+            with pytest.raises(Stop):
+                asyncio.run(main())
+            assert direct.claims() == []
+
+
+def test_a_loop_that_ends_subscribes_for_nobody_else(server: RedisServer) -> None:
+    """Tasks of another loop wait; each has a subscription of its own."""
+    locks = interlock.aconnect(server.url)
+    running = Background()
+
+    async def wait() -> Any:
+        return await locks.lock("a").acquire()
+
+    async def short() -> None:
+        assert await locks.lock("a").acquire(timeout=0.1) is None
+
+    with interlock.connect(server.url) as direct:
+        grant = direct.lock("a").acquire()
+        assert grant is not None
+        waiting = asyncio.run_coroutine_threadsafe(wait(), running.loop)
+        try:
+            eventually(lambda: len(direct.claims("a")) == 2)
+            for _ in range(3):
+                asyncio.run(short())
+            assert locks._session.store._subscription._again == set()  # type: ignore[attr-defined]
+            grant.release()
+            running.run(waiting.result(WAIT_LIMIT).release())
+            asyncio.run(locks.close())
+        finally:
+            running.close()
+
+
+def test_the_reply_to_asking_is_nobodys(server: RedisServer, proxy: Proxy) -> None:
+    """Where the connection ends before it comes, nobody is told."""
+    told: list[Any] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+        async with interlock.aconnect(proxy.url) as locks:
+            await (await locks.lock("a").acquire()).release()
+            pool: Any = locks._session.store._pool
+            proxy.black_hole()
+            asking = asyncio.ensure_future(pool.connections()[0].ask(pack("GET", "x"), True))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(proxy.cut)
+            with pytest.raises(interlock.StoreError):
+                await asking
+            proxy.restore()
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert told == []

@@ -1,5 +1,6 @@
 """What may go wrong between a lock and its file: each is done to real files and processes."""
 
+import asyncio
 import os
 import random
 import signal
@@ -12,12 +13,14 @@ from typing import Any
 
 import pytest
 
+import interlock
 from interlock.core.errors import StoreError
 from interlock.stores.sqlite.database import Database
 from interlock.stores.sqlite.line import SqliteStep
 from interlock.stores.sqlite.options import Options
 from interlock.testing.remote import Remote, RemoteError, logged
 from interlock.testing.waiting import RENEWED, eventually, moment, since
+from tests.support.crowd import nobody_waits_for_the_others
 
 Start = Callable[[], Remote]
 IN_A_STEP = """
@@ -220,3 +223,19 @@ def test_a_process_forks_while_its_threads_are_at_work(locks: Any, remote: Start
     other.do("ended.set()\nfor thread in threads: thread.join()")
     with locks.lock("a", timeout=10):
         pass
+
+
+def test_a_crowd_of_tasks_waits_for_others_no_longer_than_one(url: str, options: Options) -> None:
+    """They share one thread; the time in line for it counts."""
+
+    async def play() -> None:
+        async with interlock.aconnect(f"{url}?timeout=2") as locks:
+            await (await locks.lock("a").acquire()).release()
+            blocker = sqlite3.connect(options.file, isolation_level=None)
+            blocker.execute("BEGIN IMMEDIATE")
+            try:
+                await nobody_waits_for_the_others(locks)
+            finally:
+                blocker.close()
+
+    asyncio.run(play())

@@ -76,6 +76,11 @@ class Clock:
         self.meanwhile()
 
 
+def claim(id: str) -> Claim:
+    """Return a claim on a lock."""
+    return Claim(id, LockSpec("\0a", ttl=30.0))
+
+
 def away() -> StoreError:
     """Return what a store raises that can't be asked."""
     return StoreError("the store is away")

@@ -13,6 +13,7 @@ from interlock._redis.routing import Directions, Nodes, Reading
 from interlock._redis.slots import Address
 from interlock.core.errors import StoreError
 from interlock.runtime.aio import arun
+from interlock.runtime.shared import SharedWork
 
 
 class TaskNodes(Nodes):
@@ -42,7 +43,7 @@ class AsyncClusterPool:
         self.node_of = map.address_of
         self.target_of = map.target_of
         self.once = self._directions.once
-        self._looking: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        self._looking = SharedWork(self._look_aside, "interlock-map")
 
     def at(self, node: Address) -> AsyncPool:
         """As `ClusterPool.at`."""
@@ -50,10 +51,8 @@ class AsyncClusterPool:
 
     def look_again_soon(self) -> None:
         """As `ClusterPool.look_again_soon`."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._looking and not self._closed:
-            task = self._looking[loop] = loop.create_task(self._look_aside(), name="interlock-map")
-            task.add_done_callback(lambda _: self._looking.pop(loop, None))
+        if not self._closed:
+            self._looking.begin()
 
     async def _look_aside(self) -> None:
         try:
@@ -91,31 +90,29 @@ class AsyncClusterPool:
     @property
     def has_late(self) -> bool:
         """As `AsyncPool.has_late`, of any node."""
-        return any(pool.has_late for pool in self._pools.values())
+        return any(pool.has_late for pool in list(self._pools.values()))
 
     def leave_late(self, owner: str, command: bytes) -> bool:
         """As `AsyncPool.leave_late`, on all nodes."""
-        return any([pool.leave_late(owner, command) for pool in self._pools.values()])  # noqa: C419 - all of them
+        return any([pool.leave_late(owner, command) for pool in list(self._pools.values())])  # noqa: C419 - all of them
 
     def opening(self) -> "list[asyncio.Task[Any]]":
         """Return the connections that are being made for the running loop."""
-        return [task for pool in self._pools.values() for task in pool.opening()]
+        return [task for pool in list(self._pools.values()) for task in pool.opening()]
 
     def connections(self) -> list[AsyncConnection]:
         """Return the connections of the running loop."""
-        return [connection for pool in self._pools.values() for connection in pool.connections()]
+        return [connection for pool in list(self._pools.values()) for connection in pool.connections()]
 
     def close(self) -> None:
         """Close all connections."""
         self._closed = True
-        for loop, task in list(self._looking.items()):
-            if not loop.is_closed():
-                task.cancel()
-        for pool in self._pools.values():
+        self._looking.cancel()
+        for pool in list(self._pools.values()):
             pool.close()
 
     def reset(self) -> None:
         """In a forked child: forget the parent's connections."""
-        self._looking.clear()
-        for pool in self._pools.values():
+        self._looking = SharedWork(self._look_aside, "interlock-map")
+        for pool in list(self._pools.values()):
             pool.reset()

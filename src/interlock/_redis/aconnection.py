@@ -62,13 +62,13 @@ class AsyncConnection(asyncio.Protocol):
 
     def post(self, command: bytes, io_timeout: float | None = None) -> "asyncio.Future[Any]":
         """Send a command and return what will have the reply."""
-        if not self.ended:
+        if not (self.ended or self._transport.is_closing()):
             self._transport.write(command)
         return self.expect(io_timeout)
 
     def post_all(self, commands: bytes, number: int, io_timeout: float) -> "list[asyncio.Future[Any]]":
         """Send so many commands and return what will have the replies."""
-        if not self.ended:
+        if not (self.ended or self._transport.is_closing()):
             self._transport.write(commands)
         return [self.expect(io_timeout) for _ in range(number)]
 
@@ -96,7 +96,9 @@ class AsyncConnection(asyncio.Protocol):
             NoAnswer: the reply did not come in time.
         """
         if asking:
-            self._waiting.append(self._loop.create_future())  # nobody waits for its reply
+            nobody: asyncio.Future[Any] = self._loop.create_future()  # waits for its reply
+            nobody.cancel()
+            self._waiting.append(nobody)
             self._deadlines.append(math.inf)
             command = ASKING + command
         return await self.post(command, io_timeout)

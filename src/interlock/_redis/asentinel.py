@@ -12,6 +12,7 @@ from interlock._redis.message import Message, outdated
 from interlock._redis.pipeline import Batch
 from interlock._redis.sentinels import ASK, CONFIRMED, IO_TIMEOUT, Sentinels
 from interlock.core.errors import StoreError
+from interlock.runtime.shared import SharedWork
 
 
 class AsyncSentinelPool(AsyncPool):
@@ -30,7 +31,7 @@ class AsyncSentinelPool(AsyncPool):
         self._sentinels = Sentinels(self._watched, tasks=True)
         self._pools: dict[int, AsyncPool] = {}
         self._primary = object()  # another one since there was another primary: the old one is not believed
-        self._asking: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        self._asking = SharedWork(self._ask_all, "interlock-asks-sentinel")  # once for all tasks
 
     def exchange(self, command: bytes, line: str, owner: str | None) -> Coroutine[Any, Any, Any]:
         """As `AsyncPool.exchange`."""
@@ -64,19 +65,8 @@ class AsyncSentinelPool(AsyncPool):
     async def _confirmed(self) -> object:
         """Return which primary it is, as the Sentinels named it within a second; another task may have heard it."""
         if monotonic() - self._sentinels.asked_at > CONFIRMED:
-            await self._confirm()
+            await self._asking.done()
         return self._primary
-
-    async def _confirm(self) -> None:
-        """Ask the Sentinels, once for all tasks."""
-        loop = asyncio.get_running_loop()
-        task = self._asking.get(loop)
-        if task is None:
-            for ended in [each for each in self._asking if each.is_closed()]:
-                del self._asking[ended]
-            task = self._asking[loop] = loop.create_task(self._ask_all(), name="interlock-asks-sentinel")
-            task.add_done_callback(lambda _: self._asking.pop(loop, None))
-        await asyncio.shield(task)
 
     async def _ask_all(self) -> None:
         began = monotonic()
@@ -106,8 +96,7 @@ class AsyncSentinelPool(AsyncPool):
 
     def opening(self) -> "list[asyncio.Task[Any]]":
         """As `AsyncPool.opening`."""
-        task = self._asking.get(asyncio.get_running_loop())
-        asking = [] if task is None else [task]
+        asking = self._asking.underway()
         return [*super().opening(), *asking, *(task for pool in self._pools.values() for task in pool.opening())]
 
     def connections(self) -> list[AsyncConnection]:

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from interlock._redis.aconnection import AsyncConnection
 from interlock.core.errors import StoreError
+from interlock.runtime.shared import SharedWork, call_on
 
 C = TypeVar("C", bound=AsyncConnection)
 
@@ -25,7 +26,7 @@ class PerLoop(Generic[C]):
     def __init__(self, open: Callable[[], Coroutine[Any, Any, C]]) -> None:
         self._open = open
         self.ready: dict[asyncio.AbstractEventLoop, C] = {}
-        self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[C]] = {}
+        self._opening = SharedWork(self._open_one, "interlock-connects")
         self._recent: C | None = None
         self._open_connections: set[C] = set()  # also those that were replaced and are not closed yet
         self.closed = False
@@ -44,43 +45,27 @@ class PerLoop(Generic[C]):
         Raises:
             StoreError: all were closed; or it can't be opened.
         """
-        if self.closed:
-            raise StoreError("this connection was closed: connect again")
-        loop = asyncio.get_running_loop()
-        task = self._tasks.get(loop)
-        if task is not None:
+        if self._opening.underway():
             try:
-                return await self._wait_for(task)
+                return await self._opening.done()
             except StoreError:
                 if self.closed:
                     raise
-                task = self._tasks.get(loop)  # it began before this call: what it met may be over
-        if task is None:
-            self.forget_ended_loops()
-            task = self._tasks[loop] = loop.create_task(self._open(), name="interlock-connects")
-            task.add_done_callback(self._opened)
-        return await self._wait_for(task)
+                # It began before this call: what it met may be over.
+        return await self._opening.done()
 
-    async def _wait_for(self, task: "asyncio.Task[C]") -> C:
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled() and self.closed:  # not who waits for it was cancelled
-                raise StoreError("this connection was closed: connect again") from None
-            raise
-
-    def _opened(self, task: "asyncio.Task[C]") -> None:
-        loop = task.get_loop()
-        self._tasks.pop(loop, None)
-        if task.cancelled() or task.exception() is not None:
-            return
-        connection = task.result()
+    async def _open_one(self) -> C:
+        if self.closed:
+            raise StoreError("this connection was closed: connect again")
+        self.forget_ended_loops()
+        connection = await self._open()
         self._open_connections.add(connection)
         connection.gone.add_done_callback(lambda _: self._open_connections.discard(connection))
         if self.closed:
             connection.close()
         else:
-            self.ready[loop] = connection
+            self.ready[asyncio.get_running_loop()] = connection
+        return connection
 
     def take_all(self) -> list[C]:
         """Return what is open in any loop, and give it to nobody from now on."""
@@ -94,25 +79,23 @@ class PerLoop(Generic[C]):
         Args:
             owned: True for what has owners, too, who still have to leave.
         """
-        ended = [each for each in self._open_connections if each._loop.is_closed()]
+        ended = [each for each in list(self._open_connections) if each._loop.is_closed()]
         for connection in [each for each in ended if owned or not each.owners]:
             self._open_connections.discard(connection)
             connection.abandon()
-        for table in (self.ready, self._tasks):
-            for loop in [loop for loop in table if loop.is_closed()]:
-                table.pop(loop, None)
+        for loop in [loop for loop in list(self.ready) if loop.is_closed()]:
+            self.ready.pop(loop, None)
         if self._recent is not None and self._recent.ended:
             self._recent = None
 
     def opening(self) -> "list[asyncio.Task[C]]":
         """Return what is being opened for the running loop."""
-        task = self._tasks.get(asyncio.get_running_loop())
-        return [] if task is None else [task]
+        return self._opening.underway()
 
     def connections(self) -> list[C]:
         """Return what is open in the running loop."""
         loop = asyncio.get_running_loop()
-        return [connection for connection in self._open_connections if connection._loop is loop]
+        return [connection for connection in list(self._open_connections) if connection._loop is loop]
 
     def all(self) -> list[C]:
         """Return what is open, in any loop."""
@@ -121,8 +104,7 @@ class PerLoop(Generic[C]):
     def close(self) -> None:
         """Close all whose loops still run, and give up what is being opened."""
         self.closed = True
-        for loop, task in list(self._tasks.items()):
-            call_on(loop, task.cancel)
+        self._opening.cancel()
         self.forget_ended_loops(owned=True)
         for connection in list(self._open_connections):
             connection.ended = True
@@ -132,17 +114,8 @@ class PerLoop(Generic[C]):
 
     def forget(self) -> None:
         """In a forked child: leave the connections to the parent."""
-        for connection in self._open_connections:
+        for connection in list(self._open_connections):
             connection.forget()
-
-
-def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-    """Call a function in an event loop: at once if it is the running one, not at all if it is closed."""
-    if loop is asyncio._get_running_loop():
-        function()
-        return
-    with suppress(RuntimeError):  # it is closed
-        loop.call_soon_threadsafe(function)
 
 
 async def leave(pool: Any) -> None:

@@ -40,4 +40,4 @@ def others_go(session: BaseSession[Any], at_work: AtWork) -> bool:
 
 def others_leave(session: BaseSession[Any], at_work: AtWork) -> bool:
     """Tell whether some of those who release something are to be waited for."""
-    return any(at_work(owner) for owner in list(session.leaving.values()))
+    return any(at_work(owner) for owner, _ in list(session.leaving.values()))

@@ -89,7 +89,7 @@ class BaseSession(Generic[S]):
         """Begin with nothing held; also in a forked child."""
         self.enter_now, self.leave_now = self.store.enter_now, self.store.leave_now
         self.entering: dict[str, Entering] = {}
-        self.leaving: dict[str, Any] = {}
+        self.leaving: dict[str, tuple[Any, Claim]] = {}
         self.holds: Holds[Any] = Holds()
 
     @property

@@ -205,4 +205,4 @@ def test_a_claim_that_leaves_is_known_to_whoever_closes_and_a_cancellation_waits
 
     asyncio.run(main())
     assert (grant._state, tasks.told) == ("released", ["released"])
-    assert (seen, tasks.session.leaving) == ([{"a": "its loop"}], {})
+    assert (seen, tasks.session.leaving) == ([{"a": ("its loop", grant._claim)}], {})

@@ -203,7 +203,8 @@ def test_who_can_not_leave_says_so_unless_who_closed_has_done_it(
 
 def test_a_forked_child_begins_with_nothing(colour: Colour, monkeypatch: pytest.MonkeyPatch) -> None:
     grant = colour.acquire()
-    colour.session.entering["a"] = colour.session.leaving["b"] = "somebody"
+    colour.session.entering["a"] = "somebody"
+    colour.session.leaving["b"] = "somebody", grant._claim
     monkeypatch.setattr(colour.module, "open_sessions", [colour.session])
     before = dict(colour.session.watchdogs) if colour.tasks else {0: colour.session.watchdog}
     colour.module._after_fork()

@@ -42,7 +42,7 @@ async def begin(session: Session) -> None:
     if session.ended:
         return
     session.closed = True
-    if session.closing is None or session.closing.done():
+    if session.closing is None or session.closing.done() or session.closing.get_loop().is_closed():
         session.closing = loop.create_task(close(session), name="interlock-close")
     elif session.closing.get_loop() is not loop:
         return
@@ -83,20 +83,34 @@ async def loop_ends(session: Session, watchdog: LoopWatchdog[AsyncGrant]) -> Non
     """Release what is still held on a loop that ends without `close()`, and close its connections."""
     if session.ended or watchdog.loop is not asyncio.get_running_loop():
         return
+    failure: BaseException | None = None
     try:
         async with asyncio.timeout(AT_EXIT_LIMIT):
-            entering = list(session.entering.items())  # other loops go on meanwhile
-            for id, each in [(id, each) for id, each in entering if owner_of(each) is watchdog.loop]:
-                await arun(session.store.leave(claim_of(each)))  # its task was destroyed
-                session.entering.pop(id, None)
-            failure = await _release(session, watchdog)
+            failure = await _withdraw_destroyed(session, watchdog.loop)
+            failure = await _release(session, watchdog) or failure
             await session.store.leave_loop()
     except (LockError, TimeoutError) as error:
-        failure = error
+        failure = failure or error
     if failure is not None:
-        log.warn("could not release at the end of an event loop, the leases will end: %s", failure)
+        log.warn(
+            "could not release at the end of an event loop, the leases will end: %s",
+            str(failure) or type(failure).__name__,
+        )
     watchdog.stop()
     session.watchdogs.pop(watchdog.loop, None)
+
+
+async def _withdraw_destroyed(session: Session, loop: asyncio.AbstractEventLoop) -> BaseException | None:
+    """Take out of the line what tasks of a loop wait for that were destroyed; return the first failure."""
+    failure: BaseException | None = None
+    for id, each in list(session.entering.items()):  # other loops go on meanwhile
+        if owner_of(each) is loop:
+            try:
+                await arun(session.store.leave(claim_of(each)))
+                session.entering.pop(id, None)
+            except LockError as error:
+                failure = failure or error
+    return failure
 
 
 async def withdraw(session: Session) -> None:
@@ -134,6 +148,13 @@ async def _until_left(session: Session) -> None:
     deadline = time.monotonic() + WITHDRAW_LIMIT
     while others_leave(session, _RUNS) and time.monotonic() < deadline:  # noqa: ASYNC110 - they may be of other loops
         await asyncio.sleep(SHORTEST_LOOK)
+    for id, (loop, claim) in list(session.leaving.items()):
+        if not loop.is_running():
+            session.leaving.pop(id, None)
+            try:
+                await arun(session.store.leave(claim))  # whoever began to release it comes to no end
+            except LockError as error:
+                log.warn(STAYS_IN_LINE, error)
 
 
 async def _leave(session: Session, entry: Entry[AsyncGrant]) -> None:
@@ -149,7 +170,7 @@ async def _leave(session: Session, entry: Entry[AsyncGrant]) -> None:
 def at_exit(session: Session) -> None:
     """End with the interpreter: leave no claim behind, and hand nothing over while a loop still runs."""
     held = [(watchdog, entry) for watchdog in list(session.watchdogs.values()) for entry in watchdog.entries]
-    if not held and not session.entering:
+    if not held and not session.entering and not session.leaving:
         session.store.close()
         return
     if session.store.frees_at_death:
@@ -157,6 +178,7 @@ def at_exit(session: Session) -> None:
     waiting = _withdraw_in_other_threads(session)
     over = [(watchdog, entry) for watchdog, entry in held if not watchdog.runs]
     gone = [claim_of(each) for each in waiting if not owner_of(each).is_running()]
+    gone += [claim for loop, claim in list(session.leaving.values()) if not loop.is_running()]
     left = len(held)
     if over or gone:
         left -= _release_after_the_end(session, over, gone, close=len(over) == left)
@@ -191,22 +213,29 @@ def _release_after_the_end(
     """Release, on a loop made for it, what was acquired on loops that have ended; return how many that were."""
     released = 0
 
-    async def release() -> None:
+    async def release(watchdog: LoopWatchdog[AsyncGrant], entry: Entry[AsyncGrant]) -> None:
         nonlocal released
+        await _leave(session, entry)
+        watchdog.forget(entry)
+        released += 1
+
+    async def release_all() -> None:
         async with asyncio.timeout(AT_EXIT_LIMIT):
-            for claim in gone:
-                await arun(session.store.leave(claim))
-            for watchdog, entry in over:
-                await _leave(session, entry)
-                watchdog.forget(entry)
-                released += 1
+            # Side by side: what nobody answers for holds back no other.
+            ends = await asyncio.gather(
+                *(release(*each) for each in over),
+                *(arun(session.store.leave(claim)) for claim in gone),
+                return_exceptions=True,
+            )
+            for failure in [each for each in ends if isinstance(each, BaseException)]:
+                raise failure
             if close:
                 await session.store.aclose()
 
     loop = None
     try:
         loop = LastLoop()
-        loop.run_until_complete(release())
+        loop.run_until_complete(release_all())
     except BaseException as error:
         log.warn("could not release at exit: %s", str(error) or type(error).__name__)
     finally:

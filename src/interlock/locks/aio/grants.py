@@ -136,7 +136,10 @@ class AsyncGrant(BaseGrant):
         removed = cancelled = None
         watched = False
         try:
-            session.leaving[self.id] = watchdog.loop  # before the watchdog forgets it, or `close` sees it nowhere
+            session.leaving[self.id] = (
+                watchdog.loop,
+                self._claim,
+            )  # before the watchdog forgets it, or `close` sees it nowhere
             watched = watchdog.remove(self)
             if time.monotonic() >= self._deadline:
                 self._lose(LEASE_ENDED)

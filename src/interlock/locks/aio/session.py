@@ -35,7 +35,7 @@ class Session(BaseSession[AsyncStore]):
         ended: True when it is closed.
     """
 
-    leaving: dict[str, asyncio.AbstractEventLoop]
+    leaving: dict[str, tuple[asyncio.AbstractEventLoop, Claim]]
     holds: Holds[AsyncGrant]
 
     def __init__(

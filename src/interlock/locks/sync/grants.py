@@ -106,7 +106,7 @@ class Grant(BaseGrant):
         watched = False
         try:
             # Before the watchdog forgets it, or `close` sees it nowhere.
-            session.leaving[self.id] = current_thread()
+            session.leaving[self.id] = current_thread(), self._claim
             watched = watchdog.remove(self)
             if monotonic() >= self._deadline:
                 self._lose(LEASE_ENDED)

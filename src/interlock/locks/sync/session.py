@@ -34,7 +34,7 @@ class Session(BaseSession[SyncStore], Generic[G]):
         closing: taken by whoever closes.
     """
 
-    leaving: dict[str, Thread]
+    leaving: dict[str, tuple[Thread, Claim]]
     holds: Holds[G]
 
     def __init__(self, kind: str, store: SyncStore, namespace: str, ttl: float, grant_type: type[G]) -> None:

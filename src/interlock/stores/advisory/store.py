@@ -16,12 +16,30 @@ from interlock.runtime.sync import ThreadEvent, within_a_step
 from interlock.stores.advisory.places import AdvisoryClaim, number_of
 from interlock.stores.advisory.room import Room
 from interlock.stores.advisory.rooms import let_go
-from interlock.stores.advisory.session import Refusal, refused
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, refused
 
 if TYPE_CHECKING:
     from interlock.runtime.aio import TaskEvent
 
+LAST_START = 0.9 * IO_TIMEOUT  # seconds in line for a thread; those before may all wait for the same answer
 LONG = 60  # seconds until the locks of a dead machine are free, from which on doctor warns
+
+
+class EnterStep(partial[EnterResult]):
+    """The step that enters, which a claim does not wait for longer than for the server."""
+
+    def begin_before(self, deadline: float) -> EnterResult:
+        """Do it, unless it is too late.
+
+        Args:
+            deadline: of the monotonic clock.
+
+        Raises:
+            StoreError: nothing was done.
+        """
+        if monotonic() >= deadline:
+            raise StoreError(f"no thread was free to ask the server for {LAST_START:g} s: does it answer?")
+        return self()
 
 
 class AdvisoryStore(BaseStore):
@@ -58,11 +76,14 @@ class AdvisoryStore(BaseStore):
         """Do a step in a thread; it comes to its end even if the task is cancelled, which then hears of that."""
         from interlock.runtime.offload import offload  # only programs with an event loop load asyncio
 
-        return await offload(self._room.executor, message)
+        if type(message) is not EnterStep:
+            return await offload(self._room.executor, message)
+        deadline = monotonic() + LAST_START
+        return await offload(self._room.executor, lambda: message.begin_before(deadline))
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
         """As `Queue.enter`."""
-        step = partial(self._room.enter, claim, wakeup, wait, again, lambda id: self.doubt(id))
+        step = EnterStep(self._room.enter, claim, wakeup, wait, again, lambda id: self.doubt(id))
         result: EnterResult = yield Ask(self, step)
         return result
 

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from interlock.core.claims import Check
@@ -26,7 +27,8 @@ class _Server(Pool):
         from interlock.runtime.offload import offload  # only programs with an event loop load asyncio
 
         executor = self._renewing if statement.reserved else self._executor
-        return await offload(executor, partial(self.ask, statement))
+        deadline = monotonic() + self.factory.io_timeout  # also of the time in line for a thread
+        return await offload(executor, partial(self.ask, statement, deadline))
 
     def close(self) -> None:
         """As `BoundedPool.close`."""

@@ -155,7 +155,7 @@ class AsyncConnection:
             return
         self._closed = self.ended = True
         self._said = self._over = None
-        if self._waiting is not None:
+        if self._waiting is not None and not self.loop.is_closed():
             _set(self._waiting)
         self._stop_reading()
         try:

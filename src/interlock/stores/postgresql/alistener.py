@@ -5,6 +5,7 @@ from time import monotonic
 from typing import Any
 
 from interlock.core.errors import StoreError
+from interlock.runtime.shared import SharedWork
 from interlock.stores.postgresql.sessions import POOLED, RETRY, SILENCE
 from interlock.stores.sql.waiters import Waiters
 
@@ -85,7 +86,7 @@ class TaskListener:
 
     def _start_afresh(self) -> None:
         self._listening: dict[asyncio.AbstractEventLoop, _Listening] = {}
-        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        self._opening = SharedWork(self._listen, "interlock-listens")
         self._retry_at = 0.0
         self._subscribed = False
         self._closed = False
@@ -103,16 +104,12 @@ class TaskListener:
 
     async def aask(self, _: Any) -> None:
         """Listen, unless that is done already or was tried a moment ago."""
-        loop = asyncio.get_running_loop()
-        task = self._opening.get(loop)
-        if task is None:
-            if self.live or self._closed or monotonic() < self._retry_at:
-                return
-            task = self._opening[loop] = loop.create_task(self._listen(), name="interlock-listens")
-            task.add_done_callback(lambda _: self._opening.pop(loop, None))
-        await asyncio.shield(task)  # who is cancelled takes nothing from the others
+        if self._opening.underway() or not (self.live or self._closed or monotonic() < self._retry_at):
+            await self._opening.done()
 
     async def _listen(self) -> None:
+        if self._closed:
+            return
         self._retry_at = monotonic() + RETRY
         try:
             connection = await self._factory.aconnect()
@@ -152,11 +149,9 @@ class TaskListener:
 
     def leave_loop(self) -> None:
         """Close what belongs to the running loop, which ends."""
-        loop = asyncio.get_running_loop()
-        task = self._opening.get(loop)
-        if task is not None:
+        for task in self._opening.underway():
             task.cancel()
-        listening = self._listening.pop(loop, None)
+        listening = self._listening.pop(asyncio.get_running_loop(), None)
         if listening is not None:
             listening.close()
 

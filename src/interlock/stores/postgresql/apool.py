@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.runtime.aio import arun
+from interlock.runtime.shared import retrieve
 from interlock.stores.postgresql.sessions import Row, Transactions
 from interlock.stores.sql.pool import GROW, put_back, said_on
 from interlock.stores.sql.problems import Full, Refused, none_free
@@ -21,7 +22,7 @@ class _Here:
         self.all: set[Any] = set()
         self.used = 0  # lent, or being made
         self.age = 0
-        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()  # with how many may be used for it
 
     def put_back(self, connection: Any) -> None:
         for each in put_back(self.idle, connection):
@@ -29,9 +30,10 @@ class _Here:
             each.close()
 
     def wake_one(self) -> None:
-        while self.waiting:
-            future = self.waiting.popleft()
-            if not future.done():
+        for waiter in self.waiting:
+            most, future = waiter
+            if self.used < most and not future.done() and not future.get_loop().is_closed():
+                self.waiting.remove(waiter)
                 future.set_result(None)
                 return
 
@@ -112,6 +114,7 @@ class AsyncPool:
             if not here.used or (here.used < most and now - asked >= GROW):
                 here.used += 1
                 task = asyncio.get_running_loop().create_task(self._open(here), name="interlock-connects")
+                task.add_done_callback(retrieve)
                 try:
                     await asyncio.shield(task)  # who is cancelled leaves the connection to others
                 except Full:
@@ -122,7 +125,7 @@ class AsyncPool:
             if now >= deadline:
                 raise none_free(self._most, "loop", self.factory.where, io_timeout)
             until = deadline if here.used >= most else min(deadline, asked + GROW)
-            await _first_of(here, max(0.0005, until - now))
+            await _first_of(here, most, max(0.0005, until - now))
 
     async def _open(self, here: _Here) -> None:
         try:
@@ -177,10 +180,11 @@ def _running() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-async def _first_of(here: _Here, seconds: float) -> None:
-    """Wait until a connection is given back, or the time is over."""
+async def _first_of(here: _Here, most: int, seconds: float) -> None:
+    """Wait until a connection is given back and less than `most` are used, or the time is over."""
     future = asyncio.get_running_loop().create_future()
-    here.waiting.append(future)
+    waiter = most, future
+    here.waiting.append(waiter)
     try:
         async with asyncio.timeout(seconds):
             await future
@@ -190,3 +194,6 @@ async def _first_of(here: _Here, seconds: float) -> None:
         if future.done() and not future.cancelled():
             here.wake_one()  # it was meant for somebody
         raise
+    finally:
+        if waiter in here.waiting:
+            here.waiting.remove(waiter)

@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
+from interlock.runtime.shared import retrieve
 from interlock.stores.postgresql.sessions import PING, WHOSE, Row, in_transaction, is_pooled
 from interlock.stores.sql.problems import breaks, broken, no_answer, refusal
 from interlock.stores.sql.statements import Statement, Texts
@@ -46,7 +47,7 @@ class AsyncpgConnection:
         while not task.done():
             left = deadline - monotonic()
             if left <= 0:
-                task.add_done_callback(_retrieved)
+                task.add_done_callback(retrieve)
                 self.close()
                 raise no_answer(self.where, io_timeout)
             try:
@@ -100,7 +101,7 @@ class AsyncpgConnection:
         """As `AsyncConnection.ask_itself`."""
         statement = Texts.notify([channel], [PING])
         self._asking = self.loop.create_task(self._perform(statement), name="interlock-asks")
-        self._asking.add_done_callback(_retrieved)
+        self._asking.add_done_callback(retrieve)
 
     def is_sound(self) -> bool:
         """As `AsyncConnection.is_sound`."""
@@ -113,9 +114,3 @@ class AsyncpgConnection:
             self.connection.terminate()
         except RuntimeError:
             pass  # its loop has ended
-
-
-def _retrieved(task: "asyncio.Future[Any]") -> None:
-    """Take the error of a task that nobody waits for."""
-    if not task.cancelled():
-        task.exception()

@@ -69,7 +69,7 @@ class AsyncRedisStore(RedisQueue):
 
     async def leave_loop(self) -> None:
         """Close the connections of the running loop, which ends."""
-        connections = [*self._pool.connections(), *self._subscription.connections()]
+        connections = [*self._pool.connections(), *self._subscription.leave_loop()]
         for connection in connections:
             connection.close()
         await _until_closed([connection.gone for connection in connections])

@@ -7,10 +7,11 @@ from typing import Any
 from interlock._redis.aconnection import AsyncConnection
 from interlock._redis.clients import ConnectionFactory
 from interlock._redis.errors import refuse
-from interlock._redis.perloop import PerLoop, call_on
+from interlock._redis.perloop import PerLoop
 from interlock._redis.resp import Garbage, ReplyError, messages, pack
 from interlock._redis.routing import Reading
 from interlock.core.errors import StoreError
+from interlock.runtime.shared import call_on
 from interlock.stores.redis.waiters import RedisWaiters
 
 RETRY = 0.25  # seconds between two attempts to subscribe again
@@ -222,6 +223,13 @@ class AsyncSubscription:
     def connections(self) -> list[AsyncConnection]:
         """Return the connections of the running loop."""
         return [*self._connections.connections()]
+
+    def leave_loop(self) -> list[AsyncConnection]:
+        """Return the connections of the running loop, which ends: they are to be closed, and none follows them."""
+        connections = self._connections.connections()
+        for connection in connections:
+            connection.subscribed = False
+        return [*connections]
 
     def close(self) -> None:
         """End the subscriptions."""

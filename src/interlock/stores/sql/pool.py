@@ -1,5 +1,6 @@
 """A bounded number of connections, each used by one thread at a time."""
 
+import math
 import threading
 import weakref
 from collections import deque
@@ -119,14 +120,21 @@ class BoundedPool:
         """Return what to say on a connection for a statement."""
         raise NotImplementedError
 
-    def ask(self, statement: Any) -> list[Any]:
+    def ask(self, statement: Any, deadline: float = math.inf) -> list[Any]:
         """Perform a statement as a transaction of its own, and return its rows.
+
+        Args:
+            statement: what to perform.
+            deadline: of the monotonic clock, where it has waited for a thread; its I/O time-out counts as well.
 
         Raises:
             StoreError: as `SqlQueue` says.
         """
         io_timeout = min(self.factory.io_timeout, statement.io_timeout or self.factory.io_timeout)
-        deadline = monotonic() + io_timeout
+        now = monotonic()
+        if now >= deadline:
+            raise none_free(self._most, "process", self.factory.where, io_timeout)
+        deadline = min(deadline, now + io_timeout)
         place = _Loan()
         try:
             while place.connection is None:

@@ -3,7 +3,6 @@
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from os import lstat
 from time import monotonic
 from typing import Any
@@ -215,7 +214,8 @@ class Database:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="interlock-sqlite")
         from interlock.runtime.offload import offload  # only programs with an event loop load asyncio
 
-        return await offload(self._executor, partial(self.perform, step))
+        deadline = monotonic() + self.options.io_timeout  # also of the time in line for the thread
+        return await offload(self._executor, lambda: self.perform(step, left(deadline)))
 
     def close(self) -> None:
         """Give up the connection and the thread."""
