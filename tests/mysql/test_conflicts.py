@@ -14,7 +14,6 @@ from interlock.stores.sql.statements import hashed
 from interlock.testing.waiting import eventually
 
 Ask = Callable[..., list[Any]]
-PATIENT = "&timeout=20"  # for a busy machine
 KEY = hashed("\0a")
 BUSY = "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND INFO LIKE %s"
 WAITING = "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
@@ -104,7 +103,7 @@ held_up = pytest.mark.parametrize(
 def test_a_step_whose_wait_took_too_long_is_tried_again(
     url: str, outside: Callable[[], Any], spied: Spied, step: str, how: str
 ) -> None:
-    with interlock.connect(url + PATIENT) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
+    with interlock.connect(url) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
         steps = Steps(locks, step)
         locked(blocker, table_of(url), how)
         taking = pool.submit(steps.take)
@@ -118,7 +117,7 @@ def test_a_step_whose_wait_took_too_long_is_tried_again(
 def test_a_step_whose_query_is_killed_is_tried_again(
     url: str, ask: Ask, outside: Callable[[], Any], spied: Spied, step: str, how: str
 ) -> None:
-    with interlock.connect(url + PATIENT) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
+    with interlock.connect(url) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
         steps = Steps(locks, step)
         locked(blocker, table_of(url), how)
         taking = pool.submit(steps.take)
@@ -135,7 +134,7 @@ def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
     url: str, ask: Ask, outside: Callable[[], Any], spied: Spied
 ) -> None:
     """Both wait for the row of a third one, who takes it back: each then has the gap that the other wants."""
-    with interlock.connect(url + PATIENT) as locks, outside() as third, ThreadPoolExecutor() as pool:
+    with interlock.connect(url) as locks, outside() as third, ThreadPoolExecutor() as pool:
         locks.lock("b").acquire().release()  # there is a table
         inserting, go = threading.Semaphore(0), threading.Event()
 
@@ -170,7 +169,7 @@ def test_a_renewal_of_several_that_is_the_victim_of_a_deadlock_loses_none(
 
     low, high = sorted(("a", "b"), key=lambda name: hashed(f"\0{name}"))
     table = table_of(url)
-    with interlock.connect(url + PATIENT) as locks, outside() as other, ThreadPoolExecutor() as pool:
+    with interlock.connect(url) as locks, outside() as other, ThreadPoolExecutor() as pool:
         grants = [locks.lock(name, ttl=60, renew=False).acquire() for name in (low, high)]
         specs = [Claim(grant.id, LockSpec(f"\0{grant.name}", ttl=60)) for grant in grants]
         updating, go = threading.Event(), threading.Event()
@@ -207,7 +206,7 @@ def test_a_limit_of_time_of_the_server_or_of_the_account_ends_no_step(
 ) -> None:
     ask("CREATE OR REPLACE USER limited@'127.0.0.1' WITH MAX_STATEMENT_TIME 0.05")
     ask("GRANT ALL ON interlock.* TO limited@'127.0.0.1'")
-    limited = url.replace("root@", "limited@") + PATIENT
+    limited = url.replace("root@", "limited@")
     with outside() as blocker, outside() as other, ThreadPoolExecutor() as pool:
         cursor = other.cursor()
         cursor.execute("SET GLOBAL max_statement_time = 0.05")
@@ -229,7 +228,7 @@ def test_a_limit_of_time_that_strikes_all_the_same_is_said_and_loses_nothing(
     url: str, outside: Callable[[], Any], spied: Spied, monkeypatch: pytest.MonkeyPatch, step: str, how: str
 ) -> None:
     monkeypatch.setattr(connection, "NO_LIMIT", ", max_statement_time = 0.3")
-    with interlock.connect(url + PATIENT) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
+    with interlock.connect(url) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
         steps = Steps(locks, step)
         locked(blocker, table_of(url), how)
         taking = pool.submit(steps.take)

@@ -17,7 +17,7 @@ from interlock.stores.files import FileStore
 from interlock.stores.files.keys import WAITING_AT, header
 from interlock.stores.files.record import SLOT, checked
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually, moment, since
 
 NAME = "nightly"
 KEY = f"{SEPARATOR}{NAME}"
@@ -389,7 +389,7 @@ def test_a_marker_that_was_removed_is_made_again_and_nobody_loses(folder: Path, 
 
 def test_a_marker_of_another_machine_that_came_meanwhile_stops_who_holds(folder: Path) -> None:
     with connect(folder) as locks:
-        grant = held(locks, ttl=0.9)
+        grant = held(locks, ttl=RENEWED)
         marker = folder / "interlock"
         text = marker.read_bytes()
         marker.unlink()

@@ -71,7 +71,7 @@ def test_garbage_is_an_error_that_shows_it_and_ends_its_connection(
         ann = world.actor()
         for _ in range(2):
             with pytest.raises(StoreError, match="does not speak the protocol of Redis") as caught:
-                ann.do(lock.acquire, timeout=10)
+                ann.do(lock.acquire, timeout=1)
             assert f"127.0.0.1:{port}" in str(caught.value)
             assert repr(words[:10])[2:-1] in str(caught.value)
     finally:

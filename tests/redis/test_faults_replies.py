@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import LockError, LockLost, StoreError
-from interlock.testing.waiting import eventually, moment, since, throughout
+from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
 from tests.servers import Proxy, RedisServer
 from tests.support.redis_worlds import connect_to, in_colour, one_after_another, place_of
@@ -216,11 +216,11 @@ def test_a_waiter_at_a_black_hole_ends_within_its_time_and_one_time_out(world: W
     ann, bob = world.actors(2)
     ann.do(world.connect().lock(world.name).acquire)
     began = moment()
-    waiting = bob.start(_outcome(world, locks.lock(world.name, ttl=1)), 1.5)
+    waiting = bob.start(_outcome(world, locks.lock(world.name, ttl=1)), 2 * RENEWED)
     world.until_waiting(1)
     proxy.black_hole()
-    assert waiting.result(5) in ("nothing", "an error of the store")
-    assert since(began) < 1.5 + 0.5 + SLACK
+    assert waiting.result(WAIT_LIMIT) in ("nothing", "an error of the store")
+    assert since(began) < 2 * RENEWED + 0.5 + SLACK
     proxy.restore()
     eventually(lambda: not world.waiters(), within=3)
 

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from interlock.testing.world import Place, World
 from tests.servers import Proxy, RedisServer
 from tests.support.redis_worlds import connect_to, one_after_another, place_of
@@ -96,11 +96,11 @@ def test_an_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) -
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
     first = ann.do(lock.acquire)
-    brief = bob.start(lock.acquire, timeout=0.4)
+    brief = bob.start(lock.acquire, timeout=RENEWED)
     until_named(locks, 1)
     waiting = carol.start(lock.acquire)
     until_named(locks, 2)
-    assert brief.result(5) is None
+    assert brief.result(WAIT_LIMIT) is None
     until_named(locks, 1)
     proxy.black_hole()
     releasing = ann.start(first.release)

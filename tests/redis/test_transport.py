@@ -82,7 +82,10 @@ def test_a_lock_is_obtained_and_released_though_all_connections_are_forgotten(wo
     assert world.nothing_left()
 
 
-def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(world: World, proxy: Proxy) -> None:
+def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(
+    world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.stores.redis.queue.LOOK_AGAIN", WAIT_LIMIT * 3)  # it must be told
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
     ann, bob = world.actors(2)
     first = ann.do(world.connect().lock(world.name).acquire)
@@ -94,12 +97,13 @@ def test_a_subscription_that_is_forgotten_is_made_anew_while_somebody_waits(worl
     eventually(lambda: locks.store._subscription._heard_at if world.colour == "threads" else True)
     throughout(0.3, lambda: not waiting.done())
     assert ann.do(first.release) is True
-    assert waiting.result(1.5) is not None  # a message that is missed costs up to 5 seconds
+    assert waiting.result(WAIT_LIMIT) is not None
 
 
 def test_a_newcomer_that_subscribes_again_wakes_those_who_waited_before(
     world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("interlock.stores.redis.queue.LOOK_AGAIN", WAIT_LIMIT * 3)
     monkeypatch.setattr(subscriptions, "RETRY", 60.0)
     monkeypatch.setattr(aears, "RETRY", 60.0)
     locks = connect_to(world, proxy.url)
@@ -115,7 +119,7 @@ def test_a_newcomer_that_subscribes_again_wakes_those_who_waited_before(
     held = ann.do(world.connect().lock("other").acquire)
     proxy.restore()
     carol.start(locks.lock("other").acquire, timeout=3)
-    assert waiting.result(2.5) is not None
+    assert waiting.result(WAIT_LIMIT) is not None
     assert ann.do(held.release) is True
 
 

@@ -122,7 +122,8 @@ class PostgresReplica(PostgresServer):
 
     def __init__(self, primary: PostgresServer, *, config: Mapping[str, str] | None = None) -> None:
         self._primary = primary.url
-        super().__init__(config=config)
+        # By default who replays sleeps for five seconds when the primary is gone, and is promoted after that.
+        super().__init__(config={"wal_retrieve_retry_interval": "100ms", **(config or {})})
 
     def _prepare(self) -> None:
         give([self._home.folder, self.folder], self._account)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from interlock import InvalidArgument, LockLost, LockTimeout
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import RENEWED, eventually
 
 
 class Stop(Exception):
@@ -139,7 +139,7 @@ def test_a_body_may_release_by_itself(house: Any) -> None:
 
 
 def test_a_lease_that_the_server_still_keeps_can_be_renewed_after_the_holder_s_deadline(house: Any) -> None:
-    lock = house.lock(ttl=1)
+    lock = house.lock(ttl=RENEWED)
     assert house.do(lock.acquire)
     house.eye.persist(house.key)  # as if the clock of the server were slow
     eventually(lambda: house.do(lambda: lock.expires_in) == 0)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock import LockLost
-from interlock.testing.waiting import eventually
+from interlock.testing.waiting import RENEWED, eventually
 
 
 def test_the_session_of_the_seeds(house: Any) -> None:
@@ -76,7 +76,7 @@ def test_the_count_dies_with_its_lease(house: Any) -> None:
 
 
 def test_after_its_lease_the_next_acquire_begins_a_new_count(house: Any) -> None:
-    lock = house.lock("ReentrantKeyLock", ttl=1)
+    lock = house.lock("ReentrantKeyLock", ttl=RENEWED)
     house.do(lock.acquire)
     house.do(lock.acquire)
     eventually(lambda: not house.eye.exists(house.key))
@@ -88,7 +88,7 @@ def test_after_its_lease_the_next_acquire_begins_a_new_count(house: Any) -> None
 
 
 def test_what_is_left_of_a_dead_count_is_given_up_at_once(house: Any) -> None:
-    lock = house.lock("ReentrantKeyLock", ttl=1)
+    lock = house.lock("ReentrantKeyLock", ttl=RENEWED)
     house.do(lock.acquire)
     house.do(lock.acquire)
     house.eye.persist(house.key)  # as if the clock of the server were slow

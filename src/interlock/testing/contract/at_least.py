@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import InvalidArgument
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import KINDS, Kind, World
 
 KEPT = 0.8  # seconds
@@ -64,7 +64,7 @@ def test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for(worl
     ann, bob, eve = world.actors(3)
     held = ann.do(locks.lock(world.name).acquire)
     # Its lease began when it stood in line, and would end too soon.
-    waiting = bob.start(locks.lock(world.name, ttl=1.2, at_least=1.2, renew=False).acquire)
+    waiting = bob.start(locks.lock(world.name, ttl=RENEWED, at_least=RENEWED, renew=False).acquire)
     world.until_waiting(1)
     until = time.monotonic() + 0.3
     eventually(lambda: time.monotonic() > until)
@@ -73,7 +73,7 @@ def test_the_time_begins_when_the_lock_is_obtained_not_when_it_is_asked_for(worl
     grant = waiting.result(20)
     assert bob.do(grant.release) is True
     assert eve.do(locks.lock(world.name).acquire) is not None
-    assert time.monotonic() - obtained >= 1.2
+    assert time.monotonic() - obtained >= RENEWED
 
 
 def test_a_closed_connection_leaves_the_lock_to_its_lease(world: World) -> None:

@@ -94,13 +94,13 @@ def test_nobody_is_told_of_a_loss_that_was_a_release(world: World, kind: Kind) -
     locks = world.connect()
     ann = world.actor()
     lost: list[Any] = []
-    lock = kind.make(locks, world.name, ttl=1.2, on_lost=lost.append)
+    lock = kind.make(locks, world.name, ttl=RENEWED, on_lost=lost.append)
     for _ in range(30):
         grant = ann.do(lock.acquire)
         assert ann.do(grant.release) is True
         assert grant.lost is False
-    # Renewed after 1.3 s, when the leases above would have ended.
-    until_renewed(ann.do(locks.lock(world.fresh_name(), ttl=3.9).acquire))
+    # Renewed after 1.6 s, when the leases above would have ended.
+    until_renewed(ann.do(locks.lock(world.fresh_name(), ttl=4.8).acquire))
     assert lost == []
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock.core.errors import LockTimeout
+from interlock.testing.waiting import RENEWED, WAIT_LIMIT
 from interlock.testing.world import Kind, World
 
 
@@ -108,7 +109,7 @@ def test_who_gives_up_in_the_middle_of_the_line_does_not_disturb_the_order(world
     order: list[int] = []
     grant = ann.do(locks.lock(world.name).acquire)
     first = line_up(world, [locks.lock(world.name)] * 2, order)
-    short = bob.start(locks.lock(world.name).acquire, timeout=0.3)
+    short = bob.start(locks.lock(world.name).acquire, timeout=RENEWED)  # it waits until the others stand in line
     world.until_waiting(3)
     last = [world.actor().start_within(locks.lock(world.name), lambda grant: order.append(2))]
     world.until_waiting(4)
@@ -124,22 +125,22 @@ def test_when_the_head_gives_up_those_behind_who_fit_get_in(world: World) -> Non
     rw = world.connect().rwlock(world.name)
     ann, bob, eve = world.actors(3)
     ann.do(rw.read().acquire)
-    writer = bob.start(rw.write().acquire, timeout=0.3)
+    writer = bob.start(rw.write().acquire, timeout=RENEWED)  # it waits until the reader stands in line
     world.until_waiting(1)
     reader = eve.start(rw.read().acquire)
     world.until_waiting(2)
     assert writer.result(20) is None
-    assert reader.result(2) is not None
+    assert reader.result(WAIT_LIMIT) is not None
 
 
 def test_when_the_head_is_evicted_those_behind_who_fit_get_in(world: World) -> None:
     rw = world.connect().rwlock(world.name)
     ann, bob, eve = world.actors(3)
     ann.do(rw.read().acquire)
-    writer = bob.start_within(world.connect().rwlock(world.name, timeout=1).write(), lambda grant: None)
+    writer = bob.start_within(world.connect().rwlock(world.name, timeout=RENEWED).write(), lambda grant: None)
     world.until_waiting(1)
     reader = eve.start(rw.read().acquire)
     world.until_waiting(2)
     world.eye.evict(world.name, world.waiters()[0].id)
-    assert reader.result(2) is not None
+    assert reader.result(WAIT_LIMIT) is not None
     assert isinstance(writer.exception(20), LockTimeout)

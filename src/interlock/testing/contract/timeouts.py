@@ -7,7 +7,7 @@ import pytest
 
 from interlock.core.errors import LockError, LockTimeout, StoreError
 from interlock.testing.faults import Failing, Slow
-from interlock.testing.waiting import RENEWED, eventually, moment, since
+from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since
 from interlock.testing.world import Kind, World
 
 LATE = 1.0  # seconds that a busy machine may add
@@ -112,14 +112,14 @@ def test_the_timeout_is_counted_over_all_wakeups(world: World) -> None:
     ann, bob, eve = world.actors(3)
     ann.do(locks.rwlock(world.name).read().acquire)
     started = moment()
-    waiting = bob.start(locks.rwlock(world.name).write().acquire, timeout=0.6)
+    waiting = bob.start(locks.rwlock(world.name).write().acquire, timeout=RENEWED)
     world.until_waiting(1)
     while not waiting.done():  # each eviction wakes it and makes it begin again
         for view in world.waiters():
             world.eye.evict(world.name, view.id)
-        assert since(started) < 0.6 + LATE
+        assert since(started) < RENEWED + LATE
     assert waiting.result(20) is None
-    assert time.monotonic() - started >= 0.6
+    assert time.monotonic() - started >= RENEWED
     eventually(lambda: not world.waiters())
     assert eve.do(locks.rwlock(world.name).read().acquire, timeout=0) is not None
 
@@ -141,7 +141,7 @@ def test_replies_slower_than_the_lease_end_in_a_timeout_not_in_a_grant(world: Wo
     started = moment()
     trying = ann.start(locks.lock(world.name, ttl=0.2).acquire, timeout=0.5)
     try:
-        assert trying.result(4) is None
+        assert trying.result(WAIT_LIMIT) is None
     finally:
         slow.delay = 0
     assert since(started) < 0.5 + 3 * 0.3 + LATE
