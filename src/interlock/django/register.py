@@ -35,10 +35,16 @@ class NotCreated(NoConnection):
 
 
 class TableStep(NamedTuple):
-    """One step on the table, as the message of an `Ask`."""
+    """One step on the table, as the message of an `Ask`.
+
+    Attributes:
+        function, args: what does it.
+        undoes: True if it takes something back: it is taken even if its caller is cancelled before it has begun.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
+    undoes: bool = False
 
     def take(self) -> Any:
         """Do it, in the calling thread."""
@@ -116,7 +122,7 @@ class Lines:
 
     def delete(self, claim: Claim) -> Ask:
         """As `Register.delete`; the record of a holder stays as `done` for its fence, until it is swept."""
-        return self._ask(self._delete, claim)
+        return Ask(self._server, TableStep(self._delete, (claim,), undoes=True))
 
     def reap(self, key: str, id: str) -> Ask:
         """As `Register.reap`."""

@@ -184,7 +184,8 @@ class StepServer:
                 wait((future,))
             except BaseException as error:  # what is on its way must not come after the step that takes it back
                 interrupt = error
-                future.cancel()  # unless it has begun
+                if not message.undoes:
+                    future.cancel()  # unless it has begun
         if interrupt is not None:
             raise interrupt
         return future.result()
@@ -200,7 +201,8 @@ class StepServer:
                 await asyncio.wait((done,))
             except asyncio.CancelledError as error:
                 cancelled = error
-                future.cancel()  # unless it has begun
+                if not message.undoes:
+                    future.cancel()  # unless it has begun
         if cancelled is not None:
             if not done.cancelled():
                 done.exception()

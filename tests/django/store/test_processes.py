@@ -28,7 +28,7 @@ from interlock.core.errors import UnknownOutcome
 from interlock.django import alocks, locks, occupies, occupy
 from interlock.django.models import Claim
 from interlock.django.register import Lines, TableStep
-from interlock.django.store import OrmStore, StepServer
+from interlock.django.store import WORKERS, OrmStore, StepServer
 from interlock.runtime.sync import run
 from interlock.testing.waiting import moment, since
 
@@ -297,3 +297,27 @@ def test_an_interrupt_waits_for_the_step_that_is_on_its_way() -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert early == [False]
+
+
+@pytest.mark.parametrize("undoes", [True, False])
+def test_a_step_that_takes_something_back_is_taken_though_its_task_is_cancelled_in_line(undoes: bool) -> None:
+    """As `asyncio.run` cancels a release that waits for a thread: else the lock stays until its lease ends."""
+    goes_on = threading.Event()
+    taken: list[int] = []
+
+    async def main() -> None:
+        server = StepServer()
+        try:
+            busy = [asyncio.ensure_future(server.aask(TableStep(goes_on.wait, (20,)))) for _ in range(WORKERS)]
+            task = asyncio.ensure_future(server.aask(TableStep(taken.append, (1,), undoes)))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.sleep(0)
+            goes_on.set()
+            await asyncio.wait([task, *busy])
+            assert task.cancelled()
+        finally:
+            server.close()
+
+    asyncio.run(main())
+    assert taken == [1] * undoes
