@@ -134,8 +134,8 @@ MUTANTS = [
         "partial: closing stops at the first failure, tasks",
         _contract("test_a_close_that_can_not_release_says_so_and_closes_all_the_same"),
         "locks/aio/closing.py",
-        "            failure = failure or error\n",
-        "            return error\n",
+        "        except BaseException as error:\n            failure = failure or error\n",
+        "        except BaseException as error:\n            return error\n",
     ),
     _error(
         "partial: who can't give back a turn that came too late waits no more",
