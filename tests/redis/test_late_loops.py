@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis.asyncio
 
 import interlock
+from interlock._redis.apool import AsyncPool
+from interlock._redis.clients import factory_of
+from interlock._redis.message import Message
 from interlock._redis.resp import pack
 from interlock.testing.actors import Background
 from interlock.testing.waiting import WAIT_LIMIT, eventually, throughout
@@ -170,3 +174,35 @@ def test_the_reply_to_asking_is_nobodys(server: RedisServer, proxy: Proxy) -> No
 
     asyncio.run(main())
     assert told == []
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("runs", [True, False])
+def test_the_reply_to_a_late_leave_is_given_to_nobody(
+    server: RedisServer, loops: list[asyncio.AbstractEventLoop], runs: bool
+) -> None:
+    """Said by another loop, on a connection that goes on: whoever asks after it has his own reply."""
+    running = Background() if runs else None
+    run: Any = running.run if running is not None else loops[0].run_until_complete
+    pool = AsyncPool(factory_of(redis.asyncio.Redis.from_url(server.url), tasks=True))
+
+    async def echoed(number: int) -> Any:
+        return await pool.aask(Message(pack("ECHO", f"{number}"), ""))
+
+    async def leaves(connection: Any) -> bool:
+        told: bool = connection.leave_late("claim", pack("ECHO", "late"))
+        return told
+
+    try:
+        assert run(echoed(0)) == b"0"
+        (connection,) = pool._connections.all()
+        assert loops[1].run_until_complete(leaves(connection)) is True
+        assert [run(echoed(number)) for number in range(1, 4)] == [b"1", b"2", b"3"]
+        loops[1].run_until_complete(_closed(pool))
+    finally:
+        if running is not None:
+            running.close()
+
+
+async def _closed(pool: AsyncPool) -> None:
+    pool.close()

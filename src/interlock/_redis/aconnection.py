@@ -5,6 +5,7 @@ import math
 import socket
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from interlock._redis import limit
@@ -13,6 +14,7 @@ from interlock._redis.errors import full, is_full
 from interlock._redis.keepalive import keep_alive
 from interlock._redis.message import broken, garbled, no_answer, unreachable
 from interlock._redis.resp import MISSING, Push, pack, parser
+from interlock.runtime.shared import call_on
 
 ASKING = pack("ASKING")
 
@@ -96,12 +98,16 @@ class AsyncConnection(asyncio.Protocol):
             NoAnswer: the reply did not come in time.
         """
         if asking:
-            nobody: asyncio.Future[Any] = self._loop.create_future()  # waits for its reply
-            nobody.cancel()
-            self._waiting.append(nobody)
-            self._deadlines.append(math.inf)
+            self._expect_for_nobody()
             command = ASKING + command
         return await self.post(command, io_timeout)
+
+    def _expect_for_nobody(self) -> None:
+        """Take the next reply for one that nobody waits for: else it would be given to whoever asks after it."""
+        nobody: asyncio.Future[Any] = self._loop.create_future()
+        nobody.cancel()
+        self._waiting.append(nobody)
+        self._deadlines.append(math.inf)
 
     def _look_for_late(self) -> None:
         """Give up the replies that are late; look again when the next one would be."""
@@ -181,13 +187,15 @@ class AsyncConnection(asyncio.Protocol):
                 self._say_late(command)
             return self.ended
         if self._loop.is_running():
-            self._loop.call_soon_threadsafe(self._say_late, command)
+            call_on(self._loop, partial(self._say_late, command))
         else:
+            self.ended = True  # nobody else may ask on it: the reply would be taken for his
             self._say_at_rest(command)
         return True
 
     def _say_late(self, command: bytes) -> None:
         if not self._transport.is_closing():
+            self._expect_for_nobody()
             self._transport.write(command)
         if self.ended:
             self._close_unless_owned()

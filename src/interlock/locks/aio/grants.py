@@ -136,10 +136,8 @@ class AsyncGrant(BaseGrant):
         removed = cancelled = None
         watched = False
         try:
-            session.leaving[self.id] = (
-                watchdog.loop,
-                self._claim,
-            )  # before the watchdog forgets it, or `close` sees it nowhere
+            # Before the watchdog forgets it, or `close` sees it nowhere.
+            session.leaving[self.id] = watchdog.loop, self._claim
             watched = watchdog.remove(self)
             if time.monotonic() >= self._deadline:
                 self._lose(LEASE_ENDED)
