@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.core.store import BaseStore
+from interlock.core.oldstore import BaseStore
 from interlock.locks.aio.connection import AsyncLocks
 from interlock.locks.aio.grants import AsyncGrant, AsyncGrants
 from interlock.locks.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock

@@ -23,7 +23,7 @@ from interlock.core.claims import (
     shown_text,
 )
 from interlock.core.errors import InvalidArgument
-from interlock.core.line import has_room, promotable, watched
+from interlock.core.positions import has_room, promotable, watched
 from interlock.core.pending import Judgement, Record, State, Verdict, judge
 
 ALL = WRITER_UNITS

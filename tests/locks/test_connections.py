@@ -13,7 +13,7 @@ import interlock
 from interlock import aconnect, connect
 from interlock.core.claims import UNSET, ClaimView, LockSpec
 from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
-from interlock.core.store import BaseStore
+from interlock.core.oldstore import BaseStore
 from interlock.locks import connect as module
 from interlock.locks.arguments import guard_timeout, is_used, wait_limit
 from interlock.locks.connect import BUILT_IN, check_url, default_url, open_store

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from interlock.core.claims import Claim, LockSpec
-from interlock.core.store import BaseStore
+from interlock.core.oldstore import BaseStore
 from interlock.locks.grants import BaseGrant
 from tests.support.spied_store import away
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.effects import FRESH_ID, NOW, Before, Op, Sleep, Subscribe, Wait
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.queue import BUSY, GIVEN_UP, EnterResult, Granted, Outage, Queue
+from interlock.core.oldqueue import BUSY, GIVEN_UP, EnterResult, Granted, Outage, Queue
 
 NOT_IN_LINE = ("busy", "occupied", "refused")
 MOST_PAUSE = 0.02  # seconds that are added before a busy store is asked again

@@ -21,6 +21,7 @@ MAX_NAME = 1000
 MAX_TTL = 10 * 365 * 86400.0
 MAX_LABEL = 200
 MOST_SHOWN = 60  # characters of a wrong value in a message
+MICROS = 1_000_000  # in a second
 SEPARATOR = "\0"  # between the namespace and the name; neither may contain it
 
 
@@ -43,6 +44,7 @@ class LockSpec(NamedTuple):
         capacity: how much there is.
         ttl: seconds until the lease ends unless it is renewed.
         label: free text for people who look at the line.
+        once: True if it is only wanted while no record of a completed run is kept.
     """
 
     key: str
@@ -50,6 +52,7 @@ class LockSpec(NamedTuple):
     capacity: int = 1
     ttl: float = DEFAULT_TTL
     label: str = ""
+    once: bool = False
 
 
 class Claim(NamedTuple):

@@ -47,6 +47,10 @@ class StoreError(LockError):
     """The store can't be reached, refuses, or is not fit to keep locks; the cause is chained."""
 
 
+class Unsupported(StoreError):
+    """This kind of store can't do that; the message says which one can."""
+
+
 class UnknownOutcome(StoreError):
     """A request was sent and no answer came: it may have been done, may be done later, or never."""
 

@@ -1,76 +1,418 @@
-"""The folded line: the same state machine where the store can do a whole step at once.
+"""The one state machine of a lock: a line of places, and the steps on it.  Pure: no clock, no I/O.
 
-Inside one atomic step nobody can look between claim and look, so a pending claim is only ever a waiter: no flags,
-no second look.  Holders come first in the line, waiters follow in the order of their arrival, and
+Places stand in the order of their arrival.  A waiting place may become a holder when
 
-    a claim may go pending -> using when its units + the units of every live claim before it <= capacity.
+    its units + the units of every live place before it <= the smallest capacity among them.
+
+A step is done as a whole: nobody can look between claim and look, so a pending place is only ever a waiter.  Stores that
+decide in the client call these functions; Redis and PostgreSQL have them once more in their own language, held to these
+by one property test.
+
+The fence of a place is issued when it enters the line.  Nobody overtakes, so the order of fences is the order of the
+grants, and a holder of the same process can tell its successor the fence before the store is told (local hand-off).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias
+from urllib.parse import quote, unquote
 
-from interlock.core.claims import PENDING
+from interlock.core.claims import MICROS, PENDING, USING, Claim
 
+LARGEST_SLOTS = 1024  # the largest capacity whose holders are numbered
+BATCH = 250  # promotions in one step
+NOBODY: AbstractSet[str] = frozenset()
 
-class Position(Protocol):
-    """A live claim's position in a line."""
+GONE, KEPT, WANTED = 0, 1, 2
+"""What became of a claim in a renewal; WANTED: it is kept, and somebody waits."""
 
-    @property
-    def units(self) -> int:
-        """What it asks for."""
-
-    @property
-    def capacity(self) -> int:
-        """What it believes there is."""
-
-    @property
-    def state(self) -> str:
-        """pending or using."""
+IS_DONE: Literal["done"] = "done"
+"""The answer to a claim of `once` while the record of a completed run is kept."""
 
 
-P = TypeVar("P", bound=Position)
+class Clock(NamedTuple):
+    """What the store says of the present moment.
+
+    Attributes:
+        lease: microseconds by the clock that leases are judged by.
+        stamp: microseconds since the epoch, by the time of day.
+        dead: liveness tokens of processes that have ended, where the store can tell.
+    """
+
+    lease: int
+    stamp: int
+    dead: AbstractSet[str] = NOBODY
 
 
-def promotable(positions: Iterable[P]) -> Iterator[P]:
-    """Yield the waiters whose turn has come.
+class Origin(NamedTuple):
+    """The process that asks.
+
+    Attributes:
+        home: its host and its pid, as people see it.
+        channel: where it listens; "" if nobody listens.
+        alive: its liveness token, on stores that notice the death of a process.
+    """
+
+    home: str = ""
+    channel: str = ""
+    alive: str = ""
+
+
+class Place(NamedTuple):
+    """A claim in a line.
+
+    Attributes:
+        id: of the claim.
+        state: "pending" or "using".
+        units, capacity: what it asks for.
+        until: when its lease ends, in microseconds of the lease clock.
+        ttl: its lease, in microseconds.
+        beat: how often it was renewed.
+        fence: issued when it entered the line.
+        since: when it entered, microseconds since the epoch.
+        held: since when it holds the lock, as `since`; 0 for a waiter.
+        slot: its number among the holders of a semaphore.
+        once: True if it wants to run only while no record of a completed run is kept.
+        who, label: the thread or task, and a text for people.
+        home, channel, alive: as in `Origin`.
+    """
+
+    id: str
+    state: Literal["pending", "using"]
+    units: int
+    capacity: int
+    until: int
+    ttl: int
+    beat: int
+    fence: int
+    since: int
+    held: int
+    slot: int
+    once: bool
+    who: str
+    label: str
+    home: str
+    channel: str
+    alive: str
+
+
+class Line(NamedTuple):
+    """The places of one name, the highest fence that was issued for it, and the end of its `once` record (a stamp)."""
+
+    places: tuple[Place, ...] = ()
+    top: int = 0
+    done: int = 0
+
+
+EMPTY = Line()
+
+
+class Step(NamedTuple):
+    """What a step makes of a line.
+
+    Attributes:
+        line: the new line; None if nothing has changed.
+        answer: of `enter` and `adopt`: the place, IS_DONE, or None (refused or gone); of `leave`: whether it was there;
+            of `renew`: a number for each id; of `evict`: how many.
+        promoted: holders to be told of their fence, and waiters to be told to look again.
+        look_in: microseconds after which a waiter should look again, since a lease before its own ends then.
+        more: True if more waiters can be promoted than one step does.
+    """
+
+    line: Line | None
+    answer: Any
+    promoted: tuple[Place, ...] = ()
+    look_in: int = 0
+    more: bool = False
+
+
+Decide: TypeAlias = Callable[Concatenate[Line, Clock, ...], Step]
+"""A step, waiting for the line as it is now, the store's clock and its arguments."""
+
+_NO = Step(None, None)
+_WAS_DONE = Step(None, IS_DONE)
+_NOT_THERE = Step(None, False)
+
+
+def live(line: Line, clock: Clock) -> tuple[Place, ...]:
+    """Return the places whose leases have not ended and whose processes live."""
+    places, now, dead = line.places, clock.lease, clock.dead
+    for place in places:
+        if place.until <= now or (dead and place.alive in dead):
+            return tuple(each for each in places if each.until > now and each.alive not in dead)
+    return places
+
+
+def is_nothing(line: Line, clock: Clock) -> bool:
+    """Tell whether a store may forget the line: the time of day alone gives higher fences from now on."""
+    return not line.places and line.done <= clock.stamp and line.top < clock.stamp
+
+
+def settle(line: Line, clock: Clock) -> Step:
+    """Drop the places that are over, and promote from the head whoever has room."""
+    places = live(line, clock)
+    promoted, more = _promotions(places, clock)
+    if promoted:
+        places = _put(places, promoted)
+    changed = None if places is line.places else Line(places, line.top, line.done)
+    return Step(changed, None, promoted, 0, more)
+
+
+def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, again: bool) -> Step:
+    """Ask for the lock, or where a claim stands; extends its lease; idempotent by the claim's id.
 
     Args:
-        positions: the live claims of one name, in line order.
-
-    Yields:
-        Each pending position that may be used now, from the head; nobody overtakes one that may not.
+        line, clock: the line as it is.
+        claim: who asks for what.
+        origin: its process.
+        wait: False: one try, which leaves nothing behind if it is refused.
+        again: True if the claim is known to stand in line: if it does not, it is gone.
     """
-    taken = 0
-    limit: int | None = None
-    for position in positions:
-        taken += position.units
-        limit = position.capacity if limit is None else min(limit, position.capacity)
-        if taken > limit:
-            return
-        if position.state == PENDING:
-            yield position
+    if not line.places:  # the short cut of a free lock
+        if again:
+            return _NO
+        spec = claim.spec
+        if spec.once and line.done > clock.stamp:
+            return _WAS_DONE
+        place = _place(claim, origin, clock, line.top, USING)
+        return Step(Line((place,), place.fence, line.done), place)
+    settled = settle(line, clock)
+    now = line if settled.line is None else settled.line
+    for at, place in enumerate(now.places):
+        if place.id == claim.id:
+            place = place._replace(
+                until=max(place.until, clock.lease + place.ttl), channel=origin.channel or place.channel
+            )
+            now = now._replace(places=(*now.places[:at], place, *now.places[at + 1 :]))
+            return Step(now, place, _without(settled.promoted, claim.id), _look_in(now, clock, at), settled.more)
+    if again:
+        return settled
+    spec = claim.spec
+    if spec.once and now.done > clock.stamp:
+        return settled._replace(answer=IS_DONE)
+    if has_room(now.places, spec.units, spec.capacity):
+        place = _place(claim, origin, clock, now.top, USING, _free_slot(now.places, spec.units, spec.capacity))
+    elif wait:
+        place = _place(claim, origin, clock, now.top, PENDING)
+    else:
+        return settled
+    now = Line((*now.places, place), place.fence, now.done)
+    return Step(now, place, settled.promoted, _look_in(now, clock, len(now.places) - 1), settled.more)
 
 
-def has_room(positions: Iterable[Position], units: int, capacity: int) -> bool:
-    """Tell whether a newcomer at the end of the line may use the lock at once.
+def leave(line: Line, clock: Clock, id: str, keep: int = 0) -> Step:
+    """Take a claim out and hand over.
 
     Args:
-        positions: the live claims of one name.
-        units, capacity: what the newcomer asks for.
+        line, clock: the line as it is.
+        id: of the claim.
+        keep: microseconds for which a record is kept that the holder's run was completed; 0 for no record.
+
+    Answers True if it was there; with `keep`: if it held the lock.
     """
-    for position in positions:
-        units += position.units
-        capacity = min(capacity, position.capacity)
+    places = line.places
+    if len(places) == 1 and places[0].id == id and not keep:  # the short cut of a lone holder
+        place = places[0]
+        return Step(Line((), line.top, line.done), place.until > clock.lease and place.alive not in clock.dead)
+    settled = settle(line, clock)
+    now = line if settled.line is None else settled.line
+    place = next((each for each in now.places if each.id == id), None)
+    if place is None or (keep and place.state != USING):
+        return settled._replace(answer=False)
+    left = tuple(each for each in now.places if each is not place)
+    told: tuple[Place, ...] = ()
+    if keep:
+        told = tuple(each for each in left if each.once and each.state == PENDING)
+        left = tuple(each for each in left if each not in told)
+    now = Line(left, now.top, clock.stamp + keep if keep else now.done)
+    after = settle(now, clock)
+    promoted = (*(each for each in settled.promoted if each.id != id), *after.promoted, *told)
+    return Step(now if after.line is None else after.line, True, promoted, 0, settled.more or after.more)
+
+
+def renew(line: Line, clock: Clock, ids: Sequence[str]) -> Step:
+    """Extend leases that have not ended; answers GONE, KEPT or WANTED for each id."""
+    settled = settle(line, clock)
+    now = line if settled.line is None else settled.line
+    wanted = KEPT + any(place.state == PENDING for place in now.places)
+    answers = dict.fromkeys(ids, GONE)
+    places = []
+    for place in now.places:
+        if place.id in answers:
+            answers[place.id] = wanted
+            place = place._replace(until=max(place.until, clock.lease + place.ttl), beat=place.beat + 1)
+        places.append(place)
+    if any(answers.values()):
+        now = now._replace(places=tuple(places))
+    return Step(None if now is line else now, [answers[id] for id in ids], settled.promoted, 0, settled.more)
+
+
+def adopt(line: Line, clock: Clock, id: str, claim: Claim, origin: Origin) -> Step:
+    """Rename a claim that holds the lock: it goes on under another id, with its fence, slot and place.
+
+    Args:
+        line, clock: the line as it is.
+        id: of the claim; it can't be used any more.
+        claim: the new id, with the lease that counts from now on.
+        origin: the process that has it now.
+    """
+    settled = settle(line, clock)
+    now = line if settled.line is None else settled.line
+    for at, place in enumerate(now.places):
+        if place.id == claim.id:
+            return settled._replace(answer=place)  # it was done, and the reply was lost
+        if place.id == id and place.state == USING:
+            ttl = int(claim.spec.ttl * MICROS)
+            place = place._replace(
+                id=claim.id, ttl=ttl, until=clock.lease + ttl, beat=0, who=claim.who, label=claim.spec.label,
+                home=origin.home, channel=origin.channel, alive=origin.alive,
+            )  # fmt: skip
+            now = now._replace(places=(*now.places[:at], place, *now.places[at + 1 :]))
+            return settled._replace(line=now, answer=place)
+    return settled
+
+
+def evict(line: Line, clock: Clock, id: str | None) -> Step:
+    """Take out one claim, or all, whoever's they are; waiters among them are told to look."""
+    places = live(line, clock)
+    out = tuple(place for place in places if id is None or place.id == id)
+    left = Line(tuple(place for place in places if place not in out), line.top, line.done)
+    settled = settle(left, clock)
+    told = tuple(place for place in out if place.state == PENDING)
+    now = left if settled.line is None else settled.line
+    return Step(now if out or settled.line else None, len(out), (*settled.promoted, *told), 0, settled.more)
+
+
+def forget(line: Line, clock: Clock) -> Step:
+    """Forget the record of a completed run; answers whether there was one."""
+    return Step(line._replace(done=0), line.done > clock.stamp) if line.done else _NOT_THERE
+
+
+def has_room(places: Sequence[Place], units: int, capacity: int) -> bool:
+    """Tell whether a newcomer at the end of the line may use the lock at once."""
+    for place in places:
+        units += place.units
+        capacity = min(capacity, place.capacity)
     return units <= capacity
 
 
-def watched(positions: Sequence[P], index: int) -> Sequence[P]:
-    """Return whose death would matter to the waiter at `index`.
+def numbered(units: int, capacity: int) -> bool:
+    """Tell whether the holders of such a lock have slots."""
+    return units == 1 and 2 <= capacity <= LARGEST_SLOTS
 
-    The first waiter watches the holders, every other one only the claim before it; so a death wakes one waiter,
-    not all.
+
+def _place(
+    claim: Claim, origin: Origin, clock: Clock, top: int, state: Literal["pending", "using"], slot: int = 0
+) -> Place:
+    id, (_, units, capacity, ttl, label, once), who = claim
+    home, channel, alive = origin
+    lease, stamp, _ = clock
+    ttl = int(ttl * MICROS)
+    fence = stamp if stamp > top else top + 1
+    held = stamp if state == USING else 0
+    return Place(
+        id,
+        state,
+        units,
+        capacity,
+        lease + ttl,
+        ttl,
+        0,
+        fence,
+        stamp,
+        held,
+        slot,
+        once,
+        who,
+        label,
+        home,
+        channel,
+        alive,
+    )
+
+
+def _promotions(places: Sequence[Place], clock: Clock) -> tuple[tuple[Place, ...], bool]:
+    """Return the waiters whose turn has come, as holders, and whether there are more than a batch."""
+    promoted: list[Place] = []
+    taken, limit = 0, places[0].capacity if places else 0
+    for place in places:
+        taken += place.units
+        limit = min(limit, place.capacity)
+        if taken > limit:
+            break
+        if place.state == PENDING:
+            if len(promoted) == BATCH:
+                return tuple(promoted), True
+            slot = 0
+            if numbered(place.units, place.capacity):
+                slot = _free_slot((*places, *promoted), place.units, place.capacity)
+            promoted.append(place._replace(state=USING, held=clock.stamp, slot=slot))
+    return tuple(promoted), False
+
+
+def _free_slot(places: Sequence[Place], units: int, capacity: int) -> int:
+    """Return the lowest number that no holder has."""
+    if not numbered(units, capacity):
+        return 0
+    taken = {each.slot for each in places if each.state == USING and numbered(each.units, each.capacity)}
+    return next(slot for slot in range(len(taken) + 1) if slot not in taken)
+
+
+def _put(places: tuple[Place, ...], changed: tuple[Place, ...]) -> tuple[Place, ...]:
+    new = {place.id: place for place in changed}
+    return tuple(new.get(place.id, place) for place in places)
+
+
+def _without(places: tuple[Place, ...], id: str) -> tuple[Place, ...]:
+    return tuple(place for place in places if place.id != id) if places else places
+
+
+def _look_in(line: Line, clock: Clock, at: int) -> int:
+    """Return after how long the place `at` should look again: when a lease before its own ends."""
+    return min((place.until for place in line.places[:at]), default=clock.lease) - clock.lease
+
+
+def look(line: Line, clock: Clock) -> Step:
+    """Look at a line; answers the live places; `look_in` is what the lease clock shows."""
+    return Step(None, live(line, clock), (), clock.lease)
+
+
+# -- as text: one claim a line, readable with `cat`; the first line has the highest fence and the end of the record --------
+
+FORM = "interlock-2"
+
+
+def encode(line: Line) -> str:
+    """Return a line as text."""
+    rows = [f"{FORM} {line.top} {line.done}"]
+    for place in line.places:
+        fields: Mapping[str, Any] = place._asdict()
+        rows.append(" ".join(quote(str(value), safe=":-/@") or "-" for value in fields.values()))
+    return "\n".join(rows) + "\n"
+
+
+def decode(text: str) -> Line:
+    """Return the line that a text says.
+
+    Raises:
+        ValueError: it says none.
     """
-    before = positions[:index]
-    if before and before[-1].state == PENDING:
-        return before[-1:]
-    return before
+    head, *rows = text.splitlines()
+    form, top, done = head.split(" ")
+    if form != FORM:
+        raise ValueError(f"a line of interlock begins with {FORM!r}, not with {form[:40]!r}")
+    return Line(tuple(map(_read, rows)), int(top), int(done))
+
+
+def _read(row: str) -> Place:
+    words = row.split(" ")
+    id, state, *numbers = words[:11]
+    if state not in (PENDING, USING):
+        raise ValueError(f"{state[:40]!r} is no state of a claim")
+    units, capacity, until, ttl, beat, fence, since, held, slot = map(int, numbers)
+    once, *texts = words[11:]
+    who, label, home, channel, alive = ("" if each == "-" else unquote(each) for each in texts)
+    return Place(
+        unquote(id), state, units, capacity, until, ttl, beat, fence, since, held, slot, once == "True",
+        who, label, home, channel, alive,
+    )  # fmt: skip

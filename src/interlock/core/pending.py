@@ -21,7 +21,7 @@ from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, C
 from interlock.core.effects import Op
 from interlock.core.errors import UnknownOutcome
 from interlock.core.queue import GIVEN_UP, GONE, REFUSED, EnterResult, Renewed
-from interlock.core.store import BaseStore
+from interlock.core.oldstore import BaseStore
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 

@@ -1,10 +1,9 @@
-"""What every store looks like from above: a line of claims that is entered and left."""
+"""What every store looks like from above: a line of claims that is entered and left; and one call of acquire."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from interlock.core.claims import Claim, ClaimView
-from interlock.core.effects import Op
 from interlock.core.errors import StoreError
 
 
@@ -26,8 +25,9 @@ class EnterResult(NamedTuple):
     Attributes:
         state: "using": it holds the lock with `fence`.
             "pending": it stands in line; look again after `look_again` seconds unless told before.
-            "occupied": it does not stand in line yet; subscribe, and enter again with the wake-up.
+            "occupied": it does not stand in line yet; subscribe, and enter again with the waiter.
             "refused": the try did not succeed and nothing of it is left.
+            "done": it is a claim of `once`, and the record of a completed run is kept; nothing of it is left.
             "gone": it expired or was evicted, or (with a `look_again`) was given up because a request of it had no
             answer; start again with a fresh id, after `look_again` seconds.
             "busy": the store could not be asked now; ask again after `look_again` seconds.
@@ -36,17 +36,20 @@ class EnterResult(NamedTuple):
         look_again: seconds.
         asked: False if the store did not take part in this answer, so that the claim's lease is where it was.
         outage: why the store could not be asked, where that is worth waiting for; None otherwise.
+        slot: the number among the holders of a semaphore, when using.
     """
 
-    state: Literal["using", "pending", "occupied", "refused", "gone", "busy", "indeterminate"]
+    state: Literal["using", "pending", "occupied", "refused", "done", "gone", "busy", "indeterminate"]
     fence: int = 0
     look_again: float = 1.0
     asked: bool = True
     outage: Outage | None = None
+    slot: int = 0
 
 
 OCCUPIED = EnterResult("occupied")
 REFUSED = EnterResult("refused")
+DONE_BEFORE = EnterResult("done")
 GONE = EnterResult("gone", look_again=0.0)
 GIVEN_UP = EnterResult("gone", look_again=0.01)
 BUSY = EnterResult("busy", look_again=0.0005, asked=False)
@@ -54,42 +57,143 @@ INDETERMINATE = EnterResult("indeterminate", look_again=0.0005, asked=False)
 
 
 class Granted(NamedTuple):
-    """The message of a hand-over: claim `id` holds the lock with `fence`, as of now."""
+    """The message of a hand-over: claim `id` holds the lock with `fence` (and `slot`), as of now."""
 
     id: str
     fence: int
+    slot: int = 0
 
 
-Renewed: TypeAlias = bool | StoreError
-"""What became of one claim in a renewal of many."""
+class Held(NamedTuple):
+    """A claim that holds the lock.
+
+    Attributes:
+        claim: the claim (its id may differ from the first one asked with).
+        fence: the fencing token.
+        deadline: when its lease ends, on the holder's clock.
+        slot: the number among the holders of a semaphore.
+    """
+
+    claim: Claim
+    fence: int
+    deadline: float
+    slot: int = 0
 
 
-class Queue(Protocol):
-    """A lock store: the state machine pending -> using -> gone, for every name."""
+Renewed: TypeAlias = int | StoreError
+"""What became of one claim in a renewal of many: GONE, KEPT or WANTED of `core.line`, or why it could not be asked."""
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
+
+class Tells(Protocol):
+    """What wakes one who waits; from any thread."""
+
+    def tell(self, message: Any = None) -> None:
+        """Wake who waits; a message is kept until it is read."""
+
+
+class AcquireCall:
+    """One call of acquire; `claim` is always the one to take out of the line if the call is broken off.
+
+    `first` is the store's answer if the claim has entered already; `owner` says whose call it is, `now` what time it is.
+    `entered` is False while nothing of it can be in the line, so that there is nothing to take out.  `on_queued` is
+    called with it each time that its claim begins to wait in line; `queued`, the claim that last did, is for whoever is
+    called.  `done` is True if it is a claim of `once` that came too late.
+    """
+
+    __slots__ = (
+        "claim", "closed", "deadline", "done", "entered", "first", "now", "on_queued", "owner", "queued", "started",
+        "wait", "waiter",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        claim: Claim,
+        now: Callable[[], float],
+        started: float,
+        deadline: float | None,
+        wait: bool,
+        first: EnterResult | None = None,
+        owner: Any = None,
+    ) -> None:
+        self.claim = claim
+        self.now = now
+        self.started = started
+        self.deadline = deadline
+        self.wait = wait
+        self.first = first
+        self.owner = owner
+        self.entered = first is not None and first.state not in NOT_IN_LINE
+        self.closed = False
+        self.done = False
+        self.waiter: Any = None
+        self.on_queued: Callable[[AcquireCall], object] | None = None
+        self.queued: Claim | None = None
+
+    def call_off(self) -> None:
+        """Let the call end with StoreError soon, because its connection is closed; from any thread."""
+        self.closed = True  # in this order: who subscribes looks at it afterwards
+        if self.waiter is not None:
+            self.waiter.tell()
+
+
+NOT_IN_LINE = ("busy", "occupied", "refused", "done")
+
+
+class AsyncQueue(Protocol):
+    """A store as the tasks of one event loop use it: the state machine pending -> using -> gone, for every name."""
+
+    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
         """Ask for the lock, or where the claim stands; idempotent by the claim's id; extends its lease.
 
         Args:
             claim: the claim.
-            wakeup: what to tell when the claim's turn comes; None when the caller has not subscribed.
+            waiter: what to tell when the claim's turn comes, of `subscribe`; None when the caller has not subscribed.
             wait: False: one try, which leaves nothing behind if it is refused.
             again: True when the claim is known to stand in line already: if it does not, it is gone.
         """
 
-    def leave(self, claim: Claim) -> Op[bool]:
-        """Take the claim out of the line, hand over to the next; True if this call removed it."""
+    async def leave(self, claim: Claim, done: float = 0.0) -> bool:
+        """Take the claim out of the line, hand over to the next; True if this call removed it.
 
-    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
+        Args:
+            claim: the claim.
+            done: seconds for which a record is kept that its run was completed; 0 for no record.
+        """
+
+    async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """Extend leases, many at once.
 
         Returns:
-            For each claim: True; False if it is gone; a StoreError, as a value, if this one could not be asked while
-            others could.  A store that raises instead says so of all of them.
+            For each claim: GONE, KEPT or WANTED; a StoreError, as a value, if this one could not be asked while others
+            could.  A store that raises instead says so of all of them.
         """
 
-    def look(self, key: str) -> Op[list[ClaimView]]:
+    async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
+        """Let a claim that holds the lock go on as `claim`; None if it is gone.  The deadline is the caller's to know."""
+
+    async def look(self, key: str) -> list[ClaimView]:
         """List the live claims of `key` in line order; a key without a name stands for its whole namespace."""
 
-    def evict(self, key: str, id: str | None) -> Op[int]:
+    async def evict(self, key: str, id: str | None) -> int:
         """Remove one claim, or all of a key, whoever's they are; return how many."""
+
+    def subscribe(self) -> Any:
+        """Return what the caller can wait on."""
+
+
+class Queue(Protocol):
+    """A store as the threads of one process use it; as `AsyncQueue`."""
+
+    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult: ...
+
+    def leave(self, claim: Claim, done: float = 0.0) -> bool: ...
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewed]: ...
+
+    def adopt(self, key: str, id: str, claim: Claim) -> Held | None: ...
+
+    def look(self, key: str) -> list[ClaimView]: ...
+
+    def evict(self, key: str, id: str | None) -> int: ...
+
+    def subscribe(self) -> Any: ...

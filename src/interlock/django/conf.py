@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.redaction import described, masked
-from interlock.core.store import Store
+from interlock.core.oldstore import Store
 from interlock.locks.connect import open_store
 
 DEFAULT = "default"

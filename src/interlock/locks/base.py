@@ -15,7 +15,7 @@ from interlock.core.claims import (
     checked_ttl,
 )
 from interlock.core.errors import InvalidArgument
-from interlock.core.store import Store
+from interlock.core.oldstore import Store
 from interlock.locks import events
 from interlock.locks.arguments import guard_timeout, in_global_order, options_of
 from interlock.locks.session import AcquireOptions, BaseSession, name_of

@@ -6,7 +6,7 @@ from time import monotonic
 from interlock.core.claims import USING, ClaimView
 from interlock.core.effects import Op
 from interlock.core.errors import LockError, LockTimeout
-from interlock.core.store import Common
+from interlock.core.oldstore import Common
 
 FRESH = 1.0  # seconds; however many give up at once, the line is looked at once
 MOST_KEYS = 64

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from interlock.core.claims import DEFAULT_TTL, MAX_NAME, checked_text, checked_ttl
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import described, masked, why
-from interlock.core.store import BaseStore, Store
+from interlock.core.oldstore import BaseStore, Store
 from interlock.locks.sync.connection import Locks
 from interlock.runtime.process import in_forked_child
 

@@ -4,7 +4,7 @@ from interlock.core.acquire import AcquireCall, Held, acquire
 from interlock.core.claims import SEPARATOR, Check, Claim, LockSpec
 from interlock.core.effects import FRESH_ID, NOW, Op
 from interlock.core.errors import LockError
-from interlock.core.store import Common
+from interlock.core.oldstore import Common
 
 WAIT_LIMIT = 5.0  # seconds for each acquire
 

@@ -9,7 +9,7 @@ from interlock.core.claims import MAX_NAME, SEPARATOR, Claim, ClaimView, LockSpe
 from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.redaction import masked
-from interlock.core.store import Common
+from interlock.core.oldstore import Common
 from interlock.locks import events
 from interlock.locks.busy import LastHolders
 from interlock.locks.events import Event, Kind, Listeners

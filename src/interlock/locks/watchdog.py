@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError
-from interlock.core.store import Common
+from interlock.core.oldstore import Common
 from interlock.locks.grants import GONE_THERE, BaseGrant
 from interlock.locks.leases import Entry, LeaseTable, Tell
 from interlock.runtime import log

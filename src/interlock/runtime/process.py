@@ -21,12 +21,12 @@ def _node() -> str:
 
 HOST = shown_text(_node())
 _pid = os.getpid()
+_in_child: list[Callable[[], object]] = []
 
 
 def in_forked_child(function: Callable[[], object]) -> None:
-    """Let `function` be called in each child that is forked; where nobody can fork there is nothing to do."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=function)
+    """Let `function` be called in each child that is forked."""
+    _in_child.append(function)
 
 
 def around_forks(before: Callable[[], object], parent: Callable[[], object], child: Callable[[], object]) -> None:
@@ -38,6 +38,27 @@ def around_forks(before: Callable[[], object], parent: Callable[[], object], chi
 def pid() -> int:
     """Return this process's id, without a system call."""
     return _pid
+
+
+def checked_pid() -> int:
+    """Return this process's id, as the system says.
+
+    uWSGI and C code fork without telling Python: then what a fork is to do is done here.
+    """
+    if os.getpid() != _pid:
+        _forked()
+    return _pid
+
+
+def _forked() -> None:
+    global _pid
+    _pid = os.getpid()
+    for function in _in_child:
+        function()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class WeakRegistry(Generic[T]):
@@ -67,11 +88,3 @@ class WeakRegistry(Generic[T]):
             one = ref()
             if one is not None:
                 yield one
-
-
-def _after_fork() -> None:
-    global _pid
-    _pid = os.getpid()
-
-
-in_forked_child(_after_fork)

@@ -4,7 +4,7 @@ from interlock.core.claims import PENDING, USING, Check, Claim, ClaimView, keys_
 from interlock.core.effects import Call, Op
 from interlock.core.pending import Pending, Record
 from interlock.core.queue import EnterResult, Outage, Queue
-from interlock.core.store import AsyncStore, BaseStore, Store, SyncStore
+from interlock.core.oldstore import AsyncStore, BaseStore, Store, SyncStore
 
 __all__ = [
     "PENDING",

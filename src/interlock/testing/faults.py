@@ -11,7 +11,7 @@ from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView
 from interlock.core.effects import Op, Sleep, TaskWakeup, ThreadWakeup
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import BUSY, EnterResult, Renewed
-from interlock.core.store import BaseStore, Store
+from interlock.core.oldstore import BaseStore, Store
 
 T = TypeVar("T")
 

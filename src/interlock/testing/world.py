@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec
-from interlock.core.store import Store
+from interlock.core.oldstore import Store
 from interlock.locks.aio.connection import AsyncLocks
 from interlock.locks.sync.connection import Locks
 from interlock.runtime.sync import fresh_id, run

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from interlock.core.claims import DEFAULT_TTL, Check, ClaimView
-from interlock.core.store import AsyncStore
+from interlock.core.oldstore import AsyncStore
 from interlock.locks.aio import closing
 from interlock.locks.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock, guarded
 from interlock.locks.aio.session import Session

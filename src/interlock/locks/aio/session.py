@@ -9,7 +9,7 @@ from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockError
 from interlock.core.queue import EnterResult
-from interlock.core.store import AsyncStore
+from interlock.core.oldstore import AsyncStore
 from interlock.locks.aio.grants import AsyncGrant
 from interlock.locks.aio.watchdog import LoopWatchdog
 from interlock.locks.events import Kind

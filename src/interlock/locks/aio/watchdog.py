@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from interlock.core.claims import Claim
 from interlock.core.errors import LockError
-from interlock.core.store import AsyncStore
+from interlock.core.oldstore import AsyncStore
 from interlock.locks.grants import BaseGrant
 from interlock.locks.leases import LONGEST_SLEEP, Tell
 from interlock.locks.watchdog import BaseWatchdog, by_node, portions

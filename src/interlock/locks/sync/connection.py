@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from interlock.core.claims import DEFAULT_TTL, Check, ClaimView
-from interlock.core.store import SyncStore
+from interlock.core.oldstore import SyncStore
 from interlock.locks.arguments import OnBusy, options_of
 from interlock.locks.base import BaseLocks
 from interlock.locks.sync import closing

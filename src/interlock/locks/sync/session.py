@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from interlock.core.acquire import AcquireCall, acquire
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockError
-from interlock.core.store import SyncStore
+from interlock.core.oldstore import SyncStore
 from interlock.locks.events import Kind
 from interlock.locks.grants import RELEASED, BaseGrant
 from interlock.locks.owners import Holds

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from interlock.core.claims import Claim
 from interlock.core.errors import LockError
-from interlock.core.store import SyncStore
+from interlock.core.oldstore import SyncStore
 from interlock.locks.grants import BaseGrant
 from interlock.locks.leases import LONGEST_SLEEP, SHORTEST_RETRY, Tell
 from interlock.locks.sync.renewers import HANGS, Renewers, started

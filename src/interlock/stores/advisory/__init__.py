@@ -4,7 +4,7 @@ import select
 from urllib.parse import SplitResult
 
 from interlock.core.errors import StoreError
-from interlock.core.store import BaseStore
+from interlock.core.oldstore import BaseStore
 
 if not hasattr(select, "poll"):
     raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")

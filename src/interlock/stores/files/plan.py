@@ -10,7 +10,7 @@ last. The model checker drives these functions; the store performs what they dec
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from interlock.core.line import has_room, promotable, watched
+from interlock.core.positions import has_room, promotable, watched
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted
 from interlock.stores.files.record import Slot
 

@@ -9,7 +9,7 @@ from interlock._redis.clusterurl import hosts_of
 from interlock._redis.libraries import is_cluster
 from interlock._redis.slots import Address
 from interlock._redis.urls import client_of
-from interlock.core.store import BaseStore, Store
+from interlock.core.oldstore import BaseStore, Store
 
 __all__ = ["RedisStores", "from_client"]
 

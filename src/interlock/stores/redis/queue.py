@@ -15,7 +15,7 @@ from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.effects import Ask, Op
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.queue import GONE, INDETERMINATE, OCCUPIED, REFUSED, EnterResult, Outage, Renewed
-from interlock.core.store import BaseStore
+from interlock.core.oldstore import BaseStore
 from interlock.runtime.log import warn
 from interlock.runtime.process import HOST, WeakRegistry, in_forked_child, pid
 from interlock.stores.redis.failed import (

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, State
-from interlock.core.line import has_room, promotable
+from interlock.core.positions import has_room, promotable
 from interlock.runtime.process import HOST, pid
 
 DIGITS = 16  # of a time and a fence: microseconds, until the year 2286

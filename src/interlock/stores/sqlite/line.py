@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from interlock.core.claims import PENDING, SEPARATOR, USING, Claim
-from interlock.core.line import has_room, promotable
+from interlock.core.positions import has_room, promotable
 from interlock.stores.sql.statements import MICROS, fixed, hashed, micros
 
 Execute: TypeAlias = Callable[..., Any]

@@ -1,0 +1,72 @@
+"""The waiting claims of this process, and what wakes each."""
+
+from interlock.core.queue import Granted, Tells
+from interlock.runtime.process import in_forked_child, WeakRegistry
+
+DIGITS = 19  # of the largest fence
+
+
+class Waiters:
+    """What wakes each waiting claim, by the claim's id; threads and tasks of several loops may stand here together.
+
+    Each step is one operation of a dictionary: so a signal handler or a finalizer may come in between.
+    """
+
+    def __init__(self) -> None:
+        self._waiters: dict[str, Tells] = {}
+        _all.add(self)
+
+    def __bool__(self) -> bool:
+        return bool(self._waiters)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._waiters
+
+    @property
+    def ids(self) -> list[str]:
+        """The claims that wait."""
+        return list(self._waiters)
+
+    def add(self, id: str, waiter: Tells) -> None:
+        """Tell `waiter` what is told to a claim."""
+        self._waiters[id] = waiter
+
+    def remove(self, id: str) -> bool:
+        """Forget a claim; True if it was there."""
+        return self._waiters.pop(id, None) is not None
+
+    def notify(self, id: str, fence: int, slot: int = 0) -> bool:
+        """Tell a claim that it holds the lock with `fence`; with 0, that it should look.
+
+        Returns:
+            False if it does not wait here.
+        """
+        waiter = self._waiters.get(id)
+        if waiter is not None:
+            waiter.tell(Granted(id, fence, slot) if fence else None)
+        return waiter is not None
+
+    def hear(self, message: str) -> None:
+        """Tell what another process said: "id fence slot"."""
+        id, *numbers = message.split(" ")
+        if 1 <= len(numbers) <= 2 and all(each.isdecimal() and len(each) <= DIGITS for each in numbers):
+            self.notify(id, *map(int, numbers))  # else it is not from us
+
+    def wake_all(self) -> None:
+        """Let everybody look: what was said meanwhile was not heard."""
+        for waiter in list(self._waiters.values()):
+            waiter.tell(None)
+
+    def _clear(self) -> None:
+        self._waiters = {}
+
+
+_all: WeakRegistry[Waiters] = WeakRegistry()
+
+
+def _after_fork() -> None:
+    for waiters in _all:
+        waiters._clear()
+
+
+in_forked_child(_after_fork)

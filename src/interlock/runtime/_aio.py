@@ -1,0 +1,321 @@
+"""What tasks do where threads do otherwise; the names of `_threads`."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from threading import RLock, local
+from typing import Any, TypeAlias, TypeVar
+
+from interlock.core.claims import shown_text
+from interlock.core.errors import NotHeld
+from interlock.core.effects import Op
+from interlock.runtime import clock, log
+from interlock.runtime.aio import arun
+from interlock.runtime.process import in_forked_child
+from interlock.runtime.sync import fresh_id as fresh_id
+
+T = TypeVar("T")
+Result: TypeAlias = Coroutine[Any, Any, T]
+"""What a function of this colour returns when it is called."""
+Mutex = RLock
+"""For what waiters of other loops and threads share; between two awaits nothing else of this loop comes."""
+
+CANCELLED = asyncio.CancelledError
+TASKS = True
+LONGEST_SLEEP = 3600.0  # seconds
+SLICE = 0.001  # seconds
+RETRY = 0.02  # seconds after an error that should not be
+
+drive: Callable[[Op[Any]], Awaitable[Any]] = arun  # until the last store is no generator any more
+
+
+async def sleep(seconds: float) -> None:
+    """Let `seconds` pass."""
+    await asyncio.sleep(seconds)
+
+
+class _Slices(local):
+    """When the loop of this thread is to get its next turn: what completes at once would else keep it for good."""
+
+    next = 0.0
+
+
+_slices = _Slices()
+
+
+async def give_way() -> None:
+    """Let the other tasks of the loop run, if they had no turn for a millisecond."""
+    if clock.now() >= _slices.next:
+        await asyncio.sleep(0)
+        _slices.next = clock.now() + SLICE
+
+
+async def before(now: clock.Clock, moment: float) -> bool:
+    """Tell whether a clock still stands before `moment`."""
+    return now() < moment
+
+
+async def time_by(now: clock.Clock) -> float:
+    """Return what a clock shows."""
+    return now()
+
+
+async def finish(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    """Call a function to its end, though the caller is cancelled; then the cancellation goes on.
+
+    Raises:
+        Whatever the function raises; the cancellation, from that, if there was one too.
+    """
+    return await _finished(asyncio.ensure_future(function(*args)))
+
+
+async def _finished(task: "asyncio.Future[T]") -> T:
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result()
+
+
+_executor: ThreadPoolExecutor | None = None
+
+
+def _forget_executor() -> None:
+    global _executor
+    _executor = None
+
+
+in_forked_child(_forget_executor)
+
+
+async def offload(function: Callable[..., T], *args: Any) -> T:
+    """Call a function that may block in a thread; it comes to its end though the task is cancelled."""
+    global _executor
+    if _executor is None:
+        _executor = ThreadPoolExecutor(64, "interlock-blocking")
+    try:
+        future = asyncio.get_running_loop().run_in_executor(_executor, function, *args)
+    except RuntimeError:
+        return function(*args)  # the interpreter ends: pools of threads take nothing any more
+    return await _finished(future)
+
+
+def plain(function: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """Return a function that never blocks as one of this colour."""
+
+    async def called(*args: Any) -> T:
+        return function(*args)
+
+    return called
+
+
+_spawned: set[asyncio.Task[Any]] = set()
+
+
+def spawn(name: str, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> asyncio.Task[Any]:
+    """Call a function in a task of its own."""
+    task = asyncio.get_running_loop().create_task(function(*args), name=name)
+    _spawned.add(task)
+    task.add_done_callback(_ended)
+    return task
+
+
+def _ended(task: asyncio.Task[Any]) -> None:
+    _spawned.discard(task)
+    if not task.cancelled() and task.exception() is not None:
+        log.warn("unexpected error in %s: %r", task.get_name(), task.exception())
+
+
+def beside(name: str, function: Callable[..., object], *args: Any) -> None:
+    """Call a function of the program, on the loop: it must not block it.  What it raises is logged."""
+    try:
+        function(*args)
+    except BaseException:  # even SystemExit: the renewals of others come after it
+        log.exception("%r failed", function)
+
+
+def caller() -> asyncio.Task[Any]:
+    """Return the calling task.
+
+    Raises:
+        NotHeld: there is none; a lock of `aconnect` is used outside of a task.
+    """
+    task = asyncio.current_task()
+    if task is None:
+        raise NotHeld("a lock of aconnect() is used outside of an asyncio task: await it in a coroutine")
+    return task
+
+
+def name_of(owner: asyncio.Task[Any]) -> str:
+    """Return what people call a task."""
+    return shown_text(owner.get_name())
+
+
+def works(owner: asyncio.Task[Any]) -> bool:
+    """Tell whether another task may still be at work."""
+    return owner is not asyncio.current_task() and not owner.done() and owner.get_loop().is_running()
+
+
+here = asyncio.get_running_loop
+"""Whose state is whose: that of the tasks of one loop."""
+
+
+class Waiter:
+    """Waits for one message, which any thread and any loop may tell."""
+
+    __slots__ = ("_future", "_loop", "_message", "_told")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] | None = None
+        self._told = False
+        self._message: Any = None
+
+    def tell(self, message: Any = None) -> None:
+        """Wake who waits; a message is kept until it is read."""
+        if message is not None:
+            self._message = message
+        self._told = True
+        if self._future is None:
+            return
+        if asyncio._get_running_loop() is self._loop:
+            self._wake()
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            pass  # its loop is closed: nobody waits there any more
+
+    def _wake(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self, seconds: float) -> Any:
+        """Wait until told or until `seconds` have passed; return the message or None."""
+        self._future = self._loop.create_future()
+        try:
+            if not self._told:  # asked when others can find the future already
+                timer = self._loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), self._wake)
+                try:
+                    await self._future
+                finally:
+                    timer.cancel()
+        finally:
+            self._future = None
+        self._told = False
+        message, self._message = self._message, None
+        return message
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class Alarm:
+    """Calls a function when a moment comes, in a task of its own; no task while nothing is due.
+
+    Args:
+        function: sets the alarm again if it is to be called again.  What it raises is logged.
+        name: of the task.
+        now: the clock.
+        idle: for threads.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[], Coroutine[Any, Any, object]],
+        name: str,
+        now: clock.Clock,
+        idle: Callable[[], object],
+    ) -> None:
+        self._function = function
+        self._name = name
+        self._now = now
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self.moment = math.inf
+
+    def set(self, moment: float) -> None:
+        """Call it at that moment at the latest; from any thread."""
+        if moment >= self.moment or self._stopped:
+            return
+        self.moment = moment
+        if asyncio._get_running_loop() is self._loop:
+            self._schedule()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._schedule)
+
+    def stop(self) -> None:
+        """Never call it again."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._stopped and self.moment != math.inf:
+            left = self.moment - self._now()
+            self._timer = self._loop.call_later(max(0.0, min(left, LONGEST_SLEEP)), self._fire)
+
+    def _fire(self) -> None:
+        if self.moment > self._now():
+            self._schedule()
+        else:
+            self.moment = math.inf
+            spawn(self._name, self._run)
+
+    async def _run(self) -> None:
+        try:
+            await self._function()
+        except asyncio.CancelledError:
+            self.set(self._now())  # whoever cancelled it, asyncio.run perhaps, means no lease
+            raise
+        except BaseException:  # even SystemExit: the leases of all others hang on this
+            log.exception("unexpected error in %s, which goes on", self._name)
+            self.set(self._now() + RETRY)
+
+
+class Body:
+    """The body of an `async with`, whose task is cancelled when its lock is lost."""
+
+    __slots__ = ("_cancelling", "_struck", "_task")
+
+    def __init__(self, task: "asyncio.Task[Any] | None") -> None:
+        self._task = task
+        self._cancelling = task.cancelling() if task is not None else 0
+        self._struck = False
+
+    def strike(self, why: str) -> None:
+        """Cancel the body."""
+        task = self._task
+        if task is None or task.done():
+            return
+        if asyncio._get_running_loop() is not task.get_loop():
+            task.get_loop().call_soon_threadsafe(self.strike, why)
+        elif task is asyncio.current_task():
+            # It finds the loss out itself, and may be about to end: a running task can't take its own cancellation
+            # back (before Python 3.13).
+            task.get_loop().call_soon(self.strike, why)
+        else:
+            self._struck = True
+            task.cancel(why)
+
+    def leave(self, kind: type[BaseException] | None) -> bool:
+        """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
+        task, self._task = self._task, None
+        if not self._struck or task is None:
+            return False
+        self._struck = False
+        return task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+
+
+def enter_body() -> Body:
+    """Return the body that begins now, in the calling task."""
+    return Body(asyncio.current_task())

@@ -1,0 +1,245 @@
+"""What threads do where tasks do otherwise; the names of `_aio`."""
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
+
+from interlock.core.claims import shown_text
+from interlock.core.effects import Op
+from interlock.runtime import clock, log, process
+from interlock.runtime.sync import fresh_id as fresh_id
+from interlock.runtime.sync import run
+
+T = TypeVar("T")
+Result: TypeAlias = Annotated[T, "at once"]
+"""What a function of this colour returns when it is called."""
+Mutex = threading.RLock
+"""Re-entrant: a signal handler or a finalizer may come inside, so each section may be nested by its own thread."""
+
+CANCELLED = KeyboardInterrupt
+TASKS = False
+IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
+LONGEST_SLEEP = 3600.0  # seconds
+RETRY = 0.02  # seconds after an error that should not be
+
+drive: Callable[[Op[Any]], Any] = run  # until the last store is no generator any more
+
+
+def sleep(seconds: float) -> None:
+    """Let `seconds` pass."""
+    time.sleep(seconds)
+
+
+def give_way() -> None:
+    """Nothing: threads take turns by themselves."""
+
+
+def before(now: clock.Clock, moment: float) -> bool:
+    """Tell whether a clock still stands before `moment`."""
+    return now() < moment
+
+
+def time_by(now: clock.Clock) -> float:
+    """Return what a clock shows."""
+    return now()
+
+
+def finish(function: Callable[..., T], *args: Any) -> T:
+    """Call a function to its end, though the caller is cancelled: nobody cancels a thread."""
+    return function(*args)
+
+
+def offload(function: Callable[..., T], *args: Any) -> T:
+    """Call a function that may block."""
+    return function(*args)
+
+
+def plain(function: Callable[..., T]) -> Callable[..., T]:
+    """Return a function that never blocks as one of this colour."""
+    return function
+
+
+def spawn(name: str, function: Callable[..., object], *args: Any) -> "threading.Thread | None":
+    """Call a function in a thread of its own; None, with a warning, if the interpreter is shutting down."""
+    thread = threading.Thread(target=function, args=args, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        log.warn("no thread could be started for %s: %s", name, error)
+        return None
+    return thread
+
+
+def beside(name: str, function: Callable[..., object], *args: Any) -> None:
+    """Call a function of the program such that nothing that it does holds back others."""
+    spawn(name, _logged, function, *args)
+
+
+def _logged(function: Callable[..., object], *args: Any) -> None:
+    try:
+        function(*args)
+    except BaseException:
+        log.exception("%r failed", function)
+
+
+class Caller:
+    """A thread, as the owner of what it holds.
+
+    Not the thread's ident, nor its object: both are used again where Python does not know the thread.
+    """
+
+    __slots__ = ("thread",)
+
+    def __init__(self) -> None:
+        self.thread = threading.current_thread()
+
+
+class _Callers(threading.local):
+    def __init__(self) -> None:
+        self.me = Caller()
+
+
+_callers = _Callers()
+
+
+def caller() -> Caller:
+    """Return the calling thread."""
+    return _callers.me
+
+
+def name_of(owner: Caller) -> str:
+    """Return what people call a thread."""
+    return shown_text(owner.thread.name)
+
+
+def works(owner: Caller) -> bool:
+    """Tell whether another thread may still be at work."""
+    thread = owner.thread
+    return owner is not _callers.me and thread.is_alive() and thread.ident in sys._current_frames()
+
+
+def ended_soon(owner: Caller, deadline: float) -> None:
+    """Give a thread that gave up a moment to end: one that writes to stderr while Python ends makes it abort."""
+    while type(owner.thread) is threading.Thread and works(owner) and clock.now() < deadline:
+        time.sleep(0.001)
+
+
+here = process.pid
+"""Whose state is whose: that of the threads of one process."""
+
+
+class Waiter:
+    """Waits for one message, which any thread may tell."""
+
+    __slots__ = ("_lock", "_message")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._message: Any = None
+
+    def tell(self, message: Any = None) -> None:
+        """Wake who waits; a message is kept until it is read."""
+        if message is not None:
+            self._message = message
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # it was told already
+
+    def wait(self, seconds: float) -> Any:
+        """Wait until told or until `seconds` have passed; return the message or None."""
+        self._lock.acquire(timeout=max(0.0, min(seconds, LONGEST_SLEEP)))
+        message, self._message = self._message, None
+        return message
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class Alarm:
+    """Calls a function when a moment comes, in a thread of its own that starts when it is needed.
+
+    Args:
+        function: sets the alarm again if it is to be called again.  What it raises is logged.
+        name: of the thread.
+        now: the clock.
+        idle: called before the thread ends since there was nothing to do.
+    """
+
+    def __init__(
+        self, function: Callable[[], object], name: str, now: clock.Clock, idle: Callable[[], object]
+    ) -> None:
+        self._function = function
+        self._name = name
+        self._now = now
+        self._idle = idle
+        # A plain lock, free when it is rung: an interrupt in the Python code of an Event would leave its lock taken.
+        self._rung = threading.Lock()
+        self._rung.acquire()
+        self._starting = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self.moment = math.inf
+
+    def set(self, moment: float) -> None:
+        """Call it at that moment at the latest."""
+        if moment < self.moment:
+            self.moment = moment
+            with self._starting:
+                self._ring()
+                if (self._thread is None or not self._thread.is_alive()) and not self._stopped:
+                    self._thread = spawn(self._name, self._run)
+
+    def stop(self) -> None:
+        """Never call it again."""
+        self._stopped = True
+        self._ring()
+
+    def _ring(self) -> None:
+        try:
+            self._rung.release()
+        except RuntimeError:
+            pass  # it was rung already
+
+    def _run(self) -> None:
+        while not self._stopped:
+            try:
+                left = self.moment - self._now()
+                if left <= 0:
+                    self.moment = math.inf
+                    self._function()
+                elif not self._rung.acquire(timeout=min(left, LONGEST_SLEEP, IDLE)) and self.moment == math.inf:
+                    self._idle()
+                    with self._starting:
+                        if self.moment == math.inf and not self._stopped:
+                            self._thread = None
+                            return
+            except BaseException:  # even SystemExit: all leases hang on this thread
+                log.exception("unexpected error in %s, which goes on", self._name)
+                self.moment = min(self.moment, self._now() + RETRY)
+                time.sleep(RETRY)
+
+
+class Body(Generic[T]):
+    """The body of a `with`: a thread can't be cancelled, so its loss is told when it ends."""
+
+    __slots__ = ()
+
+    def strike(self, why: str) -> None:
+        """Nothing: see `leave`."""
+
+    def leave(self, kind: type[BaseException] | None) -> bool:
+        """Return False: the exception that ends the body is not ours."""
+        return False
+
+
+_BODY: Body[Any] = Body()
+
+
+def enter_body() -> Body[Any]:
+    """Return the body that begins now."""
+    return _BODY

@@ -1,0 +1,59 @@
+# Generated from _async/driven.py by tools/unasync.py; change that one.
+"""A queue on a store whose steps are generators still; it goes with the last of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from interlock.core.claims import Check, Claim, ClaimView
+from interlock.core.errors import StoreError
+from interlock.core.queue import EnterResult, Held, Renewed
+from interlock.runtime import _threads as rt
+
+
+class DrivenQueue:
+    """The queue of a store, by performing its generators."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.node_of = store.node_of
+        self.rest = store.rest
+
+    @property
+    def namespaces(self) -> "Callable[[], Any] | None":
+        """What lists the namespaces; None if the store can't tell."""
+        return None if self._store.namespaces is None else self._namespaces
+
+    def _namespaces(self) -> list[str]:
+        return list(rt.drive(self._store.namespaces()))
+
+    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+        result: EnterResult = rt.drive(self._store.enter(claim, waiter, wait, again))
+        return result
+
+    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+        return bool(rt.drive(self._store.leave(claim)))
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
+        return list(rt.drive(self._store.renew(claims)))
+
+    def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
+        raise StoreError("this store can't hand a claim over yet")
+
+    def look(self, key: str) -> list[ClaimView]:
+        return list(rt.drive(self._store.look(key)))
+
+    def evict(self, key: str, id: str | None) -> int:
+        return int(rt.drive(self._store.evict(key, id)))
+
+    def doctor(self) -> list[Check]:
+        return list(rt.offload(self._store.doctor))
+
+    def subscribe(self) -> Any:
+        return self._store.thread_wakeup()
+
+    def set_doubt(self, doubt: Callable[[str], object]) -> None:
+        """Let the store call a function with each claim that it may not have any more."""
+        self._store.doubt = doubt
+
+    def close(self) -> None:
+        self._store.close()

@@ -1,0 +1,217 @@
+# Generated from _async/step_queue.py by tools/unasync.py; change that one.
+"""The queue of a store that does a step on a line as a whole: `core.line` decides, the store reads and writes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from interlock.core.claims import MICROS, SEPARATOR, USING, Check, Claim, ClaimView, keys_of, namespace_of
+from interlock.core.errors import StoreError
+from interlock.core.line import (
+    GONE,
+    IS_DONE,
+    Decide,
+    Origin,
+    Place,
+    Step,
+    adopt,
+    enter,
+    evict,
+    leave,
+    look,
+    renew,
+    settle,
+)
+from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Renewed
+from interlock.core.queue import GONE as IS_GONE
+from interlock.remote.waiters import Waiters
+from interlock.runtime import _threads as rt
+from interlock.runtime import clock
+
+LOOK_AGAIN = 1.0  # seconds; only a safety net where every hand-over is told
+SHORTEST_LOOK = 0.001  # seconds
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
+BUSY_LIMIT = 5.0  # seconds
+
+
+class Steps(Protocol):
+    """A store that does steps.
+
+    Attributes:
+        origin: the calling process.
+        look_again: seconds after which a waiter looks by itself.
+    """
+
+    origin: Origin
+    look_again: float
+
+    def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
+        """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None if the store is busy."""
+
+    def keys(self, prefix: str) -> list[str]:
+        """List the keys that begin with a text and may have claims."""
+
+    def tell(self, promoted: Sequence[Place]) -> None:
+        """Tell waiters in other processes: holders their fence, the others (pending) that they should look."""
+
+    def doctor(self) -> list[Check]:
+        """Find out whether this store keeps the promises that the protocol needs."""
+
+    def close(self) -> None:
+        """Give up what is open."""
+
+
+class StepQueue:
+    """A queue on a step store.
+
+    Args:
+        steps: the store.
+        waiters: who waits in this process.
+    """
+
+    node_of = None
+
+    def __init__(self, steps: Steps, waiters: Waiters) -> None:
+        self._steps = steps
+        self._step = steps.step
+        self._waiters = waiters
+
+    def set_doubt(self, doubt: Callable[[str], object]) -> None:
+        """Nothing: a step store never doubts."""
+
+    def rest(self) -> None:
+        """Nothing to give up."""
+
+    def subscribe(self) -> Any:
+        return rt.Waiter()
+
+    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+        spec = claim.spec
+        if waiter is not None:
+            self._waiters.add(claim.id, waiter)  # before: another may promote it at once
+        step = self._step(spec.key, enter, claim, self._steps.origin, waiter is not None and wait, again)
+        if step is None:
+            return BUSY
+        if step.promoted:
+            self._tell(spec.key, step)
+        place = step.answer
+        if place is not None and place is not IS_DONE and place.state != USING:
+            pause = min(self._steps.look_again, max(SHORTEST_LOOK, step.look_in / MICROS))
+            return EnterResult("pending", look_again=pause)
+        if waiter is not None:
+            self._waiters.remove(claim.id)
+        if place is None:
+            return IS_GONE if again else OCCUPIED if wait else REFUSED
+        if place is IS_DONE:
+            return DONE_BEFORE
+        return EnterResult("using", place.fence, slot=place.slot)
+
+    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+        if self._waiters:
+            self._waiters.remove(claim.id)
+        key = claim.spec.key
+        step = self._step(key, leave, claim.id, int(done * MICROS))
+        if step is None:
+            step = self._insist(key, leave, claim.id, int(done * MICROS))
+        if step.promoted:
+            self._tell(key, step)
+        return bool(step.answer)
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
+        by_key: dict[str, list[str]] = {}
+        for claim in claims:
+            by_key.setdefault(claim.spec.key, []).append(claim.id)
+        answers: dict[str, Renewed] = {}
+        for key, ids in by_key.items():
+            try:
+                step = self._insist(key, renew, ids)
+            except StoreError as error:
+                answers |= dict.fromkeys(ids, error)
+                continue
+            answers |= zip(ids, step.answer, strict=True)
+            self._tell(key, step)
+        return [answers.get(claim.id, GONE) for claim in claims]
+
+    def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
+        step = self._insist(key, adopt, id, claim, self._steps.origin)
+        self._tell(key, step)
+        return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
+
+    def evict(self, key: str, id: str | None) -> int:
+        step = self._insist(key, evict, id)
+        self._tell(key, step)
+        return int(step.answer)
+
+    def look(self, key: str) -> list[ClaimView]:
+        known = self._steps.keys(key) if key.endswith(SEPARATOR) else [key]
+        views = []
+        for each in keys_of(key, known):
+            step = self._insist(each, look)
+            views += [view_of(each, place, step.look_in) for place in step.answer]
+        return views
+
+    def namespaces(self) -> list[str]:
+        """List the namespaces in which somebody holds a lock or waits."""
+        found = {namespace_of(each) for each in self._steps.keys("")}
+        return sorted([each for each in found if self.look(each + SEPARATOR)])
+
+    def doctor(self) -> list[Check]:
+        return self._steps.doctor()
+
+    def close(self) -> None:
+        self._steps.close()
+
+    def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
+        """Do a step, and ask a busy store again.
+
+        Raises:
+            StoreError: it was busy for too long.
+        """
+        deadline = clock.now() + BUSY_LIMIT
+        pause = SHORTEST_PAUSE
+        while (step := self._step(key, decide, *args)) is None:
+            if clock.now() > deadline:
+                raise StoreError(
+                    f"the store was busy for {BUSY_LIMIT:g} s: somebody keeps its own lock; nothing was done"
+                )
+            rt.sleep(pause)
+            pause = min(LONGEST_PAUSE, 2 * pause)
+        return step
+
+    def _tell(self, key: str, step: Step) -> None:
+        """Tell the promoted, and promote the others if they are more than one step does."""
+        while step.promoted:
+            elsewhere = []
+            for place in step.promoted:
+                if not self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot):
+                    elsewhere.append(place)
+            if elsewhere:
+                self._steps.tell(elsewhere)
+            if not step.more:
+                return
+            step = self._insist(key, settle)
+
+
+def view_of(key: str, place: Place, now: int) -> ClaimView:
+    """Return a place as people see it.
+
+    Args:
+        key: of the line.
+        place: one of it.
+        now: the lease clock, in microseconds.
+    """
+    host, _, pid = place.home.rpartition(" ")
+    return ClaimView(
+        name=key.partition(SEPARATOR)[2],
+        id=place.id,
+        state=place.state,
+        units=place.units,
+        capacity=place.capacity,
+        fence=place.fence if place.state == USING else None,
+        host=host,
+        pid=int(pid or 0),
+        thread=place.who,
+        label=place.label,
+        since=place.since / MICROS,
+        expires_in=max(0, place.until - now) / MICROS,
+        held_since=place.held / MICROS if place.held else None,
+    )

@@ -1,0 +1,33 @@
+"""A store whose steps are generators still, as one that the client knows; it goes with the last of them."""
+
+from typing import Any
+
+from interlock.core.store import Feature
+from interlock.runtime import clock
+
+
+class DrivenStore:
+    """As `core.store.Store`.
+
+    Args:
+        store: a `core.oldstore.BaseStore`; it forks, and serves several loops, by itself.
+    """
+
+    features: frozenset[Feature] = frozenset({"readers", "semaphores"})
+    in_process = False
+    now = staticmethod(clock.now)
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.frees_at_death: bool = store.frees_at_death
+        self.lock_in_transaction = store.lock_in_transaction
+
+    def queue(self) -> Any:
+        from interlock.stores._sync.driven import DrivenQueue
+
+        return DrivenQueue(self.store)
+
+    def aqueue(self) -> Any:
+        from interlock.stores._async.driven import AsyncDrivenQueue
+
+        return AsyncDrivenQueue(self.store)
