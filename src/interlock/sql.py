@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import NoInspectionAvailable
 
 from interlock.core.errors import InvalidArgument, LockLost
-from interlock.locks.grants import BaseGrant
+from interlock.client.base import BaseGrant
 from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
 
 

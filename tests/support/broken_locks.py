@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from interlock import LockLost, LockTimeout
 from interlock.core.claims import WRITER_UNITS
-from interlock.locks.events import Event
+from interlock.client.events import Event
 
 SHORT = 0.008  # seconds of lease, shorter than many a body
 

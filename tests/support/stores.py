@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-from interlock.locks.connect import open_store
+from interlock.client.connect import open_store
 from interlock.stores.base import Store
 from interlock.stores.files import opened
 from interlock.stores.sql.ddl import ddl

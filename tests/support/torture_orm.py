@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import django
 from django.conf import settings
 
-from interlock.locks.aio.connection import AsyncLocks
-from interlock.locks.sync.connection import Locks
+from interlock.client._async.locks import AsyncLocks
+from interlock.client._sync.locks import Locks
 
 ENGINES = {"postgresql": "postgresql", "mariadb": "mysql"}
 

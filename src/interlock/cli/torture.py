@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from interlock.cli.exits import LOST, STORE, USAGE, fail
-from interlock.locks.connect import check_url, default_url
+from interlock.client.connect import check_url, default_url
 
 FOUND = LOST  # the status for a store that does not keep its promises, as of `doctor`
 

@@ -22,7 +22,7 @@ from interlock.django.records import hashed
 from interlock.django.relied import Relied
 from interlock.django.statements import MICROSECONDS, Statement, compiled, select
 from interlock.django.waiters import LineWaiters
-from interlock.locks.grants import GONE_THERE, LEASE_ENDED, BaseGrant
+from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseGrant
 from interlock.runtime import log
 from interlock.runtime.sync import run
 

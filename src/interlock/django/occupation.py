@@ -19,8 +19,8 @@ from interlock.django.ending import check_transaction, in_transaction, release_a
 from interlock.django.relied import Relied, no_longer, rely_on
 from interlock.django.rows import Row, row_of
 from interlock.locks.blocks import Block, enter, entering, one_for_each_block, somebody
-from interlock.locks.busy import time_is_over
-from interlock.locks.sync.grants import leave
+from interlock.client.base import time_is_over
+from interlock.client._sync.grants import leave
 
 M = TypeVar("M", bound=models.Model)
 R = TypeVar("R")

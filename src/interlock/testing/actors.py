@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-from interlock.locks.grants import BaseGrant, BaseGrants
+from interlock.client.base import BaseGrant, BaseGrants
 from interlock.testing.waiting import WAIT_LIMIT
 
 

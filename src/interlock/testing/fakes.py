@@ -12,11 +12,11 @@ from typing import Literal, TypeAlias, TypeVar
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR
 from interlock.core.effects import Op, Sleep
 from interlock.core.errors import InvalidArgument, UnknownOutcome
-from interlock.locks.aio.connection import AsyncLocks
-from interlock.locks.aio.grants import AsyncGrant
-from interlock.locks.events import Event, subscribe
-from interlock.locks.sync.connection import Locks
-from interlock.locks.sync.grants import Grant
+from interlock.client._async.locks import AsyncLocks
+from interlock.client._async.grants import AsyncGrant
+from interlock.client.events import Event, subscribe
+from interlock.client._sync.locks import Locks
+from interlock.client._sync.grants import Grant
 from interlock.runtime.sync import run
 from interlock.stores.memory import MemoryStore, Space
 from interlock.testing.faults import Around

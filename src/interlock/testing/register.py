@@ -12,7 +12,7 @@ from typing import Any
 from interlock.core.claims import PENDING, QUEUED, USING, Check, Claim, ClaimView, State, fits, keys_of
 from interlock.core.effects import Call
 from interlock.core.pending import Pending, Record
-from interlock.locks.session import name_of
+from interlock.client.base import name_of
 from interlock.runtime.aio import TaskEvent
 from interlock.runtime.process import HOST, pid
 from interlock.runtime.sync import ThreadEvent, step_under

@@ -13,7 +13,7 @@ from store.shelf.models import Item
 
 from interlock.django import commit_checks, committing, ending, locks, occupation, occupies, occupy, relied, rows
 from interlock.django.testing import override_locks
-from interlock.locks.sync.grants import Grant
+from interlock.client._sync.grants import Grant
 from interlock.testing.waiting import eventually
 
 OURS = {each.__file__ for each in (occupation, rows, relied, committing, commit_checks, ending)}

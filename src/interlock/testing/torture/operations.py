@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from interlock.core.errors import StoreError
-from interlock.locks.events import Event
+from interlock.client.events import Event
 from interlock.testing.torture.history import History
 from interlock.testing.torture.plan import EXCLUSIVE, Choice
 from interlock.testing.torture.shelf import Reader

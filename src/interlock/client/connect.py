@@ -4,18 +4,18 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from interlock.core.claims import DEFAULT_TTL, MAX_NAME, checked_text, checked_ttl
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import described, masked, why
-from interlock.core.oldstore import BaseStore, Store
-from interlock.locks.sync.connection import Locks
+from interlock.core.store import Store
+from interlock.client._sync.locks import Locks
 from interlock.runtime.process import in_forked_child
 
 if TYPE_CHECKING:
-    from interlock.locks.aio.connection import AsyncLocks
+    from interlock.client._async.locks import AsyncLocks
 
 _REDIS = "interlock.stores.redis:RedisStores"
 _ADVISORY = "interlock.stores.advisory:AdvisoryStores"
@@ -86,18 +86,17 @@ def open_store(url: Any, tasks: bool = False) -> Store:
     if not isinstance(url, str):
         return _store_of_client(url, tasks)
     if "://" not in url:
-        from interlock.locks.meant import advice_on
+        from interlock.client.meant import advice_on
 
         raise InvalidArgument(f"{masked(url)!r} is no store URL; {advice_on(url, BUILT_IN)}")
     parts = split(url)
     _check_query(parts)
     factory = _factory(parts.scheme)
-    if not issubclass(factory, BaseStore):
-        raise InvalidArgument(
-            f"the store of {parts.scheme}:// was written for another version of interlock: its class is to inherit "
-            f"from interlock.stores.base.BaseStore"
-        )
-    store: Store = factory.from_url_for_tasks(parts) if tasks else factory.from_url(parts)
+    if hasattr(factory, "from_url_for_tasks"):  # a store whose steps are generators still
+        from interlock.stores.driven import DrivenStore
+
+        return DrivenStore(factory.from_url_for_tasks(parts) if tasks else factory.from_url(parts))
+    store: Store = factory.from_url(parts)
     return store
 
 
@@ -147,8 +146,12 @@ def _store_of_client(client: object, tasks: bool) -> Store:
     for base in type(client).__mro__:
         maker = CLIENTS.get(base.__module__.partition(".")[0])
         if maker is not None:
-            store: Store = _load(maker)(client, tasks)
-            return store
+            store: Any = _load(maker)(client, tasks)
+            if not hasattr(store, "aqueue"):
+                from interlock.stores.driven import DrivenStore
+
+                store = DrivenStore(store)
+            return cast(Store, store)
     raise InvalidArgument(
         f"{described(client)} is neither a store URL nor a client that interlock knows; give a URL like "
         f"'file:///var/lib/app/locks', or a client of {', '.join(sorted(CLIENTS))}"
@@ -169,7 +172,7 @@ def _factory(scheme: str) -> Any:
 
     points = {point.name: point for point in entry_points(group="interlock.stores")}
     if scheme not in points:
-        from interlock.locks.meant import scheme_meant
+        from interlock.client.meant import scheme_meant
 
         known = sorted({*BUILT_IN, *points})
         meant = scheme_meant(scheme, known)
@@ -205,7 +208,7 @@ def connect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -
     check_arguments(namespace, ttl)
     url = default_url() if url is None else url
     locks = Locks(open_store(url), namespace=namespace, ttl=ttl)
-    locks._session.source = (_reconnect, url) if isinstance(url, str) else None
+    locks._client.source = (_reconnect, url) if isinstance(url, str) else None
     return locks
 
 
@@ -220,12 +223,12 @@ def aconnect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) 
         StoreError: the store can't be used; the message says what to do.
     """
     # Loaded here, so that programs without an event loop start without asyncio.
-    from interlock.locks.aio.connection import AsyncLocks
+    from interlock.client._async.locks import AsyncLocks
 
     check_arguments(namespace, ttl)
     url = default_url() if url is None else url
     locks = AsyncLocks(open_store(url, tasks=True), namespace=namespace, ttl=ttl)
-    locks._session.source = (_areconnect, url) if isinstance(url, str) else None
+    locks._client.source = (_areconnect, url) if isinstance(url, str) else None
     return locks
 
 
@@ -254,7 +257,7 @@ def _again(make: Callable[..., L], url: str, namespace: str, ttl: float) -> L:
     place = make, url, namespace, ttl
     with _connecting:
         found: L | None = _connected.get(place)
-        if found is None or found._session.closed:
+        if found is None or found._client.closed:
             found = _connected[place] = make(url, namespace=namespace, ttl=ttl)
         return found
 

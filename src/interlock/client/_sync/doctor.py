@@ -1,53 +1,59 @@
-"""The part of `doctor` that is the same on every store and in both colours: does it lock?"""
+# Generated from _async/doctor.py by tools/unasync.py; change that one.
+"""The part of `doctor` that is the same on every store: does it lock?"""
 
-from interlock.core.acquire import AcquireCall, Held, acquire
+from typing import Any
+
+from interlock.core._sync.acquire import acquire
 from interlock.core.claims import SEPARATOR, Check, Claim, LockSpec
-from interlock.core.effects import FRESH_ID, NOW, Op
 from interlock.core.errors import LockError
-from interlock.core.oldstore import Common
+from interlock.core.queue import AcquireCall, Queue, Held
+from interlock.runtime import _threads as rt
+from interlock.runtime.clock import Clock
 
 WAIT_LIMIT = 5.0  # seconds for each acquire
 
 
-def round_trip(store: Common, namespace: str) -> Op[list[Check]]:
+def round_trip(queue: Queue, namespace: str, now: Clock) -> list[Check]:
     """Acquire and release a lock of a name that nobody uses, and look at the line meanwhile.
 
     Args:
-        store: the store to examine.
+        queue: of the store to examine.
         namespace: where the name is made.
+        now: the clock of its leases.
 
     Returns:
         The findings.
     """
-    name = yield FRESH_ID
-    spec = LockSpec(f"{namespace}{SEPARATOR}interlock doctor {name}")
-    started = yield NOW
+    spec = LockSpec(f"{namespace}{SEPARATOR}interlock doctor {rt.fresh_id()}")
+    started = now()
     try:
-        first = yield from _acquire(store, spec, WAIT_LIMIT)
+        first = _acquire(queue, spec, now, WAIT_LIMIT)
         if first is None:
             return [Check("round trip", "fail", f"a lock that nobody holds was not obtained within {WAIT_LIMIT:g} s")]
         try:
-            seen = [view.id for view in (yield from store.look(spec.key))]
-            second = yield from _acquire(store, spec, 0.0)
+            seen = [view.id for view in queue.look(spec.key)]
+            second = _acquire(queue, spec, now, 0.0)
         finally:
-            yield from store.leave(first.claim)
+            queue.leave(first.claim)
         if second is not None:
-            yield from store.leave(second.claim)
+            queue.leave(second.claim)
             return [Check("round trip", "fail", "the store let two in: do not use it")]
-        third = yield from _acquire(store, spec, WAIT_LIMIT)
+        third = _acquire(queue, spec, now, WAIT_LIMIT)
         if third is None:
             return [Check("round trip", "fail", "a lock that was released was not obtained again")]
-        yield from store.leave(third.claim)
+        queue.leave(third.claim)
     except LockError as error:
         return [Check("round trip", "fail", f"acquire and release failed: {error}")]
-    took = ((yield NOW) - started) * 1000
-    return [_line(first.claim.id, seen, took), _fences(first.fence, third.fence)]
+    return [_line(first.claim.id, seen, (now() - started) * 1000), _fences(first.fence, third.fence)]
 
 
-def _acquire(store: Common, spec: LockSpec, seconds: float) -> Op[Held | None]:
-    started = yield NOW
-    claim = Claim((yield FRESH_ID), spec, "doctor")
-    return (yield from acquire(store, AcquireCall(claim, started, started + (seconds or 1.0), seconds != 0)))
+def _acquire(queue: Queue, spec: LockSpec, now: Clock, seconds: float) -> Held | None:
+    started = now()
+    claim = Claim(rt.fresh_id(), spec, "doctor")
+    held: Held | None = acquire(
+        rt, queue, AcquireCall(claim, now, started, started + (seconds or 1.0), seconds != 0)
+    )
+    return held
 
 
 def _line(mine: str, seen: list[str], took: float) -> Check:
