@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from interlock.core.errors import LockLost, LockTimeout
-from interlock.testing.torture.history import History
-from interlock.testing.torture.operations import Operation, listener
-from interlock.testing.torture.plan import Plan, draw, loaded
-from interlock.testing.torture.shelf import Reader
+from tests.torture.history import History
+from tests.torture.operations import Operation, listener
+from tests.torture.plan import Plan, draw, loaded
+from tests.torture.shelf import Reader
 
 AFTER_ERROR = 0.02  # seconds
 CHILD_SECONDS = 60

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from interlock.testing.torture.judge import Verdict
+from tests.torture.judge import Verdict
 
 SHOWN = 20
 

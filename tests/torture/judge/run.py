@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from interlock.testing.torture.history import Record
-from interlock.testing.torture.plan import Plan
+from tests.torture.history import Record
+from tests.torture.plan import Plan
 
 LINGERS = {"forget": 10.0, "drop": 5.0}
 """Seconds for which a fault may still be felt: by the next use of a connection that nobody has used since."""

@@ -11,7 +11,7 @@ import threading
 from collections import defaultdict
 from typing import Any
 
-from interlock.testing.torture.history import History
+from tests.torture.history import History
 
 
 class Shelf:

@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 
-from interlock.testing.torture.faults import FAULTS
-from interlock.testing.torture.judge.run import Made, RecordedOperation, Run
-from interlock.testing.torture.judge.violation import Violation
+from tests.torture.faults import FAULTS
+from tests.torture.judge.run import Made, RecordedOperation, Run
+from tests.torture.judge.violation import Violation
 
 EARLY = 0.02  # seconds that a time-out may come too soon: two clocks are read, one after the other
 LOOP_CLOSED = "Event loop is closed"

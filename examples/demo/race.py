@@ -13,7 +13,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Literal
 
-from interlock.cli.demo.library import BookLibrary
+from examples.demo.library import BookLibrary
 
 Role = Literal["student", "administrator"]
 

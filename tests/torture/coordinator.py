@@ -15,10 +15,10 @@ from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.core.redaction import masked
-from interlock.testing.torture.faults import FAULTS, Fault, NotMade, Struck, StruckServer, disk_of, folder_of
-from interlock.testing.torture.history import History
-from interlock.testing.torture.plan import LONG_WAIT, Plan, loaded
-from interlock.testing.torture.shelf import Shelf
+from tests.torture.faults import FAULTS, Fault, NotMade, Struck, StruckServer, disk_of, folder_of
+from tests.torture.history import History
+from tests.torture.plan import LONG_WAIT, Plan, loaded
+from tests.torture.shelf import Shelf
 
 STACKS_SECONDS = 1.0  # for a process that hangs to say where
 
@@ -52,7 +52,7 @@ class WorkerProcess:
         }  # fmt: skip
         with open(self._folder / "errors", "ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "interlock.testing.torture.worker"],
+                [sys.executable, "-m", "tests.torture.worker"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
             )  # fmt: skip
         self._lives += 1

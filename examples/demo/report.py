@@ -1,6 +1,7 @@
 """What the demo shows: a progress bar while it runs, then a table and what it means, or JSON."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -8,10 +9,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from interlock.cli.demo.race import RacePlan, Round
-from interlock.core.redaction import masked
+from examples.demo.race import RacePlan, Round
 
 OWN_FOLDER = "a temporary folder of the demo's own"
+PASSWORD = re.compile(r"(?<=:)[^:/@]+(?=@)")
 
 
 @contextmanager
@@ -50,7 +51,7 @@ def as_json(plan: RacePlan, url: str | None, rounds: list[Round]) -> str:
     return json.dumps(
         {
             "ok": all(each.lost == 0 for each in rounds if each.locked),
-            "store": None if url is None else masked(url),
+            "store": None if url is None else PASSWORD.sub("***", url),
             "students": plan.students,
             "administrators": plan.administrators,
             "books": plan.books,
@@ -96,7 +97,9 @@ def show(plan: RacePlan, url: str | None, rounds: list[Round]) -> None:
     console.print(table)
     for each in rounds:
         console.print(meaning(each), soft_wrap=True, markup=False)
-    console.print(f"Locks were in {OWN_FOLDER if url is None else masked(url)}.", soft_wrap=True, markup=False)
+    console.print(
+        f"Locks were in {OWN_FOLDER if url is None else PASSWORD.sub('***', url)}.", soft_wrap=True, markup=False
+    )
 
 
 def meaning(result: Round) -> str:

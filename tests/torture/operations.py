@@ -8,9 +8,9 @@ from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.locks.events import Event
-from interlock.testing.torture.history import History
-from interlock.testing.torture.plan import EXCLUSIVE, Choice
-from interlock.testing.torture.shelf import Reader
+from tests.torture.history import History
+from tests.torture.plan import EXCLUSIVE, Choice
+from tests.torture.shelf import Reader
 
 _current: ContextVar[int] = ContextVar("operation", default=0)
 _numbers = itertools.count(1)

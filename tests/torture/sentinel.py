@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Any
 
-from interlock.testing.torture.plan import promises_of
 from tests.servers import RedisSentinel, RedisServer
+from tests.torture.plan import promises_of
 
 
 class TorturedSentinel:

@@ -11,17 +11,17 @@ import pymysql  # type: ignore[import-untyped]
 
 from interlock.stores.sql.ddl import ddl
 from interlock.stores.sql.mysql import ddl as ddl_of_mysql
-from interlock.testing.torture import Plan
-from interlock.testing.torture.faults import FAULTS
-from interlock.testing.torture.plan import promises_of
 from tests.servers import MariaServer, PostgresReplica, PostgresServer, Proxy, RedisServer, Stepped
 from tests.servers.server import Server
+from tests.torture import Plan
+from tests.torture.faults import FAULTS
+from tests.torture.plan import promises_of
 
 IO = 2.0  # seconds that one request takes at most, where a URL can say so
 NO_DISK = {"appendfsync": "no"}  # a killed server has written what it answered; a busy disk is no fault of this run
 CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends in the middle of it, one minute by default
 ORM = {
-    "connect": "tests.support.torture_orm:connect", "aconnect": "tests.support.torture_orm:aconnect",
+    "connect": "tests.torture.orm:connect", "aconnect": "tests.torture.orm:aconnect",
     "line": "readers together",
 }  # fmt: skip
 NETWORK = tuple(name for name, fault in FAULTS.items() if fault.where == "network")
@@ -239,7 +239,7 @@ class TorturedOrm(TorturedPostgres):
 
     def _make_tables(self) -> None:
         self.how = {"io": IO, **ORM}
-        subprocess.run([sys.executable, "-m", "tests.support.torture_orm", self.url], check=True)
+        subprocess.run([sys.executable, "-m", "tests.torture.orm", self.url], check=True)
 
 
 class TorturedMaria(Tortured):

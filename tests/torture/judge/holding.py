@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from interlock.testing.torture.judge.run import RecordedOperation, Run, Span
-from interlock.testing.torture.judge.violation import Violation
-from interlock.testing.torture.plan import EXCLUSIVE
+from tests.torture.judge.run import RecordedOperation, Run, Span
+from tests.torture.judge.violation import Violation
+from tests.torture.plan import EXCLUSIVE
 
 
 class _Hold:

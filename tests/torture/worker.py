@@ -1,4 +1,4 @@
-"""A process of a run: `python -m interlock.testing.torture.worker`, told by a line of JSON what it is."""
+"""A process of a run: `python -m tests.torture.worker`, told by a line of JSON what it is."""
 
 import faulthandler
 import gc
@@ -13,9 +13,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from interlock.core.errors import StoreError
-from interlock.testing.torture.history import History
-from interlock.testing.torture.plan import Plan
-from interlock.testing.torture.threadworker import ThreadWorker, Worker
+from tests.torture.history import History
+from tests.torture.plan import Plan
+from tests.torture.threadworker import ThreadWorker, Worker
 
 LAG = 0.25  # seconds; shorter ones are not told
 
@@ -86,7 +86,7 @@ def main() -> None:
     history = History(facts["history"], f"{facts['number']}.{facts['life']}")
     kind: type[Worker] = ThreadWorker
     if plan.of_tasks(facts["number"]):
-        from interlock.testing.torture.taskworker import TaskWorker
+        from tests.torture.taskworker import TaskWorker
 
         kind = TaskWorker
     before = opened()

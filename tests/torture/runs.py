@@ -1,4 +1,4 @@
-"""Runs of torture on private stores, each struck by every fault that it can have."""
+"""Runs of torture on private stores, or on one at a URL, each struck by every fault that it can have."""
 
 import os
 import subprocess
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from interlock.testing.torture import Plan, Verdict, judge, run
-from interlock.testing.torture.faults import possible
-from interlock.testing.torture.history import read
-from interlock.testing.torture.plan import promises_of
-from tests.support.torture_sentinel import TorturedSentinel
-from tests.support.torture_server import SERVERS
+from tests.torture import Plan, Verdict, judge, run
+from tests.torture.faults import possible
+from tests.torture.history import read
+from tests.torture.plan import promises_of
+from tests.torture.sentinel import TorturedSentinel
+from tests.torture.server import SERVERS
 
 LOCAL: dict[str, Callable[[Path], str]] = {
     "file": lambda disk: f"file://{disk / 'locks'}",
@@ -39,19 +39,23 @@ def tortured(kind: str, folder: Path, **how: Any) -> Verdict:
     """Run one store; return what the judge says.
 
     Args:
-        kind: one of STORES.
+        kind: one of STORES, or the URL of a store that nobody else uses.
         folder: an empty one, for the store and the history.
         how: of the plan; its faults are all that the store can have unless given.
     """
     if kind in LOCAL:
         with small_disk(folder / "disk") as disk:
             return _judged(LOCAL[kind](disk), None, folder, how)
+    if ":" in kind:
+        return _judged(kind, None, folder, how)
     with TorturedSentinel() if kind == "valkey+sentinel" else SERVERS[kind]() as server:
         return _judged(server.url, server, folder, server.how | how)
 
 
 def _judged(url: str, server: Any, folder: Path, how: dict[str, Any]) -> Verdict:
-    can = tuple(possible(url, "both", server))
+    if url.startswith("memory:"):  # is one process
+        how = {**how, "procs": 1, "colour": "threads"}
+    can = tuple(possible(url, how.get("colour", "both"), server))
     if wrong := set(how.get("faults", ())) - set(can):
         raise ValueError(f"no run on {url} can make {', '.join(sorted(wrong))}: it has {', '.join(can)}")
     # A clock that is set back lets fences run ahead of it, so they fall when the data are lost before it is there.

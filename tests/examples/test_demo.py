@@ -1,4 +1,4 @@
-"""`interlock demo`: updates lost without a lock, none with one, counted exactly; and nothing is left behind."""
+"""`./dev demo`: updates lost without a lock, none with one, counted exactly; and nothing is left behind."""
 
 import json
 import os
@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from interlock.cli.demo import demo, race, report
-from interlock.cli.demo.library import BookLibrary
-from interlock.cli.demo.race import RaceFailed, RacePlan, Round
+from examples.demo.__main__ import demo
+from examples.demo.library import BookLibrary
 from interlock.testing.waiting import moment, since
 
-COMMAND = [sys.executable, "-c", "from interlock.cli.demo import demo; demo(prog_name='demo')"]
+COMMAND = [sys.executable, "-m", "examples.demo"]
 LONG = ["--updates", "100000", "--seconds", "60"]
 
 
@@ -61,13 +60,6 @@ def test_a_stale_copy_that_overwrites_one_update_of_the_other_field_loses_exactl
     assert library.get(1).status == "free"
 
 
-def test_two_changes_of_the_same_field_from_the_same_copy_lose_exactly_one(library: BookLibrary) -> None:
-    first, second = library.get(1), library.get(1)
-    for book in (first, second):
-        library.save(book, book.rename())
-    assert losses(library) == (0, 1)
-
-
 def test_a_stale_copy_loses_every_update_since_it_was_read(library: BookLibrary) -> None:
     stale = library.get(1)
     for renames in (False, False, True, False, True):
@@ -86,47 +78,6 @@ def test_an_update_built_on_an_overwritten_one_is_lost_with_it_and_later_ones_ar
     update(library)
     assert library.updates() == 4
     assert losses(library) == (2, 0)
-
-
-def test_one_book_never_makes_up_for_another(library: BookLibrary) -> None:
-    stale = library.get(1)
-    update(library)
-    library.save(stale, stale.rename())
-    for _ in range(5):
-        update(library, 2)
-        update(library, 2, renames=True)
-    assert losses(library) == (1, 0)
-
-
-def test_a_save_that_fails_is_not_in_the_ledger(library: BookLibrary, tmp_path: Path) -> None:
-    book = library.get(1)
-    with closing(sqlite3.connect(tmp_path / "library.sqlite", isolation_level=None)) as db:
-        db.execute("ALTER TABLE ledger RENAME TO gone")
-        with pytest.raises(sqlite3.OperationalError):
-            library.save(book, book.rename())
-        db.execute("ALTER TABLE gone RENAME TO ledger")
-    assert library.updates() == 0
-    assert library.get(1).name_changes == 0
-    update(library)
-    assert library.updates() == 1
-
-
-def test_a_book_that_is_not_there_is_an_error(library: BookLibrary) -> None:
-    with pytest.raises(LookupError, match="no book 3"):
-        library.get(3)
-
-
-def test_the_longest_wait_is_in_the_ledger(library: BookLibrary) -> None:
-    assert library.longest_wait() == 0
-    for waited in (0.25, 1.5, 0.5):
-        book = library.get(1)
-        library.save(book, book.rename(), waited)
-    assert library.longest_wait() == 1.5
-
-
-def test_the_updates_are_dealt_out_evenly_and_completely() -> None:
-    shares = RacePlan(students=2, administrators=3, books=1, updates=13, seconds=1).shares()
-    assert shares == [("student", 3), ("student", 3), *[("administrator", n) for n in (3, 2, 2)]]
 
 
 # The command
@@ -151,23 +102,6 @@ def test_it_loses_updates_without_a_lock_and_none_with_one_within_20_seconds() -
     assert locked["updates"] > 100
     assert 0 < locked["longest_wait"] < 5
     assert bare["longest_wait"] is None
-
-
-def test_the_smallest_race_loses_an_update_too() -> None:
-    ended = run("--json", "--students", "1", "--admins", "1", "--books", "3", "--updates", "60")
-    bare, locked = json.loads(ended.stdout)["rounds"]
-    assert bare["updates"] == locked["updates"] == 60
-    assert bare["lost"] > 0
-    assert locked["lost"] == 0
-    assert ended.returncode == 0
-
-
-def test_the_time_limit_ends_a_round_and_the_count_stays_exact() -> None:
-    ended = run("--json", "--updates", "1000000", "--seconds", "0.5")
-    bare, locked = json.loads(ended.stdout)["rounds"]
-    assert 0 < bare["lost"] < bare["updates"] < 1_000_000
-    assert locked["lost"] == 0
-    assert ended.returncode == 0
 
 
 def test_it_uses_the_store_that_it_is_given(tmp_path: Path) -> None:
@@ -213,36 +147,6 @@ def test_a_bad_value_is_refused_with_what_to_do(options: list[str], advice: str)
     ended = CliRunner().invoke(demo, options)
     assert ended.exit_code not in (0, 1, 70)
     assert advice in " ".join(ended.output.replace("│", " ").split())
-
-
-def test_an_update_lost_under_the_lock_is_exit_status_70(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lossy(plan: RacePlan, database: Path, store: race.RaceStore | None, tick: Callable[[int], None]) -> Round:
-        return Round(store is not None, 1000, 1, 0, 1.0, 0.0)
-
-    monkeypatch.setattr(race, "run_round", lossy)
-    for options in ([], ["--json"]):
-        ended = CliRunner().invoke(demo, options)
-        assert ended.exit_code == 70
-        assert '"ok": false' in ended.output or "1 of 1000 updates were lost" in ended.output
-
-
-def test_a_race_that_fails_is_exit_status_70_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: Any) -> Round:
-        raise RaceFailed("student 1 died")
-
-    monkeypatch.setattr(race, "run_round", failing)
-    ended = CliRunner().invoke(demo, [])
-    assert (ended.exit_code, "student 1 died" in ended.output) == (70, True)
-
-
-def test_a_password_in_the_url_is_not_shown() -> None:
-    rounds = [Round(True, 10, 0, 0, 1.0, 0.0)]
-    shown = report.as_json(RacePlan(1, 1, 1, 2, 1), "redis://me:secret@host:1/0?x=1", rounds)
-    assert json.loads(shown)["store"] == "redis://me:***@host:1/0?x=1"
-
-
-def test_luck_is_called_luck() -> None:
-    assert "luck" in report.meaning(Round(False, 10, 0, 0, 1.0, 0.0))
 
 
 # Its processes
@@ -308,17 +212,6 @@ def test_ctrl_c_ends_its_processes_and_removes_its_folder(number: int, options: 
         eventually(lambda: gone(child.pid), "no process left")
 
 
-def test_sigterm_cleans_up_too(tmp_path: Path) -> None:
-    folder = tmp_path / "tmp"
-    with running(folder, *LONG) as child:
-        eventually(lambda: writers(folder, 1), "an update")
-        child.terminate()
-        _, errors = child.communicate(timeout=30)
-        assert (child.returncode, errors) == (128 + signal.SIGTERM, "")
-        assert list(folder.iterdir()) == []
-        eventually(lambda: gone(child.pid), "no process left")
-
-
 def test_a_killed_parent_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "tmp"
     with running(folder, *LONG) as child:
@@ -339,33 +232,3 @@ def test_a_worker_that_is_killed_is_reported(tmp_path: Path) -> None:
         assert "signal 9" in errors
         assert output == ""
         assert list(folder.iterdir()) == []
-
-
-def test_a_worker_that_fails_is_reported_with_its_error(tmp_path: Path) -> None:
-    folder = tmp_path / "tmp"
-    with running(folder, *LONG) as child:
-        eventually(lambda: writers(folder, 1), "an update")
-        (path,) = folder.glob("interlock-demo-*/library-1.sqlite")
-        with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
-            db.execute("CREATE TRIGGER full BEFORE UPDATE ON book BEGIN SELECT raise(ABORT, 'shelf full'); END")
-        _, errors = child.communicate(timeout=30)
-        assert child.returncode == 70
-        assert "failed: IntegrityError: shelf full" in errors
-        assert "Traceback" not in errors
-
-
-def test_a_worker_that_hangs_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race, "LOCK_TIMEOUT", 0.0)
-    stopped: list[int] = []
-
-    def stop_one(updates: int) -> None:
-        with closing(sqlite3.connect(tmp_path / "library.sqlite")) as db:
-            for (pid,) in db.execute("SELECT pid FROM ledger LIMIT 1"):
-                os.kill(pid, signal.SIGSTOP)
-                stopped.append(pid)
-
-    plan = RacePlan(students=1, administrators=1, books=1, updates=100_000, seconds=0.5)
-    with pytest.raises(RaceFailed, match="not done within"):
-        race.run_round(plan, tmp_path / "library.sqlite", None, stop_one)
-    with pytest.raises(ProcessLookupError):
-        os.kill(stopped[0], 0)

@@ -6,10 +6,10 @@ from contextlib import suppress
 from typing import Any
 
 from interlock.core.errors import LockLost, LockTimeout
-from interlock.testing.torture.operations import Operation
-from interlock.testing.torture.plan import draw
-from interlock.testing.torture.shelf import Reader
-from interlock.testing.torture.threadworker import AFTER_ERROR, Worker, patiently
+from tests.torture.operations import Operation
+from tests.torture.plan import draw
+from tests.torture.shelf import Reader
+from tests.torture.threadworker import AFTER_ERROR, Worker, patiently
 
 
 class TaskWorker(Worker):

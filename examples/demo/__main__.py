@@ -1,4 +1,4 @@
-"""`interlock demo`: lost updates in a library's web site, counted without a lock and with one."""
+"""`./dev demo`: lost updates in a library's web site, counted without a lock and with one."""
 
 import signal
 import tempfile
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 if TYPE_CHECKING:
-    from interlock.cli.demo.race import RacePlan, RaceStore, Round
+    from examples.demo.race import RacePlan, RaceStore, Round
 
 _FAILED = 70
 _UNAVAILABLE = 75
@@ -63,8 +63,8 @@ def demo(
     Exit status: 0 if nothing was lost with locks, 70 if something was or a process failed, 75 if the store
     cannot be used.
     """
-    from interlock.cli.demo import report
-    from interlock.cli.demo.race import RaceFailed, RacePlan
+    from examples.demo import report
+    from examples.demo.race import RaceFailed, RacePlan
 
     if updates < students + admins:
         raise click.BadParameter(
@@ -89,8 +89,8 @@ def demo(
 
 
 def _run(plan: "RacePlan", folder: Path, url: str | None, shown: bool) -> "list[Round]":
-    from interlock.cli.demo import report
-    from interlock.cli.demo.race import RaceStore, run_round
+    from examples.demo import report
+    from examples.demo.race import RaceStore, run_round
 
     store = RaceStore((folder / "locks").as_uri() if url is None else url, f"demo-{uuid.uuid4().hex[:12]}")
     _probe(store)
@@ -138,3 +138,7 @@ def _termination_unwinds() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    demo(prog_name="./dev demo")

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from interlock.testing.torture.history import Record, in_order
-from interlock.testing.torture.judge.holding import capacity, fences, lost_updates, order, stale_writes
-from interlock.testing.torture.judge.run import Run, understood
-from interlock.testing.torture.judge.violation import Violation
-from interlock.testing.torture.judge.waiting import errors, left_over, stalls, time_outs
+from tests.torture.history import Record, in_order
+from tests.torture.judge.holding import capacity, fences, lost_updates, order, stale_writes
+from tests.torture.judge.run import Run, understood
+from tests.torture.judge.violation import Violation
+from tests.torture.judge.waiting import errors, left_over, stalls, time_outs
 
 __all__ = ["Verdict", "Violation", "judge"]
 
