@@ -56,43 +56,33 @@ class MemoryRegister:
     # -- requests, as `core.pending.Register` has them ---------------------------------------------
 
     def create(self, claim: Claim, wakeup: Any) -> Call:
-        """As `Register.create`."""
         return Call(self._create, (claim, wakeup))
 
     def list(self, key: str) -> Call:
-        """As `Register.list`."""
         return Call(self._list, (key,))
 
     def update(self, claim: Claim, state: State) -> Call:
-        """As `Register.update`."""
         return Call(self._update, (claim, state))
 
     def promote(self, claim: Claim) -> Call:
-        """As `Register.promote`."""
         return Call(self._promote, (claim, False))
 
     def promote_if_free(self, claim: Claim) -> Call:
-        """As `Register.promote_if_free`."""
         return Call(self._promote, (claim, True))
 
     def delete(self, claim: Claim) -> Call:
-        """As `Register.delete`."""
         return Call(self._delete, (claim,))
 
     def reap(self, key: str, id: str) -> Call:
-        """As `Register.reap`."""
         return Call(self._reap, (key, id))
 
     def renew(self, claims: Sequence[Claim], wakeup: Any) -> Call:
-        """As `Register.renew`."""
         return Call(self._renew, (claims, wakeup))
 
     def look(self, key: str) -> Call:
-        """As `Register.look`."""
         return Call(self._look, (key,))
 
     def evict(self, key: str, id: str | None) -> Call:
-        """As `Register.evict`."""
         return Call(self._evict, (key, id))
 
     # -- what performs them, each under the mutex -------------------------------------------------------
@@ -221,7 +211,6 @@ class RegisterStore(Pending):
         return TaskEvent()
 
     def doctor(self) -> list[Check]:
-        """As `Store.doctor`."""
         return [Check("reach", "warn", "a register in memory is seen by this process only; use it for tests")]
 
     def close(self) -> None:
