@@ -13,8 +13,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.optimistic.errors import TryAgain
 from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
-from interlock.optimistic.sqlalchemy.reads import Reads, RowChanged
-from interlock.optimistic.sqlalchemy.rows import same
+from interlock.optimistic.sqlalchemy.reads import Reads, RowChanged, same
 from interlock.optimistic.tries import Tries
 
 CHANGED = (RowChanged, StaleDataError)
