@@ -194,7 +194,7 @@ def _make_claim() -> Any:
 
 
 def _make_shown() -> Any:
-    """As `_make_claim`; nothing in a transaction that keeps its snapshot: a claim renewed since can't be locked."""
+    """Read the same; nothing in a transaction that keeps its snapshot: a claim renewed since can't be locked."""
     query = _make_claim()
     query.add_extra({}, [], ["current_setting('transaction_isolation') LIKE 'read %%'"], [], [], [])
     return query

@@ -88,7 +88,7 @@ class FakeLocks:
         self._tell(missing)
 
     async def alose(self, what: Grant | AsyncGrant | str) -> None:
-        """As `lose`, where asyncio tasks run: the body of the holder's `async with` is cancelled."""
+        """Take a lock away from its holders, where asyncio tasks run: the body of an `async with` is cancelled."""
         missing = self._holders(what)
         all_heard = asyncio.Event()
         set_it = partial(asyncio.get_running_loop().call_soon_threadsafe, all_heard.set)

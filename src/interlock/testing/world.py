@@ -127,7 +127,7 @@ class World:
         return locks
 
     def connect_with(self, fault: Callable[[Store], F], **how: Any) -> tuple[Any, F]:
-        """As `connect`, with a faulty store around the real one; return both."""
+        """Return a new connection with a faulty store around the real one, and that store."""
         made: list[F] = []
 
         def around(store: Store) -> Store:
