@@ -1,7 +1,7 @@
 """`./dev bench --against WHEEL`: that it measures and judges, never how fast anything is."""
 
 import json
-import sys
+import venv
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -68,9 +68,14 @@ def test_what_broke_fails_and_what_is_not_installed_does_not() -> None:
     assert not Measured(ROW, missing="apt-get install it").fails
 
 
-def test_a_version_that_was_imported_from_elsewhere_is_refused() -> None:
+def test_a_version_that_was_imported_from_elsewhere_is_refused(tmp_path: Path) -> None:
+    venv.create(tmp_path / "old", symlinks=True)
+    (packages,) = tmp_path.glob("old/lib/python*/site-packages")
+    (packages / "elsewhere.pth").write_text(str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere/interlock").mkdir(parents=True)
+    (tmp_path / "elsewhere/interlock/__init__.py").touch()
     with ExitStack() as closing, pytest.raises(Broken, match="the old version was imported from"):
-        Crew("old", Path(sys.executable), 1, closing)
+        Crew("old", tmp_path / "old/bin/python", 1, closing)
 
 
 def test_rows_have_names_of_their_own_and_are_known_to_the_workers(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def pip(*words: str | Path) -> None:
 
 def clean() -> dict[str, str]:
     """The variables of a worker's environment: nothing that leads to another version, and the same hashes for all."""
-    left_out = ("PYTHONPATH", "PYTHONHOME", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")
-    return {name: value for name, value in os.environ.items() if name not in left_out} | {"PYTHONHASHSEED": "0"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "INTERLOCK_"))}
+    return kept | {"PYTHONHASHSEED": "0"}
 
 
 class Places:
