@@ -8,8 +8,8 @@ from threading import RLock, local
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
-from interlock.core.errors import InvalidArgument, NotHeld
 from interlock.core.effects import Op
+from interlock.core.errors import InvalidArgument, NotHeld
 from interlock.core.functions import shown
 from interlock.runtime import clock, log
 from interlock.runtime.aio import arun
