@@ -872,11 +872,11 @@ class BaseReentry(BaseGrant):
     __slots__ = ()
 
     _grant: Any
-    _hold: Hold
+    _hold: Any
 
     def __init__(self, grant: BaseGrant, hold: Hold) -> None:
-        self._grant = grant  # type: ignore[misc]  # a slot of each colour's class
-        self._hold = hold
+        slots: Any = self  # of each colour's class
+        slots._grant, slots._hold = grant, hold
         self._claim, self._client, self._watchdog = grant._claim, grant._client, grant._watchdog
         self._pid, self.id, self.fence, self._slot = grant._pid, grant.id, grant.fence, grant._slot
         self._state = HELD

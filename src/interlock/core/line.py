@@ -5,8 +5,8 @@ Places stand in the order of their arrival.  A waiting place may become a holder
     its units + the units of every live place before it <= the smallest capacity among them.
 
 A step is done as a whole: nobody can look between claim and look, so a pending place is only ever a waiter.  Stores
-that decide in the client call these functions; Redis and PostgreSQL have them once more in their own language, and one
-property test compares them.
+that decide in the client call these functions; Redis and PostgreSQL have them once more in their own language, and
+one property test compares them.
 
 The fence of a place is issued when it enters the line.  Nobody overtakes, so the order of fences is the order of the
 grants, and a holder of the same process can tell its successor the fence before the store is told (local hand-off).

@@ -96,8 +96,8 @@ class AcquireCall:
 
     `first` is the store's answer if the claim has entered already; `owner` says whose call it is, `now` what time it
     is.  `entered` is False while nothing of it can be in the line, so that there is nothing to take out.  `on_queued`
-    is called with it each time that its claim begins to wait in line; `queued`, the claim that last did, is for who is
-    called.  `done` is True if it is a claim of `once` that came too late.
+    is called with it each time that its claim begins to wait in line; `queued`, the claim that last did, is for those
+    who are called.  `done` is True if it is a claim of `once` that came too late.
     """
 
     __slots__ = (

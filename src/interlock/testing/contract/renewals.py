@@ -74,7 +74,7 @@ def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> 
         eventually(lambda grant=grant, end=end: time.monotonic() + grant.expires_in > end + LATER)  # type: ignore[misc]
     assert time.monotonic() < began + RENEWED / 3 + stuck.seconds, "they came after it hung no more"
     assert lost == [bad]
-    assert stuck.hangs == 1
+    assert stuck.hangs >= 1
 
 
 def test_a_loss_is_told_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
@@ -87,7 +87,7 @@ def test_a_loss_is_told_at_the_deadline_though_a_renewal_hangs(world: World) -> 
         grant = ann.do(lock.acquire)
         deadline = time.monotonic() + grant.expires_in
         eventually(lambda: heard, within=RENEWED + LATE)
-    assert stuck.hangs == 1
+    assert stuck.hangs >= 1
     assert heard[0] >= deadline
     assert machine.between(deadline, heard[0]) < 0.2
 
