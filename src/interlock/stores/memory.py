@@ -7,7 +7,7 @@ from urllib.parse import SplitResult
 
 from interlock.core.claims import MICROS, Check
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.line import EMPTY, Clock, Decide, Line, Origin, Place, Step
+from interlock.core.line import EMPTY, NOBODY, Clock, Decide, Line, Origin, Place, Step, new
 from interlock.core.store import ALL, Feature
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
@@ -53,7 +53,8 @@ class Space:
             self._inside = True
             try:
                 lease = int(self._now() * MICROS)
-                step = decide(self._lines.get(key, EMPTY), Clock(lease, lease + self._epoch), *args)
+                now = new(Clock, (lease, lease + self._epoch, NOBODY))
+                step = decide(self._lines.get(key, EMPTY), now, *args)
                 line = step.line
                 if line is not None:
                     if line.places or line.done or line.top >= lease + self._epoch:

@@ -121,9 +121,11 @@ class AsyncLockable(rt.WrongWith, Owned[G], Generic[G]):
         if grant is not None:
             try:
                 await grant.__aexit__(kind, error, trace)
-            finally:
+            except BaseException:
                 if grant._over or grant.lost:
                     self._forget(owner, grant)
+                raise
+            self._forget(owner, grant)
 
     async def _too_late(self, owner: Any) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""

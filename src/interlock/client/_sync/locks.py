@@ -122,9 +122,11 @@ class Lockable(rt.WrongWith, Owned[G], Generic[G]):
         if grant is not None:
             try:
                 grant.__exit__(kind, error, trace)
-            finally:
+            except BaseException:
                 if grant._over or grant.lost:
                     self._forget(owner, grant)
+                raise
+            self._forget(owner, grant)
 
     def _too_late(self, owner: Any) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""

@@ -17,6 +17,7 @@ from interlock.core.line import (
     evict,
     leave,
     look,
+    new,
     renew,
     settle,
 )
@@ -73,6 +74,7 @@ class AsyncStepQueue:
         self._steps = steps
         self._step = steps.step
         self._waiters = waiters
+        self._forget = waiters.by_id.pop
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Nothing: a step store never doubts."""
@@ -97,16 +99,16 @@ class AsyncStepQueue:
             pause = min(self._steps.look_again, max(SHORTEST_LOOK, step.look_in / MICROS))
             return EnterResult("pending", look_again=pause)
         if waiter is not None:
-            self._waiters.remove(claim.id)
+            self._forget(claim.id, None)
         if place is None:
             return IS_GONE if again else OCCUPIED if wait else REFUSED
         if place is IS_DONE:
             return DONE_BEFORE
-        return EnterResult("using", place.fence, slot=place.slot)
+        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot))
+        return using
 
     async def leave(self, claim: Claim, done: float = 0.0) -> bool:
-        if self._waiters:
-            self._waiters.remove(claim.id)
+        self._forget(claim.id, None)
         key = claim.spec.key
         step = await self._step(key, leave, claim.id, int(done * MICROS))
         if step is None:
