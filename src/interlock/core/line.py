@@ -14,7 +14,7 @@ grants, and a holder of the same process can tell its successor the fence before
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
 from interlock.core.claims import MICROS, PENDING, USING, Claim
@@ -177,7 +177,8 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
         if spec.once and line.done > clock.stamp:
             return _WAS_DONE
         place = _place(claim, origin, clock, line.top, USING)
-        return cast(Step, new(Step, (new(Line, ((place,), place.fence, line.done)), place, (), 0, False)))
+        granted: Step = new(Step, (new(Line, ((place,), place.fence, line.done)), place, (), 0, False))
+        return granted
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
     for at, place in enumerate(now.places):
@@ -215,7 +216,8 @@ def leave(line: Line, clock: Clock, id: str, keep: int = 0) -> Step:
     places = line.places
     if len(places) == 1 and places[0].id == id and not keep:  # the short cut of a lone holder
         there = places[0].until > clock.lease and places[0].alive not in clock.dead
-        return cast(Step, new(Step, (new(Line, ((), line.top, line.done)), there, (), 0, False)))
+        left_alone: Step = new(Step, (new(Line, ((), line.top, line.done)), there, (), 0, False))
+        return left_alone
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
     mine = next((each for each in now.places if each.id == id), None)

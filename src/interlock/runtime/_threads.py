@@ -45,6 +45,10 @@ def give_way() -> None:
     """Nothing: threads take turns by themselves."""
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 def before(now: clock.Clock, moment: float) -> bool:
     """Tell whether a clock still stands before `moment`."""
     return now() < moment

@@ -52,7 +52,7 @@ class AsyncLockable(rt.WrongWith, Owned[G], Generic[G]):
     def _keys(self) -> list[str]:
         raise TypeError  # pragma: no cover
 
-    async def _take(self, seconds: float | None, owner: Any) -> G | None:
+    def _take(self, seconds: float | None, owner: Any) -> rt.Result[G | None]:
         """Acquire it for the caller."""
         raise TypeError  # pragma: no cover
 
@@ -113,19 +113,16 @@ class AsyncLockable(rt.WrongWith, Owned[G], Generic[G]):
         grant._enter_body()
         return grant
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> rt.Result[None]:
         owner = rt.caller()
         grant = self._in_block(owner)
-        if grant is not None:
-            try:
-                await grant.__aexit__(kind, error, trace)
-            except BaseException:
-                if grant._over or grant.lost:
-                    self._forget(owner, grant)
-                raise
-            self._forget(owner, grant)
+        if grant is None:
+            return rt.nothing()
+        self._forget(owner, grant)
+        ending: rt.Result[None] = grant.__aexit__(kind, error, trace)
+        return ending
 
     async def _too_late(self, owner: Any) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
@@ -174,8 +171,8 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
         """The name that is locked."""
         return name_of(self._spec.key)
 
-    async def _take(self, seconds: float | None, owner: Any) -> AsyncGrant | None:
-        return await self._client.acquire(self._spec, self._options, seconds, owner)
+    def _take(self, seconds: float | None, owner: Any) -> rt.Result[AsyncGrant | None]:
+        return self._client.acquire(self._spec, self._options, seconds, owner)
 
     async def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
