@@ -395,6 +395,12 @@ class Locks(BaseLocks[Lock]):
         key = self.namespace + SEPARATOR if name is None else self._client.key(name)
         return self._client.look(key)
 
+    def namespaces(self) -> list[str]:
+        """List the namespaces of the store in which somebody holds a lock or waits; none if it can't tell."""
+        self._client.check_open()
+        tell = self._client.state().queue.namespaces
+        return [] if tell is None else list(tell())
+
     def evict(self, name: str, id: str | None = None) -> int:
         """Remove a claim, whoever's it is; a holder notices at its next renewal or release.
 
