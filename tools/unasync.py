@@ -23,6 +23,7 @@ RULES = [  # in this order
     (r"\bAsync([A-Z]\w*)", r"\1"),
     (r"\baclose\b", "close"),
     (r"\baconnect\b", "connect"),
+    (r"\batransact\b", "transact"),
 ]
 ONLY = "# async only"
 
