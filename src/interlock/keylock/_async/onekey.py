@@ -113,7 +113,7 @@ class AsyncOneKey:
         return bool((await self._first_that_works("extend", ways, Sent()))[1])
 
     async def _lengthen(self, token: bytes, ms: int | None) -> bool:
-        """Let the key expire `ms` milliseconds later if its value is `token`; False if not, or if it never expires."""
+        """Let the key expire `ms` milliseconds later if its value is `token`; False if not, or it never expires."""
         return bool(await self._ask("EVAL", LENGTHEN, 1, self._key, token, ms, sent=Sent()))
 
     async def _first_that_works(self, what: str, ways: Sequence[Sequence[Any]], sent: Sent) -> tuple[int, Any]:

@@ -114,7 +114,7 @@ class OneKey:
         return bool((self._first_that_works("extend", ways, Sent()))[1])
 
     def _lengthen(self, token: bytes, ms: int | None) -> bool:
-        """Let the key expire `ms` milliseconds later if its value is `token`; False if not, or if it never expires."""
+        """Let the key expire `ms` milliseconds later if its value is `token`; False if not, or it never expires."""
         return bool(self._ask("EVAL", LENGTHEN, 1, self._key, token, ms, sent=Sent()))
 
     def _first_that_works(self, what: str, ways: Sequence[Sequence[Any]], sent: Sent) -> tuple[int, Any]:
