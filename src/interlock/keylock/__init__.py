@@ -1,1 +1,1 @@
-"""Locks that are one key of Redis or Valkey; public is `interlock.redis`."""
+"""Locks that are one key of Redis or Valkey; `interlock.redis` is the public name."""

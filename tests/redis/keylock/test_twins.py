@@ -11,7 +11,7 @@ import pytest
 import interlock.redis
 
 PAIRS = [
-    (getattr(interlock.keylock, name), getattr(interlock.keylock, f"Async{name}"))
+    (getattr(interlock.redis, name), getattr(interlock.redis, f"Async{name}"))
     for name in interlock.redis.__all__
     if not name.startswith("Async")
 ]
