@@ -41,7 +41,7 @@ async def or_undo(undo: Callable[..., rt.Result[object]], function: Callable[...
         raise
     except BaseException:
         with suppress(Exception):  # the interrupt is what the caller is to hear of
-            await rt.finish_within(PATIENCE, undo, *args)
+            await rt.finish(rt.within, PATIENCE, undo, *args)
         raise
 
 

@@ -42,7 +42,7 @@ def or_undo(undo: Callable[..., rt.Result[object]], function: Callable[..., rt.R
         raise
     except BaseException:
         with suppress(Exception):  # the interrupt is what the caller is to hear of
-            rt.finish_within(PATIENCE, undo, *args)
+            rt.finish(rt.within, PATIENCE, undo, *args)
         raise
 
 
