@@ -1,6 +1,7 @@
 """The scripts that the server runs: each is one atomic step of the line, and stands in a file of its own.
 
-`scripts/line.lua` stands before each of them: it reads and writes the line.
+`scripts/line.lua` stands before each of them: it reads and writes the line.  The short cuts of `enter` and `leave` stand
+before that, for themselves: a function that is not needed costs the server as much as one that is.
 """
 
 import hashlib
@@ -20,13 +21,15 @@ class Script(NamedTuple):
     sha: bytes
 
 
-def _script(name: str) -> Script:
+def _script(*names: str) -> Script:
     folder = files("interlock.stores.redis") / "scripts"
-    text = (folder / "line.lua").read_bytes() + b"\n" + (folder / f"{name}.lua").read_bytes()
+    text = b"\n".join([(folder / f"{name}.lua").read_bytes() for name in names])
     return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
-ENTER, LEAVE, RENEW, ADOPT, EVICT, LOOK = map(_script, ("enter", "leave", "renew", "adopt", "evict", "look"))
+ENTER = _script("enter_short", "line", "enter")
+LEAVE = _script("leave_short", "line", "leave")
+RENEW, ADOPT, EVICT, LOOK = [_script("line", each) for each in ("renew", "adopt", "evict", "look")]
 BY_SHA = {script.sha: script.text for script in (ENTER, LEAVE, RENEW, ADOPT, EVICT, LOOK)}
 _CALL = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
 

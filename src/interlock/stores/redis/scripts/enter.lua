@@ -8,78 +8,87 @@ local ttl, units, capacity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV
 local once, channel, about, mode, id = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local stop = now + 1 + ttl
 local mine = open(id)
+local rest = once .. ' ' .. now .. ' ' .. channel .. ' ' .. about
+local is_done = once == '1' and line.done > now
 
--- Make the record of a claim that enters.
-local function enters(state, number, slot, held)
-  return text(state, stop, units, capacity, next_fence(), number, slot, held, once, now, channel, about)
-end
-
--- Nobody holds it and nobody waits: most of the time.
-if used == 0 and first > last then
-  if mode == 'a' then return -1 end
-  if once == '1' and done > now then return -2 end
-  local slot = count(id, stop, units, capacity)
-  call('HSET', line, '@' .. id, enters('u', 0, slot, now), 'fence', fence,
-    'using', text(used, limit, ends, mixed, slots, holder))
-  keep(stop)
-  return tonumber(fence)
-end
-
-if mode == 'a' then call('HDEL', line, '') end  -- a server without memory lets scripts go on that have begun to write
-mine = settle(id, mine)
-
--- How long the waiter with that number waits until it looks.  The head looks when the first lease of a holder ends.  The
--- others look a little later, in case the head is dead too, and as often as the shortest lease before them could end.
+-- How long a waiter waits until it looks.  The head looks when the first lease of a holder ends.  The others look a
+-- little later, in case the head is dead too, and as often as the shortest lease before them could end.
 local function look_after(number)
-  local soon = math.max(1, ends - now + 1)
-  if tonumber(number) == first then return soon end
-  return math.min(soon + 1000, math.max(1000, quick))
+  local soon = math.max(1, line.ends - now + 1)
+  if number == line.first then return soon end
+  return math.min(soon + 1000, math.max(1000, line.quick))
+end
+
+-- Stand in line; return the answer.
+local function stand()
+  -- Who is right before it, if that is of the same process and wants the lock for itself?
+  local before, record = line.holder, nil
+  while line.first <= line.last do
+    before = call('HGET', line.key, '#' .. line.last)
+    record = before and call('HGET', line.key, '@' .. before)
+    if record then break end
+    drop('#' .. line.last)
+    line.last = line.last - 1
+    before = line.holder
+  end
+  if record then
+    local _, _, u, c, _, _, _, _, its_rest = parse(record)
+    if u ~= c or channel_in(its_rest) ~= channel then before = '-' end
+  else
+    line.quick = ttl
+  end
+  line.last = line.last + 1
+  line.quick = math.min(line.quick, ttl)
+  line.queued = true
+  local its = next_fence()
+  write('fence', its)
+  write('#' .. line.last, id)
+  write('@' .. id, record_of('p', stop, units, capacity, its, line.last, 0, 0, rest))
+  local answer = -10 - look_after(line.last)
+  if before == '-' then return answer end
+  return {answer, before, tonumber(its)}
+end
+
+-- Return the answer to a claim that is in line.
+local function extended(record)
+  local state, ended, u, c, its, number, slot, held, its_rest = parse(record)
+  if not state or ended <= now then  -- what has expired is never revived
+    drop('@' .. id)
+    drop('#' .. (number or ''))
+    flush()
+    return nil
+  end
+  if ended < stop then
+    ended = stop
+    write('@' .. id, record_of(state, stop, u, c, its, number, slot, held, its_rest))
+  end
+  if state == 'p' then return -10 - look_after(tonumber(number)) end
+  if line.used == u then line.ends, line.counted = ended, true end
+  return granted(its, slot)
 end
 
 local answer
-local state, ended, u, c, its, number, slot, held, rest = parse(mine)
-if state and ended <= now then  -- what has expired is never revived
-  call('HDEL', line, '@' .. id, '#' .. number)
-  state = nil
+if line.used > 0 or line.first <= line.last then
+  if mode == 'a' then drop('') end  -- see `flush`
+  mine = settle(id, mine)
+  answer = mine and extended(mine)
 end
-if state then
-  if ended < stop then
-    ended = stop
-    call('HSET', line, '@' .. id, text(state, stop, u, c, its, number, slot, held, rest))
-  end
-  if state == 'u' then
-    if used == u then ends = ended end
-    answer = granted(its, slot)
-  else
-    answer = -10 - look_after(number)
-  end
+if answer then  -- it was there
 elseif mode == 'a' then
   answer = -1
-elseif once == '1' and done > now then
+elseif is_done then
   answer = -2
-elseif used + units <= math.min(limit or capacity, capacity) and not head() then
-  slot = count(id, stop, units, capacity)
-  call('HSET', line, '@' .. id, enters('u', 0, slot, now), 'fence', fence)
-  answer = granted(fence, slot)
+elseif line.used + units <= math.min(line.limit or capacity, capacity) and not head() then
+  local its, slot = next_fence(), count(id, stop, units, capacity)
+  write('fence', its)
+  write('@' .. id, record_of('u', stop, units, capacity, its, 0, slot, now, rest))
+  answer = granted(its, slot)
 elseif mode ~= 'w' then
   answer = 0
 else
-  local before, its_record = tail()
-  if before then
-    local _, _, bu, bc, _, _, _, _, brest = parse(its_record)
-    if bu ~= bc or string.match(brest, '^%d %d+ (%S+) ') ~= channel then before = '-' end
-  else
-    before = holder
-    first = last + 1
-  end
-  last = last + 1
-  if first == last then quick = ttl end
-  quick = math.min(quick, ttl)
-  call('HSET', line, '@' .. id, enters('p', last, 0, 0), '#' .. last, id, 'fence', fence)
-  answer = -10 - look_after(last)
-  if before ~= '-' then answer = {answer, before, tonumber(fence)} end
+  answer = stand()
 end
+if answer ~= 0 and answer ~= -1 and answer ~= -2 then keep(stop) end
 save()
-if answer ~= 0 and answer ~= -1 then keep(stop) end
 tell('', id)
 return answer

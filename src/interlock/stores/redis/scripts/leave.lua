@@ -5,53 +5,48 @@
 -- told; or a list of that and of id, fence and slot of those of the same channel who were promoted.
 local record, channel, let_in, id = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local mine = open(id)
+if line.more == '1' or line.ends and line.ends <= now then mine = settle(id, mine) end
 local state, ended, u, c, _, number, slot = parse(mine)
-
--- The only holder leaves, and nobody waits: most of the time.
-if state == 'u' and used == u and first > last and record == 0 then
-  call('HDEL', line, '@' .. id, 'using')
-  idle()
-  return ended > now and 1 or 0
-end
-
-call('HDEL', line, '')  -- a server without memory lets scripts go on that have begun to write
-if more == '1' or ends and ends <= now then
-  state, ended, u, c, _, number, slot = parse(settle(id, mine))
-end
 local removed = 0
 if state and ended > now and (record == 0 or state == 'u') then removed = 1 end
-if removed == 1 or state and ended <= now then
-  call('HDEL', line, '@' .. id, '#' .. number)
+drop('@' .. id)  -- if it is not there, see `flush`
+if removed == 0 and state and ended > now then
+  line.drops[#line.drops] = ''
+elseif state == 'p' then
+  drop('#' .. number)
+  flush()  -- it is not the next any more
 end
 if removed == 1 and state == 'u' then
-  used = used - u
-  if used <= 0 then
-    used, limit, ends, mixed, slots, holder = 0, nil, nil, '0', '-', '-'
-  elseif mixed == '1' then
+  line.used = line.used - u
+  if line.used <= 0 then
+    clear()
+  elseif line.mixed == '1' then
     sweep()
-  elseif numbered(u, c) then
+  elseif u == 1 and c >= 2 and c <= 1024 then
     mark(tonumber(slot), '0')
   end
 end
 if removed == 1 and record > 0 then
-  done = now + record
-  call('HSET', line, 'done', done)
-  keep(done)
+  line.done = now + record
+  write('done', line.done)
+  keep(line.done)
   -- Those who want to run only if nobody has need not wait any more.
-  for place = first, last do
-    local other = call('HGET', line, '#' .. place)
-    local its_state, _, _, _, _, _, _, _, rest = parse(other and call('HGET', line, '@' .. other))
+  for place = line.first, line.last do
+    local other = call('HGET', line.key, '#' .. place)
+    local its_state, _, _, _, _, _, _, _, rest = parse(other and call('HGET', line.key, '@' .. other))
     if its_state == 'p' and string.sub(rest, 1, 1) == '1' then
-      call('HDEL', line, '@' .. other, '#' .. place)
-      told[#told + 1] = {other, '0', 0, string.match(rest, '^%d %d+ (%S+) ')}
+      drop('@' .. other)
+      drop('#' .. place)
+      line.told[#line.told + 1] = {other, '0', 0, channel_in(rest)}
     end
   end
+  flush()
 end
 hand_over()
+if line.used == 0 and line.first > line.last then idle() end
 save()
-if used == 0 and first > last then idle() end
 local reply = tell(channel, let_in ~= '' and let_in or id, {0})
-local code = removed + 2 * tonumber(more) + unheard
+local code = removed + 2 * tonumber(line.more) + line.unheard
 if #reply == 1 then return code end
 reply[1] = code
 return reply

@@ -12,40 +12,32 @@
 --           the lock; number is 0) or p (it waits)
 -- Times are milliseconds of the server's clock.  A claim has its fence from the moment when it enters.  After every step:
 -- the first waiter does not fit beside the holders, and nobody waits where nobody holds.
-local KEEP, SPARE = 60000, 30000  -- an idle name keeps its fence so long: the clock is beyond it then, also a slow one
-local LONG = 240000  -- a key that would live for longer has its end moved when the name is idle
-local BATCH = 250  -- so many are promoted in one step: the server does nothing else meanwhile
-local LARGEST_SLOTS = 1024
-
 local call = redis.call
-local line = KEYS[1]
 local clock = call('TIME')
-local micros = clock[1] * 1000000 + clock[2]
-local instant = clock[1] .. string.sub('00000' .. clock[2], -6)  -- the same as text: formatting large numbers is slow
-local now = math.floor(micros / 1000)
-
-local fence, kept, done
-local used, limit, ends, mixed, slots, holder
-local first, last, quick, more
-local told, unheard = {}, 0
-local had_using, had_queue
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local instant = clock[1] .. string.sub('00000' .. clock[2], -6)  -- microseconds; as text, since formatting them is slow
+-- What is known of the line: in one table, because functions that share few variables are quickly made.  What is to be
+-- written and dropped is kept until `save`.
+local line = {key = KEYS[1], told = {}, unheard = 0, drops = {}, writes = {}, counted = false, queued = false,
+  fence = '0', kept = 0, done = 0, used = 0, first = 1, last = 0, mixed = '0', slots = '-', holder = '-'}
 
 -- Read a line; return the record of one claim.
 local function open(id)
-  local found = call('HMGET', line, 'fence', 'kept', 'done', 'using', 'queue', '@' .. id)
-  fence, kept, done = found[1], tonumber(found[2]) or 0, tonumber(found[3]) or 0
-  had_using, had_queue = found[4], found[5]
-  used, limit, ends, mixed, slots, holder = 0, nil, nil, '0', '-', '-'
-  first, last, quick, more = 1, 0, 0, '0'
-  if had_using then
-    local u, c, e
-    u, c, e, mixed, slots, holder = string.match(had_using, '^(%d+) (%d+) (%d+) (%d) (%S+) (%S+)$')
-    used, limit, ends = tonumber(u), tonumber(c), tonumber(e)
+  local found = call('HMGET', line.key, 'fence', 'kept', 'done', 'using', 'queue', '@' .. id)
+  line.fence, line.kept, line.done = found[1] or '0', tonumber(found[2]) or 0, tonumber(found[3]) or 0
+  line.counted, line.queued = false, false
+  line.used, line.limit, line.ends, line.mixed, line.slots, line.holder = 0, nil, nil, '0', '-', '-'
+  line.first, line.last, line.quick, line.more = 1, 0, 0, '0'
+  if found[4] then
+    local used, limit, ends
+    used, limit, ends, line.mixed, line.slots, line.holder =
+      string.match(found[4], '^(%d+) (%d+) (%d+) (%d) (%S+) (%S+)$')
+    line.used, line.limit, line.ends = tonumber(used), tonumber(limit), tonumber(ends)
   end
-  if had_queue then
-    local f, l, q
-    f, l, q, more = string.match(had_queue, '^(%d+) (%d+) (%d+) (%d)$')
-    first, last, quick = tonumber(f), tonumber(l), tonumber(q)
+  if found[5] then
+    local first, last, quick
+    first, last, quick, line.more = string.match(found[5], '^(%d+) (%d+) (%d+) (%d)$')
+    line.first, line.last, line.quick = tonumber(first), tonumber(last), tonumber(quick)
   end
   return found[6]
 end
@@ -56,165 +48,183 @@ local function parse(record)
   return state, tonumber(stop), tonumber(u), tonumber(c), its, number, slot, held, rest
 end
 
-local function text(...)
-  return table.concat({...}, ' ')
+local function record_of(state, stop, u, c, its, number, slot, held, rest)
+  return state .. ' ' .. stop .. ' ' .. u .. ' ' .. c .. ' ' .. its .. ' ' .. number .. ' ' .. slot .. ' ' .. held
+    .. ' ' .. rest
+end
+
+local function drop(field)
+  line.drops[#line.drops + 1] = field
+end
+
+local function write(field, value)
+  line.writes[#line.writes + 1] = field
+  line.writes[#line.writes + 1] = value
+end
+
+-- Write what is to be written; first what is dropped, since a server without memory lets scripts go on that began so.
+local function flush()
+  if line.drops[1] then call('HDEL', line.key, unpack(line.drops)) end
+  if line.writes[1] then call('HSET', line.key, unpack(line.writes)) end
+  line.drops, line.writes = {}, {}
+end
+
+-- The channel of a claim, from the rest of its record.
+local function channel_in(rest)
+  return string.match(rest, '^%d %d+ (%S+) ')
 end
 
 -- Issue the next fence, as text.
 local function next_fence()
-  local before = tonumber(fence)
-  fence = before and before >= micros and string.format('%.0f', before + 1) or instant
-  return fence
-end
-
--- Let the key live beyond `stop`; so far beyond that most steps need not do it again.
-local function keep(stop)
-  if kept >= stop + KEEP then return end
-  kept = stop + KEEP + SPARE
-  call('HSET', line, 'kept', kept)
-  call('PEXPIREAT', line, kept)
-end
-
--- Nobody holds the lock and nobody waits: let the key expire when the clock is beyond the fence.
-local function idle()
-  local stop = math.max(now, math.floor((tonumber(fence) or 0) / 1000), done) + KEEP
-  if kept - stop > LONG then
-    kept = stop + SPARE
-    call('HSET', line, 'kept', kept)
-    call('PEXPIREAT', line, kept)
+  local before = line.fence
+  -- As texts of the same length they compare as numbers do.
+  if #before == #instant and before >= instant or #before > #instant then
+    line.fence = string.format('%.0f', tonumber(before) + 1)
+  else
+    line.fence = instant
   end
+  return line.fence
 end
 
--- Whether holders of that kind are numbered.
-local function numbered(u, c)
-  return u == 1 and c >= 2 and c <= LARGEST_SLOTS
+-- Let the key live beyond `stop`: an idle name keeps its fence for 60 s, so that the clock is beyond it then, also that of
+-- another server.  30 s longer, so that most steps need not do it again.
+local function keep(stop)
+  if line.kept >= stop + 60000 then return end
+  line.kept = stop + 90000
+  write('kept', line.kept)
+  line.expires = true
+end
+
+-- Nobody holds the lock and nobody waits: a key that would live for long expires when the clock is beyond the fence.
+local function idle()
+  local stop = math.max(now, tonumber(line.fence) / 1000, line.done) + 90000
+  if line.kept - stop > 240000 then
+    line.kept = math.floor(stop)
+    write('kept', line.kept)
+    line.expires = true
+  end
 end
 
 -- Note whether a number is taken.
 local function mark(slot, taken)
-  local all = slots == '-' and '' or slots
+  local all = line.slots == '-' and '' or line.slots
   all = all .. string.rep('0', slot + 1 - #all)
-  slots = string.sub(all, 1, slot) .. taken .. string.sub(all, slot + 2)
-  slots = string.gsub(slots, '0+$', '')
-  if slots == '' then slots = '-' end
+  all = string.gsub(string.sub(all, 1, slot) .. taken .. string.sub(all, slot + 2), '0+$', '')
+  line.slots = all == '' and '-' or all
 end
 
--- Count one more holder, and give it a number if it is to have one and has none.
+-- Count one more holder; return its number: `slot`, or the lowest that is free.
 local function count(id, stop, u, c, slot)
-  holder = used == 0 and u == c and id or '-'
-  used = used + u
-  if limit and limit ~= c then mixed = '1' end
-  limit = math.min(limit or c, c)
-  ends = math.min(ends or stop, stop)
-  if not numbered(u, c) then return 0 end
-  slot = slot or (string.find(slots, '0', 1, true) or slots == '-' and 1 or #slots + 1) - 1
+  line.counted = true
+  line.holder = line.used == 0 and u == c and id or '-'
+  line.used = line.used + u
+  if line.limit and line.limit ~= c then line.mixed = '1' end
+  line.limit = math.min(line.limit or c, c)
+  line.ends = math.min(line.ends or stop, stop)
+  if u ~= 1 or c < 2 or c > 1024 then return 0 end  -- such holders have no numbers
+  slot = slot or line.slots == '-' and 0 or (string.find(line.slots, '0', 1, true) or #line.slots + 1) - 1
   mark(slot, '1')
   return slot
 end
 
+-- Nobody holds it.
+local function clear()
+  line.counted = true
+  line.used, line.limit, line.ends, line.mixed, line.slots, line.holder = 0, nil, nil, '0', '-', '-'
+end
+
 -- Drop the holders whose leases have ended, and count the others afresh.
 local function sweep()
-  used, limit, ends, mixed, slots, holder = 0, nil, nil, '0', '-', '-'
-  local all = call('HGETALL', line)
+  flush()
+  clear()
+  local all = call('HGETALL', line.key)
   for i = 1, #all, 2 do
     if string.sub(all[i], 1, 1) == '@' then
       local state, stop, u, c, _, _, slot = parse(all[i + 1])
       if state == 'u' and stop > now then
         count(string.sub(all[i], 2), stop, u, c, tonumber(slot))
       elseif state == 'u' then
-        call('HDEL', line, all[i])
+        drop(all[i])
       end
     end
   end
+  flush()
 end
 
--- Return the id and the record of the first waiter whose lease is good; drop those before it.
+-- Return the id and the facts of the first waiter whose lease is good; drop those before it.
 local function head()
-  while first <= last do
-    local id = call('HGET', line, '#' .. first)
-    local record = id and call('HGET', line, '@' .. id)
-    local state, stop = parse(record)
-    if state == 'p' and stop > now then return id, record end
-    if state == 'p' then call('HDEL', line, '@' .. id) end
-    call('HDEL', line, '#' .. first)
-    first = first + 1
+  while line.first <= line.last do
+    local id = call('HGET', line.key, '#' .. line.first)
+    local state, stop, u, c, its, _, _, _, rest = parse(id and call('HGET', line.key, '@' .. id))
+    if state == 'p' and stop > now then return id, stop, u, c, its, rest end
+    if state == 'p' then drop('@' .. id) end
+    drop('#' .. line.first)
+    line.first = line.first + 1
+    line.queued = true
   end
 end
 
--- Return the id and the record of the last waiter.
-local function tail()
-  while first <= last do
-    local id = call('HGET', line, '#' .. last)
-    local record = id and call('HGET', line, '@' .. id)
-    if record then return id, record end
-    call('HDEL', line, '#' .. last)
-    last = last - 1
-  end
-end
-
--- Promote the waiters whose turn has come, from the head; nobody overtakes one that does not fit.
+-- Promote the waiters whose turn has come, from the head; nobody overtakes one that does not fit.  250 in one step: the
+-- server does nothing else meanwhile.
 local function hand_over()
-  more = '0'
-  for turn = 1, BATCH + 1 do
-    if limit and used >= limit then return end
-    local id, record = head()
-    if not id then return end
-    local _, stop, u, c, its, _, _, _, rest = parse(record)
-    if used + u > math.min(limit or c, c) then return end
-    if turn > BATCH then
-      more = '1'
+  if line.more == '1' then line.more, line.queued = '0', true end
+  for turn = 1, 251 do
+    if line.limit and line.used >= line.limit then return end
+    local id, stop, u, c, its, rest = head()
+    if not id or line.used + u > math.min(line.limit or c, c) then return end
+    line.queued = true
+    if turn > 250 then
+      line.more = '1'
       return
     end
-    call('HDEL', line, '#' .. first)
-    first = first + 1
+    drop('#' .. line.first)
+    line.first = line.first + 1
     local slot = count(id, stop, u, c)
-    call('HSET', line, '@' .. id, text('u', stop, u, c, its, 0, slot, now, rest))
-    told[#told + 1] = {id, its, slot, string.match(rest, '^%d %d+ (%S+) ')}
+    write('@' .. id, record_of('u', stop, u, c, its, 0, slot, now, rest))
+    line.told[#line.told + 1] = {id, its, slot, channel_in(rest)}
   end
 end
 
 -- Drop the holders whose leases have ended, and promote; return the record of one claim as it is then.
 local function settle(id, mine)
-  local ended = ends and ends <= now
+  local ended = line.ends and line.ends <= now
   if ended then sweep() end
   hand_over()
-  if ended or told[1] then mine = call('HGET', line, '@' .. id) end
-  return mine
+  if not ended and not line.told[1] then return mine end
+  flush()
+  return call('HGET', line.key, '@' .. id)
 end
 
--- Write the totals.
+-- Write all that has changed.
 local function save()
-  if used > 0 then
-    local using = text(used, limit, ends, mixed, slots, holder)
-    if using ~= had_using then call('HSET', line, 'using', using) end
-  elseif had_using then
-    call('HDEL', line, 'using')
+  if line.counted and line.used > 0 then
+    write('using', line.used .. ' ' .. line.limit .. ' ' .. line.ends .. ' ' .. line.mixed .. ' ' .. line.slots .. ' '
+      .. line.holder)
+  elseif line.counted then
+    drop('using')
   end
-  if first <= last then
-    local queue = text(first, last, quick, more)
-    if queue ~= had_queue then call('HSET', line, 'queue', queue) end
-  elseif had_queue then
-    call('HDEL', line, 'queue')
+  if line.queued and line.first <= line.last then
+    write('queue', line.first .. ' ' .. line.last .. ' ' .. line.quick .. ' ' .. line.more)
+  elseif line.queued then
+    drop('queue')
   end
-end
-
--- Tell another process; where this user may not, its waiters hear by their own look.
-local function publish(channel, message)
-  local answer = redis.pcall('PUBLISH', channel, message)
-  if type(answer) == 'table' and answer.err then unheard = 4 end
+  flush()
+  if line.expires then call('PEXPIREAT', line.key, line.kept) end
+  line.expires = false
 end
 
 -- Tell those who were promoted, but for one who knows: by message, or by the reply if the caller's process is theirs.
 local function tell(channel, knows, reply)
-  for _, one in ipairs(told) do
-    local id, its, slot, where = one[1], one[2], one[3], one[4]
+  for _, one in ipairs(line.told) do
+    local id, its, slot, where = unpack(one)
     if id == knows then  -- it has begun
     elseif where == channel then
       reply[#reply + 1] = id
       reply[#reply + 1] = tonumber(its)
       reply[#reply + 1] = slot
-    elseif where ~= '-' then
-      publish(where, id .. ' ' .. its .. ' ' .. slot)
+    else
+      local answer = redis.pcall('PUBLISH', where, id .. ' ' .. its .. ' ' .. slot)
+      if type(answer) == 'table' and answer.err then line.unheard = 4 end  -- this user may not
     end
   end
   return reply
