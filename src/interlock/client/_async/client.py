@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 from weakref import ref
 
+from interlock.client._async.grants import AsyncGrant
+from interlock.client._async.watchdog import AsyncWatchdog
 from interlock.client.base import (
     LEASE_ENDED,
     RELEASED,
@@ -13,11 +15,10 @@ from interlock.client.base import (
     BaseClient,
     closed_meanwhile,
 )
-from interlock.client._async.grants import AsyncGrant
-from interlock.client._async.watchdog import AsyncWatchdog
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
+from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.store import Store
 from interlock.runtime import _aio as rt
@@ -82,15 +83,16 @@ class AsyncClient(BaseClient):
 
     def state(self) -> AsyncState:
         """Return what the calling process or loop has of this connection."""
-        here = self._here()
         state = self._state
-        if state is None or state.here != here:
-            state = self._states.get(here)
-            if state is None:
-                self.check_open()
-                self._forget_ended()
-                state = self._states[here] = AsyncState(self, here)
-            self._state = state
+        if state is not None and (self._here is None or state.here == self._here()):
+            return state
+        here = None if self._here is None else self._here()
+        state = self._states.get(here)
+        if state is None:
+            self.check_open()
+            self._forget_ended()
+            state = self._states[here] = AsyncState(self, here)
+        self._state = state
         return state
 
     def _forget_ended(self) -> None:
@@ -129,8 +131,8 @@ class AsyncClient(BaseClient):
         started = self.now()
         if started > self.look_at_log:
             self.listen_for_log(started)
-        claim = Claim(rt.fresh_id(), spec, rt.name_of(owner))
-        id, entering = claim.id, state.entering
+        id, entering = rt.fresh_id(), state.entering
+        claim: Claim = new(Claim, (id, spec, rt.name_of(owner)))
         call = grant = None
         # In this order: `close` first sets `closed`, and then looks which calls are entering.
         entering[id] = claim, owner
@@ -143,7 +145,7 @@ class AsyncClient(BaseClient):
             except UnknownOutcome:
                 first = None  # it is asked again
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
-                held = Held(claim, first.fence, started + spec.ttl, first.slot)
+                held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
@@ -230,12 +232,14 @@ class AsyncClient(BaseClient):
 
     async def _close(self) -> None:
         failure: BaseException | None = None
-        here = self._here()
+        here = None if self._here is None else self._here()
         for state in self.states:
             if state.here == here:
                 failure = await self._close_state(state)
         # async only
-        await rt.close_elsewhere([(state.here, self._close_state, state) for state in self.states if state.here != here])
+        await rt.close_elsewhere(
+            [(state.here, self._close_state, state) for state in self.states if state.here != here]
+        )
         if failure is not None:
             raise failure
 
@@ -244,17 +248,18 @@ class AsyncClient(BaseClient):
         failure: BaseException | None = None
         try:
             await self._withdraw(state, WITHDRAW_LIMIT)
-            failure = await self._release(state, state.watchdog.live())
-            failure = await self._leave_all(state, state.watchdog.staying) or failure
-            await self._until(state.leaving, WITHDRAW_LIMIT)
-        finally:
-            state.watchdog.stop()
-            self._states.pop(state.here, None)
-            await state.queue.aclose()
+        finally:  # also after a Ctrl-C: nobody can close again
+            try:
+                failure = await self._release(state, state.watchdog.live())
+                await self._until(state.leaving, WITHDRAW_LIMIT)
+            finally:
+                state.watchdog.stop()
+                self._states.pop(state.here, None)
+                await state.queue.aclose()
         return failure
 
     async def _withdraw(self, state: AsyncState, limit: float) -> None:
-        """Let all waiters give up, and wait until they have left the line; what does not leave by itself is taken out."""
+        """Let all waiters give up, and wait until they have left; what does not leave by itself is taken out."""
         for call, _ in list(state.entering.values()):
             if isinstance(call, AcquireCall):
                 call.call_off()
@@ -318,8 +323,8 @@ class AsyncClient(BaseClient):
                     break
             if at_work:
                 log.warn(
-                    "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop these "
-                    "threads before the program ends",
+                    "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop "
+                    "these threads before the program ends",
                     len(at_work),
                     ", ".join(rt.name_of(grant._owner) for grant in at_work),
                 )
