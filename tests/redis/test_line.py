@@ -1,13 +1,13 @@
 """The scripts are `core.line` in another language: random steps give the same answers on both."""
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 
 from interlock.client.connect import open_store
 from interlock.runtime import clock
-from interlock.stores import memory
+from interlock.stores.memory import MemoryStore, Space
+from interlock.testing.waiting import eventually
 from tests.servers import RedisServer, need
 from tests.servers.clock import Stepped
 from tests.support.line_steps import Side, play
@@ -27,19 +27,16 @@ def server(request: pytest.FixtureRequest) -> Iterator[SteppedRedisServer]:
 
 
 @pytest.mark.parametrize("game", range(GAMES))
-def test_the_same_steps_give_the_same_answers(
-    server: SteppedRedisServer, game: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_steps_give_the_same_answers(server: SteppedRedisServer, game: int) -> None:
     ahead = 0.0
 
     def pass_time(seconds: float) -> None:
         nonlocal ahead
         ahead += seconds
         server.step(seconds)
+        eventually(lambda: int(server.command("TIME")[0]) - clock.time_of_day() > ahead - 1.0)
 
-    shifted = SimpleNamespace(now=lambda: clock.now() + ahead, time_of_day=clock.time_of_day)
-    monkeypatch.setattr(memory, "clock", shifted)
-    space = memory.MemoryStore(memory.Space())
+    space = MemoryStore(Space(lambda: clock.now() + ahead))
     store = open_store(server.url)
     reference, other = Side([space.queue(), space.queue()]), Side([store.queue(), store.queue()])
     try:

@@ -42,6 +42,9 @@ class Side:
         self.queues = queues
         self.told: dict[str, Told] = {}
         self.fences: dict[str, int] = {}
+        self.doubted: set[str] = set()
+        for queue in queues:
+            queue.set_doubt(self.doubted.add)
 
     def enter(self, process: int, claim: Claim, wait: bool, again: bool) -> tuple[Any, ...]:
         """Enter; return the answer without its fence, which only has to be in order."""
@@ -66,12 +69,14 @@ class Side:
         return [(view.id, view.state, view.units, view.capacity, view.thread, view.label) for view in views]
 
     def granted(self) -> dict[str, int]:
-        """Return who was told that it holds the lock, and its slot."""
-        for id, told in list(self.told.items()):
-            if told.grant is not None:
+        """Return who was told that it holds the lock, and its slot; but for those by a promise that was void."""
+        granted = {}
+        for id, told in self.told.items():
+            if told.grant is not None and id not in self.doubted:
                 assert told.grant.id == id
                 self.saw(id, told.grant.fence)
-        return {id: told.grant.slot for id, told in self.told.items() if told.grant is not None}
+                granted[id] = told.grant.slot
+        return granted
 
 
 def play(seed: int, reference: Side, other: Side, pass_time: Callable[[float], object], steps: int = 40) -> None:
@@ -123,6 +128,7 @@ def play(seed: int, reference: Side, other: Side, pass_time: Callable[[float], o
         told = f"seed {seed}, step {number}: {what} {claim.id} {claim.spec[1:3]}"
         assert answers[0] == answers[1], (told, answers)
         if what == "adopt" and answers[0] is not None:
+            known.pop(claim.id)  # its holder gave it away
             known[adopted.id] = other_process, adopted
         elif what == "enter" and answers[0][0] in ("using", "pending"):
             known[claim.id] = process, claim

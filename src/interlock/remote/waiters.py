@@ -15,7 +15,7 @@ class Waiters:
         by_id: what wakes each; always the same dictionary.
     """
 
-    __slots__ = ("__weakref__", "_waiters")
+    __slots__ = ("__weakref__", "by_id")
 
     def __init__(self) -> None:
         self.by_id: dict[str, Tells] = {}

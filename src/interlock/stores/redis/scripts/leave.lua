@@ -17,7 +17,7 @@ elseif state == 'p' then
   flush()  -- it is not the next any more
 end
 if removed == 1 and state == 'u' then
-  line.used = line.used - u
+  line.used, line.counted = line.used - u, true
   if line.used <= 0 then
     clear()
   elseif line.mixed == '1' then
