@@ -11,7 +11,7 @@ from interlock.stores.redis.sockets import keep_alive
 
 
 class Stream(asyncio.Protocol):
-    """A socket by a protocol of its own; one task uses it at a time, or `divert` gives all that comes to a function."""
+    """A socket by a protocol of its own; one task uses it, or `divert` gives all that comes to a function."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

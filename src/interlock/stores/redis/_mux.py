@@ -1,7 +1,7 @@
 """For tasks, in place of a pool: one connection for all of a loop; replies come in the order of the requests.
 
-Waiting for a reply costs a task nothing, so requests share a connection.  Whoever stops waiting leaves a place in the line
-of replies that is skipped, and its `undo` follows on the same connection.
+Waiting for a reply costs a task nothing, so requests share a connection.  Whoever stops waiting leaves a place in the
+line of replies that is skipped, and its `undo` follows on the same connection.
 """
 
 import asyncio

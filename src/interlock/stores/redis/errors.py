@@ -85,7 +85,7 @@ SENTINEL = "+sentinel|masters"
 _RIGHTS = f"'{SERVER} {DATABASE}'; on a cluster also '{CLUSTER}'; on the Sentinels '{SENTINEL}'"
 
 
-class Redirected(Passing):
+class Redirected(Refused):
     """Another node of the cluster has the name.
 
     Attributes:

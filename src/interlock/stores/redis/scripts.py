@@ -1,7 +1,7 @@
 """The scripts that the server runs: each is one atomic step of the line, and stands in a file of its own.
 
-`scripts/line.lua` stands before each of them: it reads and writes the line.  The short cuts of `enter` and `leave` stand
-before that, for themselves: a function that is not needed costs the server as much as one that is.
+`scripts/line.lua` stands before each of them: it reads and writes the line.  The short cuts of `enter` and `leave`
+stand before that, for themselves: a function that is not needed costs the server as much as one that is.
 """
 
 import hashlib
@@ -39,6 +39,9 @@ def with_source(command: bytes) -> bytes:
     first, *rest = command.split(_CALL)
     parts = [first]
     for each in rest:
-        text = BY_SHA[each[:40]]
-        parts.append(b"\r\n$4\r\nEVAL\r\n$%d\r\n%s%s" % (len(text), text, each[40:]))
+        text = BY_SHA.get(each[:40])
+        if text is None:  # somebody's label
+            parts.append(_CALL + each)
+        else:
+            parts.append(b"\r\n$4\r\nEVAL\r\n$%d\r\n%s%s" % (len(text), text, each[40:]))
     return b"".join(parts)
