@@ -164,23 +164,25 @@ class AsyncPool:
 
     def _put(self, connection: Any) -> None:
         """Take back a connection that is good."""
-        if connection.trust is not self._trust or self.closed:
-            connection.close()
-            self._freed()
-            return
+        trust = connection.trust
         if not self._line:
             self._idle.append(connection)
-            if not self._line:
-                return
-            with self._mutex:  # somebody came meanwhile
-                if self._idle and self._line:
-                    self._line.popleft().tell(self._idle.pop())
-            return
+            if trust is self._trust and not self._line and not self.closed:
+                return  # most of the time
+            try:
+                self._idle.remove(connection)
+            except ValueError:
+                return  # somebody has taken it meanwhile
         with self._mutex:
-            if self._line:
+            good = trust is self._trust and not self.closed
+            if good and self._line:
                 self._line.popleft().tell(connection)
-            else:
-                self._idle.append(connection)
+                return
+        if good:
+            self._put(connection)
+        else:
+            connection.close()
+            self._freed()
 
     def _freed(self, room: bool = True) -> None:
         """A connection ended: the next in line may make one, unless there is no room for it at the server."""

@@ -229,7 +229,9 @@ class ServerQueue:
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`; an attempt without an answer leaves time for others before a lease ends."""
-        limit = min(self._wire.io_timeout, *(claim.spec.ttl / 3 for claim in claims))
+        if not claims:
+            return []
+        limit = min(self._wire.io_timeout, *[claim.spec.ttl / 3 for claim in claims])
         reply = self._ask_twice(self._wire.renew(claims), limit)
         answers = self._wire.renewed(claims, reply)
         for claim, answer in zip(claims, answers, strict=True):
