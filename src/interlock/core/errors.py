@@ -51,6 +51,10 @@ class Unsupported(StoreError):
     """This kind of store can't do that; the message says which one can."""
 
 
+class Unavailable(StoreError):
+    """The store can't be asked now, but perhaps soon; nothing was done."""
+
+
 class UnknownOutcome(StoreError):
     """A request was sent and no answer came: it may have been done, may be done later, or never."""
 

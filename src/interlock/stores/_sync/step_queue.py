@@ -1,11 +1,11 @@
 # Generated from _async/step_queue.py by tools/unasync.py; change that one.
 """The queue of a store that does a step on a line as a whole: `core.line` decides, the store reads and writes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from interlock.core.claims import MICROS, SEPARATOR, USING, Check, Claim, ClaimView, keys_of, namespace_of
-from interlock.core.errors import StoreError
+from interlock.core.errors import StoreError, Unavailable, UnknownOutcome
 from interlock.core.line import (
     GONE,
     IS_DONE,
@@ -21,7 +21,7 @@ from interlock.core.line import (
     renew,
     settle,
 )
-from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Renewed
+from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed
 from interlock.core.queue import GONE as IS_GONE
 from interlock.remote.waiters import Waiters
 from interlock.runtime import _threads as rt
@@ -31,10 +31,17 @@ LOOK_AGAIN = 1.0  # seconds; only a safety net where every hand-over is told
 SHORTEST_LOOK = 0.001  # seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
 BUSY_LIMIT = 5.0  # seconds
+AWAY = 0.25  # seconds until a store that is away is asked again
+RECOVERY = 60.0  # seconds to wait for a store that is away, where the caller has set no limit
+FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
 
 
 class Steps(Protocol):
     """A store that does steps.
+
+    It may have three methods more: `rest()` gives up what can be had again, since nothing was held for a while;
+    `abort()` gives up all without waiting, since the loop has ended; `renew_many(ids_by_key)` (in the queue's colour)
+    renews the claims of many keys at once and returns the steps by their keys: what is missing is asked one by one.
 
     Attributes:
         origin: the calling process.
@@ -74,12 +81,13 @@ class StepQueue:
         self._steps = steps
         self._step = steps.step
         self._waiters = waiters
+        self._answered = False
+        self._renew_many = getattr(steps, "renew_many", None)
+        self.rest = getattr(steps, "rest", _nothing)
+        self.abort = getattr(steps, "abort", _nothing)
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Nothing: a step store never doubts."""
-
-    def rest(self) -> None:
-        """Nothing to give up."""
 
     def subscribe(self) -> Any:
         return rt.Waiter()
@@ -88,7 +96,14 @@ class StepQueue:
         spec = claim.spec
         if waiter is not None:
             self._waiters.add(claim.id, waiter)  # before: another may promote it at once
-        step = self._step(spec.key, enter, claim, self._steps.origin, waiter is not None and wait, again)
+        origin = self._steps.origin
+        try:
+            step = self._step(spec.key, enter, claim, origin, waiter is not None and wait, again)
+        except (Unavailable, UnknownOutcome) as error:
+            if wait:
+                return self._away(claim, error)
+            raise
+        self._answered = True
         if step is None:
             return BUSY
         if step.promoted:
@@ -96,7 +111,7 @@ class StepQueue:
         place = step.answer
         if place is not None and place is not IS_DONE and place.state != USING:
             pause = min(self._steps.look_again, max(SHORTEST_LOOK, step.look_in / MICROS))
-            return EnterResult("pending", look_again=pause)
+            return EnterResult("pending", look_again=pause, asked=step.line is not None)
         if waiter is not None:
             self._waiters.remove(claim.id)
         if place is None:
@@ -104,6 +119,12 @@ class StepQueue:
         if place is IS_DONE:
             return DONE_BEFORE
         return EnterResult("using", place.fence, slot=place.slot)
+
+    def _away(self, claim: Claim, error: StoreError) -> EnterResult:
+        """Decide about a claim whose request failed, of a caller who wants to wait."""
+        limit = max(RECOVERY, claim.spec.ttl) if self._answered else FIRST_CONTACT
+        state: Any = "indeterminate" if isinstance(error, UnknownOutcome) else "busy"
+        return EnterResult(state, look_again=AWAY, asked=False, outage=Outage(error, limit))
 
     def leave(self, claim: Claim, done: float = 0.0) -> bool:
         if self._waiters:
@@ -121,9 +142,12 @@ class StepQueue:
         for claim in claims:
             by_key.setdefault(claim.spec.key, []).append(claim.id)
         answers: dict[str, Renewed] = {}
+        steps: Mapping[str, Step] = {}
+        if self._renew_many is not None and len(by_key) > 1:
+            steps = self._renew_many(by_key)
         for key, ids in by_key.items():
             try:
-                step = self._insist(key, renew, ids)
+                step = steps.get(key) or self._insist(key, renew, ids)
             except StoreError as error:
                 answers |= dict.fromkeys(ids, error)
                 continue
@@ -192,6 +216,10 @@ class StepQueue:
             if not step.more:
                 return
             step = self._insist(key, settle)
+
+
+def _nothing() -> None:
+    """Nothing to give up."""
 
 
 def view_of(key: str, place: Place, now: int) -> ClaimView:

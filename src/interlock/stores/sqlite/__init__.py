@@ -3,50 +3,62 @@
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock.core.errors import InvalidArgument
-from interlock.core.redaction import described
-from interlock.stores.base import BaseStore, Store
-from interlock.stores.sql.engines import engine_of
+from interlock.core.store import ALL, Feature
+from interlock.runtime import clock
 
-__all__ = ["SqliteStores", "from_client"]
+__all__ = ["SqliteStore", "from_client"]
 
 
-class SqliteStores(BaseStore):
-    """What makes stores of URLs."""
+class SqliteStore:
+    """A store in a file of SQLite.
+
+    Args:
+        options: which file.
+    """
+
+    features: frozenset[Feature] = ALL
+    frees_at_death = False
+    in_process = False
+    now = staticmethod(clock.now)
+
+    def __init__(self, options: Any) -> None:
+        self._options = options
 
     @classmethod
-    def from_url(cls, url: SplitResult) -> Store:
-        """Open the file that a URL names, for threads."""
+    def from_url(cls, url: SplitResult) -> "SqliteStore":
+        """Connect to sqlite:////PATH."""
         from interlock.stores.sqlite.options import options_of
-        from interlock.stores.sqlite.store import ThreadSqliteStore
 
-        return ThreadSqliteStore(options_of(url))
+        return cls(options_of(url))
 
-    @classmethod
-    def from_url_for_tasks(cls, url: SplitResult) -> Store:
-        """Open the file that a URL names, for asyncio tasks."""
-        from interlock.stores.sqlite.options import options_of
-        from interlock.stores.sqlite.store import SqliteStore
+    def _steps(self) -> Any:
+        from interlock.stores.sqlite.database import database_of
 
-        return SqliteStore(options_of(url))
+        return database_of(self._options)
+
+    def queue(self) -> Any:
+        """As `Store.queue`."""
+        from interlock.remote.neighbours import neighbours
+        from interlock.stores._sync.step_queue import StepQueue
+
+        return StepQueue(self._steps(), neighbours.waiters)
+
+    def aqueue(self) -> Any:
+        """As `Store.aqueue`."""
+        from interlock.remote.neighbours import neighbours
+        from interlock.stores._async.step_queue import AsyncStepQueue
+        from interlock.stores.offloaded import OffloadedSteps
+
+        return AsyncStepQueue(OffloadedSteps(self._steps()), neighbours.waiters)
 
 
-def from_client(client: Any, tasks: bool) -> Store:
+def from_client(client: Any, tasks: bool) -> SqliteStore:
     """Return the store in a file beside the database of an SQLAlchemy engine; the engine itself is not used.
 
     Args:
-        client: an `Engine`, or for tasks an `AsyncEngine`, of sqlite.
-        tasks: True if asyncio tasks will use the store.
-
-    Raises:
-        InvalidArgument: its database is no file, or it is an engine of the other colour.
-        StoreError: the file can't be used.
+        client: an `Engine` or `AsyncEngine` of sqlite.
+        tasks: either will do.
     """
-    engine = engine_of(client, tasks)
     from interlock.stores.sqlite.options import options_beside
-    from interlock.stores.sqlite.store import SqliteStore, ThreadSqliteStore
 
-    if engine.dialect.driver not in ("pysqlite", "aiosqlite"):
-        raise InvalidArgument(f"locks need an engine of sqlite3 or aiosqlite, not {described(engine)}")
-    options = options_beside(engine)
-    return SqliteStore(options) if tasks else ThreadSqliteStore(options)
+    return SqliteStore(options_beside(client))
