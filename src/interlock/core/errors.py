@@ -51,10 +51,6 @@ class Unsupported(StoreError):
     """This kind of store can't do that; the message says which one can."""
 
 
-class Unavailable(StoreError):
-    """The store can't be asked now, but perhaps soon; nothing was done."""
-
-
 class UnknownOutcome(StoreError):
     """A request was sent and no answer came: it may have been done, may be done later, or never."""
 

@@ -36,6 +36,7 @@ class Neighbours:
 
     Attributes:
         channel: where others tell this process; "" while it does not listen.
+        home: host and pid of this process.
     """
 
     def __init__(self, waiters: Waiters, name: str = "") -> None:
@@ -54,7 +55,8 @@ class Neighbours:
         self._users = 0
         self._away = not _HEARS
         self.channel = ""
-        self._silent = Origin(f"{HOST} {pid()}")
+        self.home = f"{HOST} {pid()}"
+        self._silent = Origin(self.home)
         self._heard = self._silent
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from interlock.core.claims import MICROS, SEPARATOR, USING, Check, Claim, ClaimView, keys_of, namespace_of
-from interlock.core.errors import StoreError, Unavailable, UnknownOutcome
+from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import (
     GONE,
     IS_DONE,
@@ -22,6 +22,7 @@ from interlock.core.line import (
 )
 from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed
 from interlock.core.queue import GONE as IS_GONE
+from interlock.remote.failures import Denied, Passing, Unreachable
 from interlock.remote.waiters import Waiters
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
@@ -98,10 +99,10 @@ class AsyncStepQueue:
         origin = self._steps.origin
         try:
             step = await self._step(spec.key, enter, claim, origin, waiter is not None and wait, again)
-        except (Unavailable, UnknownOutcome) as error:
-            if wait:
-                return self._away(claim, error)
-            raise
+        except (Passing, Unreachable, UnknownOutcome) as error:
+            if not wait or isinstance(error, Denied):
+                raise
+            return self._away(claim, error)
         self._answered = True
         if step is None:
             return BUSY

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from interlock.core.claims import MICROS, SEPARATOR, USING, Check, Claim, ClaimView, keys_of, namespace_of
-from interlock.core.errors import StoreError, Unavailable, UnknownOutcome
+from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import (
     GONE,
     IS_DONE,
@@ -23,6 +23,7 @@ from interlock.core.line import (
 )
 from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed
 from interlock.core.queue import GONE as IS_GONE
+from interlock.remote.failures import Denied, Passing, Unreachable
 from interlock.remote.waiters import Waiters
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
@@ -99,10 +100,10 @@ class StepQueue:
         origin = self._steps.origin
         try:
             step = self._step(spec.key, enter, claim, origin, waiter is not None and wait, again)
-        except (Unavailable, UnknownOutcome) as error:
-            if wait:
-                return self._away(claim, error)
-            raise
+        except (Passing, Unreachable, UnknownOutcome) as error:
+            if not wait or isinstance(error, Denied):
+                raise
+            return self._away(claim, error)
         self._answered = True
         if step is None:
             return BUSY

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from interlock.core.claims import MICROS, Check
-from interlock.core.errors import InvalidArgument, StoreError, Unavailable
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.line import EMPTY, Clock, Decide, Line, Origin, Place, Step, decode, encode, is_nothing
+from interlock.remote.failures import Passing
 from interlock.remote.neighbours import neighbours, sooner
 from interlock.runtime import clock
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
@@ -73,7 +74,7 @@ class Database:
         """Do a step; as `AsyncSteps.step`.
 
         Raises:
-            Unavailable: the disk is full, or others have kept the file busy for too long.
+            Passing: the disk is full, or others have kept the file busy for too long.
             StoreError: the file is not what it was, or can't be written; a signal handler or a finalizer comes in the
                 middle of a step of its own thread.
         """
@@ -159,12 +160,12 @@ class Database:
             self._busy_at = now
             if now - self._busy_since <= self.options.timeout:
                 return
-            raise Unavailable(
+            raise Passing(
                 f"{path}: another program has kept it locked for {self.options.timeout:g} s: find it with lslocks or "
                 f"fuser, and end its transaction"
             ) from error
         self._drop()
-        kind = Unavailable if code in _PASSING else StoreError
+        kind = Passing if code in _PASSING else StoreError
         raise kind(f"{path}: {error}; {_ADVICE.get(code, 'see `interlock doctor`')}") from error
 
     def _moved(self) -> StoreError:
@@ -183,7 +184,7 @@ class Database:
                 return sorted(key for (name,) in rows.fetchall() if (key := name.decode()).startswith(prefix))
             except sqlite3.Error as error:
                 self._failed(error)
-                raise Unavailable(f"{self.options.path} is busy: ask again") from error
+                raise Passing(f"{self.options.path} is busy: ask again") from error
 
     def tell(self, promoted: Sequence[Place]) -> None:
         """Tell waiters in other processes."""
