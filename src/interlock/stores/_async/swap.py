@@ -2,8 +2,8 @@
 
 What was written last is remembered, so that a lone user's step is one round trip.  It decides by the server's clock as
 this process knows it; the server refuses a swap if its clock differs by more than `SLACK`.  So an own lease is `SLACK`
-longer than asked for, and that of others counts as over `SLACK` later.  Steps of this process on one name take turns,
-releases first: so no more processes than there are meet at the server.
+longer than asked for, and that of others counts as over `SLACK` later.  Steps on one name that are asked for while one is
+being done are done together by the next of those who ask, releases first: so few swaps meet at the server.
 """
 
 from collections import deque
@@ -34,6 +34,7 @@ from interlock.runtime import clock
 SLACK = 250_000  # microseconds that the server's clock may differ from what is known of it
 FRESH = 0.75  # of a lease that must be left, else a waiter extends it when it looks
 TURN = 5.0  # seconds to wait for other steps of this process on the same name
+LEAD, DONE = "lead", "done"  # told to who waits for them
 TRIES = 8  # swaps before the store counts as busy
 REMEMBERED = 4096  # lines
 AT_A_TIME = 200  # lines renewed by one statement
@@ -82,6 +83,37 @@ class Known(NamedTuple):
     quiet: bool
 
 
+class Asked:
+    """A step that somebody asks for, with its arguments; `step` is what became of it."""
+
+    __slots__ = ("args", "decide", "step", "waiter")
+
+    def __init__(self, decide: Decide, args: tuple[Any, ...]) -> None:
+        self.decide = decide
+        self.args = args
+        self.waiter: Any = None
+        self.step: Step | StoreError | None = None
+
+    def do(self, line: Line, now: int, unknown: bool) -> Line:
+        """Do it on a line as it is; return the line that is to be written.
+
+        Args:
+            line: as it is.
+            now: of the server.
+            unknown: True if it may have been done before.
+        """
+        step = self.decide(line, Clock(now - SLACK, now), *self.args)
+        if self.decide is look:
+            step = step._replace(look_in=step.look_in + 2 * SLACK)
+        step = sooner(step, step.line or line, Clock(now, now))
+        if self.decide is enter:
+            step = _unwritten(step, line, now)
+        if unknown and step.answer is False:
+            step = step._replace(answer=True)  # the swap that had no answer has done it
+        self.step = step
+        return line if step.line is None else step.line
+
+
 class AsyncSwapSteps:
     """As `AsyncSteps`.
 
@@ -94,7 +126,7 @@ class AsyncSwapSteps:
     def __init__(self, store: AsyncSwapStore) -> None:
         self._store = store
         self._known: dict[str, Known] = {}
-        self._turns: dict[str, deque[rt.Waiter]] = {}
+        self._asked: dict[str, deque[Asked]] = {}  # by key: who waits for a step that is being done
         self._doubted: set[str] = set()  # keys of swaps that may still be done
         self._mutex = rt.Mutex()
         self._ahead: int | None = None  # microseconds of the server's clock, beside the one of this machine
@@ -115,35 +147,88 @@ class AsyncSwapSteps:
         Raises:
             UnknownOutcome: nobody knows whether it was done.
         """
-        await self._turn(key, decide is leave)
+        mine = Asked(decide, tuple(map(_longer, args)))
+        with self._mutex:
+            others = self._asked.get(key)
+            if others is None:
+                self._asked[key] = deque()
+            else:
+                mine.waiter = rt.Waiter()
+                others.insert(0 if decide is leave else len(others), mine)
+        if mine.waiter is not None and not await self._leads(key, mine):
+            if isinstance(mine.step, StoreError):
+                raise mine.step
+            return mine.step
+        with self._mutex:
+            batch = [mine, *self._asked.get(key, ())]
+            self._asked[key] = deque()
         try:
-            return await self._do(key, decide, tuple(map(_longer, args)))
+            await self._do(key, batch)
+        except BaseException as error:
+            known = error if isinstance(error, StoreError) else UnknownOutcome("who did the step was interrupted: ask again")
+            for each in batch:
+                each.step = known
+            raise
         finally:
+            for each in batch[1:]:
+                each.waiter.tell(DONE)
             self._pass_on(key)
+        return mine.step  # type: ignore[return-value]
 
-    async def _do(self, key: str, decide: Decide, args: tuple[Any, ...]) -> Step | None:
+    async def _leads(self, key: str, mine: "Asked") -> bool:
+        """Wait for others who are at a line: until the step is done by one of them, or it is on the caller to do it.
+
+        Raises:
+            UnknownOutcome: whoever does it does not come to its end.
+        """
+        try:
+            told = await mine.waiter.wait(TURN)
+        except BaseException:
+            if not self._withdraw(key, mine) and await mine.waiter.wait(0.0) is LEAD:
+                self._pass_on(key)
+            raise
+        if told is None:
+            if self._withdraw(key, mine):
+                self._pass_on(key)  # perhaps whoever was at it was interrupted before it could say so
+            elif (told := await mine.waiter.wait(TURN)) is None:
+                raise UnknownOutcome(f"other steps on this name took more than {2 * TURN:g} s: is the server there?")
+        return told is LEAD
+
+    def _withdraw(self, key: str, mine: "Asked") -> bool:
+        with self._mutex:
+            others = self._asked.get(key, ())
+            if mine not in others:
+                return False
+            others.remove(mine)  # type: ignore[union-attr]
+            return True
+
+    def _pass_on(self, key: str) -> None:
+        """Let the next one go to a line, and do the steps of all who wait for that."""
+        with self._mutex:
+            others = self._asked.get(key)
+            if others:
+                others.popleft().waiter.tell(LEAD)
+            else:
+                self._asked.pop(key, None)
+
+    async def _do(self, key: str, batch: "Sequence[Asked]") -> None:
+        """Do steps in one swap; those of others in this process too, so that few of them meet at the server."""
         known = self._remembered(key)
-        unknown = False
+        unknown, looks = False, any(each.decide is look for each in batch)
         for _ in range(TRIES):
             loaded = False
-            if known is None or self._ahead is None or decide is look:
+            if known is None or self._ahead is None or looks:
                 known, loaded = await self._load(key), True
             now = self._now()
-            step = decide(known.line, Clock(now - SLACK, now), *args)
-            if decide is look:
-                return step._replace(look_in=step.look_in + 2 * SLACK)
-            step = sooner(step, step.line or known.line, Clock(now, now))
-            if decide is enter:
-                step = _unwritten(step, known.line, now)
-            if unknown and step.answer is False:
-                step = step._replace(answer=True)  # the swap that had no answer has done it
-            if step.line is None and key not in self._doubted:
+            line = known.line
+            for each in batch:
+                line = each.do(line, now, unknown)
+            if line is known.line and key not in self._doubted:
                 if loaded:
-                    return step
+                    return
                 known = None  # what is remembered proves nothing until it is swapped
                 continue
-            line = step.line or known.line  # written unchanged, it makes a swap void that may still be on its way
-            for place in line.places:
+            for place in line.places:  # written unchanged, a line makes a swap void that may still be on its way
                 if place.held == now:
                     self._store.permit(place)
             try:
@@ -155,9 +240,10 @@ class AsyncSwapSteps:
                 continue
             if version is not None:
                 self._remember(key, Known(version, line, known.quiet))
-                return step
+                return
             known = None
-        return None
+        for each in batch:
+            each.step = None
 
     async def _swap(self, key: str, version: Any, text: str, now: int) -> Any:
         self._doubted.add(key)
@@ -205,7 +291,7 @@ class AsyncSwapSteps:
     async def renew_many(self, by_key: Mapping[str, Sequence[str]]) -> dict[str, Step]:
         """Renew the claims of many lines that nobody else has written since; the others are not in the answer."""
         steps: dict[str, Step] = {}
-        keys = [key for key in by_key if key not in self._turns and self._ahead is not None]
+        keys = [key for key in by_key if key not in self._asked and self._ahead is not None]
         for start in range(0, len(keys), AT_A_TIME):
             now, some = self._now(), {}
             for key in keys[start : start + AT_A_TIME]:
@@ -228,40 +314,6 @@ class AsyncSwapSteps:
         """Give up what is open."""
         neighbours.leave()
         await self._store.aclose()
-
-    # -- turns ---------------------------------------------------------------------------------------------
-
-    async def _turn(self, key: str, first: bool) -> None:
-        """Wait until no other step of this process is at a line; who does not come to its end keeps nobody for long."""
-        with self._mutex:
-            turns = self._turns.get(key)
-            if turns is None:
-                self._turns[key] = deque()
-                return
-            waiter = rt.Waiter()
-            turns.insert(0 if first else len(turns), waiter)
-        told = None
-        try:
-            told = await waiter.wait(TURN)
-        except BaseException:
-            with self._mutex:
-                waiting = waiter in turns
-                if waiting:
-                    turns.remove(waiter)
-            if not waiting:
-                self._pass_on(key)
-            raise
-        if told is None:
-            with self._mutex:
-                self._turns[key] = deque()
-
-    def _pass_on(self, key: str) -> None:
-        with self._mutex:
-            turns = self._turns.get(key)
-            if turns:
-                turns.popleft().tell(True)
-            else:
-                self._turns.pop(key, None)
 
 
 def _longer(argument: Any) -> Any:
