@@ -1,4 +1,4 @@
-"""What both colours of the client share: arguments, what a grant knows, events, and what is said when time is over."""
+"""What both colours of the client share: arguments, what a grant knows, events, what is said when time is over."""
 
 import os
 import sys
@@ -51,7 +51,7 @@ OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
 """What a guarded function does while somebody else holds its lock."""
 
 
-# -- arguments ---------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------------------------
 
 
 class AcquireOptions(NamedTuple):
@@ -130,7 +130,9 @@ def time_is_over(name: str, seconds: float | None, holders: Sequence[ClaimView],
         mine: True if the caller is one of them.
     """
     who = "somebody holds it"
-    advice = "wait longer (timeout=), or see who with `interlock show`" if seconds else "see who with `interlock show`"
+    advice = (
+        "wait longer (timeout=), or see who with `interlock show`" if seconds else "see who with `interlock show`"
+    )
     if holders:
         who = " and ".join(_who(each) for each in holders[:2])
         who += (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it"
@@ -166,7 +168,7 @@ def closed_meanwhile(spec: LockSpec) -> StoreError:
     return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
 
 
-# -- what a connection knows -------------------------------------------------------------------------------------------
+# -- what a connection knows -----------------------------------------------------------------------------------------
 
 
 class BaseClient:
@@ -213,9 +215,9 @@ class BaseClient:
         if self.closed:
             raise StoreError("this connection was closed: connect again")
 
-    def key(self, name: str | None) -> str:
-        """Return the key of a name, or of all names of the namespace."""
-        return self.namespace + SEPARATOR + ("" if name is None else checked_name(name))
+    def key(self, name: str) -> str:
+        """Return the key of a name."""
+        return self.namespace + SEPARATOR + checked_name(name)
 
     def spec(
         self, name: str, units: int, capacity: int, ttl: float | None, label: str | None, at_least: float = 0.0
@@ -236,7 +238,9 @@ class BaseClient:
     def need(self, feature: Any) -> None:
         """Raise Unsupported if the store lacks a feature."""
         if feature not in self.store.features:
-            raise Unsupported(f"{self.where} has no {feature}: use a store that has, as postgresql://, redis:// or file://")
+            raise Unsupported(
+                f"{self.where} has no {feature}: use a store that has, as postgresql://, redis:// or file://"
+            )
 
     def listen_for_log(self, now: float) -> None:
         """Let the log be a listener while its logger is enabled for details."""
@@ -535,7 +539,7 @@ class ReadWrite(Generic[L]):
         return f"<ReadWrite {name_of(self._reader.key)!r} of {self._locks!r}>"
 
 
-# -- who holds what by one lock object ---------------------------------------------------------------------------------
+# -- who holds what by one lock object -------------------------------------------------------------------------------
 
 
 class Owned(Generic[L]):
@@ -558,7 +562,8 @@ class Owned(Generic[L]):
                 self._tidy()
             self._held[owner] = [grant]
             return
-        grants[:] = [each for each in grants if not each._over or each._in_body]
+        first = grants[0] if grants else grant
+        grants[:] = [each for each in grants if each._in_body or not (each._over or (each is first and each.lost))]
         grants.append(grant)
         self._held[owner] = grants  # another thread may have taken the list for an empty one
 
@@ -580,7 +585,7 @@ class Owned(Generic[L]):
         return any(grant.held for grant in self._held.get(owner, ())[:])
 
     def _in_block(self, owner: object) -> Any:
-        """Return what the `with` that ends now was entered with; an exit stack may leave in another thread or task."""
+        """Return what the `with` that ends now was entered with; an exit stack may end in another thread or task."""
         for grants in (self._held.get(owner, ()), *list(self._held.values())):
             for grant in grants[::-1]:
                 if grant._in_body:
@@ -601,7 +606,7 @@ class Owned(Generic[L]):
                     self._held.setdefault(each, grants)
 
 
-# -- grants ------------------------------------------------------------------------------------------------------------
+# -- grants ----------------------------------------------------------------------------------------------------------
 
 LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
 DEV = sys.flags.dev_mode
@@ -867,11 +872,11 @@ class BaseReentry(BaseGrant):
     __slots__ = ()
 
     _grant: Any
-    _hold: Hold
+    _hold: Any
 
     def __init__(self, grant: BaseGrant, hold: Hold) -> None:
-        self._grant = grant  # type: ignore[misc]  # a slot of each colour's class
-        self._hold = hold  # type: ignore[misc]
+        slots: Any = self  # of each colour's class
+        slots._grant, slots._hold = grant, hold
         self._claim, self._client, self._watchdog = grant._claim, grant._client, grant._watchdog
         self._pid, self.id, self.fence, self._slot = grant._pid, grant.id, grant.fence, grant._slot
         self._state = HELD

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from interlock.client._sync.locks import Locks
 from interlock.core.claims import DEFAULT_TTL, MAX_NAME, checked_text, checked_ttl
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import described, masked, why
 from interlock.core.store import Store
-from interlock.client._sync.locks import Locks
 from interlock.runtime.process import in_forked_child
 
 if TYPE_CHECKING:

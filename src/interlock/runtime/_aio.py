@@ -8,8 +8,8 @@ from threading import RLock, local
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
-from interlock.core.errors import InvalidArgument, NotHeld
 from interlock.core.effects import Op
+from interlock.core.errors import InvalidArgument, NotHeld
 from interlock.core.functions import shown
 from interlock.runtime import clock, log
 from interlock.runtime.aio import arun
@@ -307,13 +307,16 @@ class Alarm:
             self._schedule()
         else:
             self.moment = math.inf
-            spawn(self._name, self._run)
+            spawn(self._name, self._run).add_done_callback(self._again)
+
+    def _again(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            self.set(self._now())  # whoever cancelled it, asyncio.run perhaps, means no lease
 
     async def _run(self) -> None:
         try:
             await self._function()
         except asyncio.CancelledError:
-            self.set(self._now())  # whoever cancelled it, asyncio.run perhaps, means no lease
             raise
         except BaseException:  # even SystemExit: the leases of all others hang on this
             log.exception("unexpected error in %s, which goes on", self._name)

@@ -105,17 +105,16 @@ class Caller:
         self.thread = threading.current_thread()
 
 
-class _Callers(threading.local):
-    def __init__(self) -> None:
-        self.me = Caller()
-
-
-_callers = _Callers()
+_callers = threading.local()
 
 
 def caller() -> Caller:
     """Return the calling thread."""
-    return _callers.me
+    try:
+        return _callers.me  # type: ignore[no-any-return]
+    except AttributeError:
+        me: Caller = _callers.__dict__.setdefault("me", Caller())  # a signal handler may have been quicker
+        return me
 
 
 def name_of(owner: Caller) -> str:
@@ -126,7 +125,7 @@ def name_of(owner: Caller) -> str:
 def works(owner: Caller) -> bool:
     """Tell whether another thread may still be at work."""
     thread = owner.thread
-    return owner is not _callers.me and thread.is_alive() and thread.ident in sys._current_frames()
+    return owner is not caller() and thread.is_alive() and thread.ident in sys._current_frames()
 
 
 def ended_soon(owners: Iterable[Caller], deadline: float) -> None:

@@ -103,16 +103,9 @@ class _SpaceOfTasks:
     def __init__(self, space: Space) -> None:
         from interlock.runtime._aio import plain  # only programs with an event loop load asyncio
 
-        self._space = space
-        self.step, self.keys, self.doctor, self.aclose = map(
-            plain, (space.step, space.keys, space.doctor, space.close)
-        )
-        self.tell = space.tell
-
-    @property
-    def origin(self) -> Origin:
-        """The calling process."""
-        return self._space.origin
+        self.origin = space.origin
+        self.step, self.keys, self.tell = plain(space.step), plain(space.keys), space.tell
+        self.doctor, self.aclose = plain(space.doctor), plain(space.close)
 
 
 class MemoryStore:

@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from interlock.client._async.grants import AsyncGrant
+from interlock.client._async.locks import AsyncLocks
+from interlock.client._sync.grants import Grant
+from interlock.client._sync.locks import Locks
+from interlock.client.events import Event, subscribe
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR
 from interlock.core.errors import InvalidArgument, UnknownOutcome
-from interlock.client._async.locks import AsyncLocks
-from interlock.client._async.grants import AsyncGrant
-from interlock.client.events import Event, subscribe
-from interlock.client._sync.locks import Locks
-from interlock.client._sync.grants import Grant
 from interlock.runtime import clock
 from interlock.stores.memory import MemoryStore, Space
 from interlock.testing.faults import Around

@@ -26,6 +26,7 @@ class Around:
         self.inner = store
         self.features, self.frees_at_death = store.features, store.frees_at_death
         self.in_process, self.now = store.in_process, store.now
+        self.closed = False
 
     def queue(self) -> Any:
         """Return a queue for threads."""

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 from weakref import ref
 
+from interlock.client._async.grants import AsyncGrant
+from interlock.client._async.watchdog import AsyncWatchdog
 from interlock.client.base import (
     LEASE_ENDED,
     RELEASED,
@@ -13,8 +15,6 @@ from interlock.client.base import (
     BaseClient,
     closed_meanwhile,
 )
-from interlock.client._async.grants import AsyncGrant
-from interlock.client._async.watchdog import AsyncWatchdog
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
@@ -235,7 +235,9 @@ class AsyncClient(BaseClient):
             if state.here == here:
                 failure = await self._close_state(state)
         # async only
-        await rt.close_elsewhere([(state.here, self._close_state, state) for state in self.states if state.here != here])
+        await rt.close_elsewhere(
+            [(state.here, self._close_state, state) for state in self.states if state.here != here]
+        )
         if failure is not None:
             raise failure
 
@@ -244,17 +246,18 @@ class AsyncClient(BaseClient):
         failure: BaseException | None = None
         try:
             await self._withdraw(state, WITHDRAW_LIMIT)
-            failure = await self._release(state, state.watchdog.live())
-            failure = await self._leave_all(state, state.watchdog.staying) or failure
-            await self._until(state.leaving, WITHDRAW_LIMIT)
-        finally:
-            state.watchdog.stop()
-            self._states.pop(state.here, None)
-            await state.queue.aclose()
+        finally:  # also after a Ctrl-C: nobody can close again
+            try:
+                failure = await self._release(state, state.watchdog.live())
+                await self._until(state.leaving, WITHDRAW_LIMIT)
+            finally:
+                state.watchdog.stop()
+                self._states.pop(state.here, None)
+                await state.queue.aclose()
         return failure
 
     async def _withdraw(self, state: AsyncState, limit: float) -> None:
-        """Let all waiters give up, and wait until they have left the line; what does not leave by itself is taken out."""
+        """Let all waiters give up, and wait until they have left; what does not leave by itself is taken out."""
         for call, _ in list(state.entering.values()):
             if isinstance(call, AcquireCall):
                 call.call_off()
@@ -318,8 +321,8 @@ class AsyncClient(BaseClient):
                     break
             if at_work:
                 log.warn(
-                    "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop these "
-                    "threads before the program ends",
+                    "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop "
+                    "these threads before the program ends",
                     len(at_work),
                     ", ".join(rt.name_of(grant._owner) for grant in at_work),
                 )

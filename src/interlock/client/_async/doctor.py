@@ -1,7 +1,5 @@
 """The part of `doctor` that is the same on every store: does it lock?"""
 
-from typing import Any
-
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import SEPARATOR, Check, Claim, LockSpec
 from interlock.core.errors import LockError

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from interlock.client.base import (
     GONE_THERE,
@@ -18,38 +18,38 @@ from interlock.core.queue import AsyncQueue
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
 
-G = TypeVar("G", bound="AsyncGrant | AsyncGrants")
-
 
 class _AsyncBody:
     """`async with grant:`, whose end releases it."""
 
     __slots__ = ()
 
-    async def __aenter__(self: G) -> G:
+    async def __aenter__(self) -> Self:
         """Enter the body.
 
         Raises:
             LockLost, NotHeld: it is not held, or in a `with` already.
         """
-        self._check_before_body()
-        self._enter_body()
+        grant: Any = self
+        grant._check_before_body()
+        grant._enter_body()
         return self
 
     async def __aexit__(
-        self: Any, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release, and tell a loss; the exception of the body goes before all that happens here."""
-        struck = self._leave_body(kind)
+        grant: Any = self
+        struck = grant._leave_body(kind)
         try:
-            released = await self.release()
+            released = await grant.release()
         except StoreError as problem:
             if error is None:
                 raise
             error.add_note(f"And its lock could not be released, its lease will end: {problem}")
             log.warn("could not release a lock at the end of a body that failed: %s", problem)
             return
-        lost = None if released else self._loss_to_raise()
+        lost = None if released else grant._loss_to_raise()
         if lost is not None:
             if error is None or struck:
                 raise lost from error
@@ -89,7 +89,10 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         watchdog, state = self._watchdog, client.state()
         watched = False
         try:
-            state.leaving[self.id] = self._claim, self._owner  # before the watchdog forgets it, or `close` sees it nowhere
+            state.leaving[self.id] = (
+                self._claim,
+                self._owner,
+            )  # before the watchdog forgets it, or `close` sees it nowhere
             watched = watchdog.remove(self)
             if client.now() >= self._deadline:
                 self._lose(LEASE_ENDED)

@@ -1,7 +1,7 @@
 """Renewal of leases: an alarm keeps time and tells losses, and what it spawns asks the store.
 
-No request stands before a deadline: a loss is told then, whatever a renewal waits for.  Many claims go in one request.
-A renewal that fails is tried again until the deadline; only then is the grant lost.
+No request stands before a deadline: a loss is told then, whatever a renewal waits for.  Many claims go in one
+request.  A renewal that fails is tried again until the deadline; only then is the grant lost.
 """
 
 import math
@@ -101,11 +101,6 @@ class AsyncWatchdog:
         found = (reference() for reference, _, _ in list(self.watched.values()))
         return [grant for grant in found if grant is not None]
 
-    @property
-    def staying(self) -> list[Claim]:
-        """The claims that are released, but stay until the end of their `at_least`."""
-        return [claim for claim, _ in list(self._staying.values())]
-
     def stop(self) -> None:
         """Renew nothing any more."""
         self._alarm.stop()
@@ -113,12 +108,11 @@ class AsyncWatchdog:
     def _collected(self, gone: "ref[Any]") -> None:
         """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
         for id, (reference, claim, where) in list(self.watched.items()):
-            if reference is gone and self.watched.pop(id, None) is not None:
-                if not self._client.closed:
-                    warn_of_dropped(claim.spec.key, where, self)
+            if reference is gone and self.watched.pop(id, None) is not None and not self._client.closed:
+                warn_of_dropped(claim.spec.key, where, self)
 
     async def _look(self) -> None:
-        """Tell the losses, and have renewed what is due; until that is answered, only the deadline counts."""
+        """Tell the losses, and have renewed what is due."""
         now = self._now()
         try:
             for id, (claim, free_at) in list(self._staying.items()):
@@ -131,7 +125,8 @@ class AsyncWatchdog:
                 if now >= grant._deadline:
                     self.lost(grant, LEASE_ENDED)
                 elif soon and grant._due < grant._deadline and grant._due <= now + grant._claim.spec.ttl / 10:
-                    grant._due = grant._deadline  # those that are due soon go along in the same request
+                    # Those that are due soon go along in the same request; what has no answer by then is asked again.
+                    grant._due = min(grant._deadline, now + grant._claim.spec.ttl / 3)
                     due.setdefault(self._queue.node_of and self._queue.node_of(grant._claim), []).append(grant)
             for some in due.values():
                 if rt.spawn("interlock-renew", self._renew, some) is None:
@@ -151,8 +146,10 @@ class AsyncWatchdog:
             except BaseException as error:
                 rest = [grant for grant in grants[start:] if grant.id in self.watched]
                 self._failed(rest, error)
-                if not isinstance(error, LockError):
+                if isinstance(error, rt.CANCELLED):
                     raise
+                if not isinstance(error, LockError):
+                    log.exception("unexpected error while renewing")
                 return
             self._answered(some, answers, sent)
 

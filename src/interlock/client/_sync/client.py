@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 from weakref import ref
 
+from interlock.client._sync.grants import Grant
+from interlock.client._sync.watchdog import Watchdog
 from interlock.client.base import (
     LEASE_ENDED,
     RELEASED,
@@ -14,8 +16,6 @@ from interlock.client.base import (
     BaseClient,
     closed_meanwhile,
 )
-from interlock.client._sync.grants import Grant
-from interlock.client._sync.watchdog import Watchdog
 from interlock.core._sync.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
@@ -239,17 +239,18 @@ class Client(BaseClient):
         failure: BaseException | None = None
         try:
             self._withdraw(state, WITHDRAW_LIMIT)
-            failure = self._release(state, state.watchdog.live())
-            failure = self._leave_all(state, state.watchdog.staying) or failure
-            self._until(state.leaving, WITHDRAW_LIMIT)
-        finally:
-            state.watchdog.stop()
-            self._states.pop(state.here, None)
-            state.queue.close()
+        finally:  # also after a Ctrl-C: nobody can close again
+            try:
+                failure = self._release(state, state.watchdog.live())
+                self._until(state.leaving, WITHDRAW_LIMIT)
+            finally:
+                state.watchdog.stop()
+                self._states.pop(state.here, None)
+                state.queue.close()
         return failure
 
     def _withdraw(self, state: State, limit: float) -> None:
-        """Let all waiters give up, and wait until they have left the line; what does not leave by itself is taken out."""
+        """Let all waiters give up, and wait until they have left; what does not leave by itself is taken out."""
         for call, _ in list(state.entering.values()):
             if isinstance(call, AcquireCall):
                 call.call_off()
@@ -313,8 +314,8 @@ class Client(BaseClient):
                     break
             if at_work:
                 log.warn(
-                    "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop these "
-                    "threads before the program ends",
+                    "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop "
+                    "these threads before the program ends",
                     len(at_work),
                     ", ".join(rt.name_of(grant._owner) for grant in at_work),
                 )

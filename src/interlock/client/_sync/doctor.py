@@ -1,8 +1,6 @@
 # Generated from _async/doctor.py by tools/unasync.py; change that one.
 """The part of `doctor` that is the same on every store: does it lock?"""
 
-from typing import Any
-
 from interlock.core._sync.acquire import acquire
 from interlock.core.claims import SEPARATOR, Check, Claim, LockSpec
 from interlock.core.errors import LockError

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from interlock.client.base import (
     GONE_THERE,
@@ -19,38 +19,38 @@ from interlock.core.queue import Queue
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
 
-G = TypeVar("G", bound="Grant | Grants")
-
 
 class _AsyncBody:
     """`with grant:`, whose end releases it."""
 
     __slots__ = ()
 
-    def __enter__(self: G) -> G:
+    def __enter__(self) -> Self:
         """Enter the body.
 
         Raises:
             LockLost, NotHeld: it is not held, or in a `with` already.
         """
-        self._check_before_body()
-        self._enter_body()
+        grant: Any = self
+        grant._check_before_body()
+        grant._enter_body()
         return self
 
     def __exit__(
-        self: Any, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release, and tell a loss; the exception of the body goes before all that happens here."""
-        struck = self._leave_body(kind)
+        grant: Any = self
+        struck = grant._leave_body(kind)
         try:
-            released = self.release()
+            released = grant.release()
         except StoreError as problem:
             if error is None:
                 raise
             error.add_note(f"And its lock could not be released, its lease will end: {problem}")
             log.warn("could not release a lock at the end of a body that failed: %s", problem)
             return
-        lost = None if released else self._loss_to_raise()
+        lost = None if released else grant._loss_to_raise()
         if lost is not None:
             if error is None or struck:
                 raise lost from error
@@ -90,7 +90,10 @@ class Grant(_AsyncBody, BaseGrant):
         watchdog, state = self._watchdog, client.state()
         watched = False
         try:
-            state.leaving[self.id] = self._claim, self._owner  # before the watchdog forgets it, or `close` sees it nowhere
+            state.leaving[self.id] = (
+                self._claim,
+                self._owner,
+            )  # before the watchdog forgets it, or `close` sees it nowhere
             watched = watchdog.remove(self)
             if client.now() >= self._deadline:
                 self._lose(LEASE_ENDED)

@@ -23,9 +23,9 @@ from interlock.client.base import (
     time_is_over,
     wait_limit,
 )
-from interlock.core.claims import DEFAULT_TTL, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
+from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
-from interlock.core.functions import checked_kind_of, see_it_finished, shown
+from interlock.core.functions import checked_kind_of, see_it_finished
 from interlock.core.naming import name_of_arguments
 from interlock.core.store import Store
 from interlock.runtime import _threads as rt
@@ -142,7 +142,7 @@ class Lockable(rt.WrongWith, Owned[G], Generic[G]):
         """
         kind = checked_kind_of(function)
         if rt.GENERATORS and kind == "generator function":
-            return cast(Any, rt.around_generator(self, cast(Any, function)))
+            return cast(Callable[P, rt.Result[R]], rt.around_generator(self, cast(Any, function)))
         if kind != rt.FUNCTION:
             raise InvalidArgument(rt.not_of_this_kind(function, kind))
 
@@ -393,7 +393,8 @@ class Locks(BaseLocks[Lock]):
         Args:
             name: of one lock; None for all of this namespace.
         """
-        return self._client.look(self._client.key(name))
+        key = self.namespace + SEPARATOR if name is None else self._client.key(name)
+        return self._client.look(key)
 
     def evict(self, name: str, id: str | None = None) -> int:
         """Remove a claim, whoever's it is; a holder notices at its next renewal or release.

@@ -1,8 +1,8 @@
 # Generated from _async/watchdog.py by tools/unasync.py; change that one.
 """Renewal of leases: an alarm keeps time and tells losses, and what it spawns asks the store.
 
-No request stands before a deadline: a loss is told then, whatever a renewal waits for.  Many claims go in one request.
-A renewal that fails is tried again until the deadline; only then is the grant lost.
+No request stands before a deadline: a loss is told then, whatever a renewal waits for.  Many claims go in one
+request.  A renewal that fails is tried again until the deadline; only then is the grant lost.
 """
 
 import math
@@ -102,11 +102,6 @@ class Watchdog:
         found = (reference() for reference, _, _ in list(self.watched.values()))
         return [grant for grant in found if grant is not None]
 
-    @property
-    def staying(self) -> list[Claim]:
-        """The claims that are released, but stay until the end of their `at_least`."""
-        return [claim for claim, _ in list(self._staying.values())]
-
     def stop(self) -> None:
         """Renew nothing any more."""
         self._alarm.stop()
@@ -114,12 +109,11 @@ class Watchdog:
     def _collected(self, gone: "ref[Any]") -> None:
         """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
         for id, (reference, claim, where) in list(self.watched.items()):
-            if reference is gone and self.watched.pop(id, None) is not None:
-                if not self._client.closed:
-                    warn_of_dropped(claim.spec.key, where, self)
+            if reference is gone and self.watched.pop(id, None) is not None and not self._client.closed:
+                warn_of_dropped(claim.spec.key, where, self)
 
     def _look(self) -> None:
-        """Tell the losses, and have renewed what is due; until that is answered, only the deadline counts."""
+        """Tell the losses, and have renewed what is due."""
         now = self._now()
         try:
             for id, (claim, free_at) in list(self._staying.items()):
@@ -132,7 +126,8 @@ class Watchdog:
                 if now >= grant._deadline:
                     self.lost(grant, LEASE_ENDED)
                 elif soon and grant._due < grant._deadline and grant._due <= now + grant._claim.spec.ttl / 10:
-                    grant._due = grant._deadline  # those that are due soon go along in the same request
+                    # Those that are due soon go along in the same request; what has no answer by then is asked again.
+                    grant._due = min(grant._deadline, now + grant._claim.spec.ttl / 3)
                     due.setdefault(self._queue.node_of and self._queue.node_of(grant._claim), []).append(grant)
             for some in due.values():
                 if rt.spawn("interlock-renew", self._renew, some) is None:
@@ -152,8 +147,10 @@ class Watchdog:
             except BaseException as error:
                 rest = [grant for grant in grants[start:] if grant.id in self.watched]
                 self._failed(rest, error)
-                if not isinstance(error, LockError):
+                if isinstance(error, rt.CANCELLED):
                     raise
+                if not isinstance(error, LockError):
+                    log.exception("unexpected error while renewing")
                 return
             self._answered(some, answers, sent)
 

@@ -20,7 +20,7 @@ class AsyncFaultyQueue:
         self._queue: AsyncQueue = queue
         self._fault = fault
         self.node_of, self.rest, self.set_doubt = queue.node_of, queue.rest, queue.set_doubt
-        self.subscribe, self.abort, self.aclose = queue.subscribe, queue.abort, queue.aclose
+        self.subscribe, self.abort, self.namespaces = queue.subscribe, queue.abort, queue.namespaces
 
     async def _through(self, step: str, function: Callable[..., rt.Result[Any]], *args: Any) -> Any:
         fault = self._fault
@@ -58,3 +58,8 @@ class AsyncFaultyQueue:
     async def doctor(self) -> list[Check]:
         queue: Any = self._queue
         return list(await queue.doctor())
+
+    async def aclose(self) -> None:
+        self._fault.closed = True
+        queue: Any = self._queue
+        await queue.aclose()

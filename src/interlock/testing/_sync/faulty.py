@@ -21,7 +21,7 @@ class FaultyQueue:
         self._queue: Queue = queue
         self._fault = fault
         self.node_of, self.rest, self.set_doubt = queue.node_of, queue.rest, queue.set_doubt
-        self.subscribe, self.abort, self.close = queue.subscribe, queue.abort, queue.close
+        self.subscribe, self.abort, self.namespaces = queue.subscribe, queue.abort, queue.namespaces
 
     def _through(self, step: str, function: Callable[..., rt.Result[Any]], *args: Any) -> Any:
         fault = self._fault
@@ -59,3 +59,8 @@ class FaultyQueue:
     def doctor(self) -> list[Check]:
         queue: Any = self._queue
         return list(queue.doctor())
+
+    def close(self) -> None:
+        self._fault.closed = True
+        queue: Any = self._queue
+        queue.close()

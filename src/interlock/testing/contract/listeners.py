@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from interlock.core.errors import InvalidArgument
 from interlock.client.events import Event, subscribe
+from interlock.core.errors import InvalidArgument
 from interlock.testing.contract.events import EventLog
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import World
