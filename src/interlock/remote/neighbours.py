@@ -4,6 +4,7 @@ It is sent when the store has answered the step that promoted somebody, and says
 and a slot.  Nothing depends on it: what is lost is found by looking.
 """
 
+import errno
 import os
 import secrets
 import socket
@@ -80,7 +81,9 @@ class Neighbours:
                 threading.Thread(target=self._read, args=(heard,), name="interlock-listens", daemon=True).start()
             except (OSError, RuntimeError) as error:  # no name, no descriptor, no thread
                 heard.close()
-                log.warn("could not listen for who is next, and will find out by looking: %s", error)
+                self._away = getattr(error, "errno", 0) != errno.EADDRINUSE  # which may just be being closed
+                if self._away:
+                    log.warn("could not listen for who is next, and will find out by looking: %s", error)
                 return
             self._socket, self._away = heard, False
             self._heard = self._silent._replace(channel=channel)

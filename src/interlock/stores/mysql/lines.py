@@ -1,4 +1,4 @@
-"""The table of MySQL and MariaDB: a row a name, which has its whole line as text, and a version that each swap raises.
+"""The lines in a table of MySQL or MariaDB: each row is loaded and swapped by one statement.
 
 Each statement is a transaction, so whoever is stopped between two of them holds up nobody.  Times are microseconds of the
 server's clock in UTC, as of the beginning of the statement: if that then waited for the row, leases end a little earlier
@@ -20,8 +20,9 @@ from interlock.remote.failures import NoRoom, Passing, Refused
 from interlock.runtime import clock, log
 from interlock.stores._sync.swap import SLACK
 from interlock.stores.mysql.connection import Connection, Done
-from interlock.stores.mysql.options import TABLE, MysqlOptions, checked_table
+from interlock.stores.mysql.options import MysqlOptions
 from interlock.stores.mysql.problems import AT_ONCE, NO_TABLE, READ_ONLY
+from interlock.stores.mysql.table import ddl
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 DUPLICATE = "1062"
@@ -30,26 +31,6 @@ SWEEP_EVERY = 128  # swaps
 SWEEP_PAGE = 64  # rows that one sweep looks at
 SWEEP_AGE = 60 * MICROS  # microseconds
 SKEW = 1.0  # seconds that two clocks may differ without a word
-DDL = """CREATE TABLE IF NOT EXISTS `{table}` (
-  k BINARY(32) NOT NULL,
-  line MEDIUMBLOB NOT NULL,
-  version BIGINT NOT NULL,
-  namespace VARBINARY(4000) NOT NULL,
-  name VARBINARY(4000) NOT NULL,
-  PRIMARY KEY (k)
-) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""
-
-
-def ddl(table: str = TABLE) -> str:
-    """Return the SQL that makes the table; it may be run again.
-
-    Args:
-        table: its name.
-
-    Raises:
-        InvalidArgument: such a name is not possible.
-    """
-    return DDL.format(table=checked_table(table))
 
 
 @lru_cache(4096)
