@@ -25,7 +25,7 @@ class _AllWaiters(Waiters):
         return any(waiters.notify(id, 0) for waiters in LineWaiters.all())
 
 
-class Neighbours:
+class OrmNeighbours:
     """What this process hears from others of its host, and says to them; all stores share it."""
 
     def __init__(self) -> None:
@@ -64,5 +64,5 @@ class Neighbours:
             self._heard.send(CHANNEL.format(number), [f"{id} 0"])
 
 
-neighbours = Neighbours()
+neighbours = OrmNeighbours()
 in_forked_child(neighbours.start_afresh)

@@ -1,4 +1,4 @@
-"""What an SQLAlchemy engine of the program says: where its database is.  Its pool and its connections are left alone."""
+"""What an SQLAlchemy engine of the program says: where its database is; its pool and connections are left alone."""
 
 from collections.abc import Collection
 from contextvars import ContextVar
@@ -28,8 +28,8 @@ def engine_of(client: Any) -> Any:
     engine = getattr(client, "sync_engine", client)
     if not isinstance(engine, Engine):
         raise InvalidArgument(
-            f"{described(client)} is no Engine and no AsyncEngine: locks are taken on connections of their own, since a "
-            f"claim inside of a transaction is seen by nobody"
+            f"{described(client)} is no Engine and no AsyncEngine: locks are taken on connections of their own: "
+            f"a claim inside of a transaction is seen by nobody"
         )
     return engine
 
@@ -59,12 +59,12 @@ def checked_engine(engine: Any) -> None:
     """See that an engine says where its database is.
 
     Raises:
-        InvalidArgument: it connects by a function of the program, which may return a connection that the program uses.
+        InvalidArgument: it connects by a function of the program, which may return the program's own connection.
     """
     if getattr(engine.pool._creator, "__qualname__", "") != "create_engine.<locals>.connect":
         raise InvalidArgument(
-            "this engine has a `creator`, so that it does not say where its database is, and what it returns may be the "
-            "program's own connection: give interlock the URL, with password= or dial= for what a URL can't say"
+            "this engine has a `creator`, so that it does not say where its database is, and what it returns may be "
+            "the program's own connection: give interlock the URL, with password= or dial= for what a URL can't say"
         )
 
 

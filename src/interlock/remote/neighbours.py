@@ -186,7 +186,7 @@ def _sender(about: Iterable[tuple[int, int, bytes]]) -> int:
 
 
 def sooner(step: Step, line: Line, clock: Clock) -> Step:
-    """Let a waiter look soon again if it does not listen, or a claim before it is of another host, which can't tell it.
+    """Let a waiter look soon again if it does not listen, or another host, which can't tell it, is before it.
 
     Args:
         step: its answer is the waiter.

@@ -44,12 +44,14 @@ class AsyncSteps(Protocol):
     renews the claims of many keys at once and returns the steps by their keys: what is missing is asked one by one.
 
     Attributes:
-        origin: the calling process.
         look_again: seconds after which a waiter looks by itself.
     """
 
-    origin: Origin
     look_again: float
+
+    @property
+    def origin(self) -> Origin:
+        """The calling process."""
 
     async def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
         """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None: it is busy."""
@@ -183,9 +185,6 @@ class AsyncStepQueue:
 
     async def aclose(self) -> None:
         await self._steps.aclose()
-
-    def abort(self) -> None:
-        """Close what can be closed without waiting: the loop has ended."""
 
     async def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
         """Do a step, and ask a busy store again.

@@ -45,12 +45,14 @@ class Steps(Protocol):
     renews the claims of many keys at once and returns the steps by their keys: what is missing is asked one by one.
 
     Attributes:
-        origin: the calling process.
         look_again: seconds after which a waiter looks by itself.
     """
 
-    origin: Origin
     look_again: float
+
+    @property
+    def origin(self) -> Origin:
+        """The calling process."""
 
     def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
         """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None: it is busy."""
@@ -184,9 +186,6 @@ class StepQueue:
 
     def close(self) -> None:
         self._steps.close()
-
-    def abort(self) -> None:
-        """Close what can be closed without waiting: the loop has ended."""
 
     def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
         """Do a step, and ask a busy store again.

@@ -1,10 +1,10 @@
 # Generated from _async/swap.py by tools/unasync.py; change that one.
 """A step store made of one that can compare and swap a text: it decides here, and swaps the line if nobody else has.
 
-What was written last is remembered, so that a lone user's step is one round trip.  It decides by the server's clock as
-this process knows it; the server refuses a swap if its clock differs by more than `SLACK`.  So an own lease is `SLACK`
-longer than asked for, and that of others counts as over `SLACK` later.  Steps on one name that are asked for while one is
-being done are done together by the next of those who ask, releases first: so few swaps meet at the server.
+What was written last is remembered, so that a lone user's step is one round trip.  It decides by the server's clock
+as this process knows it; the server refuses a swap if its clock differs by more than `SLACK`.  So an own lease is
+`SLACK` longer than asked for, and that of others counts as over `SLACK` later.  Steps on one name that are asked for
+while one is being done are done together by the next of those who ask, releases first: so few swaps meet there.
 """
 
 from collections import deque
@@ -35,6 +35,7 @@ from interlock.runtime import clock
 SLACK = 250_000  # microseconds that the server's clock may differ from what is known of it
 FRESH = 0.75  # of a lease that must be left, else a waiter extends it when it looks
 TURN = 5.0  # seconds to wait for other steps of this process on the same name
+INTERRUPTED = "who did the step for others too was interrupted: ask again"
 LEAD, DONE = "lead", "done"  # told to who waits for them
 TRIES = 8  # swaps before the store counts as busy
 REMEMBERED = 4096  # lines
@@ -42,10 +43,10 @@ AT_A_TIME = 200  # lines renewed by one statement
 
 
 class SwapStore(Protocol):
-    """A store of texts that can be compared and swapped; it raises UnknownOutcome if it does not know what it has done."""
+    """A store of texts that can be compared and swapped; UnknownOutcome says that it may have been done."""
 
     def load(self, key: str) -> tuple[Any, str, int]:
-        """Return the version and the text of a key, and the store's time of day in microseconds; None and "" for none."""
+        """Return version and text of a key (None and "" for none), and the store's time of day in microseconds."""
 
     def swap(self, key: str, version: Any, text: str, now: int) -> Any:
         """Write a text if the version is still that one, and the store's clock differs from `now` by SLACK at most.
@@ -166,9 +167,8 @@ class SwapSteps:
         try:
             self._do(key, batch)
         except BaseException as error:
-            known = error if isinstance(error, StoreError) else UnknownOutcome("who did the step was interrupted: ask again")
             for each in batch:
-                each.step = known
+                each.step = error if isinstance(error, StoreError) else UnknownOutcome(INTERRUPTED)
             raise
         finally:
             for each in batch[1:]:

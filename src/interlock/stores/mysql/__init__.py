@@ -5,25 +5,19 @@ from typing import Any
 from urllib.parse import SplitResult
 
 from interlock.core.errors import StoreError
-from interlock.core.store import ALL, Feature
-from interlock.runtime import clock
+from interlock.stores.plain import PlainStore
 
 INSTALL = "locks in MySQL and MariaDB need PyMySQL: pip install 'interlock[mariadb]'"
 
 __all__ = ["MysqlStore", "from_client"]
 
 
-class MysqlStore:
+class MysqlStore(PlainStore):
     """A store in a table of MySQL or MariaDB.
 
     Args:
         options: how to connect.
     """
-
-    features: frozenset[Feature] = ALL
-    frees_at_death = False
-    in_process = False
-    now = staticmethod(clock.awake_or_not)
 
     def __init__(self, options: Any) -> None:
         self._options = options
@@ -44,26 +38,12 @@ class MysqlStore:
 
         return cls(options_of(url, password, dial))
 
-    def _steps(self) -> Any:
+    def steps(self) -> Any:
+        """As `PlainStore.steps`."""
         from interlock.stores._sync.swap import SwapSteps
         from interlock.stores.mysql.lines import MysqlLines
 
         return SwapSteps(MysqlLines(self._options))
-
-    def queue(self) -> Any:
-        """As `Store.queue`."""
-        from interlock.remote.neighbours import neighbours
-        from interlock.stores._sync.step_queue import StepQueue
-
-        return StepQueue(self._steps(), neighbours.waiters)
-
-    def aqueue(self) -> Any:
-        """As `Store.aqueue`: PyMySQL blocks, so each step is done in another thread."""
-        from interlock.remote.neighbours import neighbours
-        from interlock.stores._async.step_queue import AsyncStepQueue
-        from interlock.stores.offloaded import OffloadedSteps
-
-        return AsyncStepQueue(OffloadedSteps(self._steps()), neighbours.waiters)
 
 
 def _installed() -> None:

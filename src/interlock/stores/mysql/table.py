@@ -1,4 +1,4 @@
-"""The table of MySQL and MariaDB: a row a name, which has its whole line as text, and a version that each swap raises."""
+"""The table of MySQL and MariaDB: a row a name, with its whole line as text, and a version that each swap raises."""
 
 import re
 

@@ -3,53 +3,35 @@
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock.core.store import ALL, Feature
 from interlock.runtime import clock
+from interlock.stores.plain import PlainStore
+from interlock.stores.sqlite.options import SqliteOptions, options_beside, options_of
 
 __all__ = ["SqliteStore", "from_client"]
 
 
-class SqliteStore:
+class SqliteStore(PlainStore):
     """A store in a file of SQLite.
 
     Args:
         options: which file.
     """
 
-    features: frozenset[Feature] = ALL
-    frees_at_death = False
-    in_process = False
     now = staticmethod(clock.now)
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: SqliteOptions) -> None:
         self._options = options
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "SqliteStore":
         """Connect to sqlite:////PATH."""
-        from interlock.stores.sqlite.options import options_of
-
         return cls(options_of(url))
 
-    def _steps(self) -> Any:
+    def steps(self) -> Any:
+        """As `PlainStore.steps`."""
         from interlock.stores.sqlite.database import database_of
 
         return database_of(self._options)
-
-    def queue(self) -> Any:
-        """As `Store.queue`."""
-        from interlock.remote.neighbours import neighbours
-        from interlock.stores._sync.step_queue import StepQueue
-
-        return StepQueue(self._steps(), neighbours.waiters)
-
-    def aqueue(self) -> Any:
-        """As `Store.aqueue`."""
-        from interlock.remote.neighbours import neighbours
-        from interlock.stores._async.step_queue import AsyncStepQueue
-        from interlock.stores.offloaded import OffloadedSteps
-
-        return AsyncStepQueue(OffloadedSteps(self._steps()), neighbours.waiters)
 
 
 def from_client(client: Any, tasks: bool) -> SqliteStore:
@@ -59,6 +41,4 @@ def from_client(client: Any, tasks: bool) -> SqliteStore:
         client: an `Engine` or `AsyncEngine` of sqlite.
         tasks: either will do.
     """
-    from interlock.stores.sqlite.options import options_beside
-
     return SqliteStore(options_beside(client))

@@ -1,4 +1,4 @@
-"""The claims of a file, as this process has it open: one connection for all stores of the process, a step at a time."""
+"""The claims of a file, as this process has it open: one connection for all its stores, a step at a time."""
 
 import sqlite3
 import stat
@@ -17,15 +17,15 @@ from interlock.runtime import clock
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
 from interlock.stores.files.machine import LOCAL, file_system
 from interlock.stores.sqlite.opening import Opened, close_alive, keep, open_claims
-from interlock.stores.sqlite.options import Options
+from interlock.stores.sqlite.options import SqliteOptions
 
 WITHIN_A_STEP = (
-    "a signal handler or a finalizer came in the middle of a step of its own thread, and can't lock or release there: "
-    "let it set a flag, and lock or release after it"
+    "a signal handler or a finalizer came in the middle of a step of its own thread, and can't lock or release "
+    "there: let it set a flag, and lock or release after it"
 )
 FORKED_INSIDE = (
-    "this process was forked, without Python being told, while another thread was in the middle of a step: SQLite can't be "
-    "used in it; start it anew, or fork when no thread locks"
+    "this process was forked, without Python being told, while another thread was in the middle of a step: SQLite "
+    "can't be used in it; start it anew, or fork when no thread locks"
 )
 FORK = 1.0  # seconds that a fork waits for a step
 REMEMBERED = 256  # lines
@@ -56,7 +56,7 @@ class Database:
 
     look_again = 5.0  # seconds; neighbours tell of every hand-over
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SqliteOptions) -> None:
         self.options = options
         self.users = 0
         self.mutex = threading.RLock()
@@ -86,7 +86,8 @@ class Database:
             try:
                 return self._do(key, decide, args)
             except sqlite3.Error as error:
-                return self._failed(error)
+                self._failed(error)
+                return None
             except OSError as error:
                 raise self._moved() from error
             finally:
@@ -256,7 +257,7 @@ _held: list[Any] = []
 _unusable: set[str] = set()
 
 
-def database_of(options: Options) -> Database:
+def database_of(options: SqliteOptions) -> Database:
     """Return the database of this process at a path, for one more user, who closes it.
 
     Raises:

@@ -1,11 +1,12 @@
 """The files of the locks: they are what they should be, or it is an error.
 
-At the path lies a small database that outlives the boots of the machine: it knows which file has the claims of this boot,
-and until when `once` records are kept.  It is written with full synchronization, and rarely.
+At the path lies a small database that outlives the boots of the machine: it knows which file has the claims of this
+boot, and until when `once` records are kept.  It is written with full synchronization, and rarely.
 
-The file of the claims lies beside it.  Whoever held a lock before a restart does not live any more, so each boot begins
-with a new one; therefore nothing in it need reach the disk.  The boot is another one only if neither its id nor its
-beginning is that of before (containers of one kernel may have ids of their own), and no living process has the file open.
+The file of the claims lies beside it.  Whoever held a lock before a restart does not live any more, so each boot
+begins with a new one; therefore nothing in it need reach the disk.  The boot is another one only if neither its id
+nor its beginning is that of before (containers of one kernel may have ids of their own), and no living process has
+the file open.
 """
 
 import os
@@ -26,7 +27,7 @@ from interlock.runtime import clock
 from interlock.stores.files import machine
 from interlock.stores.files.failures import failed
 from interlock.stores.files.opening import FLAGS, Sharing, kind_of, settle_new, sharing_of
-from interlock.stores.sqlite.options import Options
+from interlock.stores.sqlite.options import SqliteOptions
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
@@ -98,7 +99,7 @@ def close_alive(opened: Opened) -> None:
             os.close(opened.alive)
 
 
-def open_claims(options: Options) -> Opened:
+def open_claims(options: SqliteOptions) -> Opened:
     """Open the file of the claims of this boot; what is missing is made.
 
     Raises:

@@ -17,7 +17,7 @@ _MEMORY = (
 )
 
 
-class Options(NamedTuple):
+class SqliteOptions(NamedTuple):
     """What is known of a file.
 
     Attributes:
@@ -31,7 +31,7 @@ class Options(NamedTuple):
     allow: str = ""
 
 
-def options_of(url: SplitResult) -> Options:
+def options_of(url: SplitResult) -> SqliteOptions:
     """Read a URL.
 
     Raises:
@@ -60,10 +60,10 @@ def options_of(url: SplitResult) -> Options:
             f"{path!r} would be another file in each working directory: an absolute path has four slashes, "
             f"sqlite:////{path} or sqlite:///{os.path.abspath(path)}"
         )
-    return Options(_followed(path), **found)
+    return SqliteOptions(_followed(path), **found)
 
 
-def options_beside(engine: Any) -> Options:
+def options_beside(engine: Any) -> SqliteOptions:
     """Return the file of the locks of a program whose own database is another one, beside it.
 
     Args:
@@ -80,7 +80,7 @@ def options_beside(engine: Any) -> Options:
             f"the engine's database, {path!r}, may be another file in each working directory: give the engine an "
             f"absolute path, which has four slashes, or give the locks a URL: sqlite:////var/lib/app/locks.db"
         )
-    return Options(os.path.realpath(path) + BESIDE)
+    return SqliteOptions(os.path.realpath(path) + BESIDE)
 
 
 def _checked(path: str) -> str:
