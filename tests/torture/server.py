@@ -10,7 +10,7 @@ import psycopg
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.stores.sql.ddl import ddl
-from interlock.stores.sql.mysql import ddl as ddl_of_mysql
+from interlock.stores.mysql.table import ddl as ddl_of_mysql
 from tests.servers import MariaServer, PostgresReplica, PostgresServer, Proxy, RedisServer, Stepped
 from tests.servers.server import Server
 from tests.torture import Plan

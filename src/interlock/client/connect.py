@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _REDIS = "interlock.stores.redis:RedisStore"
 _ADVISORY = "interlock.stores.advisory:AdvisoryStores"
 _POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
-_SQLITE = "interlock.stores.sqlite:SqliteStores"
-_MYSQL = "interlock.stores.mysql:MysqlStores"
+_SQLITE = "interlock.stores.sqlite:SqliteStore"
+_MYSQL = "interlock.stores.mysql:MysqlStore"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
     "file": "interlock.stores.files:FileStore",
