@@ -1,0 +1,291 @@
+"""Connections to PostgreSQL, by libpq's own protocol in pipeline mode: an answer for each request, by a deadline.
+
+psycopg connects; from then on libpq is used directly, as `psycopg.pq`: a step has an absolute deadline, and a notification
+is read where it comes.  In pipeline mode several statements are one request: who is stopped after it was sent holds nothing.
+"""
+
+import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PGconn, TransactionStatus
+
+from interlock.core.errors import StoreError
+from interlock.core.redaction import UNTOLD
+from interlock.remote.failures import NoAnswer, Refused, Unreachable, ended, no_answer
+from interlock.runtime import _aio as rt
+from interlock.runtime import clock
+from interlock.runtime.process import checked_pid
+from interlock.stores.postgresql.options import PostgresOptions, connecting
+from interlock.stores.postgresql.problems import (
+    AT_ONCE,
+    FUNCTION,
+    ISOLATION,
+    READ_ONLY,
+    RECOVERY,
+    SCHEMA,
+    TABLE,
+    failure,
+    not_connected,
+    refusal,
+)
+from interlock.stores.postgresql.statements import (
+    BEGIN,
+    COMMIT,
+    MAKE_LOCK,
+    ROLLBACK,
+    WHOSE,
+    Row,
+    Statement,
+    Texts,
+    Value,
+    listening,
+    notifying,
+)
+
+RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in the way of
+PAUSE = 0.005  # seconds between two tries
+FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
+LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
+PING = "ping"  # what a subscription tells itself
+PREPARED = ((ISOLATION, READ_ONLY, RECOVERY), (TABLE, FUNCTION, SCHEMA))
+"""What a transaction that says its isolation mends, and what making the table does."""
+
+_abandoned: "deque[tuple[float, PGconn]]" = deque()
+
+
+class AsyncServer:
+    """A database, as the threads of a process or the tasks of a loop reach it.
+
+    Args:
+        options: how to connect, and where the table is.
+        texts: the statements on it.
+
+    Attributes:
+        explicit: True if a transaction must say its isolation: the defaults of the database, role or session are others.
+    """
+
+    def __init__(self, options: PostgresOptions, texts: Texts) -> None:
+        self.options = options
+        self.texts = texts
+        self.explicit = False
+
+    async def open(self, deadline: float) -> "AsyncPgConnection":
+        """Return a new connection.
+
+        Raises:
+            StoreError: Unreachable, Denied, NoRoom; or it can't be used for locks.
+        """
+        while _abandoned and _abandoned[0][0] < clock.now():
+            _abandoned.popleft()[1].finish()
+        options = self.options
+        try:
+            if options.dial is not None:
+                connection = await options.dial()
+            else:
+                arguments = (await rt.offload(options.arguments)) if options.blocks else options.arguments()
+                connection = await psycopg.AsyncConnection.connect(
+                    **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
+                )
+            pgconn = connection.pgconn
+            del connection.pgconn  # else psycopg warns if an interrupt takes it from its thread
+            return AsyncPgConnection(pgconn, self)
+        except (psycopg.Error, UnicodeError) as error:
+            if not options.torn:
+                raise not_connected(error, options.where) from error
+        raise Unreachable(f"{options.where} can't be reached; {UNTOLD}")
+
+
+class AsyncPgConnection:
+    """A connection; one request at a time.
+
+    Args:
+        pgconn: of libpq; it belongs to this object from now on.
+        server: the database.
+    """
+
+    trust: object = None
+
+    def __init__(self, pgconn: PGconn, server: AsyncServer) -> None:
+        self._pgconn = pgconn
+        self._server = server
+        self._where = server.options.where
+        self._pid = checked_pid()
+        self._ended = False
+        # A database of another encoding lacks characters: they are escaped, and all that escape are.
+        self._escapes = pgconn.parameter_status(b"server_encoding") != b"UTF8"
+        if pgconn.transaction_status != TransactionStatus.IDLE:
+            raise StoreError(f"a new connection to {self._where} is in a transaction already: let `dial` begin none")
+        pgconn.nonblocking = 1
+        pgconn.enter_pipeline_mode()
+        self._arrivals = rt.Arrivals(pgconn.socket, self._read)
+
+    def _read(self) -> None:
+        try:
+            self._pgconn.consume_input()
+        except psycopg.OperationalError:
+            self._ended = True
+        if self._ended or self._pgconn.status == ConnStatus.BAD:
+            self._ended = True
+            self._arrivals.close()  # libpq gives the number of the socket back by itself
+
+    async def ask(self, request: Statement, deadline: float) -> list[Row]:
+        """Perform a statement as a transaction of its own, and return its rows.
+
+        Args:
+            request: the statement.
+            deadline: by `clock.now`.
+
+        Raises:
+            Refused: the database did nothing.
+            ConnectionEnded, NoAnswer: perhaps it does.
+        """
+        made, until = False, min(deadline, clock.now() + RETRY_LIMIT)
+        server = self._server
+        while True:
+            explicit = server.explicit  # another thread may learn it meanwhile
+            try:
+                if explicit:
+                    return await self._in_transaction(deadline, request)
+                return await self.exchange((request,), deadline)
+            except Refused as error:
+                code = error.code
+                if code in (ISOLATION, READ_ONLY, RECOVERY) and not explicit:
+                    server.explicit = True
+                elif code in (TABLE, FUNCTION, SCHEMA) and server.options.create and not made:
+                    made = True
+                    await self._in_transaction(deadline, MAKE_LOCK, *server.texts.making)
+                elif code in AT_ONCE and clock.now() < until:
+                    await rt.sleep(PAUSE)
+                else:
+                    raise
+
+    async def _in_transaction(self, deadline: float, *statements: Statement) -> list[Row]:
+        try:
+            return await self.exchange((BEGIN, *statements, COMMIT), deadline)
+        except Refused as error:
+            await self.exchange((ROLLBACK,), deadline)
+            if error.code == RECOVERY:
+                raise refusal(READ_ONLY, str(error), self._where) from error
+            raise
+
+    async def exchange(self, statements: Sequence[Statement], deadline: float) -> list[Row]:
+        """Perform statements by one request; return the rows of the last that has some."""
+        results: list[Any] = []
+        pgconn, arrivals = self._pgconn, self._arrivals
+        try:
+            self._send(statements)
+            while pgconn.flush():  # more than a socket takes at once
+                await arrivals.wait(min(deadline, clock.now() + FULL_SOCKET))
+                if clock.now() >= deadline:
+                    raise no_answer(self._where, self._server.options.io_timeout)
+            while True:
+                while not self._ended and pgconn.is_busy():
+                    if not await arrivals.wait(deadline):
+                        raise no_answer(self._where, self._server.options.io_timeout)
+                result = pgconn.get_result()
+                if result is not None and result.status != ExecStatus.PIPELINE_SYNC:
+                    results.append(result)
+                elif result is not None or self._ended:
+                    return self._rows(results)
+        except psycopg.OperationalError as error:
+            self._ended = True
+            raise failure("", str(error).strip(), self._where, True) from error
+
+    def _send(self, statements: Sequence[Statement]) -> None:
+        for words, values in statements:
+            self._pgconn.send_query_params(words, [self._coded(value) for value in values])
+        self._pgconn.pipeline_sync()
+
+    def _coded(self, value: Value) -> bytes:
+        """Return a value as text of PostgreSQL; its type is that of the function's parameter."""
+        if isinstance(value, str):
+            return value.encode("unicode_escape") if self._escapes else value.encode()
+        if isinstance(value, bytes):
+            return b"\\x" + value.hex().encode()
+        if isinstance(value, list):
+            elements = (self._coded(each).replace(b"\\", b"\\\\").replace(b'"', b'\\"') for each in value)
+            return b"{" + b",".join(b'"' + each + b'"' for each in elements) + b"}"
+        return b"%d" % value
+
+    def _rows(self, results: Sequence[Any]) -> list[Row]:
+        rows: list[Row] = []
+        for result in results:
+            if result.status == ExecStatus.TUPLES_OK:
+                columns = range(result.nfields)
+                rows = [
+                    tuple([self._decoded(result.get_value(row, column)) for column in columns])
+                    for row in range(result.ntuples)
+                ]
+            elif result.status == ExecStatus.FATAL_ERROR:
+                code = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
+                text = result.error_field(DiagnosticField.MESSAGE_PRIMARY) or result.error_message or b""
+                raise failure(code, text.decode(errors="replace").strip(), self._where, self._ended)
+        if self._ended:
+            raise ended(self._where)
+        return rows
+
+    def _decoded(self, found: bytes | None) -> str | None:
+        if found is None:
+            return None
+        return found.decode("unicode_escape" if self._escapes else "utf-8", "replace")
+
+    def is_open(self) -> bool:
+        """Tell whether an idle connection is still there, as far as this side knows."""
+        self._arrivals.look()
+        return not self._ended
+
+    def abandon(self, undo: Statement | None) -> None:
+        """Give up a request that has no answer; what undoes it follows it, should it be performed later."""
+        if undo is not None and not self._ended and self._pid == checked_pid():
+            try:
+                self._send((undo,))
+                self._pgconn.flush()
+            except psycopg.OperationalError:
+                pass
+            self._ended = True
+            self._arrivals.close()
+            _abandoned.append((clock.now() + LINGER, self._pgconn))  # some servers ask nobody who has left
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
+        self._ended = True
+        self._arrivals.close()
+        if self._pid == checked_pid():
+            self._pgconn.finish()
+
+    # -- a subscription ----------------------------------------------------------------------------------
+
+    async def listen(self, channel: str, deadline: float) -> bool:
+        """Listen to a channel; False if a pooler lies between, which takes messages to others."""
+        rows = await self.exchange((listening(channel), WHOSE), deadline)
+        return rows[0][0] == str(self._pgconn.backend_pid)
+
+    async def receive(self, deadline: float) -> list[str]:
+        """Return the messages that came.
+
+        Raises:
+            NoAnswer: none came until the deadline.
+            ConnectionEnded: it ended.
+        """
+        while True:
+            while not self._pgconn.is_busy() and self._pgconn.get_result() is not None:
+                pass  # the answer to what it told itself
+            found = []
+            while (note := self._pgconn.notifies()) is not None:
+                found.append(note.extra.decode(errors="replace"))
+            if found:
+                return found
+            if self._ended:
+                raise ended(self._where)
+            if not await self._arrivals.wait(deadline):
+                raise NoAnswer(f"{self._where} said nothing")
+
+    async def confirm(self, deadline: float) -> None:
+        """Tell this connection something, to find out whether it hears."""
+        self._send((notifying([self._server.texts.channel], [PING]),))
+        self._pgconn.flush()
