@@ -7,15 +7,15 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-from interlock.locks.connect import open_store
+from interlock.client.connect import open_store
 from interlock.stores.base import Store
 from interlock.stores.files import opened
 from interlock.stores.sql.ddl import ddl
 from interlock.stores.sql.mysql import ddl as table_of_mysql
-from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
 from tests.servers.redis_server import Kind
+from tests.support.register import MemoryRegister, RegisterStore
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The waiting claims of this process, and what wakes each."""
 
 from interlock.core.queue import Granted, Tells
-from interlock.runtime.process import in_forked_child, WeakRegistry
+from interlock.runtime.process import WeakRegistry, in_forked_child
 
 DIGITS = 19  # of the largest fence
 
@@ -11,6 +11,8 @@ class Waiters:
 
     Each step is one operation of a dictionary: so a signal handler or a finalizer may come in between.
     """
+
+    __slots__ = ("__weakref__", "_waiters")
 
     def __init__(self) -> None:
         self._waiters: dict[str, Tells] = {}

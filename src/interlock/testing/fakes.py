@@ -12,11 +12,11 @@ from typing import Literal, TypeAlias, TypeVar
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR
 from interlock.core.effects import Op, Sleep
 from interlock.core.errors import InvalidArgument, UnknownOutcome
-from interlock.locks.aio.connection import AsyncLocks
-from interlock.locks.aio.grants import AsyncGrant
-from interlock.locks.events import Event, subscribe
-from interlock.locks.sync.connection import Locks
-from interlock.locks.sync.grants import Grant
+from interlock.client._async.locks import AsyncLocks
+from interlock.client._async.grants import AsyncGrant
+from interlock.client.events import Event, subscribe
+from interlock.client._sync.locks import Locks
+from interlock.client._sync.grants import Grant
 from interlock.runtime.sync import run
 from interlock.stores.memory import MemoryStore, Space
 from interlock.testing.faults import Around
@@ -88,7 +88,7 @@ class FakeLocks:
         self._tell(missing)
 
     async def alose(self, what: Grant | AsyncGrant | str) -> None:
-        """As `lose`, where asyncio tasks run: the body of the holder's `async with` is cancelled."""
+        """Take a lock away from its holders, where asyncio tasks run: the body of an `async with` is cancelled."""
         missing = self._holders(what)
         all_heard = asyncio.Event()
         set_it = partial(asyncio.get_running_loop().call_soon_threadsafe, all_heard.set)

@@ -32,39 +32,30 @@ class Around(BaseStore):
         return (yield from op)
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
-        """As `Queue.enter`."""
         return (yield from self._through("enter", self.inner.enter(claim, wakeup, wait, again)))
 
     def leave(self, claim: Claim) -> Op[bool]:
-        """As `Queue.leave`."""
         return (yield from self._through("leave", self.inner.leave(claim)))
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
-        """As `Queue.renew`."""
         return (yield from self._through("renew", self.inner.renew(claims)))
 
     def look(self, key: str) -> Op[list[ClaimView]]:
-        """As `Queue.look`."""
         return (yield from self._through("look", self.inner.look(key)))
 
     def evict(self, key: str, id: str | None) -> Op[int]:
-        """As `Queue.evict`."""
         return (yield from self._through("evict", self.inner.evict(key, id)))
 
     def thread_wakeup(self) -> ThreadWakeup:
-        """As `Store.thread_wakeup`."""
         return self.inner.thread_wakeup()
 
     def task_wakeup(self) -> TaskWakeup:
-        """As `Store.task_wakeup`."""
         return self.inner.task_wakeup()
 
     def doctor(self) -> list[Check]:
-        """As `Store.doctor`."""
         return self.inner.doctor()
 
     def close(self) -> None:
-        """As `Store.close`."""
         self.inner.close()
 
 
@@ -145,13 +136,11 @@ class FailingLeave(Around):
         self.closed = False
 
     def leave(self, claim: Claim) -> Op[bool]:
-        """As `Queue.leave`."""
         if _name(claim) in self.names:
             raise StoreError("'leave' failed for this name, by order of the test")
         return (yield from self.inner.leave(claim))
 
     def close(self) -> None:
-        """As `Store.close`."""
         self.closed = True
         super().close()
 
@@ -169,7 +158,6 @@ class Busy(Around):
         self.times = 0
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
-        """As `Queue.enter`."""
         if again and self.busy:
             self.times += 1
             return BUSY
@@ -191,7 +179,6 @@ class Stuck(Around):
         self.hangs = 0
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
-        """As `Queue.renew`."""
         if any(_name(claim) in self.names for claim in claims):
             self.hangs += 1
             yield Sleep(self.seconds)
@@ -211,7 +198,6 @@ class Partial(Around):
         self.together = 0
 
     def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
-        """As `Queue.renew`."""
         asked = [claim for claim in claims if _name(claim) not in self.names]
         self.together += 0 < len(asked) < len(claims)
         alive = yield from self.inner.renew(asked)

@@ -159,6 +159,9 @@ class AsyncStepQueue:
     async def aclose(self) -> None:
         await self._steps.aclose()
 
+    def abort(self) -> None:
+        """Close what can be closed without waiting: the loop has ended."""
+
     async def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
         """Do a step, and ask a busy store again.
 

@@ -160,6 +160,9 @@ class StepQueue:
     def close(self) -> None:
         self._steps.close()
 
+    def abort(self) -> None:
+        """Close what can be closed without waiting: the loop has ended."""
+
     def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
         """Do a step, and ask a busy store again.
 

@@ -57,7 +57,7 @@ def called_at(
     seen: list[str] | None = None,
     but: Collection[str] = (),
 ) -> bool:
-    """As `interrupted_at`, with any handler of a signal instead of KeyboardInterrupt."""
+    """Call the handler of a signal at a moment of some work; return False if it had fewer moments."""
     left = moment
 
     def profile(frame: FrameType, event: str, arg: object) -> None:

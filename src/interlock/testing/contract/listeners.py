@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from interlock.core.errors import InvalidArgument
-from interlock.locks.events import Event, subscribe
+from interlock.client.events import Event, subscribe
 from interlock.locks.sync.renewers import MOST_THERE
 from interlock.testing.contract.events import EventLog
 from interlock.testing.waiting import RENEWED, eventually
