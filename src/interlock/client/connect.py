@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _REDIS = "interlock.stores.redis:RedisStores"
 _ADVISORY = "interlock.stores.advisory:AdvisoryStores"
-_POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
+_POSTGRESQL = "interlock.stores.postgresql:PostgresStore"
 _SQLITE = "interlock.stores.sqlite:SqliteStores"
 _MYSQL = "interlock.stores.mysql:MysqlStores"
 BUILT_IN = {

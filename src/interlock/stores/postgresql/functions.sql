@@ -196,11 +196,12 @@ BEGIN
 END $$;
 
 -- Ask for the lock, or where a claim stands.  `_mode` is try, wait, or again for one that is known to stand in line.
--- `state` is using, pending, refused, done or gone; `look_in` microseconds until a lease before it ends.
+-- `state` is using, pending, refused, done or gone; `look_in` microseconds until a lease before it ends, `waited` since it
+-- came.
 CREATE OR REPLACE FUNCTION {enter}(
   _key bytea, _id text, _mode text, _channel text, _ttl bigint, _units bigint, _capacity bigint, _once boolean,
-  _namespace text, _name text, _home text, _who text, _label text, _own text,
-  OUT state text, OUT fence bigint, OUT slot bigint, OUT look_in bigint, OUT told text
+  _namespace text, _name text, _home text, _who text, _label text,
+  OUT state text, OUT fence bigint, OUT slot bigint, OUT look_in bigint, OUT waited bigint, OUT told text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   moment bigint := {begin}(_key);
@@ -211,6 +212,7 @@ DECLARE
 BEGIN
   slot := 0;
   look_in := 0;
+  waited := 0;
   told := '';
   -- Nobody holds it, nobody waits: most of the time.
   UPDATE {table} AS l
@@ -238,7 +240,8 @@ BEGIN
     slot := line.slot;
     UPDATE {table} l
     SET until = greatest(l.until, moment + l.ttl), channel = CASE WHEN _channel = '' THEN l.channel ELSE _channel END
-    WHERE l.key = _key AND l.number = line.place;
+    WHERE l.key = _key AND l.number = line.place
+    RETURNING moment - l.since INTO waited;
     lasting := lasting OR (line.held > 0 AND _ttl > {grace});
   ELSIF _mode = 'again' THEN
     state := 'gone';
@@ -273,7 +276,7 @@ BEGIN
   END IF;
   PERFORM {durable}(lasting);
   IF line.told <> '' THEN
-    told := {tell}(line.told, _own, lasting);
+    told := {tell}(line.told, '', lasting);
   END IF;
 END $$;
 
@@ -323,7 +326,7 @@ END $$;
 
 -- Let a claim that holds the lock go on under another id, with its fence and slot; a null fence if it is gone.
 CREATE OR REPLACE FUNCTION {adopt}(
-  _key bytea, _id text, _new text, _channel text, _ttl bigint, _home text, _who text, _label text, _own text,
+  _key bytea, _id text, _new text, _channel text, _ttl bigint, _home text, _who text, _label text,
   OUT fence bigint, OUT slot bigint, OUT told text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
@@ -343,7 +346,7 @@ BEGIN
   PERFORM {durable}(line.lasting OR _ttl > {grace});
   told := '';
   IF line.told <> '' THEN
-    told := {tell}(line.told, _own, line.lasting OR _ttl > {grace});
+    told := {tell}(line.told, '', line.lasting OR _ttl > {grace});
   END IF;
 END $$;
 

@@ -160,7 +160,8 @@ def options_of_engine(client: Any) -> PostgresOptions:
             f"locks need an engine of postgresql+psycopg://, not {engine.dialect.name}+{engine.dialect.driver}://: "
             f"give interlock the URL, and it connects by psycopg 3, beside the driver of the program"
         )
-    if getattr(engine.pool, "_creator", None).__qualname__ != "create_engine.<locals>.connect":
+    creator = getattr(engine.pool, "_creator", None)
+    if getattr(creator, "__qualname__", "") != "create_engine.<locals>.connect":
         raise InvalidArgument(
             "this engine has a `creator`, so that it does not say where its database is, and what it returns may be the "
             "program's own connection: give interlock the URL, with password= or dial= for what the URL can't say"

@@ -1,22 +1,25 @@
 """Connections to PostgreSQL, by libpq's own protocol in pipeline mode: an answer for each request, by a deadline.
 
-psycopg connects; from then on libpq is used directly, as `psycopg.pq`: a step has an absolute deadline, and a notification
-is read where it comes.  In pipeline mode several statements are one request: who is stopped after it was sent holds nothing.
+psycopg connects; from then on libpq is used directly, as `psycopg.pq`: a step has an absolute deadline, and a
+notification is read where it comes.  In pipeline mode several statements are one request: who is stopped after it was
+sent holds nothing.
 """
 
 import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
+import os
+import socket
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 import psycopg
-from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PGconn, TransactionStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
 
 from interlock.core.errors import StoreError
 from interlock.core.redaction import UNTOLD
-from interlock.remote.failures import NoAnswer, Refused, Unreachable, ended, no_answer
+from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _aio as rt
-from interlock.runtime import clock
+from interlock.runtime import clock, log
 from interlock.runtime.process import checked_pid
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.problems import (
@@ -31,18 +34,18 @@ from interlock.stores.postgresql.problems import (
     not_connected,
     refusal,
 )
-from interlock.stores.postgresql.statements import (
+from interlock.stores.postgresql.wire import (
     BEGIN,
     COMMIT,
     MAKE_LOCK,
     ROLLBACK,
     WHOSE,
+    PostgresWire,
     Row,
     Statement,
-    Texts,
     Value,
-    listening,
     notifying,
+    telling,
 )
 
 RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in the way of
@@ -50,30 +53,40 @@ PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
 LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
 PING = "ping"  # what a subscription tells itself
-PREPARED = ((ISOLATION, READ_ONLY, RECOVERY), (TABLE, FUNCTION, SCHEMA))
-"""What a transaction that says its isolation mends, and what making the table does."""
 
-_abandoned: "deque[tuple[float, PGconn]]" = deque()
+_abandoned: deque[tuple[float, PGconn]] = deque()
 
 
 class AsyncServer:
     """A database, as the threads of a process or the tasks of a loop reach it.
 
     Args:
-        options: how to connect, and where the table is.
-        texts: the statements on it.
+        options: how to connect.
+        wire: the statements.
+        channel: where this process or loop is told of promotions.
 
     Attributes:
-        explicit: True if a transaction must say its isolation: the defaults of the database, role or session are others.
+        explicit: True if a transaction must say its isolation, since the defaults of the database or role are others.
     """
 
-    def __init__(self, options: PostgresOptions, texts: Texts) -> None:
+    def __init__(self, options: PostgresOptions, wire: PostgresWire, channel: str) -> None:
         self.options = options
-        self.texts = texts
+        self.wire = wire
+        self.channel = channel
         self.explicit = False
 
     async def open(self, deadline: float) -> "AsyncPgConnection":
-        """Return a new connection.
+        """Return a new connection; as `dial`."""
+        return AsyncPgConnection(await self.dial(deadline), self)
+
+    async def subscribe(self, deadline: float) -> "AsyncPgSubscription | AsyncDeaf":
+        """Return a new connection that listens, as `AsyncSubscription`; as `dial`."""
+        subscription = AsyncPgSubscription(await self.dial(deadline), self)
+        self.wire.deaf = not await subscription.listen(deadline)
+        return AsyncDeaf() if self.wire.deaf else subscription
+
+    async def dial(self, deadline: float) -> PGconn:
+        """Connect.
 
         Raises:
             StoreError: Unreachable, Denied, NoRoom; or it can't be used for locks.
@@ -85,16 +98,19 @@ class AsyncServer:
             if options.dial is not None:
                 connection = await options.dial()
             else:
-                arguments = (await rt.offload(options.arguments)) if options.blocks else options.arguments()
+                arguments = await rt.offload(options.arguments) if options.blocks else options.arguments()
                 connection = await psycopg.AsyncConnection.connect(
                     **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
                 )
-            pgconn = connection.pgconn
-            del connection.pgconn  # else psycopg warns if an interrupt takes it from its thread
-            return AsyncPgConnection(pgconn, self)
         except (psycopg.Error, UnicodeError) as error:
             if not options.torn:
                 raise not_connected(error, options.where) from error
+        else:
+            pgconn: PGconn = connection.pgconn
+            if pgconn.transaction_status == TransactionStatus.IDLE:
+                del connection.pgconn  # else psycopg warns if an interrupt takes it from its thread
+                return pgconn
+            raise StoreError(f"a new connection to {options.where} is in a transaction: `dial` returns new ones only")
         raise Unreachable(f"{options.where} can't be reached; {UNTOLD}")
 
 
@@ -109,15 +125,16 @@ class AsyncPgConnection:
     trust: object = None
 
     def __init__(self, pgconn: PGconn, server: AsyncServer) -> None:
-        self._pgconn = pgconn
         self._server = server
         self._where = server.options.where
+        self._begin(pgconn)
+
+    def _begin(self, pgconn: PGconn) -> None:
+        self._pgconn = pgconn
         self._pid = checked_pid()
         self._ended = False
         # A database of another encoding lacks characters: they are escaped, and all that escape are.
         self._escapes = pgconn.parameter_status(b"server_encoding") != b"UTF8"
-        if pgconn.transaction_status != TransactionStatus.IDLE:
-            raise StoreError(f"a new connection to {self._where} is in a transaction already: let `dial` begin none")
         pgconn.nonblocking = 1
         pgconn.enter_pipeline_mode()
         self._arrivals = rt.Arrivals(pgconn.socket, self._read)
@@ -125,10 +142,10 @@ class AsyncPgConnection:
     def _read(self) -> None:
         try:
             self._pgconn.consume_input()
+            self._ended = self._pgconn.status == ConnStatus.BAD
         except psycopg.OperationalError:
             self._ended = True
-        if self._ended or self._pgconn.status == ConnStatus.BAD:
-            self._ended = True
+        if self._ended:
             self._arrivals.close()  # libpq gives the number of the socket back by itself
 
     async def ask(self, request: Statement, deadline: float) -> list[Row]:
@@ -142,27 +159,47 @@ class AsyncPgConnection:
             Refused: the database did nothing.
             ConnectionEnded, NoAnswer: perhaps it does.
         """
+        self._arrivals.look()
+        if self._ended:  # while nobody used it
+            self._begin(await self._server.dial(deadline))
+        rows = await self._insist(request, deadline)
+        if request.told is not None and rows[0][-1]:
+            await self._tell(telling(rows, request.told), deadline)
+        return rows
+
+    async def _tell(self, statement: Statement | None, deadline: float) -> None:
+        """Tell who was promoted, after a step that had to be on the disk first."""
+        if statement is not None:
+            try:
+                await self._insist(statement, deadline)
+            except (Refused, ConnectionEnded, NoAnswer) as error:
+                self._ended = not isinstance(error, Refused)
+                log.warn("could not tell who is next, who will find out by looking: %s", error)
+
+    async def _insist(self, statement: Statement, deadline: float) -> list[Row]:
+        """Perform a statement, and do what is missing for it."""
         made, until = False, min(deadline, clock.now() + RETRY_LIMIT)
         server = self._server
         while True:
             explicit = server.explicit  # another thread may learn it meanwhile
             try:
                 if explicit:
-                    return await self._in_transaction(deadline, request)
-                return await self.exchange((request,), deadline)
+                    return await self._in_transaction(deadline, statement)
+                return await self.exchange((statement,), deadline)
             except Refused as error:
                 code = error.code
                 if code in (ISOLATION, READ_ONLY, RECOVERY) and not explicit:
                     server.explicit = True
                 elif code in (TABLE, FUNCTION, SCHEMA) and server.options.create and not made:
                     made = True
-                    await self._in_transaction(deadline, MAKE_LOCK, *server.texts.making)
+                    await self._in_transaction(deadline, MAKE_LOCK, *server.wire.making)
                 elif code in AT_ONCE and clock.now() < until:
                     await rt.sleep(PAUSE)
                 else:
                     raise
 
     async def _in_transaction(self, deadline: float, *statements: Statement) -> list[Row]:
+        """Perform statements in a transaction that says its isolation, by one request."""
         try:
             return await self.exchange((BEGIN, *statements, COMMIT), deadline)
         except Refused as error:
@@ -173,7 +210,7 @@ class AsyncPgConnection:
 
     async def exchange(self, statements: Sequence[Statement], deadline: float) -> list[Row]:
         """Perform statements by one request; return the rows of the last that has some."""
-        results: list[Any] = []
+        results: list[PGresult] = []
         pgconn, arrivals = self._pgconn, self._arrivals
         try:
             self._send(statements)
@@ -195,7 +232,7 @@ class AsyncPgConnection:
             raise failure("", str(error).strip(), self._where, True) from error
 
     def _send(self, statements: Sequence[Statement]) -> None:
-        for words, values in statements:
+        for words, values, _ in statements:
             self._pgconn.send_query_params(words, [self._coded(value) for value in values])
         self._pgconn.pipeline_sync()
 
@@ -210,13 +247,13 @@ class AsyncPgConnection:
             return b"{" + b",".join(b'"' + each + b'"' for each in elements) + b"}"
         return b"%d" % value
 
-    def _rows(self, results: Sequence[Any]) -> list[Row]:
+    def _rows(self, results: Sequence[PGresult]) -> list[Row]:
         rows: list[Row] = []
         for result in results:
             if result.status == ExecStatus.TUPLES_OK:
                 columns = range(result.nfields)
                 rows = [
-                    tuple([self._decoded(result.get_value(row, column)) for column in columns])
+                    [self._decoded(result.get_value(row, column)) for column in columns]
                     for row in range(result.ntuples)
                 ]
             elif result.status == ExecStatus.FATAL_ERROR:
@@ -227,29 +264,22 @@ class AsyncPgConnection:
             raise ended(self._where)
         return rows
 
-    def _decoded(self, found: bytes | None) -> str | None:
-        if found is None:
-            return None
-        return found.decode("unicode_escape" if self._escapes else "utf-8", "replace")
-
-    def is_open(self) -> bool:
-        """Tell whether an idle connection is still there, as far as this side knows."""
-        self._arrivals.look()
-        return not self._ended
+    def _decoded(self, found: bytes | None) -> str:
+        return "" if found is None else found.decode("unicode_escape" if self._escapes else "utf-8", "replace")
 
     def abandon(self, undo: Statement | None) -> None:
         """Give up a request that has no answer; what undoes it follows it, should it be performed later."""
-        if undo is not None and not self._ended and self._pid == checked_pid():
-            try:
-                self._send((undo,))
-                self._pgconn.flush()
-            except psycopg.OperationalError:
-                pass
-            self._ended = True
-            self._arrivals.close()
-            _abandoned.append((clock.now() + LINGER, self._pgconn))  # some servers ask nobody who has left
-        else:
+        if undo is None or self._ended or self._pid != checked_pid():
             self.close()
+            return
+        self._ended = True
+        self._arrivals.close()
+        try:
+            self._send((undo,))
+            self._pgconn.flush()
+        except psycopg.OperationalError:
+            pass
+        _abandoned.append((clock.now() + LINGER, self._pgconn))  # a server may do nothing for who has left
 
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
@@ -258,20 +288,18 @@ class AsyncPgConnection:
         if self._pid == checked_pid():
             self._pgconn.finish()
 
-    # -- a subscription ----------------------------------------------------------------------------------
 
-    async def listen(self, channel: str, deadline: float) -> bool:
-        """Listen to a channel; False if a pooler lies between, which takes messages to others."""
-        rows = await self.exchange((listening(channel), WHOSE), deadline)
+class AsyncPgSubscription(AsyncPgConnection):
+    """A connection that listens, as `AsyncSubscription`; it ends with the object."""
+
+    async def listen(self, deadline: float) -> bool:
+        """Listen; False if a pooler lies between, which takes messages to others."""
+        listening = Statement(f'LISTEN "{self._server.channel}"'.encode())
+        rows = await self.exchange((listening, WHOSE), deadline)
         return rows[0][0] == str(self._pgconn.backend_pid)
 
     async def receive(self, deadline: float) -> list[str]:
-        """Return the messages that came.
-
-        Raises:
-            NoAnswer: none came until the deadline.
-            ConnectionEnded: it ended.
-        """
+        """As `AsyncSubscription.receive`."""
         while True:
             while not self._pgconn.is_busy() and self._pgconn.get_result() is not None:
                 pass  # the answer to what it told itself
@@ -283,9 +311,45 @@ class AsyncPgConnection:
             if self._ended:
                 raise ended(self._where)
             if not await self._arrivals.wait(deadline):
-                raise NoAnswer(f"{self._where} said nothing")
+                raise no_answer(self._where, self._server.options.io_timeout)
 
     async def confirm(self, deadline: float) -> None:
         """Tell this connection something, to find out whether it hears."""
-        self._send((notifying([self._server.texts.channel], [PING]),))
-        self._pgconn.flush()
+        try:
+            self._send((notifying([self._server.channel], [PING]),))
+            self._pgconn.flush()
+        except psycopg.OperationalError as error:
+            raise failure("", str(error).strip(), self._where, True) from error
+
+    def close(self) -> None:
+        """End it, from any thread: whoever waits at the socket is woken."""
+        if self._ended or self._pid != checked_pid():
+            return
+        try:
+            with socket.socket(fileno=os.dup(self._pgconn.socket)) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
+        except (OSError, psycopg.OperationalError):
+            pass  # it has ended
+
+
+class AsyncDeaf:
+    """A subscription where a pooler lies between, by which nobody hears: waiters look often."""
+
+    def __init__(self) -> None:
+        self._waiter = rt.Waiter()
+        self._closed = False
+
+    async def receive(self, deadline: float) -> list[str]:
+        """Return nothing after a while."""
+        await self._waiter.wait(deadline - clock.now())
+        if self._closed:
+            raise StoreError("it was closed")
+        return []
+
+    async def confirm(self, deadline: float) -> None:
+        """Nothing: it never fails."""
+
+    def close(self) -> None:
+        """End it."""
+        self._closed = True
+        self._waiter.tell()
