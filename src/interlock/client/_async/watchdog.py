@@ -65,8 +65,12 @@ class AsyncWatchdog:
         self.watched.pop(grant.id, None)
         self._alarm.set(grant._free_at)
 
-    def doubt(self, id: str) -> None:
-        """Ask the store at once about a claim that it may not have any more, also one that is being granted."""
+    def doubt(self, id: str) -> bool:
+        """Ask the store at once about a claim that it may not have any more, also one that is being granted.
+
+        Returns:
+            True if its grant is under watch here.
+        """
         found = self.watched.get(id)
         grant = None if found is None else found[0]()
         if grant is None:
@@ -76,6 +80,7 @@ class AsyncWatchdog:
         else:
             grant._due = 0.0
             self._alarm.set(0.0)
+        return grant is not None
 
     def lost(self, grant: Any, why: str) -> None:
         """Note that the store no longer has the claim, and tell."""

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
-from interlock.locks.sync import watchdog
 from interlock.testing.contract.leases import LATE
 from interlock.testing.faults import Failing, Partial, Slow, Stuck
 from interlock.testing.waiting import LATER, RENEWED, Stalls, collected, eventually, until_renewed
