@@ -9,7 +9,8 @@ from typing import Any
 from alembic.operations import MigrateOperation, Operations
 
 from interlock.core.errors import InvalidArgument
-from interlock.stores.sql import ddl, mysql
+from interlock.stores.postgresql import ddl
+from interlock.stores.sql import mysql
 
 __all__ = ["CreateInterlock", "DropInterlock"]
 
@@ -20,7 +21,7 @@ class _TableOperation(MigrateOperation):
     Args:
         table: its name.
         schema: where it is; empty for the first of the search path, or the database, of the connection.
-        grace: seconds, as for `interlock.stores.sql.ddl.ddl`.
+        grace: seconds, as for `interlock.stores.postgresql.ddl.ddl`.
     """
 
     def __init__(self, table: str = ddl.TABLE, schema: str = "", grace: float = ddl.GRACE) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from interlock.core.errors import StoreError
 from interlock.stores.sql import waiters
-from interlock.stores.sql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since
 from interlock.testing.world import TASKS
 from tests.postgresql.conftest import Ask

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.stores.postgresql import aconnection, alistener, listener
-from interlock.stores.sql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
 from tests.servers import PgBouncer, PostgresServer, Proxy, need

@@ -7,7 +7,7 @@ import pytest
 
 import interlock
 from interlock.core.errors import StoreError
-from interlock.stores.sql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
 from tests.postgresql.test_settings import no_update_is_lost

@@ -10,7 +10,7 @@ import pytest
 import interlock
 from interlock.core.errors import StoreError
 from interlock.runtime.sync import run
-from interlock.stores.sql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import THREADS
 from tests.postgresql.conftest import Ask

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.stores.sql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import eventually
 from tests.servers import PgBouncer, PostgresServer, need
 

@@ -11,7 +11,7 @@ from interlock.client.connect import open_store
 from interlock.core.store import Store
 from interlock.stores.driven import DrivenStore
 from interlock.stores.files import opened
-from interlock.stores.sql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl
 from interlock.stores.sql.mysql import ddl as table_of_mysql
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
