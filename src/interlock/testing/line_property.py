@@ -108,7 +108,9 @@ class Twins:
     def complete(self) -> None:
         """A claim leaves, and its run is done."""
         if self._claims:
-            claim, process = self._random.choice(self._claims[-8:])
+            views = self._sides[0].queues[0].look(self._space + SEPARATOR)
+            holders = {view.id for view in views if view.state == USING} or {self._claims[-1][0].id}
+            claim, process = self._random.choice([each for each in self._claims if each[0].id in holders])
             short = self._random.random() < 0.7
             self._both("leave", process, claim, SHORT if short else LONG)
             if short:
