@@ -8,9 +8,11 @@ class Refused(StoreError):
 
     Attributes:
         code: what the server calls it.
+        is_away: True if a server that says so is as good as none.
     """
 
     code = ""
+    is_away = False
 
 
 class Passing(Refused):
@@ -18,11 +20,9 @@ class Passing(Refused):
 
     Attributes:
         needs_operator: True if somebody must act before: then only who stands in line already waits for it.
-        is_away: True if a server that says so is as good as none.
     """
 
     needs_operator = False
-    is_away = False
 
 
 class NoRoom(Passing):

@@ -87,8 +87,10 @@ class AsyncPool:
             connection = await self._take(deadline)
         try:
             reply = await connection.ask(request, deadline)
-        except Refused:
+        except Refused as error:
             self._put(connection)
+            if error.is_away:
+                self.distrust()
             raise
         except BaseException as error:
             connection.abandon(None if undo is None else undo())
@@ -124,13 +126,12 @@ class AsyncPool:
                 waiter = ROOM  # the server lets in no more: share what there is
 
     async def _made(self, deadline: float) -> Any:
-        trust = self._trust
         try:
             connection = await self._open(deadline)
         except BaseException as error:
             self._freed(not isinstance(error, NoRoom))
             raise
-        connection.trust = trust
+        connection.trust = self._trust
         return connection
 
     async def _wait(self, waiter: rt.Waiter, deadline: float, began: float) -> Any:

@@ -88,8 +88,10 @@ class Pool:
             connection = self._take(deadline)
         try:
             reply = connection.ask(request, deadline)
-        except Refused:
+        except Refused as error:
             self._put(connection)
+            if error.is_away:
+                self.distrust()
             raise
         except BaseException as error:
             connection.abandon(None if undo is None else undo())
@@ -125,13 +127,12 @@ class Pool:
                 waiter = ROOM  # the server lets in no more: share what there is
 
     def _made(self, deadline: float) -> Any:
-        trust = self._trust
         try:
             connection = self._open(deadline)
         except BaseException as error:
             self._freed(not isinstance(error, NoRoom))
             raise
-        connection.trust = trust
+        connection.trust = self._trust
         return connection
 
     def _wait(self, waiter: rt.Waiter, deadline: float, began: float) -> Any:
