@@ -33,7 +33,7 @@ GENERATORS = True
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
 LONGEST_SLEEP = 3600.0  # seconds
 RETRY = 0.02  # seconds after an error that should not be
-NEAR = 0.0005  # seconds in which a server answers that is worth a look before one sleeps
+NEAR = 0.0002  # seconds in which a server answers that is worth a look before one sleeps
 
 drive: Callable[[Op[Any]], Any] = run  # until the last store is no generator any more
 

@@ -1,13 +1,15 @@
 """postgresql:// or an SQLAlchemy engine: locks in a PostgreSQL database, one round trip a step."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from interlock.core.errors import StoreError
 from interlock.core.store import ALL, Feature
 from interlock.runtime import clock
-from interlock.stores.postgresql.options import PostgresOptions, options_of, options_of_engine, with_secrets
+
+if TYPE_CHECKING:
+    from interlock.stores.postgresql.options import PostgresOptions
 
 INSTALL = "locks in PostgreSQL need psycopg 3: pip install 'interlock[sql]'"
 
@@ -18,8 +20,6 @@ class PostgresStore:
     Args:
         options: how to connect, and where the table is.
 
-    Raises:
-        StoreError: psycopg is not installed.
     """
 
     features: frozenset[Feature] = ALL
@@ -27,7 +27,7 @@ class PostgresStore:
     in_process = False
     now = staticmethod(clock.awake_or_not)
 
-    def __init__(self, options: PostgresOptions) -> None:
+    def __init__(self, options: "PostgresOptions") -> None:
         self._options = options
 
     @classmethod
@@ -45,6 +45,8 @@ class PostgresStore:
             dial: returns a new connection of psycopg; awaited for tasks.
         """
         _check_installed()
+        from interlock.stores.postgresql.options import options_of, with_secrets
+
         return cls(with_secrets(options_of(url), password, dial))
 
     def queue(self) -> Any:
@@ -68,6 +70,8 @@ def from_client(client: Any, tasks: bool) -> PostgresStore:
         tasks: True if asyncio tasks will use the store: an `Engine` will do as well.
     """
     _check_installed()
+    from interlock.stores.postgresql.options import options_of_engine
+
     return PostgresStore(options_of_engine(client))
 
 

@@ -2,20 +2,22 @@
 
 import math
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult
+
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import flag_in, number_in, seconds_in
 from interlock.core.redaction import is_torn, masked, place_of, read, whole
+from interlock.remote.engines import arguments_of, checked_engine, engine_of, given_by, place_of_engine
 from interlock.stores.postgresql.ddl import GRACE, TABLE, ddl
 from interlock.stores.sql.urls import check, conninfo_of, options_in
 
 IO_TIMEOUT = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process for its steps, besides the one that listens
-PREFIX = "interlock_"  # of the execution options of an engine that are for its locks
 _OURS = ("table", "schema", "create", "grace", "max_connections", "timeout")
 _DEFAULTS = {
     "application_name": "interlock", "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
@@ -76,8 +78,6 @@ def _options_of(url: SplitResult) -> PostgresOptions:
     check(conninfo, url)
 
     def arguments() -> dict[str, Any]:
-        from psycopg.conninfo import conninfo_to_dict
-
         return {**_DEFAULTS, **conninfo_to_dict(conninfo)}
 
     where = place_of(url._replace(scheme="postgresql"))
@@ -127,80 +127,26 @@ def connecting(arguments: dict[str, Any], seconds: float) -> dict[str, Any]:
     return {"connect_timeout": max(2, math.ceil(seconds / hosts)), **arguments}
 
 
-# -- an engine ---------------------------------------------------------------------------------------------------------
-
-
-class _Arguments(Exception):
-    """With what the driver of an engine would have been called."""
-
-
-_asking: ContextVar[bool] = ContextVar("_asking", default=False)
-
-
 def options_of_engine(client: Any) -> PostgresOptions:
-    """Return what an SQLAlchemy engine says: the URL, the arguments and the execution options; its hooks are asked each time.
+    """Return what an SQLAlchemy engine says: its URL, arguments and execution options; its hooks are asked each time.
 
     Args:
-        client: an `Engine` or `AsyncEngine` of psycopg; it stays the program's, and its pool is left alone.
+        client: an `Engine` or `AsyncEngine` of psycopg.
 
     Raises:
         InvalidArgument: it is none, or it does not say where the database is.
     """
-    from sqlalchemy import event
-    from sqlalchemy.engine import Engine
-
-    engine = getattr(client, "sync_engine", client)
-    if not isinstance(engine, Engine):
-        raise InvalidArgument(
-            f"{type(client).__name__} is no Engine and no AsyncEngine: locks are taken on connections of their own, since a "
-            f"claim inside a transaction is seen by nobody"
-        )
+    engine = engine_of(client)
     if engine.dialect.driver not in ("psycopg", "psycopg_async"):
         raise InvalidArgument(
             f"locks need an engine of postgresql+psycopg://, not {engine.dialect.name}+{engine.dialect.driver}://: "
             f"give interlock the URL, and it connects by psycopg 3, beside the driver of the program"
         )
-    creator = getattr(engine.pool, "_creator", None)
-    if getattr(creator, "__qualname__", "") != "create_engine.<locals>.connect":
-        raise InvalidArgument(
-            "this engine has a `creator`, so that it does not say where its database is, and what it returns may be the "
-            "program's own connection: give interlock the URL, with password= or dial= for what the URL can't say"
-        )
-    if not event.contains(engine, "do_connect", _answer):
-        event.listen(engine, "do_connect", _answer)
-    options = _options(_given_by(engine))
-    where = masked(str(engine.url.set(query={}).render_as_string(hide_password=True)))
-    return options._replace(where=where, arguments=lambda: _DEFAULTS | _arguments_of(engine), blocks=True)
+    checked_engine(engine)
 
-
-def _given_by(engine: Any) -> dict[str, str]:
-    given = {}
-    for each, value in engine.get_execution_options().items():
-        name = each.removeprefix(PREFIX)
-        if each == name:
-            continue
-        if name not in _OURS:
-            there = ", ".join(PREFIX + name for name in _OURS)
-            raise InvalidArgument(f"an engine has no execution option {each} for its locks; there are {there}")
-        given[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return given
-
-
-def _arguments_of(engine: Any) -> dict[str, Any]:
-    """Return what libpq is told by an engine now, after the program's hooks on `do_connect`."""
-    from psycopg.pq import Conninfo
-
-    token = _asking.set(True)
-    try:
-        engine.pool.recreate().connect().invalidate()
-    except _Arguments as answer:
+    def arguments() -> dict[str, Any]:
         known = {option.keyword.decode() for option in Conninfo.get_defaults()}
-        return {name: value for name, value in answer.args[0].items() if name in known}
-    finally:
-        _asking.reset(token)
-    raise InvalidArgument("a hook on `do_connect` of this engine connects by itself: give interlock the URL, and dial=")
+        return _DEFAULTS | {name: value for name, value in arguments_of(engine).items() if name in known}
 
-
-def _answer(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> None:
-    if _asking.get():
-        raise _Arguments(dict(given))
+    options = _options(given_by(engine, _OURS))
+    return options._replace(where=place_of_engine(engine), arguments=arguments, blocks=True)

@@ -9,7 +9,7 @@ from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, Clai
 from interlock.core.errors import StoreError
 from interlock.core.line import GONE
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
-from interlock.remote.wire import AGAIN, WAIT, Left, Mode, NOT_THERE, REMOVED, look_after
+from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, Left, Mode, look_after
 from interlock.runtime.process import HOST, checked_pid
 from interlock.stores.postgresql.ddl import ddl, names_of, statements
 from interlock.stores.postgresql.options import PostgresOptions

@@ -79,11 +79,11 @@ class AsyncServer:
         """Return a new connection; as `dial`."""
         return AsyncPgConnection(await self.dial(deadline), self)
 
-    async def subscribe(self, deadline: float) -> "AsyncPgSubscription | AsyncDeaf":
-        """Return a new connection that listens, as `AsyncSubscription`; as `dial`."""
+    async def subscribe(self, deadline: float) -> "AsyncPgSubscription":
+        """Return a new connection that listens; as `dial`."""
         subscription = AsyncPgSubscription(await self.dial(deadline), self)
-        self.wire.deaf = not await subscription.listen(deadline)
-        return AsyncDeaf() if self.wire.deaf else subscription
+        await subscription.listen(deadline)
+        return subscription
 
     async def dial(self, deadline: float) -> PGconn:
         """Connect.
@@ -292,11 +292,12 @@ class AsyncPgConnection:
 class AsyncPgSubscription(AsyncPgConnection):
     """A connection that listens, as `AsyncSubscription`; it ends with the object."""
 
-    async def listen(self, deadline: float) -> bool:
-        """Listen; False if a pooler lies between, which takes messages to others."""
-        listening = Statement(f'LISTEN "{self._server.channel}"'.encode())
-        rows = await self.exchange((listening, WHOSE), deadline)
-        return rows[0][0] == str(self._pgconn.backend_pid)
+    async def listen(self, deadline: float) -> None:
+        """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""
+        rows = await self.exchange((WHOSE,), deadline)
+        self._deaf = self._server.wire.deaf = rows[0][0] != str(self._pgconn.backend_pid)
+        if not self._deaf:
+            await self.exchange((Statement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
 
     async def receive(self, deadline: float) -> list[str]:
         """As `AsyncSubscription.receive`."""
@@ -311,6 +312,8 @@ class AsyncPgSubscription(AsyncPgConnection):
             if self._ended:
                 raise ended(self._where)
             if not await self._arrivals.wait(deadline):
+                if self._deaf:
+                    return []
                 raise no_answer(self._where, self._server.options.io_timeout)
 
     async def confirm(self, deadline: float) -> None:
@@ -330,26 +333,3 @@ class AsyncPgSubscription(AsyncPgConnection):
                 copy.shutdown(socket.SHUT_RDWR)
         except (OSError, psycopg.OperationalError):
             pass  # it has ended
-
-
-class AsyncDeaf:
-    """A subscription where a pooler lies between, by which nobody hears: waiters look often."""
-
-    def __init__(self) -> None:
-        self._waiter = rt.Waiter()
-        self._closed = False
-
-    async def receive(self, deadline: float) -> list[str]:
-        """Return nothing after a while."""
-        await self._waiter.wait(deadline - clock.now())
-        if self._closed:
-            raise StoreError("it was closed")
-        return []
-
-    async def confirm(self, deadline: float) -> None:
-        """Nothing: it never fails."""
-
-    def close(self) -> None:
-        """End it."""
-        self._closed = True
-        self._waiter.tell()

@@ -80,11 +80,11 @@ class Server:
         """Return a new connection; as `dial`."""
         return PgConnection(self.dial(deadline), self)
 
-    def subscribe(self, deadline: float) -> "PgSubscription | Deaf":
-        """Return a new connection that listens, as `Subscription`; as `dial`."""
+    def subscribe(self, deadline: float) -> "PgSubscription":
+        """Return a new connection that listens; as `dial`."""
         subscription = PgSubscription(self.dial(deadline), self)
-        self.wire.deaf = not subscription.listen(deadline)
-        return Deaf() if self.wire.deaf else subscription
+        subscription.listen(deadline)
+        return subscription
 
     def dial(self, deadline: float) -> PGconn:
         """Connect.
@@ -293,11 +293,12 @@ class PgConnection:
 class PgSubscription(PgConnection):
     """A connection that listens, as `Subscription`; it ends with the object."""
 
-    def listen(self, deadline: float) -> bool:
-        """Listen; False if a pooler lies between, which takes messages to others."""
-        listening = Statement(f'LISTEN "{self._server.channel}"'.encode())
-        rows = self.exchange((listening, WHOSE), deadline)
-        return rows[0][0] == str(self._pgconn.backend_pid)
+    def listen(self, deadline: float) -> None:
+        """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""
+        rows = self.exchange((WHOSE,), deadline)
+        self._deaf = self._server.wire.deaf = rows[0][0] != str(self._pgconn.backend_pid)
+        if not self._deaf:
+            self.exchange((Statement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
 
     def receive(self, deadline: float) -> list[str]:
         """As `Subscription.receive`."""
@@ -312,6 +313,8 @@ class PgSubscription(PgConnection):
             if self._ended:
                 raise ended(self._where)
             if not self._arrivals.wait(deadline):
+                if self._deaf:
+                    return []
                 raise no_answer(self._where, self._server.options.io_timeout)
 
     def confirm(self, deadline: float) -> None:
@@ -331,26 +334,3 @@ class PgSubscription(PgConnection):
                 copy.shutdown(socket.SHUT_RDWR)
         except (OSError, psycopg.OperationalError):
             pass  # it has ended
-
-
-class Deaf:
-    """A subscription where a pooler lies between, by which nobody hears: waiters look often."""
-
-    def __init__(self) -> None:
-        self._waiter = rt.Waiter()
-        self._closed = False
-
-    def receive(self, deadline: float) -> list[str]:
-        """Return nothing after a while."""
-        self._waiter.wait(deadline - clock.now())
-        if self._closed:
-            raise StoreError("it was closed")
-        return []
-
-    def confirm(self, deadline: float) -> None:
-        """Nothing: it never fails."""
-
-    def close(self) -> None:
-        """End it."""
-        self._closed = True
-        self._waiter.tell()

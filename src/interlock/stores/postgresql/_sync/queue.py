@@ -84,7 +84,9 @@ class PostgresQueue(ServerQueue):
         checks.append(Check("server", "ok", f"answers in {min(times) * MICROS:.0f} us"))
         self._ask(self._statements.evict("doctor", "nobody"))
         (schema, grace), *_ = self._ask(self._statements.place)
-        checks.append(Check("table", "ok", f"in the schema {schema}; who finds another schema shares no lock with it"))
+        checks.append(
+            Check("table", "ok", f"in the schema {schema}; who finds another schema shares no lock with it")
+        )
         if grace not in ("", "0"):
             words = f"the server has crashed: locks are given out again in {int(grace) / MICROS:.0f} s"
             checks.append(Check("grace", "warn", words))
