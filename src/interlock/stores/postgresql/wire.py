@@ -1,7 +1,7 @@
 """The steps of a line as statements of PostgreSQL, and what their answers mean."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -15,9 +15,10 @@ from interlock.stores.postgresql.ddl import ddl, names_of, statements
 from interlock.stores.postgresql.options import PostgresOptions
 
 Row: TypeAlias = list[str]
-Value: TypeAlias = str | bytes | int | list[str] | list[bytes]
+Value: TypeAlias = str | bytes
+"""As text of PostgreSQL: bytes as they are, a str as the database's encoding has it."""
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-MODES = {AGAIN: "again", WAIT: "wait"}
+MODES = {AGAIN: b"again", WAIT: b"wait"}  # all others are tries
 SHORTEST_LOOK = 0.005  # seconds; a lease that is ending now was perhaps just extended
 SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two looks of a waiter whom nobody tells
 OF_THE_WAIT = 0.25  # such a waiter looks again after this part of the time for which it has waited
@@ -48,20 +49,30 @@ MAKE_LOCK = Statement(b"SELECT pg_advisory_xact_lock(7308896216438961)")  # one 
 @lru_cache(4096)
 def hashed(key: str) -> bytes:
     """Return all 256 bits for a key: collations, and limits of indexes, must not make two one."""
-    return hashlib.sha256(key.encode()).digest()
+    return b"\\x" + hashlib.sha256(key.encode()).hexdigest().encode()
 
 
-def notifying(channels: Sequence[str], messages: Sequence[str]) -> Statement:
-    """Return the statement that tells waiters of other processes."""
+def array(elements: Iterable[bytes]) -> bytes:
+    """Return an array."""
+    return b'{"' + b'","'.join(elements).replace(b"\\", b"\\\\") + b'"}'
+
+
+def micros(seconds: float) -> bytes:
+    """Return seconds in the table's unit."""
+    return b"%d" % int(seconds * MICROS)
+
+
+def notifying(messages: Sequence[tuple[str, str]]) -> Statement:
+    """Return the statement that tells waiters of other processes, by their channels."""
     words = b"SELECT pg_notify(c, m) FROM unnest($1::text[], $2::text[]) AS w (c, m)"
-    return Statement(words, (list(channels), list(messages)))
+    return Statement(words, tuple(array(each.encode() for each in some) for some in zip(*messages, strict=True)))
 
 
 def telling(rows: Sequence[Row], own: str) -> Statement | None:
-    """Return what tells those who were promoted by a step that had to be on the disk first; None if there are none."""
+    """Return what tells those whose promotion had to be on the disk first; None if there are none."""
     lines = [line.split(" ", 1) for line in rows[0][-1].splitlines()]
     others = [(channel, message) for channel, message in lines if channel not in ("", own)]
-    return notifying(*zip(*others, strict=True)) if others else None
+    return notifying(others) if others else None
 
 
 class PostgresWire:
@@ -110,10 +121,10 @@ class PostgresWire:
     def enter(self, claim: Claim, mode: Mode, channel: str) -> Statement:
         """As `Wire.enter`."""
         id, spec, who = claim
+        listens = "" if self.deaf or mode not in MODES else channel
+        values = (id.encode(), MODES.get(mode, b"try"), listens.encode())
         key, about = self._fixed(spec, who, checked_pid())
-        word = MODES.get(mode, "try")
-        listens = "" if self.deaf or word == "try" else channel
-        return Statement(self._enter, (key, id, word, listens, *about), "")
+        return Statement(self._enter, (key, *values, *about), "")
 
     def entered(self, reply: Sequence[Row]) -> EnterResult | None:
         """As `Wire.entered`."""
@@ -129,7 +140,10 @@ class PostgresWire:
 
     def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> Statement:
         """As `Wire.leave`."""
-        return Statement(self._leave, (hashed(claim.spec.key), claim.id, int(done * MICROS), "f", channel), channel)
+        return self._leaving(claim.spec.key, claim.id, done, b"f", channel)
+
+    def _leaving(self, key: str, id: str, done: float, evict: bytes, channel: str) -> Statement:
+        return Statement(self._leave, (hashed(key), id.encode(), micros(done), evict, channel.encode()), channel)
 
     def left(self, reply: Sequence[Row]) -> Left:
         """As `Wire.left`; the ids of other processes do no harm."""
@@ -141,7 +155,8 @@ class PostgresWire:
 
     def renew(self, claims: Sequence[Claim]) -> Statement:
         """As `Wire.renew`."""
-        return Statement(self._renew, ([hashed(claim.spec.key) for claim in claims], [claim.id for claim in claims]))
+        keys = array(hashed(claim.spec.key) for claim in claims)
+        return Statement(self._renew, (keys, array(claim.id.encode() for claim in claims)))
 
     def renewed(self, claims: Sequence[Claim], reply: Sequence[Row]) -> list[Renewed]:
         """As `Wire.renewed`."""
@@ -152,7 +167,8 @@ class PostgresWire:
     def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Statement:
         """As `Wire.adopt`."""
         hashed_key, about = self._fixed(claim.spec, claim.who, checked_pid())
-        return Statement(self._adopt, (hashed_key, id, claim.id, channel, about[0], *about[-3:]), "")
+        ids = (id.encode(), claim.id.encode(), channel.encode())
+        return Statement(self._adopt, (hashed_key, *ids, about[0], *about[-3:]), "")
 
     def adopted(self, reply: Sequence[Row]) -> tuple[int, int] | None:
         """As `Wire.adopted`."""
@@ -161,7 +177,7 @@ class PostgresWire:
 
     def evict(self, key: str, id: str | None) -> Statement:
         """As `Wire.evict`."""
-        return Statement(self._leave, (hashed(key), id or "*", 0, "t", ""), "")
+        return self._leaving(key, id or "*", 0.0, b"t", "")
 
     def evicted(self, reply: Sequence[Row]) -> tuple[int, bool]:
         """As `Wire.evicted`."""
@@ -180,15 +196,14 @@ class PostgresWire:
 
     def sweep(self, pages: int, age: float) -> Statement:
         """Delete what is over since `age` seconds in a part of the table."""
-        return Statement(self._sweep, (pages, int(age * MICROS)))
+        return Statement(self._sweep, (b"%d" % pages, micros(age)))
 
 
 def _fixed(spec: LockSpec, who: str, pid: int) -> tuple[bytes, tuple[Value, ...]]:
     """Return the key, and what stays the same when a thread enters with the same spec again and again."""
     namespace, _, name = spec.key.partition(SEPARATOR)
-    ttl, once = int(spec.ttl * MICROS), "t" if spec.once else "f"
-    about = (ttl, spec.units, spec.capacity, once, namespace, name, f"{HOST} {pid}", who, spec.label)
-    return hashed(spec.key), about
+    numbers = (micros(spec.ttl), b"%d" % spec.units, b"%d" % spec.capacity, b"t" if spec.once else b"f")
+    return hashed(spec.key), (*numbers, namespace, name, f"{HOST} {pid}", who, spec.label)
 
 
 def _view(

@@ -44,7 +44,6 @@ from interlock.stores.postgresql.wire import (
     PostgresWire,
     Row,
     Statement,
-    Value,
     notifying,
     telling,
 )
@@ -135,7 +134,7 @@ class PgConnection:
         self._pid = checked_pid()
         self._ended = False
         # A database of another encoding lacks characters: they are escaped, and all that escape are.
-        self._escapes = pgconn.parameter_status(b"server_encoding") != b"UTF8"
+        self._coding = "utf-8" if pgconn.parameter_status(b"server_encoding") == b"UTF8" else "unicode_escape"
         pgconn.nonblocking = 1
         pgconn.enter_pipeline_mode()
         self._arrivals = rt.Arrivals(pgconn.socket, self._read)
@@ -233,20 +232,11 @@ class PgConnection:
             raise failure("", str(error).strip(), self._where, True) from error
 
     def _send(self, statements: Sequence[Statement]) -> None:
+        coding = self._coding
         for words, values, _ in statements:
-            self._pgconn.send_query_params(words, [self._coded(value) for value in values])
+            given = [value if isinstance(value, bytes) else value.encode(coding) for value in values]
+            self._pgconn.send_query_params(words, given)
         self._pgconn.pipeline_sync()
-
-    def _coded(self, value: Value) -> bytes:
-        """Return a value as text of PostgreSQL; its type is that of the function's parameter."""
-        if isinstance(value, str):
-            return value.encode("unicode_escape") if self._escapes else value.encode()
-        if isinstance(value, bytes):
-            return b"\\x" + value.hex().encode()
-        if isinstance(value, list):
-            elements = (self._coded(each).replace(b"\\", b"\\\\").replace(b'"', b'\\"') for each in value)
-            return b"{" + b",".join(b'"' + each + b'"' for each in elements) + b"}"
-        return b"%d" % value
 
     def _rows(self, results: Sequence[PGresult]) -> list[Row]:
         rows: list[Row] = []
@@ -254,7 +244,7 @@ class PgConnection:
             if result.status == ExecStatus.TUPLES_OK:
                 columns = range(result.nfields)
                 rows = [
-                    [self._decoded(result.get_value(row, column)) for column in columns]
+                    [(result.get_value(row, column) or b"").decode(self._coding, "replace") for column in columns]
                     for row in range(result.ntuples)
                 ]
             elif result.status == ExecStatus.FATAL_ERROR:
@@ -264,9 +254,6 @@ class PgConnection:
         if self._ended:
             raise ended(self._where)
         return rows
-
-    def _decoded(self, found: bytes | None) -> str:
-        return "" if found is None else found.decode("unicode_escape" if self._escapes else "utf-8", "replace")
 
     def abandon(self, undo: Statement | None) -> None:
         """Give up a request that has no answer; what undoes it follows it, should it be performed later."""
@@ -320,7 +307,7 @@ class PgSubscription(PgConnection):
     def confirm(self, deadline: float) -> None:
         """Tell this connection something, to find out whether it hears."""
         try:
-            self._send((notifying([self._server.channel], [PING]),))
+            self._send((notifying([(self._server.channel, PING)]),))
             self._pgconn.flush()
         except psycopg.OperationalError as error:
             raise failure("", str(error).strip(), self._where, True) from error
