@@ -1,4 +1,4 @@
-"""The one property of every port of `core.line`: random steps on it and on memory:// give the same answers and promotions.
+"""The property of every port of `core.line`: random steps on it and on memory:// give the same answers and promotions.
 
 Not the same stored form: fences only have to rise in the same order, and a waiter may be told to look more often.
 """
@@ -64,7 +64,7 @@ class Twins:
         self._sides = (_Side([StepQueue(space, space.waiters)] * len(queues)), _Side(queues))
         self._random = random.Random(seed)
         self._space = uuid4().hex
-        self._claims: list[tuple[Claim, int]] = []  # and which process has it
+        self._claims: list[tuple[Claim, int]] = []  # with the number of their process
         self._steps: list[Callable[[], None]] = [
             *[self.enter] * 6, *[self.again] * 2, *[self.leave] * 5, self.complete, self.renew, self.renew, self.adopt,
             self.evict, self.expire,

@@ -1,4 +1,4 @@
-"""python -m interlock.stores.postgresql [TABLE [SCHEMA [GRACE]]]: print the SQL that makes the table and the functions."""
+"""python -m interlock.stores.postgresql [TABLE [SCHEMA [GRACE]]]: print the SQL that makes the table of locks."""
 
 import sys
 

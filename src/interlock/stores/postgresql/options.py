@@ -117,14 +117,14 @@ def with_secrets(
 
 
 def connecting(arguments: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Return with what psycopg connects in time; of several hosts each may take the same share.
+    """Return with what psycopg connects in time, though one address says nothing; each has two seconds at least.
 
     Args:
         arguments: as the program gives them.
         seconds: that are left.
     """
-    hosts = str(arguments.get("host") or arguments.get("hostaddr") or "").count(",") + 1
-    return {"connect_timeout": max(2, math.ceil(seconds / hosts)), **arguments}
+    others = str(arguments.get("host") or arguments.get("hostaddr") or "").count(",") + 1
+    return {"connect_timeout": max(2, math.ceil(seconds / (others + 1))), **arguments}
 
 
 def options_of_engine(client: Any) -> PostgresOptions:

@@ -11,8 +11,6 @@ RIGHTS = "42501"
 FULL = "53300"
 AWAY = "57P03"
 LOOK = "look at the server's log"
-PROTOCOL = "08P01"
-ONE_BY_ONE = "transaction blocks not allowed in statement pooling mode"  # PgBouncer's words
 
 _BY_HAND = "let its owner run what `python -m interlock.stores.postgresql` prints"
 _MISSING = (
@@ -26,12 +24,9 @@ _ADVICE = {
     FUNCTION: _MISSING,
     SCHEMA: _MISSING,
     COLUMN: "the table of locks is one of another version of interlock: drop it, or take another one (?table=)",
-    RIGHTS: f"if the table of locks is not there yet, and this role may not make it, {_BY_HAND}; if it is, GRANT this "
+    RIGHTS: f"if the table of locks is not there, and this role may not make it, {_BY_HAND}; if it is, GRANT this "
     "role SELECT, INSERT, UPDATE, DELETE on it, SELECT, INSERT on the one called …_alive, EXECUTE on the functions "
     "and USAGE on the schema",
-    PROTOCOL: f"a pooler in statement mode allows no transactions, for the table or another isolation than the "
-    f"default: past the pooler, {_BY_HAND}, and let the role have the defaults read committed and read-write; or "
-    f"let the pooler be in transaction mode",
     "28P01": "user name or password is wrong",
     "28000": "the server does not let this user in: look at its pg_hba.conf",
     "3D000": "there is no such database",
@@ -66,14 +61,12 @@ def refusal(code: str, text: str, where: str) -> Refused:
 
 
 def failure(code: str, text: str, where: str, is_over: bool) -> StoreError:
-    """Return what an error that comes instead of an answer means; where the connection ended, nobody knows what was done.
+    """Return what an error that comes instead of an answer means; if the connection ended, nobody knows what was done.
 
     Args:
         code, text, where: as for `refusal`.
         is_over: True if the connection has ended.
     """
-    if ONE_BY_ONE in text:
-        return refusal(PROTOCOL, ONE_BY_ONE, where)
     if is_over or not code or (code[:2] in ("08", "57") and code not in ("57014", AWAY)):
         return ended(where, StoreError(text))
     return refusal(code, text, where)
