@@ -1,4 +1,4 @@
-"""The property of every port of `core.line`: random steps on it and on memory:// give the same answers and promotions.
+"""The property of each port of `core.line`: random steps on it and on memory:// give the same answers and promotions.
 
 Not the same stored form: fences only have to rise in the same order, and a waiter may be told to look more often.
 """
@@ -66,7 +66,7 @@ class Twins:
         self._space = uuid4().hex
         self._claims: list[tuple[Claim, int]] = []  # with the number of their process
         self._steps: list[Callable[[], None]] = [
-            *[self.enter] * 6, *[self.again] * 2, *[self.leave] * 5, self.complete, self.renew, self.renew, self.adopt,
+            *[self.enter] * 6, *[self.again] * 2, *[self.leave] * 5, self.complete, *[self.renew] * 2, self.adopt,
             self.evict, self.expire,
         ]  # fmt: skip
         self.done: list[str] = []  # what was done, for who reads a failure

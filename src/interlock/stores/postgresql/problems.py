@@ -61,7 +61,7 @@ def refusal(code: str, text: str, where: str) -> Refused:
 
 
 def failure(code: str, text: str, where: str, is_over: bool) -> StoreError:
-    """Return what an error that comes instead of an answer means; if the connection ended, nobody knows what was done.
+    """Return what an error that comes instead of an answer means; if the connection ended, it may have been done.
 
     Args:
         code, text, where: as for `refusal`.
