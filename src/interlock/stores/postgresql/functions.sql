@@ -77,36 +77,16 @@ BEGIN
   moment := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 END $$;
 
--- Tell each claim that was promoted, and return those that are still to be told: those of the caller's own channel, or
--- of none.  A NOTIFY holds a lock of the whole cluster during its commit; so where that waits for the disk (`_lasting`)
--- the caller tells all, after it.
-CREATE OR REPLACE FUNCTION {tell}(_told text, _channel text, _lasting boolean, OUT rest text) LANGUAGE plpgsql AS $$
-DECLARE
-  one text;
-BEGIN
-  rest := '';
-  IF _lasting THEN
-    rest := _told;
-    RETURN;
-  END IF;
-  FOREACH one IN ARRAY string_to_array(rtrim(_told, chr(10)), chr(10)) LOOP
-    IF split_part(one, ' ', 1) IN ('', _channel) THEN
-      rest := rest || one || chr(10);
-    ELSE
-      PERFORM pg_notify(split_part(one, ' ', 1), substr(one, strpos(one, ' ') + 1));
-    END IF;
-  END LOOP;
-END $$;
-
 -- Bring the line of a locked name up to date: remove who leaves and whose lease has ended, promote whose turn has come.
 -- `_leaves` is the claim that leaves, '' for nobody, '*' for all; `_once` lets waiting claims of `once` leave too.
--- `told` has who else was promoted, or is to look again, one a line: channel, id, fence, slot.  `lasting` tells that a
--- promotion must be on the disk.
+-- Who else was promoted, or is to look again, is notified.  A NOTIFY holds a lock of the whole cluster during its commit;
+-- so where that waits for the disk (`lasting`, and what promotes a lease that is longer than the grace) the caller tells,
+-- after it, and so it does those of its own channel, or of none: they are in `told`, one a line, channel, id, fence, slot.
 CREATE OR REPLACE FUNCTION {walk}(
-  _key bytea, _id text, _leaves text, _once boolean, moment bigint, open_from bigint,
+  _key bytea, _id text, _leaves text, _once boolean, _own text, moment bigint, open_from bigint,
   OUT taken bigint, OUT most bigint, OUT last bigint, OUT highest bigint, OUT finished bigint,
   OUT place bigint, OUT fence bigint, OUT held bigint, OUT slot bigint, OUT soonest bigint,
-  OUT removed bigint, OUT told text, OUT lasting boolean
+  OUT removed bigint, OUT told text, INOUT lasting boolean
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   one record;
@@ -120,7 +100,6 @@ BEGIN
   finished := 0;
   removed := 0;
   told := '';
-  lasting := false;
   FOR one IN
     SELECT l.number, l.id, l.units, l.capacity, l.fence, l.top, l.until, l.held, l.slot, l.once, l.done, l.channel
     FROM {table} l WHERE l.key = _key ORDER BY l.number
@@ -147,7 +126,11 @@ BEGIN
             removed := removed + 1;
           END IF;
           IF one.held = 0 AND one.id <> _id THEN
-            told := told || one.channel || ' ' || one.id || ' 0 0' || chr(10);
+            IF lasting OR one.channel IN ('', _own) THEN
+              told := told || one.channel || ' ' || one.id || ' 0 0' || chr(10);
+            ELSE
+              PERFORM pg_notify(one.channel, one.id || ' 0 0');
+            END IF;
           END IF;
         END IF;
         CONTINUE;
@@ -167,7 +150,11 @@ BEGIN
       lasting := lasting OR one.until > moment + {grace};
       UPDATE {table} l SET held = moment, slot = one.slot WHERE l.key = _key AND l.number = one.number;
       IF one.id <> _id THEN
-        told := told || one.channel || ' ' || one.id || ' ' || one.fence || ' ' || one.slot || chr(10);
+        IF lasting OR one.channel IN ('', _own) THEN
+          told := told || one.channel || ' ' || one.id || ' ' || one.fence || ' ' || one.slot || chr(10);
+        ELSE
+          PERFORM pg_notify(one.channel, one.id || ' ' || one.fence || ' ' || one.slot);
+        END IF;
       END IF;
     END IF;
     IF one.id = _id THEN
@@ -226,11 +213,16 @@ BEGIN
   RETURNING l.fence INTO fence;
   IF FOUND THEN
     state := 'using';
-    PERFORM {durable}(_ttl > {grace} OR fence > moment);
+    IF _ttl > {grace} OR fence > moment THEN
+      PERFORM {durable}(true);
+    ELSE
+      PERFORM set_config('synchronous_commit', 'off', true);  -- as `durable` does, quicker
+    END IF;
     RETURN;
   END IF;
   open_from := {opening}(moment);
-  line := {walk}(_key, _id, '', false, moment, open_from);
+  line := {walk}(_key, _id, '', false, '', moment, open_from, false);
+  told := line.told;
   fence := 0;
   lasting := line.lasting;
   look_in := coalesce(least(line.soonest, CASE WHEN open_from > moment THEN open_from END) - moment, 0);
@@ -275,9 +267,6 @@ BEGIN
     END IF;
   END IF;
   PERFORM {durable}(lasting);
-  IF line.told <> '' THEN
-    told := {tell}(line.told, '', lasting);
-  END IF;
 END $$;
 
 -- Take a claim out of the line and promote whose turn comes by that; `_evict` if it is not the caller's own, with '*' for
@@ -300,28 +289,32 @@ BEGIN
     AND NOT EXISTS (SELECT FROM {table} o WHERE o.key = _key AND o.number > 0);
   IF FOUND THEN
     removed := 1;
-    PERFORM {durable}(_keep > 0);
+    IF _keep > 0 THEN
+      PERFORM {durable}(true);
+    ELSE
+      PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
     RETURN;
   END IF;
   open_from := {opening}(moment);
   IF _keep > 0 THEN
-    line := {walk}(_key, _id, '', false, moment, open_from);
+    line := {walk}(_key, _id, '', false, _own, moment, open_from, true);
     holds := coalesce(line.held > 0, false);
     before := CASE WHEN holds THEN line.told ELSE '' END;
   END IF;
   removed := 0;
   IF holds THEN
-    line := {walk}(_key, CASE WHEN _evict THEN '' ELSE _id END, _id, _keep > 0, moment, open_from);
+    line := {walk}(
+      _key, CASE WHEN _evict THEN '' ELSE _id END, _id, _keep > 0, _own, moment, open_from, _keep > 0 OR _evict
+    );
     removed := line.removed;
     IF _keep > 0 THEN
       INSERT INTO {table} AS l (key, number, done) VALUES (_key, 0, moment + _keep)
       ON CONFLICT ON CONSTRAINT {primary} DO UPDATE SET done = excluded.done;
     END IF;
   END IF;
-  PERFORM {durable}(_keep > 0 OR _evict OR line.lasting);
-  IF before || line.told <> '' THEN
-    told := {tell}(before || line.told, _own, _keep > 0 OR _evict OR line.lasting);
-  END IF;
+  told := before || line.told;
+  PERFORM {durable}(line.lasting);
 END $$;
 
 -- Let a claim that holds the lock go on under another id, with its fence and slot; a null fence if it is gone.
@@ -333,7 +326,7 @@ DECLARE
   moment bigint := {begin}(_key);
   line record;
 BEGIN
-  line := {walk}(_key, _new, '', false, moment, {opening}(moment));
+  line := {walk}(_key, _new, '', false, '', moment, {opening}(moment), _ttl > {grace});
   IF line.place IS NOT NULL THEN  -- it was done, and the reply was lost
     fence := line.fence;
     slot := line.slot;
@@ -343,11 +336,8 @@ BEGIN
     WHERE l.key = _key AND l.id = _id AND l.held > 0
     RETURNING l.fence, l.slot INTO fence, slot;
   END IF;
-  PERFORM {durable}(line.lasting OR _ttl > {grace});
-  told := '';
-  IF line.told <> '' THEN
-    told := {tell}(line.told, '', line.lasting OR _ttl > {grace});
-  END IF;
+  told := line.told;
+  PERFORM {durable}(line.lasting);
 END $$;
 
 -- Extend the leases of claims, and return of each that still is there whether it was extended (1), also while somebody
