@@ -10,7 +10,7 @@ from alembic.operations import MigrateOperation, Operations
 
 from interlock.core.errors import InvalidArgument
 from interlock.stores.mysql import table
-from interlock.stores.sql import ddl
+from interlock.stores.postgresql import ddl
 
 __all__ = ["CreateInterlock", "DropInterlock"]
 
@@ -21,7 +21,7 @@ class _TableOperation(MigrateOperation):
     Args:
         table: its name.
         schema: where it is; empty for the first of the search path, or the database, of the connection.
-        grace: seconds, as for `interlock.stores.sql.ddl.ddl`.
+        grace: seconds, as for `interlock.stores.postgresql.ddl.ddl`.
     """
 
     def __init__(self, table: str = ddl.TABLE, schema: str = "", grace: float = ddl.GRACE) -> None:

@@ -11,8 +11,8 @@ from interlock.client.connect import open_store
 from interlock.core.store import Store
 from interlock.stores.driven import DrivenStore
 from interlock.stores.files import opened
-from interlock.stores.sql.ddl import ddl
 from interlock.stores.mysql.table import ddl as table_of_mysql
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
 from tests.servers.redis_server import Kind

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _REDIS = "interlock.stores.redis:RedisStore"
 _ADVISORY = "interlock.stores.advisory:AdvisoryStores"
-_POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
+_POSTGRESQL = "interlock.stores.postgresql:PostgresStore"
 _SQLITE = "interlock.stores.sqlite:SqliteStore"
 _MYSQL = "interlock.stores.mysql:MysqlStore"
 BUILT_IN = {

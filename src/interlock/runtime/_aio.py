@@ -290,6 +290,53 @@ class Waiter:
         """Nothing to give back."""
 
 
+class Arrivals:
+    """Waits for what arrives on a socket that a library reads itself; it is read as soon as it is there.
+
+    Args:
+        fileno: of the socket.
+        read: lets the library read what has arrived.
+    """
+
+    __slots__ = ("_fileno", "_loop", "_read", "_waiting")
+
+    def __init__(self, fileno: int, read: Callable[[], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fileno = fileno
+        self._read = read
+        self._waiting: asyncio.Future[bool] | None = None
+        self._loop.add_reader(fileno, self._arrived)
+
+    def _arrived(self) -> None:
+        self._read()
+        self._end(True)
+
+    def _end(self, read: bool) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(read)
+
+    def look(self) -> None:
+        """Nothing: what was there is read."""
+
+    async def wait(self, deadline: float) -> bool:
+        """Wait until something was read; False if the moment came before."""
+        self._waiting = self._loop.create_future()
+        left = min(deadline - clock.now(), LONGEST_SLEEP)
+        timer = self._loop.call_later(max(0.0, left), self._end, False)
+        try:
+            return await self._waiting
+        finally:
+            timer.cancel()
+            self._waiting = None
+
+    def close(self) -> None:
+        """Read no more: the number of the socket may be another's."""
+        fileno, self._fileno = self._fileno, -1
+        if fileno >= 0 and not self._loop.is_closed():
+            self._loop.remove_reader(fileno)
+        self._end(True)
+
+
 class Alarm:
     """Calls a function when a moment comes, in a task of its own; no task while nothing is due.
 

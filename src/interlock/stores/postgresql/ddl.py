@@ -11,7 +11,7 @@ from interlock.core.errors import InvalidArgument
 TABLE = "interlock_line"
 GRACE = 30.0  # seconds
 LONGEST = 48  # characters: the names of functions begin with that of the table, and PostgreSQL cuts after 63
-FUNCTIONS = ("begin", "opening", "durable", "walk", "enter", "leave", "renew", "sweep")
+FUNCTIONS = ("begin", "opening", "durable", "free_slot", "walk", "enter", "leave", "adopt", "renew", "sweep")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -74,7 +74,7 @@ def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
     if not 0 <= grace <= 86400:  # refuses NaN too
         raise InvalidArgument(f"the grace is 0 to 86400 seconds, not {grace}")
     functions = {name: names.function(name) for name in FUNCTIONS}
-    text = files(__package__).joinpath("postgresql.sql").read_text()
+    text = files(__package__).joinpath("functions.sql").read_text()
     return text.format(
         table=names.table,
         primary=names.primary,
