@@ -11,10 +11,10 @@ from interlock.core.redaction import is_torn, place_of, read, whole
 from interlock.runtime.process import HOST, pid
 from interlock.stores.sql.urls import check, conninfo_of, options_in, port_of
 
-MAX_LOCKS = 1000
+MAX_SESSIONS = 32
 MAX_WAITING = 8
 SEQUENCE = "interlock_fence"
-OURS = ("max_locks", "max_waiting", "sequence")  # others are for the library that connects
+OURS = ("max_sessions", "max_waiting", "sequence")  # others are for the library that connects
 IDENTIFIER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*")
 DEFAULTS = {
     "connect_timeout": "5",
@@ -30,15 +30,15 @@ class Options(NamedTuple):
 
     Attributes:
         conninfo: how libpq connects.
-        max_locks: how many locks of the server's table this process may use.
-        max_waiting: how many sessions may wait at a time, beside the one that carries the locks.
+        max_sessions: how many sessions this process may have, each with a lock, waiting for one, or idle.
+        max_waiting: how many of them may wait at a time.
         sequence: what fences are taken from.
         mysql: True for MariaDB, False for PostgreSQL.
         torn: True if what a library says of the URL may repeat a part of the password.
     """
 
     conninfo: str
-    max_locks: int
+    max_sessions: int
     max_waiting: int
     sequence: str
     mysql: bool = False
@@ -64,7 +64,7 @@ def _options_of(url: SplitResult) -> Options:
     for each in OURS:
         if len([name for name, _ in given if name == each]) > 1:
             raise InvalidArgument(f"{place_of(url)}: give {each} one value")
-    max_locks = number_in("max_locks", query.pop("max_locks", str(MAX_LOCKS)))
+    max_sessions = number_in("max_sessions", query.pop("max_sessions", str(MAX_SESSIONS)))
     max_waiting = number_in("max_waiting", query.pop("max_waiting", str(MAX_WAITING)))
     sequence = query.pop("sequence", SEQUENCE)
     if not IDENTIFIER.fullmatch(sequence):
@@ -81,4 +81,4 @@ def _options_of(url: SplitResult) -> Options:
             raise InvalidArgument(f"a URL of MariaDB has no option {', '.join(query)}")
         port_of(url)  # which refuses what is none
         conninfo = whole(url._replace(query=""))
-    return Options(conninfo, max_locks, max_waiting, sequence, not postgresql, is_torn(url))
+    return Options(conninfo, max_sessions, max_waiting, sequence, not postgresql, is_torn(url))

@@ -18,8 +18,8 @@ from sqlalchemy.orm import Session, scoped_session
 
 from interlock.core.claims import SEPARATOR, LockSpec, checked_timeout
 from interlock.core.errors import InvalidArgument, LockTimeout, NotHeld, StoreError
-from interlock.stores.advisory.places import number_of
-from interlock.stores.advisory.room import Room
+from interlock.stores.advisory.room import number_of
+from interlock.stores.advisory.statements import SERVER
 
 # The number of the transaction is asked for so that its commit is written to the disk, and the fence with it.
 TRY = "SELECT CASE WHEN pg_try_advisory_xact_lock(:key) THEN nextval('{sequence}') + 0 * txid_current() END"
@@ -28,10 +28,6 @@ WAIT = (
     "SELECT nextval('{sequence}') + 0 * txid_current() FROM got"
 )
 TIME_OUT = "SELECT set_config('lock_timeout', :value, true)"
-SERVER = (
-    "SELECT oid::text, extract(epoch FROM pg_postmaster_start_time())::text FROM pg_database "
-    "WHERE datname = current_database()"
-)
 TIMED_OUT = "55P03"
 LONGEST = (1 << 31) - 1  # milliseconds that PostgreSQL can wait for a lock
 
@@ -71,14 +67,14 @@ class BaseTransactionLock:
     """The part that both colours share.
 
     Args:
-        room: the sessions of this process, whose server the transaction must be on.
+        store: on whose server the transaction must be.
         spec: what is asked for.
         timeout: seconds that acquiring waits unless told otherwise; None for no limit.
         connection: of SQLAlchemy, or a session.
     """
 
-    def __init__(self, room: Room, spec: LockSpec, timeout: float | None, connection: Any) -> None:
-        self._room = room
+    def __init__(self, store: Any, spec: LockSpec, timeout: float | None, connection: Any) -> None:
+        self._store = store
         self._spec = spec
         self._timeout = timeout
         self._connection = connection
@@ -121,7 +117,7 @@ class BaseTransactionLock:
 
     def _fence(self, connection: Connection, seconds: float | None) -> int | None:
         key = {"key": number_of(self._spec.key)}
-        sequence = self._room.options.sequence
+        sequence = self._store.sequence
         fence = connection.execute(text(TRY.replace("{sequence}", sequence)), key).one()[0]
         if fence is None and seconds != 0:
             fence = self._waited(connection, key, seconds)
@@ -142,7 +138,7 @@ class BaseTransactionLock:
                 return None
 
     def _wait(self, connection: Connection, key: dict[str, int], limit: int) -> Any:
-        wait = WAIT.replace("{sequence}", self._room.options.sequence)
+        wait = WAIT.replace("{sequence}", self._store.sequence)
         # A time-out may come when the lock was granted already; the savepoint gives it back then.
         with connection.begin_nested():
             before = connection.execute(text("SELECT current_setting('lock_timeout')")).scalar_one()
@@ -161,11 +157,11 @@ class BaseTransactionLock:
         if getattr(plain, "autocommit", False) is True or getattr(plain, "isolation_level", "") == "autocommit":
             raise InvalidArgument("this connection commits each statement by itself, and the lock would end at once")
         known = connection.engine
-        if known not in self._room.same_server:
-            here = [str(each) for each in connection.execute(text(SERVER)).one()]
-            if self._room.ready().rows(SERVER) != [here]:
+        if known not in self._store.same_server:
+            here = tuple(str(each) for each in connection.execute(text(SERVER)).one())
+            if self._store.server() != [here]:
                 raise InvalidArgument("the connection is to another server or database than these locks are on")
-            self._room.same_server.add(known)
+            self._store.same_server.add(known)
 
 
 class TransactionLock(BaseTransactionLock):
@@ -225,16 +221,16 @@ def _timed_out(error: DBAPIError) -> bool:
     return (getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)) == TIMED_OUT
 
 
-def lock_of(room: Room, spec: LockSpec, timeout: float | None, connection: Any) -> BaseTransactionLock:
+def lock_of(store: Any, spec: LockSpec, timeout: float | None, connection: Any) -> BaseTransactionLock:
     """Return the lock of a transaction.
 
     Raises:
         InvalidArgument: it is no connection of SQLAlchemy.
     """
     if isinstance(connection, (AsyncConnection, AsyncSession)):
-        return AsyncTransactionLock(room, spec, timeout, connection)
+        return AsyncTransactionLock(store, spec, timeout, connection)
     if isinstance(connection, (Connection, Session, scoped_session)):
-        return TransactionLock(room, spec, timeout, connection)
+        return TransactionLock(store, spec, timeout, connection)
     raise InvalidArgument(
         f"connection is a Connection or a Session of SQLAlchemy, or one of asyncio, not {type(connection).__name__}"
     )
