@@ -36,7 +36,7 @@ class AdvisoryStore:
         self._options = options
         self.features: frozenset[Feature] = frozenset(() if options.mysql else ("readers",))
         # Imported now: a child that is forked while another thread imports would wait for ever for that import.
-        from interlock.stores.advisory._sync.queue import end_on_server
+        from interlock.stores.advisory._sync.session import end_on_server
 
         self.sequence = options.sequence
         self.same_server: WeakSet[Any] = WeakSet()  # engines whose transactions can hold locks of ours
@@ -85,9 +85,21 @@ class AdvisoryStore:
                 "GET_LOCK belongs to the session and survives the commit, so no transaction can hold such a lock: "
                 "lock a row of yours (SELECT … FOR UPDATE), or take the lock before the transaction, release it after"
             )
-        from interlock.stores.advisory.transaction import lock_of  # others need no SQLAlchemy
+        # Others need no SQLAlchemy, and they no event loop.
+        from sqlalchemy import Connection
+        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+        from sqlalchemy.orm import Session, scoped_session
 
-        return lock_of(self, spec, timeout, connection)
+        if isinstance(connection, (AsyncConnection, AsyncSession)):
+            from interlock.stores.advisory._async.transaction import AsyncTransactionLock
+
+            return AsyncTransactionLock(self, spec, timeout, connection)
+        from interlock.stores.advisory._sync.transaction import TransactionLock
+
+        if isinstance(connection, (Connection, Session, scoped_session)):
+            return TransactionLock(self, spec, timeout, connection)
+        kind = type(connection).__name__
+        raise InvalidArgument(f"connection is a Connection or a Session of SQLAlchemy, or one of asyncio, not {kind}")
 
     def _imported(self, which: Callable[[bool], Any]) -> Any:
         try:

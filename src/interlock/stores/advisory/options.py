@@ -12,9 +12,8 @@ from interlock.runtime.process import HOST, pid
 from interlock.stores.sql.urls import check, conninfo_of, options_in, port_of
 
 MAX_SESSIONS = 32
-MAX_WAITING = 8
 SEQUENCE = "interlock_fence"
-OURS = ("max_sessions", "max_waiting", "sequence")  # others are for the library that connects
+OURS = ("max_sessions", "sequence")  # others are for the library that connects
 IDENTIFIER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*")
 DEFAULTS = {
     "connect_timeout": "5",
@@ -31,7 +30,6 @@ class Options(NamedTuple):
     Attributes:
         conninfo: how libpq connects.
         max_sessions: how many sessions this process may have, each with a lock, waiting for one, or idle.
-        max_waiting: how many of them may wait at a time.
         sequence: what fences are taken from.
         mysql: True for MariaDB, False for PostgreSQL.
         torn: True if what a library says of the URL may repeat a part of the password.
@@ -39,7 +37,6 @@ class Options(NamedTuple):
 
     conninfo: str
     max_sessions: int
-    max_waiting: int
     sequence: str
     mysql: bool = False
     torn: bool = False
@@ -65,7 +62,6 @@ def _options_of(url: SplitResult) -> Options:
         if len([name for name, _ in given if name == each]) > 1:
             raise InvalidArgument(f"{place_of(url)}: give {each} one value")
     max_sessions = number_in("max_sessions", query.pop("max_sessions", str(MAX_SESSIONS)))
-    max_waiting = number_in("max_waiting", query.pop("max_waiting", str(MAX_WAITING)))
     sequence = query.pop("sequence", SEQUENCE)
     if not IDENTIFIER.fullmatch(sequence):
         raise InvalidArgument("sequence is a name, or schema.name, of letters, digits and _")
@@ -81,4 +77,4 @@ def _options_of(url: SplitResult) -> Options:
             raise InvalidArgument(f"a URL of MariaDB has no option {', '.join(query)}")
         port_of(url)  # which refuses what is none
         conninfo = whole(url._replace(query=""))
-    return Options(conninfo, max_sessions, max_waiting, sequence, not postgresql, is_torn(url))
+    return Options(conninfo, max_sessions, sequence, not postgresql, is_torn(url))

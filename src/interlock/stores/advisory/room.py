@@ -16,27 +16,24 @@ from interlock.runtime import _threads as threads
 from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.session import IO_TIMEOUT, AdvisorySession, Refusal
+from interlock.stores.advisory.session import BaseSession, Refusal
 
+T = TypeVar("T", bound=BaseSession)
+now = clock.awake_or_not
 LOOK_AFTER = 1.0  # seconds between two looks at the leases and the sessions of those who hold locks
 LACKS = "advisory locks have no {}: use a store that has it, such as postgresql://, mysql:// or redis://"
-TRIES = 6  # to end a session on the server; after that its own keepalives do it
-
-T = TypeVar("T", bound=AdvisorySession)
-now = clock.awake_or_not
 
 
 class AdvisoryPlace:
     """A claim of this process.
 
     Attributes:
-        claim: as given.
-        key, shared: what the server is asked for.
-        waiter: what wakes it while it waits.
+        claim, waiter: as given.
         owner: the queue that it entered by, whose `doubt` is told its id when it is lost.
+        key, shared: what the server is asked for.
         state: "trying", "pending" or "using".
         session: which has the lock or waits for it.
-        stands: True while that session waits in the server.
+        stands: True while that session waits in the server, or is opened for it.
         over: what is told when it does so no more; set by who wants to know.
         fence: its fencing token, when using.
         until: when its lease ends.
@@ -48,18 +45,14 @@ class AdvisoryPlace:
         "waiter",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, shared: bool, waiter: Any, owner: Any) -> None:
-        self.claim = claim
-        self.key = number_of(claim.spec.key)
-        self.shared = shared
-        self.waiter = waiter
-        self.owner = owner
+    def __init__(self, claim: Claim, mysql: bool, waiter: Any, owner: Any) -> None:
+        self.claim, self.waiter, self.owner = claim, waiter, owner
+        self.key, self.shared = number_of(claim.spec.key), is_shared(claim.spec, mysql)
         self.state: Literal["trying", "pending", "using"] = "trying"
         self.session: Any = None
         self.stands = False
         self.over: Any = None
-        self.fence = 0
-        self.until = now() + claim.spec.ttl
+        self.fence, self.until = 0, now() + claim.spec.ttl
         self.since = clock.time_of_day()
         self.held: float | None = None
 
@@ -67,6 +60,11 @@ class AdvisoryPlace:
         """Hold the lock."""
         self.fence, self.state, self.held = fence, "using", clock.time_of_day()
         self.until = now() + self.claim.spec.ttl
+
+
+def number_of(key: str) -> int:
+    """Return the 64 bits that stand for a name, as the server takes them."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"interlock").digest(), "big", signed=True)
 
 
 def is_shared(spec: LockSpec, mysql: bool) -> bool:
@@ -80,29 +78,21 @@ def is_shared(spec: LockSpec, mysql: bool) -> bool:
     if spec.capacity == WRITER_UNITS and not mysql and spec.units in (1, WRITER_UNITS):
         return spec.units == 1
     if spec.capacity != 1:
-        raise Unsupported(
-            f"these locks are exclusive{'' if mysql else ' or reader/writer'}, there is no "
-            f"{kind_of(spec.units, spec.capacity)}: use a store that has it, such as postgresql:// or redis://"
-        )
+        raise Unsupported(LACKS.format(kind_of(spec.units, spec.capacity)))
     return False
 
 
-def number_of(key: str) -> int:
-    """Return the 64 bits that stand for a name, as the server takes them."""
-    return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"interlock").digest(), "big", signed=True)
-
-
 class AdvisoryRoom:
-    """The claims and the sessions, for the threads and the tasks of this process.
+    """The claims and the sessions, for the threads of this process, or for its tasks.
 
     Args:
         options: what the URL says.
-        terminate: opens a session and ends another one on the server, given the room and that one.
+        end_on_server: ends on the server a session that was given up here, given this and that one.
     """
 
-    def __init__(self, options: Options, terminate: "Callable[[AdvisoryRoom, AdvisorySession], object]") -> None:
+    def __init__(self, options: Options, end_on_server: "Callable[[AdvisoryRoom, BaseSession], object]") -> None:
         self.options = options
-        self._terminate = terminate
+        self._end_on_server = end_on_server
         self.start_afresh()
         _rooms.add(self)
 
@@ -111,8 +101,8 @@ class AdvisoryRoom:
         self.mutex = threading.RLock()
         self.places: dict[str, AdvisoryPlace] = {}
         self._lines: dict[int, dict[str, AdvisoryPlace]] = {}
-        self.sessions: set[AdvisorySession] = set()
-        self.idle: list[Any] = []
+        self.sessions: set[BaseSession] = set()
+        self._idle: list[Any] = []
         self._alarm = threads.Alarm(self._look_after, "interlock-advisory", now, lambda: None)
 
     # -- claims -----------------------------------------------------------------------------------------
@@ -132,7 +122,7 @@ class AdvisoryRoom:
             place = self.places.pop(id, None)
             if place is not None:
                 line = self._lines[place.key]
-                line.pop(id, None)
+                del line[id]
                 if not line:
                     del self._lines[place.key]
             return place
@@ -141,85 +131,93 @@ class AdvisoryRoom:
         """Tell whether nobody has taken it out."""
         return self.places.get(place.claim.id) is place
 
-    def line(self, key: int) -> list[AdvisoryPlace]:
-        """Return who has a name in here or waits for it, in the order of their arrival."""
+    def settled(self, key: str) -> list[AdvisoryPlace]:
+        """Return the claims of a key, or of all that begin so, but for those that try just now; holders first."""
+        whole = key.endswith("\0")
         with self.mutex:
-            return list(self._lines.get(key, {}).values())
+            found = [each for each in self.places.values() if each.state != "trying"]
+        found = [
+            each for each in found if each.claim.spec.key.startswith(key) and (whole or each.claim.spec.key == key)
+        ]
+        return sorted(found, key=lambda each: each.state != "using")
 
-    def head(self, key: int) -> AdvisoryPlace | None:
-        """Return who is the next in here to stand in the line of the server."""
-        return next((each for each in self._lines.get(key, {}).values() if each.state == "pending"), None)
+    def may_stand(self, place: AdvisoryPlace) -> bool:
+        """Tell whether a claim is the next in here to stand in the line of the server; then it begins to do so."""
+        with self.mutex:
+            stands = place.stands or self._head(place.key) is not place
+            place.stands = place.stands or not stands
+            return not stands
+
+    def most_to_wait(self) -> int:
+        """Return how many sessions there may be if one more is to wait: not more than half of them do."""
+        most = self.options.max_sessions
+        with self.mutex:
+            return most if 2 * sum(each.stands for each in self.places.values()) <= most + 1 else 0
 
     def nudge(self, key: int) -> None:
         """Let the next who waits for a name in here look again."""
         with self.mutex:
-            place = self.head(key) if key in self._lines else None
-            if place is not None and place.session is None and place.waiter is not None:
+            place = self._head(key)
+            if place is not None and not place.stands:
                 place.waiter.tell()
+
+    def _head(self, key: int) -> AdvisoryPlace | None:
+        return next((each for each in self._lines.get(key, {}).values() if each.state == "pending"), None)
 
     # -- sessions ---------------------------------------------------------------------------------------
 
-    def take(self, make: Callable[[Options, Any], T], waits: bool = False, beyond: bool = False) -> T | None:
+    def take(self, make: Callable[[Options, Any], T], most: float) -> T | None:
         """Return a session that nobody uses, or a new one, which is to be opened; None if there may be no more.
 
         Args:
             make: makes one.
-            waits: True if it is to wait in.
-            beyond: True if it is needed for a moment, in order to give back another one.
+            most: how many there may be.
         """
         checked_pid()
         while True:
             with self.mutex:
-                options, places = self.options, self.places.values()
-                if waits and sum(each.stands for each in places) >= options.max_waiting:
-                    return None
-                if not self.idle:
-                    if len(self.sessions) >= options.max_sessions and not beyond:
+                if not self._idle:
+                    if len(self.sessions) >= most:
                         return None
-                    made = make(options, self.mutex)
+                    made = make(self.options, self.mutex)
                     self.sessions.add(made)
                     return made
-                found: T = self.idle.pop()
-                if not (found.silent or found.has_ended()):
+                found: T = self._idle.pop()
+                if not found.has_ended():
                     return found
             self.drop(found)
 
-    def keep(self, session: AdvisorySession) -> None:
-        """Keep a session for the next who needs one."""
+    def keep(self, session: BaseSession) -> None:
+        """Keep a session for the next who needs one, if it is fit."""
         with self.mutex:
-            fit = session.alive and not session.silent and session in self.sessions
+            fit = session in self.sessions and session.alive and not session.silent and not session.busy
             if fit and len(self.sessions) <= self.options.max_sessions:
-                self.idle.append(session)
+                self._idle.append(session)
                 return
         self.drop(session)
 
-    def drop(self, session: AdvisorySession) -> None:
+    def drop(self, session: BaseSession) -> None:
         """End a session; the server frees what it has."""
         with self.mutex:
             known = session in self.sessions
             self.sessions.discard(session)
         session.end()
         if known and session.silent and session.pid == session.reported_pid:  # else a pooler may have lent it
-            threads.spawn("interlock-advisory-end", self._end_on_server, session)
+            threads.spawn("interlock-advisory-end", self._end_unheard, session)
 
     def rest(self) -> None:
         """End the sessions that nobody uses."""
         with self.mutex:
-            idle, self.idle = self.idle, []
+            idle, self._idle = self._idle, []
         for session in idle:
             self.drop(session)
 
-    def _end_on_server(self, session: AdvisorySession) -> None:
+    def _end_unheard(self, session: BaseSession) -> None:
         """End on the server, too, what was given up here: something in between may have forgotten the way to it."""
-        for _ in range(TRIES):
-            try:
-                self._terminate(self, session)
-                return
-            except StoreError:
-                threads.sleep(IO_TIMEOUT)  # the server is away
-            except Refusal as error:
-                log.warn("a session that gives no answer could not be ended on the server: %s", error)
-                return
+        try:
+            self._end_on_server(self, session)
+        except (StoreError, Refusal) as error:  # then its keepalives do it
+            log.warn("a session that gives no answer could not be ended on the server: %s", error)
 
     # -- leases -----------------------------------------------------------------------------------------
 
@@ -231,19 +229,13 @@ class AdvisoryRoom:
         """Take out whose lease is over, or whose session has ended."""
         with self.mutex:
             over = [each for each in self.places.values() if self._is_over(each)]
-            over = [each for each in over if self.take_out(each.claim.id) is each]
+            for place in over:
+                self.take_out(place.claim.id)
         for place in over:
-            if place.session is not None:
-                self.drop(place.session)
-            if place.state == "using":
-                place.owner.doubt(place.claim.id)
-            elif place.waiter is not None:
-                place.waiter.tell()
-            self.nudge(place.key)
+            self.lose(place)
         with self.mutex:
-            moment = min((each.until for each in self.places.values()), default=None)
-        if moment is not None:
-            self._alarm.set(min(moment, now() + LOOK_AFTER))
+            for place in self.places.values():
+                self.mind(place)
 
     def _is_over(self, place: AdvisoryPlace) -> bool:
         if place.until <= now():
@@ -251,9 +243,19 @@ class AdvisoryRoom:
         session = place.session
         return place.state == "using" and not session.busy and (not session.alive or session.has_ended())
 
+    def lose(self, place: AdvisoryPlace) -> None:
+        """End the session of a claim that was taken out, and tell whose it is."""
+        if place.session is not None:
+            self.drop(place.session)
+        if place.state == "using":
+            place.owner.doubt(place.claim.id)
+        else:
+            place.waiter.tell()
+        self.nudge(place.key)
+
 
 _rooms: WeakRegistry[AdvisoryRoom] = WeakRegistry()
-_inherited: list[AdvisorySession] = []  # never collected, which might end them
+_inherited: list[BaseSession] = []  # never collected, which might end them
 
 
 def _after_fork() -> None:

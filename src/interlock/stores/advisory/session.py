@@ -35,7 +35,7 @@ def refused(error: Refusal) -> StoreError:
     return StoreError(f"the database refuses: {error}")
 
 
-class AdvisorySession:
+class BaseSession:
     """A session; how to talk with a database is in its subclasses.
 
     Args:
@@ -45,7 +45,7 @@ class AdvisorySession:
     Attributes:
         fd: the descriptor of its socket; -1 while there is none.
         pid: what the server calls it; reported_pid: what it is called by whatever the connection leads to.
-        born: since when it is there, or its server; after a restart another session may have its pid.
+        key: of the lock for which it was used last.
         alive: False once it has ended; what it had is free, as soon as the server knows.
         busy: True while somebody talks.
         silent: True if an answer did not come in time, so that the server may not hear of its end.
@@ -55,7 +55,7 @@ class AdvisorySession:
         self.options = options
         self.fd = -1
         self.pid = self.reported_pid = 0
-        self.born: Any = 0
+        self.key = 0
         self.alive = True
         self.busy = False
         self.silent = False
@@ -69,10 +69,8 @@ class AdvisorySession:
         """
         checked_pid()  # in a child that was forked behind Python's back this ends it
         with self._mutex:
-            if not self.alive:
-                raise UnknownOutcome("the session with the database has ended, and all that it held is free")
-            if self.busy:
-                raise UnknownOutcome("somebody else talks on this session")
+            if not self.alive or self.busy:
+                raise UnknownOutcome("the session with the database has ended, or somebody else talks on it")
             self.busy = True
 
     def over(self) -> None:
@@ -108,6 +106,11 @@ class AdvisorySession:
             except OSError:
                 pass
         self.fd = -1
+
+    def broken(self, error: Exception | None) -> UnknownOutcome:
+        """Note that the connection has failed; return what is raised for that."""
+        self.alive = False
+        return UnknownOutcome(f"the session with the database has ended, and all that it held is free: {error}")
 
     def close(self) -> None:
         """Close the connection; safe to repeat."""

@@ -58,18 +58,26 @@ def ending(view: ClaimView, mysql: bool) -> str:
     )
 
 
-def checks(version: str, space: str, seconds: int, direct: bool, options: Options) -> list[Check]:
+def full(most: int) -> str:
+    """Say that no more sessions may be opened."""
+    return (
+        f"this process has {most} sessions with the database already, one for each lock that it holds or waits for: "
+        f"release some, or allow more by ?max_sessions="
+    )
+
+
+def checks(row: tuple[str | None, ...], direct: bool, options: Options) -> list[Check]:
     """Return what `doctor` has found.
 
     Args:
-        version: of the server.
-        space: how many locks it has room for.
-        seconds: after its last sign of life, in which the server ends a session; 0 if its system decides.
+        row: the server's version, how many locks it has room for, and its keepalives: seconds, seconds and probes.
         direct: False if a pooler is in between.
         options: what the URL says.
     """
+    version, space, idle, interval, count = row
+    seconds = int(idle or 0) + int(interval or 0) * int(count or 0) if direct and int(idle or 0) else 0
     return [
-        Check("server", "ok", version),
+        Check("server", "ok", str(version)),
         Check("session", "ok" if direct else "warn", "direct" if direct else "behind a pooler in session mode"),
         Check("lock table", "ok", f"{space}, {options.max_sessions} of ours, each on a session of its own"),
         _dead_machine(seconds, direct or options.mysql),

@@ -1,5 +1,6 @@
 """The queue on sessions, as tasks use it: a holder has a session, a waiter one that stands in the server's line."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,10 +10,9 @@ from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed
 from interlock.runtime import _aio as rt
-from interlock.runtime.process import checked_pid
-from interlock.stores.advisory.room import LACKS, AdvisoryPlace, AdvisoryRoom, is_shared, now, number_of
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, refused
-from interlock.stores.advisory.views import checks, ending, foreign_view, view_of
+from interlock.stores.advisory.room import LACKS, AdvisoryPlace, AdvisoryRoom, now, number_of
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows, refused
+from interlock.stores.advisory.views import checks, ending, foreign_view, full, view_of
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
@@ -36,14 +36,11 @@ class AsyncAdvisoryQueue:
         self._room = room
         self._make = make
         self.doubt: Callable[[str], object] = lambda id: None
+        self.rest = room.rest
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
-        """Let a function be called with each claim that is not had any more."""
+        """Let a function be called with each claim that is not had any more; from any thread."""
         self.doubt = doubt
-
-    def rest(self) -> None:
-        """End the sessions that nobody uses."""
-        self._room.rest()
 
     def subscribe(self) -> Any:
         return rt.Waiter()
@@ -53,39 +50,36 @@ class AsyncAdvisoryQueue:
     async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
         room = self._room
         place = room.places.get(claim.id)
-        if place is not None:
-            return await self._stands(place, waiter)
-        if again:
-            return IS_GONE
-        place = AdvisoryPlace(claim, is_shared(claim.spec, room.options.mysql), waiter, self)
-        free = room.add(place)
+        if place is None:
+            if again:
+                return IS_GONE
+            place = AdvisoryPlace(claim, room.options.mysql, waiter, self)
+            if waiter is None or not wait:
+                return await self._try(place, room.add(place), wait)
+            place.state = "pending"
+            room.add(place)
+        return await self._stands(place, waiter)
+
+    async def _try(self, place: AdvisoryPlace, free: bool, wait: bool) -> EnterResult:
         try:
-            if waiter is not None and wait:
-                place.state = "pending"
-                return await self._stands(place, waiter)
             if free and await self._attempt(place, wait):
                 return EnterResult("using", place.fence)
-        except BaseException:
-            if room.take_out(claim.id) is place or place.state == "trying":
+        finally:
+            if place.state == "trying":  # nobody else gives back what it has while it tries
+                self._room.take_out(place.claim.id)
                 await rt.finish(self._end, place)
-            raise
-        room.take_out(claim.id)  # while it tries nobody else gives back what it has
-        await self._end(place)
         return OCCUPIED if wait else REFUSED
 
     async def _attempt(self, place: AdvisoryPlace, wait: bool) -> bool:
         """Ask for the lock; True if the claim has it."""
-        room = self._room
-        place.session = session = await self._session()
-        if session is None:
+        room, most = self._room, self._room.options.max_sessions
+        place.session = await self._session(most)
+        if place.session is None:
             if wait:
                 return False
-            raise StoreError(
-                f"this process has {room.options.max_sessions} sessions with the database already, one for each lock "
-                f"that it holds or waits for: release some, or allow more by ?max_sessions="
-            )
+            raise StoreError(full(most))
         try:
-            fence = await session.attempt(place.key, place.shared)
+            fence = await place.session.attempt(place.key, place.shared)
         except Refusal as error:
             raise refused(error) from error
         with room.mutex:
@@ -95,9 +89,9 @@ class AsyncAdvisoryQueue:
         room.mind(place)
         return True
 
-    async def _session(self, waits: bool = False, beyond: bool = False) -> Any:
-        """Return a session that nobody uses, opened if need be; None if there may be no more."""
-        session = self._room.take(self._make, waits, beyond)
+    async def _session(self, most: float = math.inf) -> Any:
+        """Return a session that nobody uses, opened if need be; None if there are as many as there may be."""
+        session = self._room.take(self._make, most)
         if session is not None and session.fd < 0:
             try:
                 await session.open()
@@ -108,75 +102,64 @@ class AsyncAdvisoryQueue:
 
     async def _stands(self, place: AdvisoryPlace, waiter: Any) -> EnterResult:
         """Say where a claim stands, and see to it that the first who waits in here does so in the server."""
-        room, claim = self._room, place.claim
+        room, claim, pause = self._room, place.claim, LOOK_AGAIN
         if place.until <= now():
-            if room.take_out(claim.id) is place:
-                await self._end(place)
+            await self.leave(claim)
             return IS_GONE
         place.until = now() + claim.spec.ttl
         place.waiter = waiter or place.waiter
         room.mind(place)
-        pause = LOOK_AGAIN
-        with room.mutex:
-            stands = place.stands or place.state == "using" or room.head(place.key) is not place
-            place.stands = place.stands or not stands
-        if not stands:
+        if room.may_stand(place):
             try:
-                session = await self._session(waits=True)
-            except BaseException as error:
-                place.stands = False
-                if not isinstance(error, StoreError):
-                    raise
-                outage = Outage(error, max(RECOVERY, claim.spec.ttl))
-                return EnterResult("busy", 0, AWAY, False, outage)  # it may be away, or take no more sessions
-            with room.mutex:
-                place.stands = session is not None and room.is_in(place)
-                place.session = session if place.stands else None
-            if session is None:
-                pause = NO_SESSION
-            elif not place.stands:
-                room.keep(session)
-            elif rt.spawn("interlock-advisory-wait", self._wait, place, session) is None:
-                place.stands = False
-                raise StoreError("no thread can be started to wait for a lock with")
+                pause = await self._stand(place)
+            except StoreError as error:  # the server is away, or takes no more sessions
+                return EnterResult("busy", 0, AWAY, False, Outage(error, max(RECOVERY, claim.spec.ttl)))
         if not room.is_in(place):
             return IS_GONE
         return EnterResult("using", place.fence) if place.state == "using" else EnterResult("pending", 0, pause)
 
-    async def _wait(self, place: AdvisoryPlace, session: Any) -> None:
-        """Wait in the server until the lock is granted, or the wait is broken off; in a task of its own."""
-        room, fence, left = self._room, None, True
+    async def _stand(self, place: AdvisoryPlace) -> float:
+        """Let a claim stand in the server's line; return after how many seconds it asks again unless it is told."""
+        room, session = self._room, None
         try:
-            fence = await session.wait(place.key, place.shared)
-        except StoreError:
-            room.drop(session)
-        except BaseException:
-            session.silent = True  # the server goes on with what nobody waits for
-            room.drop(session)
-            raise
+            session = await self._session(room.most_to_wait())
         finally:
             with room.mutex:
-                left = not room.is_in(place)  # then who took it out does the rest
-                if not left:
-                    if fence is not None and session.alive:
-                        place.take(fence)
-                    else:
-                        place.session = None
-                place.stands = False
-                over = place.over
-            if over is not None:
-                over.tell(True)
+                place.stands = session is not None and room.is_in(place)
+                place.session = session if place.stands else None
+        if place.stands and rt.spawn("interlock-advisory-wait", self._wait, place, session) is not None:
+            return LOOK_AGAIN
+        with room.mutex:
+            place.stands, place.session = False, None
+        if session is not None:
+            room.keep(session)
+        return NO_SESSION
+
+    async def _wait(self, place: AdvisoryPlace, session: Any) -> None:
+        """Wait in the server until the lock is granted, or the wait is broken off; in a task of its own."""
+        room, fence = self._room, None
+        try:
+            fence = await session.wait(place.key, place.shared)
+        except (StoreError, rt.CANCELLED):
+            room.drop(session)
+        with room.mutex:
+            place.stands = False
+            left, over = not room.is_in(place), place.over
+            if fence is not None and not left:
+                place.take(fence)
+        if over is not None:
+            over.tell(True)
         if left:
-            return
-        if place.state == "using":
+            return  # who took it out gives back what it has
+        if fence is not None:
             room.mind(place)
-            place.waiter.tell(Granted(place.claim.id, place.fence))
+            place.waiter.tell(Granted(place.claim.id, fence))
             room.nudge(place.key)
-        else:
-            try:
-                await self._put_back(place, session)
-            except StoreError:
-                pass  # it has ended
+            return
+        place.session = None
+        try:
+            await self._give_back(place, session)
+        finally:
             place.waiter.tell()
 
     # -- leaving ----------------------------------------------------------------------------------------
@@ -197,63 +180,49 @@ class AsyncAdvisoryQueue:
             StoreError: the server does not answer.
         """
         try:
-            session = place.session
             if place.stands:
-                return await self._break_off(place)
-            return session is None or await self._put_back(place, session)
+                await self._break_off(place)
+            return place.session is None or await self._give_back(place, place.session)
         finally:
             self._room.nudge(place.key)
 
-    async def _break_off(self, place: AdvisoryPlace) -> bool:
+    async def _break_off(self, place: AdvisoryPlace) -> None:
         """End a wait, which may be granted at this very moment."""
-        room, over, pause, deadline = self._room, rt.Waiter(), SOONEST, now() + IO_TIMEOUT
-        place.over = over
-        try:
-            while place.stands and place.session is not None and now() < deadline:
-                other = await self._session(beyond=True)
-                try:
-                    await other.cancel(place.session)
-                finally:
-                    room.keep(other)
-                # In vain where it came before the server had begun with what it breaks off.
-                await over.wait(pause)
-                pause *= 2
-        except Refusal:
-            pass
-        finally:
-            session = place.session
-            if place.stands and session is not None:
-                session.silent = True
-                room.drop(session)
-        return session is None or await self._put_back(place, session)
+        place.over = over = rt.Waiter()
+        pause, deadline = SOONEST, now() + IO_TIMEOUT
+        while place.stands and place.session is not None and now() < deadline:
+            try:
+                await self.ask("break off", pid=place.session.pid)
+            except StoreError:
+                deadline = 0.0
+            # In vain where it came before the server had begun with what it breaks off.
+            await over.wait(pause)
+            pause *= 2
+        if place.stands and place.session is not None:
+            place.session.silent = True
 
-    async def _put_back(self, place: AdvisoryPlace, session: Any) -> bool:
+    async def _give_back(self, place: AdvisoryPlace, session: Any) -> bool:
         """Give back what a session has, and keep it for the next; False if it has ended.
 
         Raises:
             StoreError: it does not answer.
         """
-        room, deadline = self._room, now() + IO_TIMEOUT
+        deadline = now() + IO_TIMEOUT
         try:
             if session.silent:
                 raise UnknownOutcome("the session with the database gives no answer, and was ended")
             while session.busy and now() < deadline:
                 await rt.sleep(MOMENT)  # somebody renews its lease just now
-            try:
-                await session.give_back(place.key, place.shared)
-            except Refusal:  # of what was broken off too late
-                await session.give_back(place.key, place.shared)
+            await session.give_back(place.key, place.shared)
         except Refusal as error:
+            session.end()
             raise refused(error) from error
-        except StoreError:
+        except UnknownOutcome:
             if session.silent:
                 raise
             return False
         finally:
-            if session.busy or not session.alive or session.silent:
-                room.drop(session)
-            else:
-                room.keep(session)
+            self._room.keep(session)
         return True
 
     # -- renewing ---------------------------------------------------------------------------------------
@@ -261,13 +230,11 @@ class AsyncAdvisoryQueue:
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         answers: dict[str, Renewed] = {}
         silent: StoreError | None = None
-        # One session after another: where one is silent the others are asked before it the next time.
+        # One session after another; where one is silent the others are asked before it the next time.
         for claim in sorted(claims, key=self._is_silent):
-            if silent is None:
-                answers[claim.id] = found = await self._renew(claim)
-                silent = found if isinstance(found, StoreError) and self._is_silent(claim) else None
-            else:
-                answers[claim.id] = silent
+            answers[claim.id] = found = silent or await self._renew(claim)
+            if isinstance(found, StoreError) and self._is_silent(claim):
+                silent = found
         return [answers[claim.id] for claim in claims]
 
     def _is_silent(self, claim: Claim) -> bool:
@@ -275,27 +242,21 @@ class AsyncAdvisoryQueue:
         return place is not None and place.session is not None and bool(place.session.silent)
 
     async def _renew(self, claim: Claim) -> Renewed:
-        checked_pid()
-        room, started = self._room, now()
-        with room.mutex:
-            place = room.places.get(claim.id)
-            session = place.session if place is not None and place.state == "using" else None
+        room, started, place = self._room, now(), self._room.places.get(claim.id)
         if place is None or place.until <= started:
             return GONE
-        if session is not None and not session.busy:
+        if place.state == "using" and not place.session.busy:
             try:
-                ours = await session.ping()
+                ours = await place.session.ping()
             except Refusal as error:
                 return refused(error)
-            except StoreError as error:
-                if session.alive:
+            except UnknownOutcome as error:
+                if place.session.alive:
                     return error
                 ours = False
-            if not ours:
-                session.silent = False  # a pooler has given it to somebody else
-                if room.take_out(claim.id) is place:
-                    room.drop(session)
-                    room.nudge(place.key)
+            if not ours and room.take_out(claim.id) is place:  # it has ended, or a pooler has lent it
+                place.session.silent = False
+                room.lose(place)
         with room.mutex:
             if not room.is_in(place):
                 return GONE
@@ -308,51 +269,51 @@ class AsyncAdvisoryQueue:
     # -- from outside -----------------------------------------------------------------------------------
 
     async def look(self, key: str) -> list[ClaimView]:
-        room = self._room
-        whole = key.endswith(SEPARATOR)
-        with room.mutex:
-            found = [each for each in room.places.values() if each.state != "trying"]
-            own = [each for each in found if (each.claim.spec.key.startswith(key) if whole else _is(each, key))]
-        if whole:
-            return [view_of(each) for each in sorted(own, key=_order)]
-        rows = await self._ask("look", number_of(key))
-        ours = {each.session.pid: each for each in own if each.session is not None}
+        """List the claims of a name; those of other processes by their sessions, and only where a name is given."""
+        if key.endswith(SEPARATOR):
+            return [view_of(each) for each in self._room.settled(key)]
+        rows = await self.ask("look", number_of(key))
+        own = self._room.settled(key)
+        by_pid = {str(each.session.pid): each for each in own if each.session is not None}
+        shown = [by_pid.get(str(row[0])) for row in rows]
         views = [
-            view_of(ours.pop(int(str(row[0])))) if int(str(row[0])) in ours else foreign_view(key, row)
-            for row in rows
+            foreign_view(key, row) if place is None else view_of(place)
+            for row, place in zip(rows, shown, strict=True)
         ]
-        known = {view.id for view in views}
-        views += [
-            view_of(each) for each in own if each.claim.id not in known and not each.stands and room.is_in(each)
-        ]
+        views += [view_of(each) for each in own if each not in shown and not each.stands]
         return sorted(views, key=lambda view: view.state != "using")
 
-    async def _ask(self, what: str, *args: Any) -> Any:
-        """Ask the server by a session that nobody uses."""
-        session = await self._session(beyond=True)
+    async def ask(self, word: str, key: int = 0, pid: int = 0) -> Rows:
+        """Let a session that nobody uses say something.
+
+        Raises:
+            StoreError: the server can't be asked, or refuses.
+        """
+        session = await self._session()
         try:
-            return await getattr(session, what)(*args)
+            rows: Rows = await session.say(word, key, pid=pid)
         except Refusal as error:
             raise refused(error) from error
         finally:
             self._room.keep(session)
+        return rows
 
     async def evict(self, key: str, id: str | None) -> int:
-        room, count = self._room, 0
-        with room.mutex:
-            found = [each for each in room.places.values() if _is(each, key) and id in (None, each.claim.id)]
-            found = [each for each in found if each.state != "trying"]
-        for place in found:
-            if room.take_out(place.claim.id) is place:
+        """As `Queue.evict`, for claims of this process.
+
+        Raises:
+            StoreError: another process has it: only the end of its session would take it away.
+        """
+        count = 0
+        for place in self._room.settled(key):
+            if id in (None, place.claim.id) and self._room.take_out(place.claim.id) is place:
                 count += await self._end(place)
-                if place.state == "using":
-                    place.owner.doubt(place.claim.id)
-                elif place.waiter is not None:
-                    place.waiter.tell()
+                place.session = None
+                self._room.lose(place)
         if not count:
             for view in await self.look(key):
                 if id in (None, view.id):
-                    raise StoreError(ending(view, room.options.mysql))
+                    raise StoreError(ending(view, self._room.options.mysql))
         return count
 
     async def namespaces(self) -> list[str]:
@@ -360,52 +321,14 @@ class AsyncAdvisoryQueue:
         return sorted({namespace_of(each.claim.spec.key) for each in list(self._room.places.values())})
 
     async def doctor(self) -> list[Check]:
-        session = await self._session(beyond=True)
-        try:
-            version, space, seconds = await session.about()
-        except Refusal as error:
-            raise refused(error) from error
-        finally:
-            self._room.keep(session)
-        direct = session.pid == session.reported_pid
-        return checks(version, space, seconds, direct, self._room.options)
+        session = await self._session()
+        self._room.keep(session)
+        (row,) = await self.ask("about")
+        return checks(row, session.pid == session.reported_pid, self._room.options)
 
     async def aclose(self) -> None:
         """Take out the claims that entered here; the server frees what they have."""
-        room = self._room
-        with room.mutex:
-            mine = [each for each in room.places.values() if each.owner is self and each.state != "trying"]
-        for place in mine:
-            if room.take_out(place.claim.id) is not place:
-                continue
-            if place.stands:
-                try:
-                    await self._end(place)
-                except StoreError:
-                    pass  # it ends with its session
-            elif place.session is not None:
-                room.drop(place.session)
-        room.rest()
-
-
-def _order(place: AdvisoryPlace) -> bool:
-    return place.state != "using"
-
-
-def _is(place: AdvisoryPlace, key: str) -> bool:
-    return place.claim.spec.key == key
-
-
-async def end_on_server(make: Callable[..., Any], room: AdvisoryRoom, other: Any) -> None:
-    """End a session on the server by a new one.
-
-    Raises:
-        StoreError: the server can't be reached.
-        Refusal: it does not do that.
-    """
-    session = make(room.options, room.mutex)
-    try:
-        await session.open()
-        await session.terminate(other)
-    finally:
-        session.end()
+        for place in list(self._room.places.values()):
+            if place.owner is self and place.state != "trying" and self._room.take_out(place.claim.id) is place:
+                self._room.lose(place)
+        self._room.rest()
