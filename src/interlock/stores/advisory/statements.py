@@ -17,11 +17,11 @@ LEAP = 1 << 20  # fences
 IDLE, INTERVAL, COUNT = 15, 5, 3  # seconds, seconds and probes of the keepalive, on both sides
 
 POSTGRES = {
-    "attempt": "SELECT CASE WHEN pg_try_advisory_lock{shared}({key}) THEN nextval('{sequence}') END",
+    "attempt": "EXECUTE interlock_attempt{shared}({key})",
     "wait": (
         "WITH got AS MATERIALIZED (SELECT pg_advisory_lock{shared}({key})) SELECT nextval('{sequence}') FROM got"
     ),
-    "give back": "SELECT pg_advisory_unlock_all()",
+    "give back": "EXECUTE interlock_give_back",
     "ping": "SELECT pg_backend_pid()",
     "break off": "SELECT pg_cancel_backend({pid})",
     "kill": "SELECT pg_terminate_backend({pid})",
@@ -41,7 +41,12 @@ POSTGRES = {
     "leap": (
         f"SELECT pg_advisory_xact_lock({OPENING}); "
         f"SELECT setval('{{sequence}}', CASE WHEN clock > number THEN clock ELSE number + {LEAP} END) FROM (SELECT "
-        "nextval('{sequence}') AS number, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS clock) AS now"
+        "nextval('{sequence}') AS number, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS clock) AS now;"
+        " PREPARE interlock_attempt(bigint) AS "
+        "SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('{sequence}') END; "
+        "PREPARE interlock_attempt_shared(bigint) AS "
+        "SELECT CASE WHEN pg_try_advisory_lock_shared($1) THEN nextval('{sequence}') END; "
+        "PREPARE interlock_give_back AS SELECT pg_advisory_unlock_all()"
     ),
 }
 SETTINGS = {
