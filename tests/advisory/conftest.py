@@ -1,16 +1,15 @@
-"""A private PostgreSQL for advisory locks, and the part of the contract that applies to them."""
+"""The stores that lack features of the contract, and private servers for what is done to a server."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from interlock.testing.world import KINDS, Kind, Place
-from tests.advisory.not_applicable import applies
-from tests.servers import PostgresServer, need
-from tests.support.stores import KINDS_OF_ADVISORY, PARTIAL_ROWS, Row
-
-CONTRACT = Path(__file__).with_name("test_contract.py")  # others have one too
+from interlock.core.errors import Unsupported
+from interlock.testing.world import Place
+from tests.servers import MariaServer, PostgresServer, need
+from tests.support.stores import PARTIAL_ROWS, Row
 
 
 @pytest.fixture(params=PARTIAL_ROWS, ids=lambda row: row.name)
@@ -26,22 +25,21 @@ def place(row: Row, tmp_path: Path) -> Place:
     return row.place(tmp_path)
 
 
-@pytest.fixture(params=[kind for kind in KINDS if kind.name in KINDS_OF_ADVISORY], ids=lambda kind: kind.name)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    """Each kind of lock that they have."""
-    found: Kind = request.param
-    return found
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
+    """Skip what asks for a feature that is not in the store's own table, and nothing else."""
+    try:
+        return (yield)
+    except Unsupported as error:
+        place = pyfuncitem.funcargs.get("place")
+        if isinstance(place, Place) and any(f"has no {each}" in str(error) for each in lacking(place)):
+            pytest.skip(str(error))
+        raise
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, not skip, what of the contract does not apply."""
-    left = [
-        item
-        for item in items
-        if item.path == CONTRACT and not applies(getattr(item, "originalname", item.name), item.name)
-    ]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+def lacking(place: Place) -> set[str]:
+    """Return what of the contract a store does not say that it can."""
+    return {"readers", "semaphores", "slot", "once", "detach", "wanted"} - place.open().features
 
 
 @pytest.fixture
@@ -49,4 +47,12 @@ def own_server() -> Iterator[PostgresServer]:
     """A server for a test that changes or stops it."""
     need("postgres")
     with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(params=[PostgresServer, MariaServer], ids=["postgresql", "mariadb"])
+def either(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A server of each kind, for a test that changes or stops it."""
+    need("postgres" if request.param is PostgresServer else "mariadb")
+    with request.param() as server:
         yield server

@@ -7,15 +7,16 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-from interlock.locks.connect import open_store
-from interlock.stores.base import Store
+from interlock.client.connect import open_store
+from interlock.core.store import Store
+from interlock.stores.driven import DrivenStore
 from interlock.stores.files import opened
 from interlock.stores.sql.ddl import ddl
 from interlock.stores.sql.mysql import ddl as table_of_mysql
-from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
 from tests.servers.redis_server import Kind
+from tests.support.register import MemoryRegister, RegisterStore
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _file_apart(folder: Path) -> Place:
 def _register(folds: bool) -> Callable[[Path], Place]:
     def place(folder: Path) -> Place:
         register = MemoryRegister(folds)
-        return Place(open=lambda: RegisterStore(register))
+        return Place(open=lambda: DrivenStore(RegisterStore(register)))
 
     return place
 
@@ -127,12 +128,19 @@ def _sqlite(folder: Path) -> Place:
 
 _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster")
 _REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix")
-KINDS_OF_ADVISORY = ("exclusive", "re-entrant", "reader", "writer")
+
+
+@cache
+def _crowded_postgres() -> PostgresServer:
+    """As `_postgres`, for who needs a session for each of hundreds of locks."""
+    need("postgres")
+    server = PostgresServer(config={"max_connections": "700"})
+    atexit.register(server.close)
+    return server
 
 
 def _advisory(folder: Path) -> Place:
-    server = _postgres()
-    url = server.url.replace("postgresql:", "postgresql+advisory:")
+    url = _crowded_postgres().url.replace("postgresql:", "postgresql+advisory:") + "?max_sessions=320"
     return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
 
 
@@ -145,8 +153,17 @@ def _mariadb() -> MariaServer:
     return server
 
 
+@cache
+def _crowded_mariadb() -> MariaServer:
+    need("mariadb")
+    server = MariaServer(config={"max_connections": "700"})
+    server.start()
+    atexit.register(server.close)
+    return server
+
+
 def _get_lock(folder: Path) -> Place:
-    url = _mariadb().url.replace("mysql:", "mysql+advisory:")
+    url = _crowded_mariadb().url.replace("mysql:", "mysql+advisory:") + "?max_sessions=320"
     return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
 
 

@@ -44,7 +44,7 @@ class AsyncSteps(Protocol):
     look_again: float
 
     async def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
-        """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None if the store is busy."""
+        """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None: it is busy."""
 
     async def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a text and may have claims."""
@@ -159,6 +159,9 @@ class AsyncStepQueue:
     async def aclose(self) -> None:
         await self._steps.aclose()
 
+    def abort(self) -> None:
+        """Close what can be closed without waiting: the loop has ended."""
+
     async def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
         """Do a step, and ask a busy store again.
 
@@ -179,15 +182,15 @@ class AsyncStepQueue:
     async def _tell(self, key: str, step: Step) -> None:
         """Tell the promoted, and promote the others if they are more than one step does."""
         while step.promoted:
-            elsewhere = []
-            for place in step.promoted:
-                if not self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot):
-                    elsewhere.append(place)
+            elsewhere = [place for place in step.promoted if not self._notify(place)]
             if elsewhere:
                 self._steps.tell(elsewhere)
             if not step.more:
                 return
             step = await self._insist(key, settle)
+
+    def _notify(self, place: Place) -> bool:
+        return self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot)
 
 
 def view_of(key: str, place: Place, now: int) -> ClaimView:
