@@ -1,8 +1,6 @@
 """postgresql+advisory://, mysql+advisory://: locks of a server that end with the session that has them."""
 
 import os
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 from urllib.parse import SplitResult
 from weakref import WeakSet
@@ -12,8 +10,7 @@ from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.store import Feature
 from interlock.runtime import clock
 from interlock.stores.advisory.options import Options, options_of
-from interlock.stores.advisory.room import AdvisoryRoom
-from interlock.stores.advisory.statements import SERVER
+from interlock.stores.advisory.room import AdvisoryRoom, rooms
 
 
 class AdvisoryStore:
@@ -36,13 +33,14 @@ class AdvisoryStore:
         self._options = options
         self.features: frozenset[Feature] = frozenset(() if options.mysql else ("readers",))
         # Imported now: a child that is forked while another thread imports would wait for ever for that import.
-        from interlock.stores.advisory._sync.session import end_on_server
-
         self.sequence = options.sequence
         self.same_server: WeakSet[Any] = WeakSet()  # engines whose transactions can hold locks of ours
-        self._make = self._imported(_session)
-        end = partial(end_on_server, self._make)
-        self._of_threads, self._of_tasks = AdvisoryRoom(options, end), AdvisoryRoom(options, end)
+        # Imported now: a child that is forked while another thread imports would wait for ever for that import.
+        try:
+            make, self._talk = _of_threads(options.mysql)
+        except ImportError as error:
+            raise StoreError(f"the client library of the database is missing, install it: {error}") from error
+        self._room = rooms.setdefault(options, AdvisoryRoom(options, make, self._talk.end_on_server))
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "AdvisoryStore":
@@ -53,13 +51,13 @@ class AdvisoryStore:
         """As `Store.queue`."""
         from interlock.stores.advisory._sync.queue import AdvisoryQueue
 
-        return AdvisoryQueue(self._of_threads, self._make)
+        return AdvisoryQueue(self._room, self._talk)
 
     def aqueue(self) -> Any:
         """As `Store.aqueue`."""
         from interlock.stores.advisory._async.queue import AsyncAdvisoryQueue  # which loads asyncio
 
-        return AsyncAdvisoryQueue(self._of_tasks, self._imported(_session_of_tasks))
+        return AsyncAdvisoryQueue(self._room, _of_tasks(self._options.mysql))
 
     def server(self) -> Any:
         """Return which server and database it is.
@@ -67,12 +65,7 @@ class AdvisoryStore:
         Raises:
             StoreError: it can't be asked.
         """
-        session = self._make(self._options, self._of_threads.mutex)
-        try:
-            session.open()
-            return session.rows(SERVER)
-        finally:
-            session.end()
+        return self.queue().ask("server")
 
     def lock_in_transaction(self, spec: LockSpec, timeout: float | None, connection: Any) -> Any:
         """Return a lock that the transaction of a connection of SQLAlchemy holds until it ends.
@@ -101,28 +94,25 @@ class AdvisoryStore:
         kind = type(connection).__name__
         raise InvalidArgument(f"connection is a Connection or a Session of SQLAlchemy, or one of asyncio, not {kind}")
 
-    def _imported(self, which: Callable[[bool], Any]) -> Any:
-        try:
-            return which(self._options.mysql)
-        except ImportError as error:
-            raise StoreError(f"the client library of the database is missing, install it: {error}") from error
 
-
-def _session(mysql: bool) -> Any:
+def _of_threads(mysql: bool) -> Any:
+    """Return what makes a session, and how threads talk with it."""
     if mysql:
-        from interlock.stores.advisory._sync.mariadb import MariaSession
+        from interlock.stores.advisory._sync.mariadb import MariaTalk
+        from interlock.stores.advisory.mariadb import MariaSession
 
-        return MariaSession
-    from interlock.stores.advisory._sync.postgres import PostgresSession
+        return MariaSession, MariaTalk()
+    from interlock.stores.advisory._sync.postgres import PostgresTalk
+    from interlock.stores.advisory.postgres import PostgresSession
 
-    return PostgresSession
+    return PostgresSession, PostgresTalk()
 
 
-def _session_of_tasks(mysql: bool) -> Any:
+def _of_tasks(mysql: bool) -> Any:
     if mysql:
-        from interlock.stores.advisory._async.mariadb import AsyncMariaSession
+        from interlock.stores.advisory._async.mariadb import AsyncMariaTalk
 
-        return AsyncMariaSession
-    from interlock.stores.advisory._async.postgres import AsyncPostgresSession
+        return AsyncMariaTalk()
+    from interlock.stores.advisory._async.postgres import AsyncPostgresTalk
 
-    return AsyncPostgresSession
+    return AsyncPostgresTalk()

@@ -8,17 +8,16 @@ knows none, and frees what a session has when that ends.
 import threading
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from interlock.core.claims import WRITER_UNITS, Claim, LockSpec, kind_of
 from interlock.core.errors import StoreError, Unsupported
 from interlock.runtime import _threads as threads
 from interlock.runtime import clock, log
-from interlock.runtime.process import WeakRegistry, checked_pid, in_forked_child
+from interlock.runtime.process import checked_pid, in_forked_child
 from interlock.stores.advisory.options import Options
 from interlock.stores.advisory.session import BaseSession, Refusal
 
-T = TypeVar("T", bound=BaseSession)
 now = clock.awake_or_not
 LOOK_AFTER = 1.0  # seconds between two looks at the leases and the sessions of those who hold locks
 LACKS = "advisory locks have no {}: use a store that has it, such as postgresql://, mysql:// or redis://"
@@ -30,7 +29,7 @@ class AdvisoryPlace:
     Attributes:
         claim, waiter: as given.
         owner: the queue that it entered by, whose `doubt` is told its id when it is lost.
-        key, shared: what the server is asked for.
+        key, kind: what the server is asked for; the kind is "_shared" for a reader.
         state: "trying", "pending" or "using".
         session: which has the lock or waits for it.
         stands: True while that session waits in the server, or is opened for it.
@@ -41,13 +40,13 @@ class AdvisoryPlace:
     """
 
     __slots__ = (
-        "claim", "fence", "held", "key", "over", "owner", "session", "shared", "since", "stands", "state", "until",
+        "claim", "fence", "held", "key", "kind", "over", "owner", "session", "since", "stands", "state", "until",
         "waiter",
     )  # fmt: skip
 
     def __init__(self, claim: Claim, mysql: bool, waiter: Any, owner: Any) -> None:
         self.claim, self.waiter, self.owner = claim, waiter, owner
-        self.key, self.shared = number_of(claim.spec.key), is_shared(claim.spec, mysql)
+        self.key, self.kind = number_of(claim.spec.key), kind_in(claim.spec, mysql)
         self.state: Literal["trying", "pending", "using"] = "trying"
         self.session: Any = None
         self.stands = False
@@ -67,8 +66,8 @@ def number_of(key: str) -> int:
     return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"interlock").digest(), "big", signed=True)
 
 
-def is_shared(spec: LockSpec, mysql: bool) -> bool:
-    """Tell whether it is a reader's.
+def kind_in(spec: LockSpec, mysql: bool) -> str:
+    """Return "_shared" for a reader, "" for who wants the lock alone.
 
     Raises:
         Unsupported: advisory locks have no such kind.
@@ -76,25 +75,28 @@ def is_shared(spec: LockSpec, mysql: bool) -> bool:
     if spec.once:
         raise Unsupported(LACKS.format("once"))
     if spec.capacity == WRITER_UNITS and not mysql and spec.units in (1, WRITER_UNITS):
-        return spec.units == 1
+        return "_shared" if spec.units == 1 else ""
     if spec.capacity != 1:
         raise Unsupported(LACKS.format(kind_of(spec.units, spec.capacity)))
-    return False
+    return ""
 
 
 class AdvisoryRoom:
-    """The claims and the sessions, for the threads of this process, or for its tasks.
+    """The claims and the sessions, for all connections of this process with the same URL, of threads and of tasks.
 
     Args:
         options: what the URL says.
-        end_on_server: ends on the server a session that was given up here, given this and that one.
+        make: makes a session.
+        end_on_server: ends on the server a session that was given up here, given a new one and that one.
     """
 
-    def __init__(self, options: Options, end_on_server: "Callable[[AdvisoryRoom, BaseSession], object]") -> None:
+    def __init__(
+        self, options: Options, make: Callable[[Options, Any], Any], end_on_server: Callable[[Any, Any], object]
+    ) -> None:
         self.options = options
+        self._make = make
         self._end_on_server = end_on_server
         self.start_afresh()
-        _rooms.add(self)
 
     def start_afresh(self) -> None:
         """Own nothing: no claim, no session."""
@@ -111,7 +113,7 @@ class AdvisoryRoom:
         """Enter a claim; tell whether nobody in here keeps the lock from it."""
         with self.mutex:
             line = self._lines.setdefault(place.key, {})
-            free = all(each.shared and place.shared and each.state != "pending" for each in line.values())
+            free = all(each.kind and place.kind and each.state != "pending" for each in line.values())
             line[place.claim.id] = self.places[place.claim.id] = place
             return free
 
@@ -166,23 +168,18 @@ class AdvisoryRoom:
 
     # -- sessions ---------------------------------------------------------------------------------------
 
-    def take(self, make: Callable[[Options, Any], T], most: float) -> T | None:
-        """Return a session that nobody uses, or a new one, which is to be opened; None if there may be no more.
-
-        Args:
-            make: makes one.
-            most: how many there may be.
-        """
+    def take(self, most: float) -> Any:
+        """Return a session that nobody uses, or a new one, which is to be opened; None if there are `most`."""
         checked_pid()
         while True:
             with self.mutex:
                 if not self._idle:
                     if len(self.sessions) >= most:
                         return None
-                    made = make(self.options, self.mutex)
+                    made = self._make(self.options, self.mutex)
                     self.sessions.add(made)
                     return made
-                found: T = self._idle.pop()
+                found = self._idle.pop()
                 if not found.has_ended():
                     return found
             self.drop(found)
@@ -215,7 +212,7 @@ class AdvisoryRoom:
     def _end_unheard(self, session: BaseSession) -> None:
         """End on the server, too, what was given up here: something in between may have forgotten the way to it."""
         try:
-            self._end_on_server(self, session)
+            self._end_on_server(session.another(), session)
         except (StoreError, Refusal) as error:  # then its keepalives do it
             log.warn("a session that gives no answer could not be ended on the server: %s", error)
 
@@ -254,12 +251,13 @@ class AdvisoryRoom:
         self.nudge(place.key)
 
 
-_rooms: WeakRegistry[AdvisoryRoom] = WeakRegistry()
+rooms: dict[Options, AdvisoryRoom] = {}
+"""Those of this process."""
 _inherited: list[BaseSession] = []  # never collected, which might end them
 
 
 def _after_fork() -> None:
-    for room in _rooms:
+    for room in rooms.values():
         for session in list(room.sessions):
             session.abandon()
             _inherited.append(session)

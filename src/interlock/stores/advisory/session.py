@@ -61,6 +61,10 @@ class BaseSession:
         self.silent = False
         self._mutex = mutex
 
+    def another(self) -> Any:
+        """Return a new session with the same server."""
+        return type(self)(self.options, self._mutex)
+
     def begin(self) -> None:
         """Begin to talk.
 
@@ -111,6 +115,14 @@ class BaseSession:
         """Note that the connection has failed; return what is raised for that."""
         self.alive = False
         return UnknownOutcome(f"the session with the database has ended, and all that it held is free: {error}")
+
+    def connect(self) -> None:
+        """Connect to the server; blocks.
+
+        Raises:
+            StoreError: it can't be reached.
+        """
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close the connection; safe to repeat."""

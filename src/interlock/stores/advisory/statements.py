@@ -1,7 +1,7 @@
 """What PostgreSQL and MariaDB are told, and what is said when one is no place for such locks.
 
-In the statements of `POSTGRES` and `MARIA` stand {key} and {name}, which are a lock, {shared}, which is `_shared` for
-a reader, {sequence}, from which fences are taken, and {pid}, another session.
+In the statements of `POSTGRES` and `MARIA` stand {key} and {name}, which are a lock, {kind}, which is `_shared` for a
+reader, {sequence}, from which fences are taken, and {pid}, another session.
 """
 
 OF_THE_LOCK = (
@@ -17,14 +17,13 @@ LEAP = 1 << 20  # fences
 IDLE, INTERVAL, COUNT = 15, 5, 3  # seconds, seconds and probes of the keepalive, on both sides
 
 POSTGRES = {
-    "attempt": "EXECUTE interlock_attempt{shared}({key})",
-    "wait": (
-        "WITH got AS MATERIALIZED (SELECT pg_advisory_lock{shared}({key})) SELECT nextval('{sequence}') FROM got"
-    ),
+    "attempt": "EXECUTE interlock_attempt{kind}({key})",
+    "wait": ("WITH got AS MATERIALIZED (SELECT pg_advisory_lock{kind}({key})) SELECT nextval('{sequence}') FROM got"),
     "give back": "EXECUTE interlock_give_back",
     "ping": "SELECT pg_backend_pid()",
     "break off": "SELECT pg_cancel_backend({pid})",
     "kill": "SELECT pg_terminate_backend({pid})",
+    "server": SERVER,
     "look": (
         "SELECT l.pid, l.granted, l.mode, a.application_name, extract(epoch FROM coalesce(a.query_start, now())) "
         f"FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) WHERE {OF_THE_LOCK} "

@@ -10,6 +10,7 @@ from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed
 from interlock.runtime import _aio as rt
+from interlock.stores.advisory._async.talk import AsyncTalk
 from interlock.stores.advisory.room import LACKS, AdvisoryPlace, AdvisoryRoom, now, number_of
 from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows, refused
 from interlock.stores.advisory.views import checks, ending, foreign_view, full, view_of
@@ -27,14 +28,14 @@ class AsyncAdvisoryQueue:
 
     Args:
         room: the claims and sessions of this process.
-        make: makes a session of this colour.
+        talk: how tasks talk with the sessions.
     """
 
     node_of = None
 
-    def __init__(self, room: AdvisoryRoom, make: Callable[..., Any]) -> None:
+    def __init__(self, room: AdvisoryRoom, talk: AsyncTalk) -> None:
         self._room = room
-        self._make = make
+        self._talk = talk
         self.doubt: Callable[[str], object] = lambda id: None
         self.rest = room.rest
 
@@ -79,7 +80,7 @@ class AsyncAdvisoryQueue:
                 return False
             raise StoreError(full(most))
         try:
-            fence = await place.session.attempt(place.key, place.shared)
+            fence = await self._talk.attempt(place.session, place.key, place.kind)
         except Refusal as error:
             raise refused(error) from error
         with room.mutex:
@@ -91,10 +92,10 @@ class AsyncAdvisoryQueue:
 
     async def _session(self, most: float = math.inf) -> Any:
         """Return a session that nobody uses, opened if need be; None if there are as many as there may be."""
-        session = self._room.take(self._make, most)
+        session = self._room.take(most)
         if session is not None and session.fd < 0:
             try:
-                await session.open()
+                await self._talk.open(session)
             except BaseException:
                 self._room.drop(session)
                 raise
@@ -139,7 +140,7 @@ class AsyncAdvisoryQueue:
         """Wait in the server until the lock is granted, or the wait is broken off; in a task of its own."""
         room, fence = self._room, None
         try:
-            fence = await session.wait(place.key, place.shared)
+            fence = await self._talk.wait(session, place.key, place.kind)
         except (StoreError, rt.CANCELLED):
             room.drop(session)
         with room.mutex:
@@ -213,7 +214,7 @@ class AsyncAdvisoryQueue:
                 raise UnknownOutcome("the session with the database gives no answer, and was ended")
             while session.busy and now() < deadline:
                 await rt.sleep(MOMENT)  # somebody renews its lease just now
-            await session.give_back(place.key, place.shared)
+            await self._talk.give_back(session, place.key)
         except Refusal as error:
             session.end()
             raise refused(error) from error
@@ -247,7 +248,7 @@ class AsyncAdvisoryQueue:
             return GONE
         if place.state == "using" and not place.session.busy:
             try:
-                ours = await place.session.ping()
+                ours = await self._talk.ping(place.session)
             except Refusal as error:
                 return refused(error)
             except UnknownOutcome as error:
@@ -291,7 +292,7 @@ class AsyncAdvisoryQueue:
         """
         session = await self._session()
         try:
-            rows: Rows = await session.say(word, key, pid=pid)
+            rows: Rows = await self._talk.say(session, word, key, pid=pid)
         except Refusal as error:
             raise refused(error) from error
         finally:

@@ -11,6 +11,7 @@ from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed
 from interlock.runtime import _threads as rt
+from interlock.stores.advisory._sync.talk import Talk
 from interlock.stores.advisory.room import LACKS, AdvisoryPlace, AdvisoryRoom, now, number_of
 from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows, refused
 from interlock.stores.advisory.views import checks, ending, foreign_view, full, view_of
@@ -28,14 +29,14 @@ class AdvisoryQueue:
 
     Args:
         room: the claims and sessions of this process.
-        make: makes a session of this colour.
+        talk: how tasks talk with the sessions.
     """
 
     node_of = None
 
-    def __init__(self, room: AdvisoryRoom, make: Callable[..., Any]) -> None:
+    def __init__(self, room: AdvisoryRoom, talk: Talk) -> None:
         self._room = room
-        self._make = make
+        self._talk = talk
         self.doubt: Callable[[str], object] = lambda id: None
         self.rest = room.rest
 
@@ -80,7 +81,7 @@ class AdvisoryQueue:
                 return False
             raise StoreError(full(most))
         try:
-            fence = place.session.attempt(place.key, place.shared)
+            fence = self._talk.attempt(place.session, place.key, place.kind)
         except Refusal as error:
             raise refused(error) from error
         with room.mutex:
@@ -92,10 +93,10 @@ class AdvisoryQueue:
 
     def _session(self, most: float = math.inf) -> Any:
         """Return a session that nobody uses, opened if need be; None if there are as many as there may be."""
-        session = self._room.take(self._make, most)
+        session = self._room.take(most)
         if session is not None and session.fd < 0:
             try:
-                session.open()
+                self._talk.open(session)
             except BaseException:
                 self._room.drop(session)
                 raise
@@ -140,7 +141,7 @@ class AdvisoryQueue:
         """Wait in the server until the lock is granted, or the wait is broken off; in a task of its own."""
         room, fence = self._room, None
         try:
-            fence = session.wait(place.key, place.shared)
+            fence = self._talk.wait(session, place.key, place.kind)
         except (StoreError, rt.CANCELLED):
             room.drop(session)
         with room.mutex:
@@ -214,7 +215,7 @@ class AdvisoryQueue:
                 raise UnknownOutcome("the session with the database gives no answer, and was ended")
             while session.busy and now() < deadline:
                 rt.sleep(MOMENT)  # somebody renews its lease just now
-            session.give_back(place.key, place.shared)
+            self._talk.give_back(session, place.key)
         except Refusal as error:
             session.end()
             raise refused(error) from error
@@ -248,7 +249,7 @@ class AdvisoryQueue:
             return GONE
         if place.state == "using" and not place.session.busy:
             try:
-                ours = place.session.ping()
+                ours = self._talk.ping(place.session)
             except Refusal as error:
                 return refused(error)
             except UnknownOutcome as error:
@@ -292,7 +293,7 @@ class AdvisoryQueue:
         """
         session = self._session()
         try:
-            rows: Rows = session.say(word, key, pid=pid)
+            rows: Rows = self._talk.say(session, word, key, pid=pid)
         except Refusal as error:
             raise refused(error) from error
         finally:

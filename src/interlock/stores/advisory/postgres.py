@@ -1,0 +1,49 @@
+"""A session with PostgreSQL: how it is connected, and how its end is seen."""
+
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from interlock.core.errors import StoreError
+from interlock.core.redaction import UNTOLD
+from interlock.stores.advisory.session import BaseSession
+
+
+class PostgresSession(BaseSession):
+    """A session with PostgreSQL.
+
+    Attributes:
+        plain: the connection of libpq.
+        owes: True while an answer is to come that nobody has waited for.
+    """
+
+    _connection: Any
+    plain: Any
+    owes = False
+
+    def connect(self) -> None:
+        try:
+            self._connection = psycopg.Connection.connect(self.options.conninfo, autocommit=True)
+        except (psycopg.Error, OSError, UnicodeError) as error:
+            if not self.options.torn:
+                raise StoreError(f"PostgreSQL can't be reached: {error}") from error
+        else:
+            self.plain = self._connection.pgconn
+            self.fd, self.pid = self.plain.socket, self.plain.backend_pid
+            self.reported_pid = self.pid
+            return
+        # Not while the error is handled: its own text may show a part of the password.
+        raise StoreError(f"PostgreSQL can't be reached; {UNTOLD}")
+
+    def has_ended(self) -> bool:
+        try:
+            self.plain.consume_input()
+        except psycopg.Error:
+            return True
+        return bool(self.plain.status != pq.ConnStatus.OK)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            self.fd = -1  # another file may have this number soon
+            self._connection.close()
