@@ -31,3 +31,8 @@ class DrivenStore:
         from interlock.stores._async.driven import AsyncDrivenQueue
 
         return AsyncDrivenQueue(self.store)
+
+
+def original(store: Any) -> Any:
+    """Return the store itself, if it is one that is driven."""
+    return store.store if isinstance(store, DrivenStore) else store
