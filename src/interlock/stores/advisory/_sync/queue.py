@@ -330,6 +330,10 @@ class AdvisoryQueue:
 
     def close(self) -> None:
         """Take out the claims that entered here; the server frees what they have."""
+        self.abort()
+
+    def abort(self) -> None:
+        """As `close`, at once and from any thread."""
         for place in list(self._room.places.values()):
             if place.owner is self and place.state != "trying" and self._room.take_out(place.claim.id) is place:
                 self._room.lose(place)
