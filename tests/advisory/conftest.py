@@ -1,4 +1,4 @@
-"""The stores that lack features of the contract, and private servers for what is done to a server."""
+"""The stores that lack features of the contract; private servers, and somebody else on them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+import interlock
 from interlock.core.errors import Unsupported
+from interlock.core.store import ALL
 from interlock.testing.world import Place
+from tests.advisory.others import somebody_on, url_of
 from tests.servers import MariaServer, PostgresServer, need
 from tests.support.stores import PARTIAL_ROWS, Row
 
@@ -27,32 +30,46 @@ def place(row: Row, tmp_path: Path) -> Place:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
-    """Skip what asks for a feature that is not in the store's own table, and nothing else."""
+    """Skip a test of the contract that asks for what is not in the store's own table of features."""
     try:
         return (yield)
     except Unsupported as error:
         place = pyfuncitem.funcargs.get("place")
-        if isinstance(place, Place) and any(f"has no {each}" in str(error) for each in lacking(place)):
+        if isinstance(place, Place) and any(f"has no {each}" in str(error) for each in ALL - place.open().features):
             pytest.skip(str(error))
         raise
 
 
-def lacking(place: Place) -> set[str]:
-    """Return what of the contract a store does not say that it can."""
-    return {"readers", "semaphores", "slot", "once", "detach", "wanted"} - place.open().features
+@pytest.fixture(scope="module", params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A server of each kind, for all tests of a module that leave it as it was."""
+    with started(request.param) as server:
+        yield server
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def own_server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A server of each kind, for a test that stops it."""
+    with started(request.param) as server:
+        yield server
+
+
+def started(kind: str) -> Any:
+    """Return a server that is to be entered."""
+    need("postgres" if kind == "postgresql" else "mariadb")
+    return PostgresServer() if kind == "postgresql" else MariaServer()
 
 
 @pytest.fixture
-def own_server() -> Iterator[PostgresServer]:
-    """A server for a test that changes or stops it."""
-    need("postgres")
-    with PostgresServer() as server:
-        yield server
+def other(server: Any) -> Iterator[Any]:
+    """Somebody else, with plain SQL."""
+    found = somebody_on(server)
+    yield found
+    found.close()
 
 
-@pytest.fixture(params=[PostgresServer, MariaServer], ids=["postgresql", "mariadb"])
-def either(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A server of each kind, for a test that changes or stops it."""
-    need("postgres" if request.param is PostgresServer else "mariadb")
-    with request.param() as server:
-        yield server
+@pytest.fixture
+def locks(server: Any) -> Iterator[Any]:
+    """Locks of threads."""
+    with interlock.connect(url_of(server)) as locks:
+        yield locks

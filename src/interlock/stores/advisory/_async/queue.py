@@ -37,7 +37,7 @@ class AsyncAdvisoryQueue:
         self._room = room
         self._talk = talk
         self.doubt: Callable[[str], object] = lambda id: None
-        self.rest = room.rest
+        self.rest = self.abort = room.rest
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Let a function be called with each claim that is not had any more; from any thread."""
@@ -329,10 +329,6 @@ class AsyncAdvisoryQueue:
 
     async def aclose(self) -> None:
         """Take out the claims that entered here; the server frees what they have."""
-        self.abort()
-
-    def abort(self) -> None:
-        """As `aclose`, at once and from any thread."""
         for place in list(self._room.places.values()):
             if place.owner is self and place.state != "trying" and self._room.take_out(place.claim.id) is place:
                 self._room.lose(place)
