@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
 
 _REDIS = "interlock.stores.redis:RedisStore"
-_ADVISORY = "interlock.stores.advisory:AdvisoryStores"
+_ADVISORY = "interlock.stores.advisory:AdvisoryStore"
 _POSTGRESQL = "interlock.stores.postgresql:PostgresStore"
 _SQLITE = "interlock.stores.sqlite:SqliteStore"
 _MYSQL = "interlock.stores.mysql:MysqlStore"

@@ -3,8 +3,8 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import RLock, local
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import RLock, Thread, local
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
@@ -146,6 +146,41 @@ async def offload(function: Callable[..., T], *args: Any) -> T:
     except RuntimeError:
         return function(*args)  # the interpreter ends: pools of threads take nothing any more
     return await _finished(future)
+
+
+async def apart(function: Callable[..., T], *args: Any) -> T:
+    """Call a function that may block for as long as it likes, in a thread that does not hold up the exit.
+
+    A task that is cancelled does not wait for it.
+    """
+    future: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=call, name="interlock-apart", daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+async def ready(fd: int, seconds: float, write: bool = False) -> bool:
+    """Wait until a descriptor can be read, or written to; False if the time is over, or an hour."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    timer = loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), _settle, future, False)
+    (loop.add_writer if write else loop.add_reader)(fd, _settle, future, True)
+    try:
+        return bool(await future)
+    finally:
+        timer.cancel()
+        (loop.remove_writer if write else loop.remove_reader)(fd)
+
+
+def _settle(future: "asyncio.Future[bool]", result: bool) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def plain(function: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:

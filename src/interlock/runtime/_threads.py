@@ -14,7 +14,7 @@ from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument
 from interlock.core.functions import shown
 from interlock.runtime import clock, log, process
-from interlock.runtime.polling import READABLE, poller
+from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.runtime.sync import fresh_id as fresh_id
 from interlock.runtime.sync import run
 
@@ -81,6 +81,17 @@ def within(seconds: float | None, function: Callable[..., T], *args: Any) -> T:
 def offload(function: Callable[..., T], *args: Any) -> T:
     """Call a function that may block."""
     return function(*args)
+
+
+apart = offload
+"""For tasks it is another one: it has a thread of its own for as long as it likes."""
+
+
+def ready(fd: int, seconds: float, write: bool = False) -> bool:
+    """Wait until a descriptor can be read, or written to; False if the time is over, or an hour."""
+    poll = poller()
+    poll.register(fd, WRITABLE if write else READABLE)
+    return bool(poll.poll(1000 * max(0.0, min(seconds, LONGEST_SLEEP))))
 
 
 def plain(function: Callable[..., T]) -> Callable[..., T]:
