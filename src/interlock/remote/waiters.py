@@ -27,6 +27,10 @@ class Waiters:
         """The claims that wait."""
         return list(self._waiters)
 
+    def get(self, id: str) -> Tells | None:
+        """Return what wakes a claim; None if it does not wait here."""
+        return self._waiters.get(id)
+
     def add(self, id: str, waiter: Tells) -> None:
         """Tell `waiter` what is told to a claim."""
         self._waiters[id] = waiter

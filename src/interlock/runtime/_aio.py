@@ -2,13 +2,13 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from threading import RLock, local
 from typing import Any, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
-from interlock.core.errors import NotHeld
+from interlock.core.errors import NotHeld, StoreError
 from interlock.core.effects import Op
 from interlock.runtime import clock, log
 from interlock.runtime.aio import arun
@@ -213,6 +213,45 @@ class Waiter:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+async def ready(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+    """Wait until a descriptor can be read, or the other side of one of others is closed; return those of which it is so.
+
+    Args:
+        fd: to be read from.
+        ends: the others.
+        seconds: after which it is nothing.
+
+    Raises:
+        StoreError: the loop can't watch files.
+    """
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+    found: list[int] = []
+    watched: list[int] = []
+
+    def wake(each: int) -> None:
+        if each not in found:
+            found.append(each)
+        if not woken.done():
+            woken.set_result(None)
+
+    timer = loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), wake, -1)
+    try:
+        for each in (fd, *ends):
+            loop.add_reader(each, wake, each)
+            watched.append(each)
+        await woken
+    except NotImplementedError as error:
+        raise StoreError("file:// needs an event loop with add_reader, e.g. asyncio's default") from error
+    except OSError:
+        pass  # somebody closed one of them: who waits looks, and opens it again
+    finally:
+        timer.cancel()
+        for each in watched:
+            loop.remove_reader(each)
+    return found
 
 
 class Alarm:

@@ -4,12 +4,13 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
 from interlock.core.effects import Op
 from interlock.runtime import clock, log, process
+from interlock.runtime.polling import READABLE, poller
 from interlock.runtime.sync import fresh_id as fresh_id
 from interlock.runtime.sync import run
 
@@ -158,6 +159,21 @@ class Waiter:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def ready(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+    """Wait until a descriptor can be read, or the other side of one of others is closed; return those of which it is so.
+
+    Args:
+        fd: to be read from.
+        ends: the others.
+        seconds: after which it is nothing.
+    """
+    poll = poller()
+    poll.register(fd, READABLE)
+    for each in ends:
+        poll.register(each, 0)
+    return [each for each, _ in poll.poll(max(0.0, min(seconds, LONGEST_SLEEP)) * 1000)]
 
 
 class Alarm:
