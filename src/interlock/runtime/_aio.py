@@ -8,8 +8,8 @@ from threading import RLock, local
 from typing import Any, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
-from interlock.core.errors import NotHeld, StoreError
 from interlock.core.effects import Op
+from interlock.core.errors import NotHeld, StoreError
 from interlock.runtime import clock, log
 from interlock.runtime.aio import arun
 from interlock.runtime.process import in_forked_child
@@ -216,7 +216,7 @@ class Waiter:
 
 
 async def ready(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
-    """Wait until a descriptor can be read, or the other side of one of others is closed; return those of which it is so.
+    """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
 
     Args:
         fd: to be read from.

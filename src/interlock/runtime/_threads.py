@@ -162,7 +162,7 @@ class Waiter:
 
 
 def ready(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
-    """Wait until a descriptor can be read, or the other side of one of others is closed; return those of which it is so.
+    """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
 
     Args:
         fd: to be read from.

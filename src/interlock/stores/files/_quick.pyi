@@ -6,7 +6,15 @@ from interlock.stores.files.opening import OpenFile
 LAYOUT: tuple[int, ...]
 
 def enter(
-    line: LineFile, id: str, capacity: int, ttl: float, tail: bytes, token: str, others: dict[str, OpenFile], pid: int, /
+    line: LineFile,
+    id: str,
+    capacity: int,
+    ttl: float,
+    tail: bytes,
+    token: str,
+    others: dict[str, OpenFile],
+    pid: int,
+    /,
 ) -> int: ...
 def join(
     line: LineFile, id: str, ttl: float, tail: bytes, pipe: int, token: str, others: dict[str, OpenFile], pid: int, /

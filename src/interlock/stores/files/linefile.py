@@ -233,4 +233,3 @@ class LineFile(OpenFile):
         put(self.fd, REMOVED, 0)
         self.remove()
         return True
-

@@ -5,9 +5,9 @@ lock is the proof of life: the kernel takes it away when the process dies, howev
 opens the pipe too and is woken by the kernel when its only reader has gone. Each waiting thread or task has a
 *wake-up pipe*: a named pipe that others write to when its turn has come.
 
-Others find both by their names.  A liveness pipe whose name is gone (a tmp cleaner, `rm alive/*`), or whose descriptor
-somebody closed, proves nothing any more: the process notices it, makes another one under a new token, and has lost what
-it claimed under the old one.
+Others find both by their names.  A liveness pipe whose name is gone (a tmp cleaner, `rm alive/*`), or whose
+descriptor somebody closed, proves nothing any more: the process notices it, makes another one under a new token, and
+has lost what it claimed under the old one.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
 
+from interlock.core.claims import USING
 from interlock.core.errors import StoreError
 from interlock.core.line import Place
 from interlock.core.queue import Granted
-from interlock.core.claims import USING
 from interlock.remote.waiters import DIGITS
 from interlock.runtime import log
 from interlock.runtime.polling import READABLE, poller
@@ -52,7 +52,7 @@ class WakeupPipe(OpenFile):
         super().__init__(path, make_pipe(path))
         self.token = token
         self.number = number
-        self.watched: dict[str, OpenFile] = {}  # kept from one waiter to the next, who often waits for the same process
+        self.watched: dict[str, OpenFile] = {}  # kept: the next waiter often waits for the same process
 
     def ring(self) -> None:
         """Make it readable, if it is still ours; once it is full, it is so anyway."""
@@ -231,7 +231,8 @@ class Liveness:
     def tell(self, place: Place) -> None:
         """Wake a waiter in another process, with the news that it holds the lock, if that is so."""
         message = f"{place.id} {place.fence} {place.slot}\n" if place.state == USING else "\n"
-        with self._section.entered(), contextlib.suppress(OSError):  # it is gone, or its pipe is full: it looks again by itself
+        # Whoever is gone, or whose pipe is full, looks again by itself.
+        with self._section.entered(), contextlib.suppress(OSError):
             # Opened for both, so that no reader's absence can raise SIGPIPE.
             os.write(self._open(f"{place.alive}.{place.channel}", os.O_RDWR).fd, message.encode())
 

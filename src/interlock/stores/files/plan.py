@@ -1,15 +1,15 @@
 """What is to be written when a step makes another line of a line, in which order, and whom to tell in between.
 
 A step runs under the guard, so nobody else writes meanwhile; but its process may be killed between any two writes.
-What is left then is always a line: it may have lost some claims already, and not have the new one, nor the promotions.
-So the order is
+What is left then is always a line: it may have lost some claims already, and lack the new one and the promotions. So
+the order is
 
     the end of a record, the claims that go, whom to tell (the last in line first), then the others' slots.
 
-Nobody holds before those who go are gone.  A waiter may be told before its slot says so: for nobody overtakes, a waiter
-for whom there is room holds in every line that can follow, and the next step says so again, and tells it again.  The
-first in line is told last: it is the one that is woken anyhow, by the death of this process or by what led to the step.
-The model checker drives these functions.
+Nobody holds before those who go are gone.  A waiter may be told before its slot says so: since nobody overtakes, a
+waiter for whom there is room holds in every line that can follow, and the next step writes that, and tells it again.
+The first in line is told last: it is the one that is woken anyhow, by the death of this process or by what led to the
+step. The model checker drives these functions.
 """
 
 from collections.abc import Callable, Sequence

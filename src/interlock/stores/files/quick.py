@@ -108,7 +108,7 @@ class Quick:
             return False  # the step says what is wrong
 
     def leave(self, claim: Claim) -> bool:
-        """Leave a line in which nobody waits, or hand over to the first in it, and tell it; False if nothing was done."""
+        """Leave a line in which nobody waits, or hand over to the first in it; False if nothing was done."""
         steps = self._steps
         line = steps.lines.get(claim.spec.key)
         if line is None:

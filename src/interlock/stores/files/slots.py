@@ -4,9 +4,9 @@
     {"name": "book:1", "namespace": ""}
     using   fence=1795259983751384 until=0000001234.567890 since=1795259983.751384 held=1795259983.751384 id=…
 
-The head has what the line knows beside its claims: the name, and the end of the record of a completed run.  A free slot
-still shows the fence of its last claim.  A slot is written with one call and never crosses a page, so that a killed
-process leaves no half of it.
+The head has what the line knows beside its claims: the name, and the end of the record of a completed run.  A free
+slot still shows the fence of its last claim.  A slot is written with one call and never crosses a page, so that a
+killed process leaves no half of it.
 """
 
 import json

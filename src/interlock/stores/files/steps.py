@@ -20,7 +20,7 @@ except ImportError:  # no such limit is known here
 
 from interlock.core.claims import MICROS, SEPARATOR, USING, Check
 from interlock.core.errors import StoreError
-from interlock.core.line import GONE, NOBODY, Clock, Decide, Line, Origin, Place, Step, enter, leave, live, look, renew
+from interlock.core.line import GONE, NOBODY, Clock, Decide, Origin, Place, Step, enter, leave, live, look, renew
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, WeakRegistry, checked_pid, in_forked_child, pid
@@ -96,7 +96,7 @@ class FileSteps:
 
     def start_afresh(self) -> None:
         """Have nothing open: at the beginning, and in a forked child."""
-        self._mutex = threading.RLock()  # re-entrant: a signal handler may lock, too, while its thread opens something
+        self._mutex = threading.RLock()  # re-entrant: a signal handler may come while its thread opens something
         self.lines: dict[str, LineFile] = {}
         self._liveness: Liveness | None = None
         self.trusted = 0.0
@@ -159,7 +159,7 @@ class FileSteps:
         waiter: Any = None
         ids: Sequence[str] = ()
         if decide is enter:
-            claim, origin, *others = args
+            claim, _, *others = args
             waiter = self.waiters.get(claim.id)
             ids = (claim.id,)
             channel = "" if waiter is None else self.reachable(waiter)
@@ -265,8 +265,8 @@ class FileSteps:
                 raise StoreError(CLOSED)
             line = self.lines.get(key)
             if line is None:
-                for each in [*islice(self.lines, max(0, len(self.lines) - self._most_open + 1))]:
-                    retired.append(self.lines.pop(each))
+                most = max(0, len(self.lines) - self._most_open + 1)
+                retired += [self.lines.pop(each) for each in [*islice(self.lines, most)]]
                 line = self.lines[key] = LineFile(self.folder, key)
         for old in retired:
             self._retire(old)
@@ -298,8 +298,7 @@ class FileSteps:
             if data is None:
                 return False
             slots = line.slots(data)
-            stamp = int(clock.time_of_day() * MICROS)
-            if any(isinstance(slot, Place) for slot in slots) and self._live(slots) or micros_in(data, DONE_AT) > stamp:
+            if micros_in(data, DONE_AT) > clock.time_of_day() * MICROS or self._live(slots):
                 return False
             return line.discard(top_of(slots))
         finally:
@@ -308,6 +307,8 @@ class FileSteps:
 
     def _live(self, slots: Sequence[Slot]) -> tuple[Place, ...]:
         """Return the live places, in their order."""
+        if not any(isinstance(slot, Place) for slot in slots):
+            return ()
         lease = int(clock.now() * MICROS)
         line = line_of(slots, 0, 0, lease)
         tokens = {place.alive for place in line.places}
@@ -378,7 +379,16 @@ class FileSteps:
         with failing("nothing can be found out"):
             from interlock.stores.files import checks  # programs that lock do not look: they start faster
 
-        return checks.examine(self)
+        return checks.examine(self.folder, self.liveness(), self._places)
+
+    def _places(self) -> list[Place]:
+        """Return all claims that can be read."""
+        found: list[Place] = []
+        for name in names_in(self.folder.lines):
+            with contextlib.suppress(OSError, NotOurs):
+                data = read_file(self.folder.lines, name, self.folder.sharing)
+                found += [slot for slot in slots_in(data, slots_start(data), []) if isinstance(slot, Place)]
+        return found
 
     # -- who uses it ------------------------------------------------------------------------------------
 
@@ -455,9 +465,8 @@ def open_steps(path: str, mode: int | None, allow: str) -> FileSteps:
     """
     folder = Folder(path, mode, allow)
     with _mutex:
-        steps = next(
-            (each for each in _opened if each.folder.path == folder.path and each.folder.inodes == folder.inodes), None
-        )
+        where = folder.path, folder.inodes
+        steps = next((each for each in _opened if (each.folder.path, each.folder.inodes) == where), None)
         if steps is None:
             steps = FileSteps(folder)
             _opened.append(steps)

@@ -46,8 +46,8 @@ class FileStore:
             hides = "***" in shown or not url.netloc
             meant = "file:///var/lib/locks" if hides else f"file:///{url.netloc}{url.path}"
             raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
-        path = os.fsdecode(unquote_to_bytes(url.path.encode("utf-8", "surrogateescape")))  # any name, also if not UTF-8
-        return cls(path, **options(url.query))
+        path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # names need not be UTF-8
+        return cls(os.fsdecode(path), **options(url.query))
 
     def queue(self) -> Any:
         """As `Store.queue`."""

@@ -16,13 +16,17 @@ class AsyncFolderSteps:
     look_again = FileSteps.look_again
 
     def __init__(self, steps: FileSteps) -> None:
-        self.step, self.keys = map(rt.plain, (steps.step, steps.keys))
+        self.step = rt.plain(steps.step)
+        self.keys = rt.plain(steps.keys)
         self.tell = steps.tell
         self.origin = steps.origin
         self._steps = steps
 
     async def doctor(self) -> list[Check]:
         return await rt.offload(self._steps.doctor)
+
+    async def aclose(self) -> None:
+        """Nothing: the queue gives up what is open, with the last of them."""
 
 
 class AsyncFileWaiter:

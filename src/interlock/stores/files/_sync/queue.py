@@ -17,13 +17,17 @@ class FolderSteps:
     look_again = FileSteps.look_again
 
     def __init__(self, steps: FileSteps) -> None:
-        self.step, self.keys = map(rt.plain, (steps.step, steps.keys))
+        self.step = rt.plain(steps.step)
+        self.keys = rt.plain(steps.keys)
         self.tell = steps.tell
         self.origin = steps.origin
         self._steps = steps
 
     def doctor(self) -> list[Check]:
         return rt.offload(self._steps.doctor)
+
+    def close(self) -> None:
+        """Nothing: the queue gives up what is open, with the last of them."""
 
 
 class FileWaiter:
