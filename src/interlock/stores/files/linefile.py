@@ -47,13 +47,14 @@ class LineFile(OpenFile):
         head: what the file begins with, but for the end of a record.
         mutex: held by whoever is in a step of the line.
         inside: True while Python code is in a step, which its own signal handlers must not disturb.
+        lost: True if somebody closed its descriptor, and perhaps others of this process.
         retired: True if it is no longer kept open for the next time.
         trusted: until when the file is taken to be still in its folder.
         last_tail: the caller and what its slots end with, for who comes again.
     """
 
     __slots__ = (
-        "_folder", "_known", "_name", "_span", "head", "inside", "key", "last_tail", "mutex", "retired", "trusted",
+        "_folder", "_known", "_name", "_span", "head", "inside", "key", "last_tail", "lost", "mutex", "retired", "trusted",
     )  # fmt: skip
 
     def __init__(self, folder: Folder, key: str) -> None:
@@ -64,7 +65,7 @@ class LineFile(OpenFile):
         self.head = head_of(key)
         self.mutex = threading.RLock()
         self.inside = False
-        self.retired = False
+        self.lost = self.retired = False
         self.trusted = 0.0
         self.last_tail: tuple[object, str, str, bytes] = (None, "", "", b"")
         self._span = len(self.head) + 4 * SLOT
@@ -84,6 +85,7 @@ class LineFile(OpenFile):
         until = clock.now() + MOST_SPIN
         while True:
             if not self.is_ours():
+                self.lost = self.lost or self.fd >= 0
                 opened += 1
                 if opened > ROUNDS:
                     raise StoreError(f"{self._path} is replaced all the time; find out who does it")

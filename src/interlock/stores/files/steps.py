@@ -14,9 +14,12 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 try:
-    from resource import RLIMIT_NOFILE, getrlimit
+    from resource import RLIMIT_NOFILE
+    from resource import getrlimit as _limit
+
+    getrlimit: Any = _limit
 except ImportError:  # no such limit is known here
-    getrlimit = None  # type: ignore[assignment]
+    getrlimit = None
 
 from interlock.core.claims import MICROS, SEPARATOR, USING, Check
 from interlock.core.errors import StoreError
@@ -101,7 +104,7 @@ class FileSteps:
         self._liveness: Liveness | None = None
         self.trusted = 0.0
         self.home = f"{HOST} {pid()}"
-        soft = getrlimit(RLIMIT_NOFILE)[0] if getrlimit else -1
+        soft = -1 if getrlimit is None else getrlimit(RLIMIT_NOFILE)[0]
         self._most_open = min(MOST_OPEN, soft // 4) if soft > 0 else MOST_OPEN
 
     # -- one step ---------------------------------------------------------------------------------------
@@ -131,8 +134,6 @@ class FileSteps:
 
     def _step(self, key: str, decide: Decide, args: tuple[Any, ...]) -> Step | None:
         line = self.lines.get(key) or self.line(key)
-        if decide is not leave and not self.trust():
-            return None
         with line.mutex:
             if line.inside:  # the mutex is re-entrant: this is the same thread
                 raise StoreError(WITHIN_A_STEP)
@@ -148,7 +149,9 @@ class FileSteps:
         if decide is renew:
             line.trusted = 0.0  # it asks whether the file is still the one in the folder
         data = line.guard()
-        if data is None:
+        if line.lost:
+            line.lost, self.trusted = False, 0.0
+        if data is None or not (decide is leave or self.trust()):
             return None
         liveness = self.liveness()
         slots = line.slots(data)
