@@ -1,4 +1,4 @@
-"""The command: `python -m bench files`."""
+"""The command: `python -m bench files`; with `--against`, that of `bench.against`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 1 if a contestant failed or one of ours lost an update; 2 if the arguments choose nothing; 130 if it
         was interrupted.
     """
+    given = sys.argv[1:] if arguments is None else arguments
+    if any(word.split("=")[0] == "--against" for word in given):
+        from bench.against import command
+
+        return command.main(given, progress(quiet=False))
     parser = build_parser()
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args(given)
     scenarios = [scenario for scenario in SCENARIOS if fits(scenario, chosen.what, chosen.only)]
     if not scenarios:
         parser.error(f"no scenario fits; there are: {', '.join(one.key for one in SCENARIOS)}")

@@ -10,7 +10,6 @@ import pytest
 
 import interlock
 from interlock.stores.base import BaseStore
-from tests.support.drawing import drawing
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -65,12 +64,6 @@ def test_the_page_for_stores_of_others_tells_all_that_a_store_may_have() -> None
     rows = [row for row in page.splitlines() if row.startswith("| `")]
     told = {name for row in rows for name in re.findall(r"`(\w+)[`(]", row.split("|")[1])}
     assert told == {name for name in dir(BaseStore) if not name.startswith("_")}
-
-
-def test_the_drawing_of_the_house_is_that_of_today() -> None:
-    """`python -m tests.support.drawing` prints it."""
-    page = (ROOT / "docs/explanation/architecture.md").read_text()
-    assert "```text\n" + "\n".join(drawing()).strip() + "\n```\n" in page
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:

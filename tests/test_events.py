@@ -11,8 +11,8 @@ import pytest
 
 import interlock
 from interlock.locks import events
-from interlock.locks.grants import BaseGrant
-from interlock.locks.session import BaseSession
+from interlock.client.base import BaseGrant
+from interlock.client.base import BaseSession
 
 TELLS = (BaseGrant._tell, BaseGrant._tell_acquired, BaseSession.queued)
 

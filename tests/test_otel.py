@@ -19,8 +19,8 @@ from opentelemetry.trace import StatusCode
 from prometheus_client import REGISTRY, generate_latest
 
 import interlock
-from interlock.locks.connect import open_store
-from interlock.locks.events import EVERYWHERE, Event
+from interlock.client.connect import open_store
+from interlock.client.events import EVERYWHERE, Event
 from interlock.otel import instrument
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually

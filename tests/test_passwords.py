@@ -93,12 +93,11 @@ def test_a_password_that_the_server_refuses_is_not_told() -> None:
 
 
 def test_no_repr_shows_it() -> None:
-    from interlock.cli.demo.race import RaceStore
     from interlock.django.conf import StoreSettings
 
     url = f"redis://me:{SECRET}@127.0.0.1:1/0"
     things: list[Any] = [factory_of(client_of(urlsplit(url), tasks), tasks) for tasks in (False, True)]
-    things += [RaceStore(url, ""), StoreSettings(url, "", {"password": SECRET}, "", 30.0)]
+    things += [StoreSettings(url, "", {"password": SECRET}, "", 30.0)]
     connected: list[Any] = []
     for scheme in ("redis", "postgresql", "mysql", "postgresql+advisory", "mysql+advisory"):
         url = f"{scheme}://me:{SECRET}@127.0.0.1:1/0"

@@ -2,9 +2,9 @@
 
     python tools/unasync.py [--check]
 
-With `--check` it writes nothing, and fails if a file is not up to date.  A statement under the comment `# async only` is
-left out.  What is right for tasks and wrong for threads is refused: an `await` under `with mutex`, and a coroutine that
-is an argument, since its twin would run before the call.
+With `--check` it writes nothing, and fails if a file is not up to date.  A statement under the comment `# async only`
+is left out.  What is right for tasks and wrong for threads is refused: an `await` under `with mutex`, and a coroutine
+that is an argument, since its twin would run before the call.
 """
 
 import ast
@@ -21,8 +21,7 @@ RULES = [  # in this order
     (r"\b__a(enter|exit|next|iter)__\b", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
-    (r"\baclose\b", "close"),
-    (r"\baconnect\b", "connect"),
+    (r"\ba(close|connect|queue)\b", r"\1"),
 ]
 ONLY = "# async only"
 
@@ -33,9 +32,9 @@ def threads_of(text: str) -> str:
     skipped: tuple[int, bool] | None = None  # the indentation of what is left out, and whether it has begun
     for line in text.splitlines(keepends=True):
         indent = len(line) - len(line.lstrip())
-        if skipped and line.strip() and (indent < skipped[0] or (indent == skipped[0] and skipped[1])):
-            if not line.lstrip().startswith((")", "]", "}")):  # the end of the same statement
-                skipped = None
+        ends = not line.lstrip().startswith((")", "]", "}"))  # else it belongs to the same statement
+        if skipped and ends and line.strip() and (indent < skipped[0] or (indent == skipped[0] and skipped[1])):
+            skipped = None
         if line.strip() == ONLY:
             skipped = (indent, False)
         elif skipped:

@@ -75,18 +75,6 @@ def redis_py_async(sleep: float = 0.1) -> Callable[[Place], Any]:
     return make
 
 
-def without_look(make: Callable[[Place], Any]) -> Callable[[Place], Any]:
-    """The same, which sleeps at once when it waits for a reply."""
-
-    def build(place: Place) -> Any:
-        from interlock._redis import connection
-
-        connection.LOOK = 0.0
-        return make(place)
-
-    return build
-
-
 def without_hiredis(make: Callable[[Place], Any]) -> Callable[[Place], Any]:
     """The same where hiredis is not installed."""
 

@@ -1,12 +1,11 @@
-"""What listeners of events cost: nobody, one that does nothing, OpenTelemetry; what nobody costs: `events_off`."""
+"""What listeners of events cost: nobody, one that does nothing, OpenTelemetry."""
 
 from __future__ import annotations
 
 from bench.contestants import needs, seam
 from bench.contestants.locks import interlock_memory
-from bench.model import Beside, Contestant, Metric, Scenario, Target
+from bench.model import Beside, Contestant, Scenario, Target
 from bench.scenarios import pairs
-from bench.scenarios.compiled import best, slices
 
 OFF, LISTENER = "nobody listens", "a listener"
 BESIDE = Beside(OFF)
@@ -25,9 +24,9 @@ SCENARIO: Scenario[pairs.Batch] = Scenario(
             "interlock.otel, SDK", pairs.calls(seam.with_sdk), needs.module("opentelemetry.sdk.trace"), "ours"
         ),
     ),
-    metrics=(Metric("best", "best µs per pair"), Metric("us", "median µs per pair")),
-    work=slices,
-    fold=best,
+    metrics=pairs.METRICS,
+    work=pairs.work,
+    fold=pairs.fold,
     beside=(BESIDE,),
-    targets=(Target("one that does nothing at most doubles it", LISTENER, "best", 0.5, least=True, beside=BESIDE),),
+    targets=(Target("one that does nothing at most doubles it", LISTENER, "us", 0.5, least=True, beside=BESIDE),),
 )

@@ -31,7 +31,7 @@ def line(url: Callable[[Place], str]) -> Callable[[Place], Line]:
 
     def build(place: Place) -> Line:
         from interlock.core.claims import SEPARATOR, Claim, LockSpec
-        from interlock.locks.connect import open_store
+        from interlock.client.connect import open_store
         from interlock.runtime.sync import fresh_id, run
 
         store = open_store(url(place))

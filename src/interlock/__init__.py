@@ -10,17 +10,16 @@ from interlock.core.errors import (
     LockTimeout,
     NotHeld,
     StoreError,
+    Unsupported,
 )
-from interlock.locks.connect import aconnect, connect
-from interlock.locks.events import Event, subscribe
-from interlock.locks.sync.connection import Locks
-from interlock.locks.sync.grants import Grant, Grants
-from interlock.locks.sync.locks import Lock, RLock
+from interlock.client._sync.grants import Grant, Grants
+from interlock.client._sync.locks import Lock, Locks, RLock
+from interlock.client.connect import aconnect, connect
+from interlock.client.events import Event, subscribe
 
 if TYPE_CHECKING:
-    from interlock.locks.aio.connection import AsyncLocks
-    from interlock.locks.aio.grants import AsyncGrant, AsyncGrants
-    from interlock.locks.aio.locks import AsyncLock, AsyncRLock
+    from interlock.client._async.grants import AsyncGrant, AsyncGrants
+    from interlock.client._async.locks import AsyncLock, AsyncLocks, AsyncRLock
 
 __version__ = "0.1.0"
 
@@ -44,17 +43,18 @@ __all__ = [
     "NotHeld",
     "RLock",
     "StoreError",
+    "Unsupported",
     "aconnect",
     "connect",
     "subscribe",
 ]
 
 _LATER = {
-    "AsyncGrant": "interlock.locks.aio.grants",
-    "AsyncGrants": "interlock.locks.aio.grants",
-    "AsyncLock": "interlock.locks.aio.locks",
-    "AsyncLocks": "interlock.locks.aio.connection",
-    "AsyncRLock": "interlock.locks.aio.locks",
+    "AsyncGrant": "interlock.client._async.grants",
+    "AsyncGrants": "interlock.client._async.grants",
+    "AsyncLock": "interlock.client._async.locks",
+    "AsyncLocks": "interlock.client._async.locks",
+    "AsyncRLock": "interlock.client._async.locks",
 }
 
 

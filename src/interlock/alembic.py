@@ -51,7 +51,6 @@ class CreateInterlock(_TableOperation):
         operations.invoke(cls(table, schema, grace))
 
     def reverse(self) -> "DropInterlock":
-        """As `MigrateOperation.reverse`."""
         return DropInterlock(self.table, self.schema, self.grace)
 
 
@@ -73,7 +72,6 @@ class DropInterlock(_TableOperation):
         operations.invoke(cls(table, schema))
 
     def reverse(self) -> CreateInterlock:
-        """As `MigrateOperation.reverse`."""
         return CreateInterlock(self.table, self.schema, self.grace)
 
 

@@ -12,7 +12,7 @@ except ModuleNotFoundError as error:
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
-from interlock.locks.events import Event, Listener, subscribe
+from interlock.client.events import Event, Listener, subscribe
 from interlock.runtime.process import pid
 
 __all__ = ["instrument"]

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import NoInspectionAvailable
 
 from interlock.core.errors import InvalidArgument, LockLost
-from interlock.locks.grants import BaseGrant
+from interlock.client.base import BaseGrant
 from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
 
 
@@ -105,7 +105,7 @@ class Fenced:
         return count
 
     async def awrite(self, connection: Any, *where: ColumnElement[bool], **values: Any) -> int:
-        """As `write`, on an AsyncConnection or an AsyncSession."""
+        """Write rows as `write` does, on an AsyncConnection or an AsyncSession."""
         count: int = await connection.run_sync(lambda plain: self.write(plain, *where, **values))
         return count
 

@@ -432,7 +432,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     printed = capsys.readouterr().out
     assert all(re.search(rf"^  {name} +[A-Z]", printed, re.MULTILINE) for name in
-               ("run", "ls", "show", "watch", "evict", "doctor", "demo"))  # fmt: skip
+               ("run", "ls", "show", "watch", "evict", "doctor"))  # fmt: skip
     assert main(["ls", "--help"]) == 0
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.endswith(f"interlock {interlock.__version__}\n")

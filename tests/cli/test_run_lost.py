@@ -114,7 +114,7 @@ def test_what_the_library_logs_is_told_with_v_only(house: House, tmp_path: Path)
 
 LOST_BEFORE = """
 import os, interlock
-from interlock.locks.sync.locks import Lock
+from interlock.client._sync.locks import Lock
 acquire = Lock.acquire
 def loses(lock, *args, **how):
     grant = acquire(lock, *args, **how)
@@ -136,7 +136,7 @@ def test_a_lock_that_is_lost_before_the_command_could_start_starts_none(house: H
 FAILS = """
 import os, sys
 from interlock.cli import run
-from interlock.locks.sync.connection import Locks
+from interlock.client._sync.locks import Locks
 def fails(guard):
     run.command = guard._child.pid
     raise RuntimeError("of the test")

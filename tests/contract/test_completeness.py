@@ -12,14 +12,14 @@ import pytest
 
 import interlock
 from interlock.core.oldstore import BaseStore
-from interlock.locks.aio.connection import AsyncLocks
-from interlock.locks.aio.grants import AsyncGrant, AsyncGrants
-from interlock.locks.aio.locks import AsyncAllLock, AsyncLock, AsyncRLock
+from interlock.client._async.locks import AsyncLocks
+from interlock.client._async.grants import AsyncGrant, AsyncGrants
+from interlock.client._async.locks import AsyncAllLock, AsyncLock, AsyncRLock
 from interlock.locks.base import ReadWrite
-from interlock.locks.connect import BUILT_IN
-from interlock.locks.sync.connection import Locks
-from interlock.locks.sync.grants import Grant, Grants
-from interlock.locks.sync.locks import AllLock, Lock, RLock
+from interlock.client.connect import BUILT_IN
+from interlock.client._sync.locks import Locks
+from interlock.client._sync.grants import Grant, Grants
+from interlock.client._sync.locks import AllLock, Lock, RLock
 from interlock.testing.world import KINDS, Place
 from tests.support.stores import PARTIAL_ROWS, ROWS
 

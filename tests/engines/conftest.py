@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from interlock.locks.connect import open_store
+from interlock.client.connect import open_store
 from interlock.stores.sql.ddl import ddl
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, need

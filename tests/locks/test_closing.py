@@ -12,9 +12,9 @@ import pytest
 
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError
-from interlock.locks.session import AcquireOptions
+from interlock.client.base import AcquireOptions
 from interlock.locks.sync import closing
-from interlock.locks.sync.grants import Grant
+from interlock.client._sync.grants import Grant
 from interlock.locks.sync.session import Session
 from interlock.runtime.sync import run
 from interlock.testing.waiting import eventually

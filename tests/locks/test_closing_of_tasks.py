@@ -11,9 +11,9 @@ import pytest
 from interlock.core.claims import LockSpec
 from interlock.core.errors import StoreError
 from interlock.locks.aio import closing
-from interlock.locks.aio.grants import AsyncGrant
+from interlock.client._async.grants import AsyncGrant
 from interlock.locks.aio.session import Session
-from interlock.locks.session import AcquireOptions
+from interlock.client.base import AcquireOptions
 from interlock.runtime.aio import arun
 from tests.support.spied_store import Clock, SpiedStore, away, claim, enters
 

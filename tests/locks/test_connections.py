@@ -16,9 +16,9 @@ from interlock.core.errors import InvalidArgument, LockTimeout, StoreError
 from interlock.core.oldstore import BaseStore
 from interlock.locks import connect as module
 from interlock.locks.arguments import guard_timeout, is_used, wait_limit
-from interlock.locks.connect import BUILT_IN, check_url, default_url, open_store
-from interlock.locks.meant import EXAMPLES, advice_on, scheme_meant
-from interlock.locks.session import AcquireOptions
+from interlock.client.connect import BUILT_IN, check_url, default_url, open_store
+from interlock.client.meant import EXAMPLES, advice_on, scheme_meant
+from interlock.client.base import AcquireOptions
 from interlock.stores import files
 from interlock.stores.memory import MemoryStore
 

@@ -8,7 +8,7 @@ import pytest
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import InvalidArgument, LockLost, NotHeld
 from interlock.locks import grants
-from interlock.locks.grants import BaseGrant, BaseGrants
+from interlock.client.base import BaseGrant, BaseGrants
 from interlock.locks.unreleased import kept
 
 ENDS = 130.0

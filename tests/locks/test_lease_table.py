@@ -12,7 +12,7 @@ import pytest
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import LockLost, NotHeld, StoreError
 from interlock.locks import leases
-from interlock.locks.grants import LEASE_ENDED, BaseGrant
+from interlock.client.base import LEASE_ENDED, BaseGrant
 from interlock.locks.leases import MOST_DOUBTED, LeaseTable
 from interlock.locks.watchdog import by_node, portions
 

@@ -15,9 +15,9 @@ from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHel
 from interlock.locks.aio import locks as of_tasks
 from interlock.locks.aio.session import Session as TaskSession
 from interlock.locks.owners import Owned
-from interlock.locks.session import AcquireOptions
+from interlock.client.base import AcquireOptions
 from interlock.locks.sync import locks as of_threads
-from interlock.locks.sync.grants import Grant
+from interlock.client._sync.grants import Grant
 from interlock.locks.sync.session import Session as ThreadSession
 from interlock.locks.unreleased import kept
 from tests.support.spied_store import SpiedStore, away

@@ -10,8 +10,8 @@ from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import StoreError
 from interlock.locks import busy
 from interlock.locks.blocks import somebody
-from interlock.locks.busy import MOST_KEYS, LastHolders, time_is_over
-from interlock.locks.grants import LOST, RELEASED, BaseGrant
+from interlock.client.base import MOST_KEYS, LastHolders, time_is_over
+from interlock.client.base import LOST, RELEASED, BaseGrant
 from interlock.locks.owners import FEW, BaseReentry, Handles, Holds, Owned
 from interlock.testing.waiting import collected
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from interlock.core.claims import Claim, LockSpec
-from interlock.locks.grants import BaseGrant
+from interlock.client.base import BaseGrant
 from interlock.locks.sync import renewers
 from interlock.locks.sync.renewers import MOST_THERE, Renewers
 from interlock.testing.waiting import eventually

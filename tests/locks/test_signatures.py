@@ -8,10 +8,10 @@ import pytest
 
 from interlock import aconnect, connect
 from interlock.core.queue import EnterResult
-from interlock.locks.aio.connection import AsyncLocks
-from interlock.locks.aio.locks import AsyncLockable
-from interlock.locks.sync.connection import Locks
-from interlock.locks.sync.locks import Lockable
+from interlock.client._async.locks import AsyncLocks
+from interlock.client._async.locks import AsyncLockable
+from interlock.client._sync.locks import Locks
+from interlock.client._sync.locks import Lockable
 
 CLASSES = (Locks, AsyncLocks, Lockable, AsyncLockable)
 METHODS = [

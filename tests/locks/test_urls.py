@@ -6,7 +6,7 @@ import pytest
 
 import interlock
 from interlock.core.errors import InvalidArgument
-from interlock.locks.connect import split
+from interlock.client.connect import split
 
 
 @pytest.mark.parametrize("hosts", ["h1,[::1]:7,h3:8", "[::1]:7,h1", "me:a,b@h1:1,[fe80::1]", "me:a,b@[::1]:5"])

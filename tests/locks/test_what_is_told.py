@@ -13,8 +13,8 @@ from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.locks import events, session
 from interlock.locks.closing import call_off, claim_of, owner_of
-from interlock.locks.events import Event
-from interlock.locks.session import BaseSession, closed_meanwhile, name_of
+from interlock.client.events import Event
+from interlock.client.base import BaseSession, closed_meanwhile, name_of
 from interlock.runtime import log
 
 KEY = f"app{SEPARATOR}door"

@@ -6,7 +6,7 @@ import pytest
 
 import interlock
 from interlock.cli import main
-from interlock.locks.connect import open_store
+from interlock.client.connect import open_store
 from interlock.testing.contract import *  # noqa: F403
 from interlock.testing.contract import Place
 

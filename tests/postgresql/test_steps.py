@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.locks.connect import open_store
+from interlock.client.connect import open_store
 from interlock.runtime.sync import run
 from tests.servers import PostgresServer
 from tests.support.steps import claim_of

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 import interlock
-from interlock.locks.aio.connection import AsyncLocks
+from interlock.client._async.locks import AsyncLocks
 
 
 async def _hand_over_once(locks: AsyncLocks, forget: bool) -> None:

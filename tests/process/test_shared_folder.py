@@ -22,7 +22,7 @@ IMPORTS = (
     "import os, json, datetime, hashlib, unicodedata, encodings.idna\n"
     "import interlock.stores.files.checks, interlock.stores.files.views\n"
     "import interlock.locks.doctor, interlock.runtime.log\n"
-    "import interlock.stores.files.tasks, interlock.locks.aio.connection\n"
+    "import interlock.stores.files.tasks, interlock.client._async.locks\n"
 )
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")

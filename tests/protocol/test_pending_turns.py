@@ -6,7 +6,7 @@ import pytest
 
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.core.pending import Pending
-from interlock.testing.register import MemoryRegister
+from tests.support.register import MemoryRegister
 
 SPEC = LockSpec(f"{SEPARATOR}name", ttl=30.0)
 SOON = 0.05  # seconds

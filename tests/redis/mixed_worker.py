@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import interlock
-from interlock.locks.aio.connection import AsyncLocks
-from interlock.locks.sync.connection import Locks
+from interlock.client._async.locks import AsyncLocks
+from interlock.client._sync.locks import Locks
 
 NAME = "mixed"
 TWO_INSIDE, FENCE_WENT_BACK = 3, 4

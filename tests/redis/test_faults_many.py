@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
-from interlock.locks.connect import open_store
+from interlock.client.connect import open_store
 from interlock.runtime.sync import fresh_id, run
 from interlock.stores.base import Store
 from interlock.stores.redis.subscription import SILENCE

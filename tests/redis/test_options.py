@@ -15,7 +15,7 @@ from interlock._redis.map import Map
 from interlock._redis.options import SENTINEL, TLS, is_secure
 from interlock._redis.urls import client_of
 from interlock.core.errors import InvalidArgument
-from interlock.locks.connect import split
+from interlock.client.connect import split
 from interlock.testing.world import TASKS, THREADS, World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
 from tests.servers.home import Port

@@ -73,7 +73,7 @@ def books(engine: Engine) -> Iterator[Table]:
 
 
 @pytest.fixture
-def locks(tmp_path: Path) -> Iterator[interlock.locks.sync.connection.Locks]:
+def locks(tmp_path: Path) -> Iterator[interlock.client._sync.locks.Locks]:
     """Locks between processes."""
     with interlock.connect(f"file://{tmp_path / 'locks'}") as locks:
         yield locks
@@ -91,11 +91,11 @@ import interlock
 from sqlalchemy import create_engine
 from interlock.sql import StaleFence, fenced
 from test_fenced import BOOKS
-import interlock.locks.grants
+import interlock.client.base
 locks = interlock.connect(sys.argv[1])
 grant = locks.lock("book", ttl=0.5).acquire()
 engine = create_engine(sys.argv[2])
-interlock.locks.grants.BaseGrant.check = lambda self: None  # only the database is left to refuse
+interlock.client.base.BaseGrant.check = lambda self: None  # only the database is left to refuse
 print("holds", grant.fence, flush=True)
 sys.stdin.readline()
 try:

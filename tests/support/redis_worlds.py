@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.locks.connect import open_store
+from interlock.client.connect import open_store
 from interlock.testing.actors import Actor
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import THREADS, Place, World

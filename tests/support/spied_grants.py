@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from interlock.core.claims import Claim, LockSpec
-from interlock.locks.aio.grants import AsyncGrant, AsyncGrants, AsyncReentry
-from interlock.locks.sync.grants import Grant, Grants, Reentry
+from interlock.client._async.grants import AsyncGrant, AsyncGrants, AsyncReentry
+from interlock.client._sync.grants import Grant, Grants, Reentry
 from interlock.runtime.sync import run
 
 NOW, ENDS, TTL = 100.0, 130.0, 30.0

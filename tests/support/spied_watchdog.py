@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.oldstore import BaseStore
-from interlock.locks.grants import BaseGrant
+from interlock.client.base import BaseGrant
 from tests.support.spied_store import away
 
 NOW = 1e9  # leases that end after it have not ended by the clock of this machine

@@ -7,15 +7,16 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-from interlock.locks.connect import open_store
-from interlock.stores.base import Store
+from interlock.client.connect import open_store
+from interlock.core.store import Store
+from interlock.stores.driven import DrivenStore
 from interlock.stores.files import opened
 from interlock.stores.sql.ddl import ddl
 from interlock.stores.sql.mysql import ddl as table_of_mysql
-from interlock.testing.register import MemoryRegister, RegisterStore
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
 from tests.servers.redis_server import Kind
+from tests.support.register import MemoryRegister, RegisterStore
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _file_apart(folder: Path) -> Place:
 def _register(folds: bool) -> Callable[[Path], Place]:
     def place(folder: Path) -> Place:
         register = MemoryRegister(folds)
-        return Place(open=lambda: RegisterStore(register))
+        return Place(open=lambda: DrivenStore(RegisterStore(register)))
 
     return place
 

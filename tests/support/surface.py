@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import FunctionType
 
-MODULES = ("interlock", "interlock.keylock", "interlock.optimistic", "interlock.otel")
+MODULES = ("interlock", "interlock.redis", "interlock.optimistic", "interlock.otel")
 
 
 def parameters(function: object) -> str:
@@ -21,10 +21,9 @@ def parameters(function: object) -> str:
 
 
 def members(owner: type) -> Iterator[str]:
-    """Yield the public members of a class, inherited ones too."""
-    for name in sorted(dir(owner)):
-        if name.startswith("_") or getattr(BaseException, name, None) is getattr(owner, name):
-            continue
+    """Yield the public members of a class, also those that it inherits from classes of ours."""
+    ours = {name for each in owner.__mro__ if each.__module__.startswith("interlock.") for name in vars(each)}
+    for name in sorted(each for each in ours if not each.startswith("_")):
         found = inspect.getattr_static(owner, name)
         if isinstance(found, (staticmethod, classmethod)):
             found = found.__func__

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from interlock.testing.torture.history import Record, parsed
-from interlock.testing.torture.judge import Verdict, judge
-from interlock.testing.torture.plan import Plan, promises_of
+from tests.torture.history import Record, parsed
+from tests.torture.judge import Verdict, judge
+from tests.torture.plan import Plan, promises_of
 
 
 class Told:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Collection
@@ -10,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from interlock.testing.torture import Plan, Verdict, judge, run
-from interlock.testing.torture.faults import NotMade
-from interlock.testing.torture.history import read
-from interlock.testing.torture.report import as_text
 from tests.servers import need
-from tests.support.torture_runs import STORES, tortured
-from tests.support.torture_server import CLOCK
+from tests.torture import Plan, Verdict, judge, run
+from tests.torture.faults import NotMade
+from tests.torture.history import read
+from tests.torture.report import as_text
+from tests.torture.runs import STORES, tortured
+from tests.torture.server import CLOCK
 
 SEED = 18  # its first process has a listener
 APART = ("redis", "django", "valkey+sentinel")
@@ -47,7 +48,7 @@ def of_broken(kind: str, folder: Path) -> Verdict:
     """Return what the judge says of one kind of lock."""
     plan = Plan(
         "memory://", procs=1, threads=8, secs=1.0, seed=SEED, colour="threads", hot=1,
-        connect=f"tests.support.broken_locks:{kind}",
+        connect=f"tests.torture.broken_locks:{kind}",
     )  # fmt: skip
     return judge(read(run(plan, folder)))
 
@@ -95,21 +96,29 @@ def test_nothing_is_found_after_a_fault_alone(kind: str, fault: str, tmp_path: P
     assert verdict.faults[fault]
 
 
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "tests.torture", *words], capture_output=True, text=True)
+
+
 def test_nothing_is_found_in_a_site_of_django(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    command = [
-        sys.executable,
-        "-m",
-        "tests.torture_run",
-        "django",
-        "--procs=2",
-        "--threads=2",
-        "--secs=3",
-        "--slack=10",
-    ]
-    done = subprocess.run([*command, "--markdown", str(page)], capture_output=True, text=True)
+    done = command("django", "--procs=2", "--threads=2", "--secs=3", "--slack=10", "--markdown", str(page))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| violations | 0 |" in page.read_text()
+
+
+def test_a_store_at_a_url_is_tortured_and_judged_again_from_its_history(tmp_path: Path) -> None:
+    done = command(
+        tmp_path.as_uri(), "--procs=2", "--threads=2", "--secs=1", "--slack=10", "--fault=kill", "--seed=5"
+    )
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "seed 5"), done.stdout + done.stderr
+    verdict, history = re.search(rf"{tmp_path.as_uri()}: (.*)\nhistory: (.*)", done.stdout, re.DOTALL).groups()
+    assert command("--judge", history.strip()).stdout.strip() == verdict
+
+
+def test_a_fault_that_the_store_can_not_have_is_no_success() -> None:
+    done = command("memory://", "--secs=1", "--fault=pause")
+    assert (done.returncode, "can make pause" in done.stderr) == (75, True)
 
 
 class Fallen:
@@ -139,6 +148,6 @@ def test_a_fault_that_is_made_by_half_ends_the_run_and_is_told(tmp_path: Path) -
 
 
 def test_a_child_that_does_not_start_is_no_success(tmp_path: Path) -> None:
-    plan = Plan("memory://", procs=1, secs=0.2, connect="tests.support.broken_locks:Missing")
+    plan = Plan("memory://", procs=1, secs=0.2, connect="tests.torture.broken_locks:Missing")
     assert {"death"} == {each.rule for each in judge(read(run(plan, tmp_path))).violations}
     assert "AttributeError" in (tmp_path / "errors").read_text()

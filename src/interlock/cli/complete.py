@@ -37,7 +37,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class Bash(BashComplete):
-    """As click's, for words with colons in them."""
+    """Completion for bash, also of words with colons in them."""
 
     source_template = BASH
 

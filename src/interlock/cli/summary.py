@@ -8,8 +8,6 @@ COMMANDS = {
     "serve": ("interlock.cli.serve:serve", "Show holders and waiters on a page of the browser."),
     "evict": ("interlock.cli.manage:evict", "Take claims of a lock away."),
     "doctor": ("interlock.cli.manage:doctor", "Find out whether a store is fit."),
-    "torture": ("interlock.cli.torture:torture", "Break whatever can break while locks are used, and judge it."),
-    "demo": ("interlock.cli.demo:demo", "Lose updates without a lock, and none with one."),
 }
 """Each command: where it is, and what it does."""
 HEAD = """\

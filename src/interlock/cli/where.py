@@ -43,7 +43,7 @@ def connect(store: str | None, namespace: str) -> "Locks":
     """Return the locks that a command works on, as `interlock.connect`."""
     if store is None and _given is not None:
         return _given[0](namespace)
-    from interlock.locks.connect import connect as connect_to
+    from interlock.client.connect import connect as connect_to
 
     return connect_to(store, namespace=namespace)
 
@@ -53,6 +53,6 @@ def called(store: str | None) -> str:
     if store is None and _given is not None:
         return _given[1]
     from interlock.core.redaction import masked
-    from interlock.locks.connect import default_url
+    from interlock.client.connect import default_url
 
     return masked(default_url() if store is None else store)

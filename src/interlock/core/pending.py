@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, Protocol
 from interlock.core.claims import PENDING, QUEUED, USING, WRITER_UNITS, Claim, ClaimView, State, fits
 from interlock.core.effects import Op
 from interlock.core.errors import UnknownOutcome
-from interlock.core.queue import GIVEN_UP, GONE, REFUSED, EnterResult, Renewed
 from interlock.core.oldstore import BaseStore
+from interlock.core.queue import GIVEN_UP, GONE, REFUSED, EnterResult, Renewed
 
 NEIGHBOUR_PAUSE = 0.005  # seconds; two flags are up, one of them is about to be lowered
 

@@ -81,7 +81,7 @@ class Held(NamedTuple):
 
 
 Renewed: TypeAlias = int | StoreError
-"""What became of one claim in a renewal of many: GONE, KEPT or WANTED of `core.line`, or why it could not be asked."""
+"""What became of one claim in a renewal: GONE, KEPT or WANTED of `core.line`, or why it could not be asked."""
 
 
 class Tells(Protocol):
@@ -94,10 +94,10 @@ class Tells(Protocol):
 class AcquireCall:
     """One call of acquire; `claim` is always the one to take out of the line if the call is broken off.
 
-    `first` is the store's answer if the claim has entered already; `owner` says whose call it is, `now` what time it is.
-    `entered` is False while nothing of it can be in the line, so that there is nothing to take out.  `on_queued` is
-    called with it each time that its claim begins to wait in line; `queued`, the claim that last did, is for whoever is
-    called.  `done` is True if it is a claim of `once` that came too late.
+    `first` is the store's answer if the claim has entered already; `owner` says whose call it is, `now` what time it
+    is.  `entered` is False while nothing of it can be in the line, so that there is nothing to take out.  `on_queued`
+    is called with it each time that its claim begins to wait in line; `queued`, the claim that last did, is for those
+    who are called.  `done` is True if it is a claim of `once` that came too late.
     """
 
     __slots__ = (
@@ -164,12 +164,12 @@ class AsyncQueue(Protocol):
         """Extend leases, many at once.
 
         Returns:
-            For each claim: GONE, KEPT or WANTED; a StoreError, as a value, if this one could not be asked while others
-            could.  A store that raises instead says so of all of them.
+            For each claim: GONE, KEPT or WANTED; a StoreError, as a value, if this one could not be asked while
+            others could.  A store that raises instead says so of all of them.
         """
 
     async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
-        """Let a claim that holds the lock go on as `claim`; None if it is gone.  The deadline is the caller's to know."""
+        """Let a claim that holds the lock go on as `claim`; None if it is gone.  The caller knows the deadline."""
 
     async def look(self, key: str) -> list[ClaimView]:
         """List the live claims of `key` in line order; a key without a name stands for its whole namespace."""

@@ -1,9 +1,8 @@
-"""What a store is: a place for lines, which belongs to no process and no event loop, and the queues that lead to it."""
+"""What a store is: a place for lines, which belongs to no process and no event loop, and its queues."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
-from interlock.core.claims import Claim
 from interlock.core.queue import AsyncQueue, Queue
 
 Feature: TypeAlias = Literal["slot", "once", "detach", "wanted", "readers", "semaphores"]

@@ -16,7 +16,7 @@ from interlock.django.beside import is_sqlite
 from interlock.django.conf import ORM_STORE, StoreSettings, orm_aliases, place, places
 from interlock.django.models import Claim
 from interlock.django.statements import NOW
-from interlock.locks.connect import check_url
+from interlock.client.connect import check_url
 
 WITHOUT_SERVER = ("memory",)
 
@@ -135,7 +135,7 @@ def _check_sqlite(alias: str, database: str) -> list[CheckMessage]:
 
 
 def _check_values(namespace: Any, ttl: Any) -> None:
-    from interlock.locks.connect import check_arguments
+    from interlock.client.connect import check_arguments
 
     check_arguments(namespace, ttl)
 

@@ -175,7 +175,7 @@ def leases(ids: Sequence[str], unlocked: bool = False) -> Any:
 
 
 def extend_all(ids: Sequence[str]) -> Any:
-    """As `extend`, for several with the same ttl."""
+    """Extend several leases by one ttl."""
     rows = Claim.objects.filter(claim__in=ids, state__in=(*WAITING, USING))
     return update(rows.filter(until__gt=now()), until=now() + number("ttl"))
 

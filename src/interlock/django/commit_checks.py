@@ -22,7 +22,7 @@ from interlock.django.records import hashed
 from interlock.django.relied import Relied
 from interlock.django.statements import MICROSECONDS, Statement, compiled, select
 from interlock.django.waiters import LineWaiters
-from interlock.locks.grants import GONE_THERE, LEASE_ENDED, BaseGrant
+from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseGrant
 from interlock.runtime import log
 from interlock.runtime.sync import run
 
@@ -194,7 +194,7 @@ def _make_claim() -> Any:
 
 
 def _make_shown() -> Any:
-    """As `_make_claim`; nothing in a transaction that keeps its snapshot: a claim renewed since can't be locked."""
+    """Read the same; nothing in a transaction that keeps its snapshot: a claim renewed since can't be locked."""
     query = _make_claim()
     query.add_extra({}, [], ["current_setting('transaction_isolation') LIKE 'read %%'"], [], [], [])
     return query

@@ -20,7 +20,7 @@ from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.redaction import described, masked
 from interlock.core.oldstore import Store
-from interlock.locks.connect import open_store
+from interlock.client.connect import open_store
 
 DEFAULT = "default"
 ORM_STORE = "interlock.django.store.OrmStore"

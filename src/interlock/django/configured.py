@@ -8,11 +8,11 @@ from django.conf import settings
 
 from interlock.core.errors import LockError
 from interlock.django.conf import DEFAULT, place, places
-from interlock.locks.sync.connection import Locks
+from interlock.client._sync.locks import Locks
 from interlock.runtime.process import in_forked_child
 
 if TYPE_CHECKING:
-    from interlock.locks.aio.connection import AsyncLocks
+    from interlock.client._async.locks import AsyncLocks
 
 L = TypeVar("L", bound=Any)
 FOLLOWS = "_interlock_follows"
@@ -32,7 +32,7 @@ def make_locks(alias: str = DEFAULT, namespace: str | None = None) -> Locks:
 
 def make_alocks(alias: str = DEFAULT) -> "AsyncLocks":
     """Return new locks for asyncio tasks, which the caller closes."""
-    from interlock.locks.aio.connection import AsyncLocks
+    from interlock.client._async.locks import AsyncLocks
 
     found = place(alias)
     return AsyncLocks(found.open(True), namespace=found.namespace, ttl=found.ttl)

@@ -16,7 +16,7 @@ from interlock.core.errors import InvalidArgument, LockLost
 from interlock.django.guarded import Guarded
 from interlock.django.guarded.errors import Conflict, StaleObject
 from interlock.django.guarded.saving import is_guarded_save, keep_fenced
-from interlock.locks.grants import BaseGrant
+from interlock.client.base import BaseGrant
 
 if TYPE_CHECKING:
     Base = models.BigIntegerField[int, int]

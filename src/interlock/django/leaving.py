@@ -128,14 +128,12 @@ class Leaving:
         return found
 
     def reap(self, key: str, id: str) -> bool:
-        """As `Register.reap`."""
         reaped = self.remove_lapsed(id)
         if reaped:
             self.tell(key, reaped[0])
         return reaped is not None
 
     def evict(self, key: str, id: str | None) -> int:
-        """As `Register.evict`."""
         there = [row[0] for row in self._performer.rows(claimlines.ids_of_line, key=hashed(key))]
         gone: list[str] = []
         successor = None

@@ -12,15 +12,14 @@ from django.db import models
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, LockLost
 from interlock.django.commit_checks import wait_for_late_commits
-from interlock.django.committing import watch_commits
+from interlock.django.committing import check_transaction, in_transaction, release_at_the_end, watch_commits
 from interlock.django.conf import DEFAULT
 from interlock.django.configured import alocks, locks
-from interlock.django.ending import check_transaction, in_transaction, release_at_the_end
 from interlock.django.relied import Relied, no_longer, rely_on
 from interlock.django.rows import Row, row_of
 from interlock.locks.blocks import Block, enter, entering, one_for_each_block, somebody
-from interlock.locks.busy import time_is_over
-from interlock.locks.sync.grants import leave
+from interlock.client.base import time_is_over
+from interlock.client._sync.grants import leave
 
 M = TypeVar("M", bound=models.Model)
 R = TypeVar("R")

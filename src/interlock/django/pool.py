@@ -4,7 +4,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -17,9 +17,42 @@ from django.db.utils import InterfaceError
 from interlock.core.claims import checked_count
 from interlock.core.errors import StoreError
 from interlock.django.failures import NoConnection, NotReached, is_definite, translated
-from interlock.django.slots import ConnectionSlot
-from interlock.django.wrappers import connect, database_name, hang_up, make_wrapper
-from interlock.runtime.process import in_forked_child
+from interlock.django.wrappers import ANSWER, connect, database_name, hang_up, make_wrapper, shut
+from interlock.runtime.process import in_forked_child, pid
+
+
+class ConnectionSlot:
+    """One of the connections that a process may have; `wrapper` is None until it is opened.
+
+    An interrupt may lose one on its way; then it is collected, and counts no more.
+    """
+
+    __slots__ = ("__weakref__", "due", "generation", "name", "pid", "since", "thread", "wrapper")
+
+    def __init__(self) -> None:
+        self.wrapper: Any = None
+        self.pid = pid()
+        self.name = ""
+        self.generation = 0
+        self.since = 0.0
+        self.thread = 0
+        self.due = math.inf
+
+    def begin(self) -> None:
+        """Something is asked now; the answer must come in time."""
+        self.due = monotonic() + ANSWER
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        wrapper, self.wrapper = self.wrapper, None
+        if wrapper is not None:
+            shut(wrapper)
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # the interpreter may be shutting down
+            if self.pid == pid():
+                self.close()
+
 
 MOST = 4  # connections of a process to one database, unless MAX_CONNECTIONS says otherwise
 IDLE = 60.0  # seconds after which a connection that nobody uses is closed

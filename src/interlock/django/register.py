@@ -101,35 +101,30 @@ class Lines:
         return self._ask(self._enter, claim, wakeup, wait)
 
     def create(self, claim: Claim, wakeup: Any) -> Ask:
-        """As `Register.create`."""
         return self._ask(self._create, claim, wakeup)
 
     def list(self, key: str) -> Ask:
-        """As `Register.list`."""
         return self._ask(self._list, key)
 
     def update(self, claim: Claim, state: State) -> Ask:
-        """As `Register.update`."""
         return self._ask(self._update, claim, state)
 
     def promote(self, claim: Claim) -> Ask:
-        """As `Register.promote`; only ever if free, which is what is asked for where `folds`."""
+        """Promote only if the lock is free: what is asked for where `folds`."""
         return self._ask(self._promote, claim)
 
     def promote_if_free(self, claim: Claim) -> Ask:
-        """As `Register.promote_if_free`."""
         return self._ask(self._promote, claim)
 
     def delete(self, claim: Claim) -> Ask:
-        """As `Register.delete`; the record of a holder stays as `done` for its fence, until it is swept."""
+        """Delete a record; that of a holder stays as `done` for its fence, until it is swept."""
         return Ask(self._server, TableStep(self._delete, (claim,), undoes=True))
 
     def reap(self, key: str, id: str) -> Ask:
-        """As `Register.reap`."""
         return self._ask(self._reap, key, id)
 
     def renew(self, claims: Sequence[Claim], wakeup: Any) -> Ask | Call:
-        """As `Register.renew`; a waiter whose lease is young does not write."""
+        """Renew leases; a waiter whose lease is young does not write."""
         if wakeup is not None and len(claims) == 1:
             if self.waiters.is_young(claims[0], time.monotonic()):
                 return Call(_yes)
@@ -137,11 +132,9 @@ class Lines:
         return self._ask(self._renew, claims)
 
     def look(self, key: str) -> Ask:
-        """As `Register.look`."""
         return self._ask(self._look, key)
 
     def evict(self, key: str, id: str | None) -> Ask:
-        """As `Register.evict`."""
         return self._ask(self._evict, key, id)
 
     def _ask(self, function: Callable[..., Any], *args: Any) -> Ask:

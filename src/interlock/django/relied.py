@@ -5,7 +5,7 @@ from typing import Any
 from weakref import ref
 
 from interlock.locks.blocks import Block, somebody
-from interlock.locks.grants import BaseGrant, BaseGrants
+from interlock.client.base import BaseGrant, BaseGrants
 
 
 class Relied:

@@ -52,7 +52,7 @@ class OrmStore(Pending):
         super().__init__(Lines(self.alias, self._server, max_connections))
 
     def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
-        """As `Queue.enter`; a waiter that nobody tells looks again after a jittered, growing pause."""
+        """Enter the line; a waiter that nobody tells looks again after a jittered, growing pause."""
         waiters = self.register.waiters
         unwritten = again and waiters.is_young(claim, time.monotonic())
         try:
@@ -90,7 +90,7 @@ class OrmStore(Pending):
         return self.register.sweep(most)
 
     def doctor(self) -> list[Check]:
-        """As `Store.doctor`: looks at the settings, the table and the clock."""
+        """Look at the settings, the table and the clock."""
         from interlock.django.checks import problems_of
 
         found = [Check("settings", "fail" if each.is_serious() else "warn", f"{each.msg} {each.hint or ''}".strip())
@@ -111,7 +111,7 @@ class OrmStore(Pending):
         self.register.close()
 
     async def aclose(self) -> None:
-        """As `close`, without blocking the loop."""
+        """Close, without blocking the loop."""
         with ThreadPoolExecutor(1, "interlock-close") as one:
             try:
                 closing = asyncio.get_running_loop().run_in_executor(one, self.close)

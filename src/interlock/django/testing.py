@@ -10,8 +10,8 @@ from interlock.core.claims import USING, ClaimView
 from interlock.django.conf import DEFAULT, place
 from interlock.django.configured import alocks, locks
 from interlock.django.rows import Row
-from interlock.locks.connect import aconnect, connect
-from interlock.locks.sync.connection import Locks
+from interlock.client.connect import aconnect, connect
+from interlock.client._sync.locks import Locks
 from interlock.testing.fakes import FakeLocks
 
 

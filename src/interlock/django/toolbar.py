@@ -14,10 +14,10 @@ from debug_toolbar.panels import Panel
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from interlock.locks.aio.grants import AsyncGrant, AsyncGrants, AsyncReentry
-from interlock.locks.aio.locks import AsyncLockable
-from interlock.locks.sync.grants import Grant, Grants, Reentry
-from interlock.locks.sync.locks import Lockable
+from interlock.client._async.grants import AsyncGrant, AsyncGrants, AsyncReentry
+from interlock.client._async.locks import AsyncLockable
+from interlock.client._sync.grants import Grant, Grants, Reentry
+from interlock.client._sync.locks import Lockable
 
 WAITS, HELD, RELEASED, LOST, NOT_OBTAINED = "waits", "held", "released", "lost", "not obtained"
 

@@ -76,7 +76,7 @@ class OccupiedUpdateView(OccupiesObject, Base):
 
     @property
     def delete(self) -> Callable[..., Any]:
-        """As `post`; there is none where the view has none."""
+        """Occupy the object, and delete it; there is none where the view has none."""
         return partial(self._while_occupied, super().delete)  # type: ignore[misc] # of a DeleteView
 
     def _while_occupied(self, answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -150,7 +150,7 @@ class LineWaiters(WaiterRegistry):
             first.tell()
 
     def notify(self, id: str, fence: int) -> bool:
-        """As `WaiterRegistry.notify`; who holds the lock waits no more."""
+        """Tell a waiter to look; one with a fence holds the lock now, and waits no more."""
         if not fence:
             return super().notify(id, 0)
         with self._mutex:
@@ -165,14 +165,6 @@ class LineWaiters(WaiterRegistry):
         """Tell the first waiter of each line to look again."""
         for key in list(self._lines):
             self.wake_first(key)
-
-    def wake_these(self, key: str, ids: Iterable[str]) -> None:
-        """Tell some waiters of a line to look again."""
-        with self._mutex:
-            waiters = self._lines.get(key, {})
-            woken = [waiters[id] for id in ids if id in waiters]
-        for waiter in woken:
-            waiter.wakeup.tell()
 
 
 def _first(waiters: dict[str, _Waiter]) -> _Waiter | None:

@@ -134,7 +134,7 @@ class Steps:
             self._unsettled.pop(token, None)
 
     def _settling_quietly(self) -> Op[None]:
-        """As `_settling`, where the caller is to hear of something else; the next step of this lock tries again."""
+        """Settle, where the caller is to hear of something else; the next step of this lock tries again."""
         try:
             yield from self._settling(None)
         except Exception:

@@ -90,7 +90,7 @@ class KeyServer:
         return message.on(self._client)
 
     async def aask(self, message: Command) -> Any:
-        """As `ask`, for a client of asyncio.
+        """Send a command and await its reply.
 
         A cancellation is raised when the reply to the command on its way is there, so that what is sent then, to
         clean up, can't overtake it.
@@ -112,7 +112,7 @@ class KeyServer:
 
 
 def run_or_undo(op: Op[T], undo: Callable[[], Op[object]]) -> T:
-    """As `run`; if it is interrupted, perform `undo` before the interrupt goes on."""
+    """Run; if it is interrupted, perform `undo` before the interrupt goes on."""
     try:
         return run(op)
     except Exception:
@@ -123,7 +123,7 @@ def run_or_undo(op: Op[T], undo: Callable[[], Op[object]]) -> T:
 
 
 async def arun_or_undo(op: Op[T], undo: Callable[[], Op[object]]) -> T:
-    """As `arun`; if it is cancelled, perform `undo` before the cancellation goes on."""
+    """Run on asyncio; if it is cancelled, perform `undo` before the cancellation goes on."""
     try:
         return await arun(op)
     except (Exception, GeneratorExit):

@@ -62,24 +62,24 @@ class Backend(Protocol):
 
 
 class AsyncAttempt(Protocol):
-    """As `Attempt`, awaited."""
+    """One try of a task; arguments, answers and errors are those of `Attempt`."""
 
     @property
     def transaction(self) -> Any:
-        """As `Attempt.transaction`."""
+        """What the caller's function is given."""
 
     @property
     def keys(self) -> Sequence[Any]:
-        """As `Attempt.keys`."""
+        """What is watched, for messages."""
 
     async def watch(self, keys: Sequence[Any]) -> None:
-        """As `Attempt.watch`."""
+        """Remember these as they are now."""
 
     async def read(self, request: Any) -> Any:
-        """As `Attempt.read`."""
+        """Read now, and watch what is read."""
 
     async def commit(self) -> bool:
-        """As `Attempt.commit`."""
+        """Do all that was queued, in one step, unless something that is watched has changed."""
 
     async def __aenter__(self) -> "AsyncAttempt": ...
 
@@ -92,7 +92,7 @@ class AsyncBackend(Protocol):
     """A store of which tasks ask."""
 
     def begin(self, tries: Tries) -> AsyncAttempt:
-        """As `Backend.begin`."""
+        """Return the attempt for the next try."""
 
 
 _UNKNOWN = object()

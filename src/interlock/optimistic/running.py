@@ -77,7 +77,7 @@ async def atransact(
     timeout: float | None = None,
     backoff: float = BACKOFF,
 ) -> T:
-    """As `transact`, for asyncio.
+    """Run a transaction again and again until it is committed, on asyncio.
 
     A task that is cancelled leaves nothing watched and commits nothing, unless its commit was already on its way:
     then that is done as a whole or not at all.

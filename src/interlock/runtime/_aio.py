@@ -2,17 +2,18 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import RLock, local
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
 from interlock.core.effects import Op
-from interlock.core.errors import NotHeld, StoreError
+from interlock.core.errors import InvalidArgument, NotHeld, StoreError
+from interlock.core.functions import shown
 from interlock.runtime import clock, log
 from interlock.runtime.aio import arun
-from interlock.runtime.process import in_forked_child
+from interlock.runtime.process import checked_pid, in_forked_child
 from interlock.runtime.sync import fresh_id as fresh_id
 
 T = TypeVar("T")
@@ -23,9 +24,14 @@ Mutex = RLock
 
 CANCELLED = asyncio.CancelledError
 TASKS = True
+OWNER = "task"
+FUNCTION = "coroutine function"
+GENERATORS = False
+"""Whether a decorator can hold a lock while a generator is read."""
 LONGEST_SLEEP = 3600.0  # seconds
 SLICE = 0.001  # seconds
 RETRY = 0.02  # seconds after an error that should not be
+CLOSE_ELSEWHERE_LIMIT = 2.0  # seconds
 
 drive: Callable[[Op[Any]], Awaitable[Any]] = arun  # until the last store is no generator any more
 
@@ -161,8 +167,40 @@ def works(owner: asyncio.Task[Any]) -> bool:
     return owner is not asyncio.current_task() and not owner.done() and owner.get_loop().is_running()
 
 
+def ended_soon(owners: Iterable[asyncio.Task[Any]], deadline: float) -> None:
+    """Nothing: for threads."""
+
+
 here = asyncio.get_running_loop
 """Whose state is whose: that of the tasks of one loop."""
+
+
+def checked_here() -> asyncio.AbstractEventLoop:
+    """Return the running loop, after a look whether this is a forked child."""
+    checked_pid()
+    return asyncio.get_running_loop()
+
+
+def ended(here: asyncio.AbstractEventLoop) -> bool:
+    """Tell whether nobody can use that state any more."""
+    return here.is_closed()
+
+
+def register_exit(function: Callable[[], object]) -> None:
+    """Nothing: when the interpreter exits no loop runs, and leases end by themselves."""
+
+
+async def close_elsewhere(
+    closings: Sequence[tuple[asyncio.AbstractEventLoop, Callable[..., Coroutine[Any, Any, object]], Any]],
+) -> None:
+    """Call functions on other loops that run, and wait for them for a while."""
+    futures = [
+        asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(argument), loop))
+        for loop, function, argument in closings
+        if loop.is_running()
+    ]
+    if futures:
+        await asyncio.wait(futures, timeout=CLOSE_ELSEWHERE_LIMIT)
 
 
 class Waiter:
@@ -308,13 +346,16 @@ class Alarm:
             self._schedule()
         else:
             self.moment = math.inf
-            spawn(self._name, self._run)
+            spawn(self._name, self._run).add_done_callback(self._again)
+
+    def _again(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            self.set(self._now())  # whoever cancelled it, asyncio.run perhaps, means no lease
 
     async def _run(self) -> None:
         try:
             await self._function()
         except asyncio.CancelledError:
-            self.set(self._now())  # whoever cancelled it, asyncio.run perhaps, means no lease
             raise
         except BaseException:  # even SystemExit: the leases of all others hang on this
             log.exception("unexpected error in %s, which goes on", self._name)
@@ -358,3 +399,26 @@ class Body:
 def enter_body() -> Body:
     """Return the body that begins now, in the calling task."""
     return Body(asyncio.current_task())
+
+
+def around_generator(lock: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Never called: see GENERATORS."""
+    raise TypeError
+
+
+def not_of_this_kind(function: object, kind: str) -> str:
+    """Say why a lock of `aconnect` can't be held around a function."""
+    if kind == "function":
+        return f"{shown(function)} is no coroutine function: use a lock of connect()"
+    return f"{shown(function)} is a {kind}: hold a lock of aconnect() by `async with` in it"
+
+
+class WrongWith:
+    """Refuses the `with` of the other colour."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> NoReturn:
+        raise InvalidArgument(f"{self!r} is a lock of aconnect(): use `async with`, or a lock of connect()")
+
+    def __exit__(self, *_: object) -> None: ...

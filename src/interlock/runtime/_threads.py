@@ -1,14 +1,18 @@
 """What threads do where tasks do otherwise; the names of `_aio`."""
 
+import atexit
+import functools
 import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
 from interlock.core.effects import Op
+from interlock.core.errors import InvalidArgument
+from interlock.core.functions import shown
 from interlock.runtime import clock, log, process
 from interlock.runtime.polling import READABLE, poller
 from interlock.runtime.sync import fresh_id as fresh_id
@@ -22,6 +26,10 @@ Mutex = threading.RLock
 
 CANCELLED = KeyboardInterrupt
 TASKS = False
+OWNER = "thread"
+FUNCTION = "function"
+GENERATORS = True
+"""Whether a decorator can hold a lock while a generator is read."""
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
 LONGEST_SLEEP = 3600.0  # seconds
 RETRY = 0.02  # seconds after an error that should not be
@@ -98,17 +106,16 @@ class Caller:
         self.thread = threading.current_thread()
 
 
-class _Callers(threading.local):
-    def __init__(self) -> None:
-        self.me = Caller()
-
-
-_callers = _Callers()
+_callers = threading.local()
 
 
 def caller() -> Caller:
     """Return the calling thread."""
-    return _callers.me
+    try:
+        return _callers.me  # type: ignore[no-any-return]
+    except AttributeError:
+        me: Caller = _callers.__dict__.setdefault("me", Caller())  # a signal handler may have been quicker
+        return me
 
 
 def name_of(owner: Caller) -> str:
@@ -119,17 +126,31 @@ def name_of(owner: Caller) -> str:
 def works(owner: Caller) -> bool:
     """Tell whether another thread may still be at work."""
     thread = owner.thread
-    return owner is not _callers.me and thread.is_alive() and thread.ident in sys._current_frames()
+    return owner is not caller() and thread.is_alive() and thread.ident in sys._current_frames()
 
 
-def ended_soon(owner: Caller, deadline: float) -> None:
-    """Give a thread that gave up a moment to end: one that writes to stderr while Python ends makes it abort."""
-    while type(owner.thread) is threading.Thread and works(owner) and clock.now() < deadline:
-        time.sleep(0.001)
+def ended_soon(owners: Iterable[Caller], deadline: float) -> None:
+    """Give threads that gave up a moment to end: one that writes to stderr while Python ends makes it abort."""
+    for owner in owners:
+        while type(owner.thread) is threading.Thread and works(owner) and clock.now() < deadline:
+            time.sleep(0.001)
 
 
-here = process.pid
-"""Whose state is whose: that of the threads of one process."""
+here: None = None
+"""Whose state is whose: that of the threads of one process is dropped when it forks."""
+
+checked_here = process.checked_pid
+"""As `here`, for stores whose lines are elsewhere: not each fork tells."""
+
+
+def ended(here: int) -> bool:
+    """Tell whether nobody can use that state any more."""
+    return False
+
+
+def register_exit(function: Callable[[], object]) -> None:
+    """Call a function when the interpreter exits."""
+    atexit.register(function)
 
 
 class Waiter:
@@ -240,22 +261,28 @@ class Alarm:
                 time.sleep(RETRY)
 
 
-class Body(Generic[T]):
-    """The body of a `with`: a thread can't be cancelled, so its loss is told when it ends."""
+def around_generator(lock: Any, function: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:
+    """Return a generator function that holds a lock from its first `next` until it is read to the end or closed."""
+
+    @functools.wraps(function)
+    def locked(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        with lock:
+            return (yield from function(*args, **kwargs))
+
+    return locked
+
+
+def not_of_this_kind(function: object, kind: str) -> str:
+    """Say why a lock of `connect` can't be held around a function."""
+    return f"{shown(function)} is a {kind}: use a lock of aconnect(), or hold it by `async with` in it"
+
+
+class WrongWith:
+    """Refuses the `with` of the other colour."""
 
     __slots__ = ()
 
-    def strike(self, why: str) -> None:
-        """Nothing: see `leave`."""
+    async def __aenter__(self) -> NoReturn:
+        raise InvalidArgument(f"{self!r} is a lock of connect(): use `with`, or a lock of aconnect()")
 
-    def leave(self, kind: type[BaseException] | None) -> bool:
-        """Return False: the exception that ends the body is not ours."""
-        return False
-
-
-_BODY: Body[Any] = Body()
-
-
-def enter_body() -> Body[Any]:
-    """Return the body that begins now."""
-    return _BODY
+    async def __aexit__(self, *_: object) -> None: ...

@@ -7,7 +7,7 @@ from urllib.parse import SplitResult
 
 from interlock.core.claims import MICROS, Check
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.line import EMPTY, Clock, Decide, Line, Origin, Place, Step
+from interlock.core.line import EMPTY, NOBODY, Clock, Decide, Line, Origin, Place, Step, new
 from interlock.core.store import ALL, Feature
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
@@ -20,11 +20,16 @@ WITHIN_A_STEP = (
 
 
 class Space:
-    """The lines of one memory:// URL, shared by all who connect to it in this process; a step store of both colours."""
+    """The lines of one memory:// URL, shared by all who connect to it in this process; a step store of both colours.
+
+    Args:
+        now: the clock that leases are judged by, in seconds; another one only for tests.
+    """
 
     look_again = 1.0  # seconds; only a safety net, every hand-over is told
 
-    def __init__(self) -> None:
+    def __init__(self, now: clock.Clock = clock.now) -> None:
+        self._now = now
         self.waiters = Waiters()
         self.start_afresh()
 
@@ -34,7 +39,7 @@ class Space:
         self._lines: dict[str, Line] = {}
         self._mutex = threading.RLock()
         self._inside = False
-        self._epoch = int((clock.time_of_day() - clock.now()) * MICROS)
+        self._epoch = int((clock.time_of_day() - self._now()) * MICROS)
 
     def step(self, key: str, decide: Decide, *args: Any) -> Step:
         """Do a step; as `AsyncSteps.step`, without waiting.
@@ -47,8 +52,9 @@ class Space:
                 raise StoreError(WITHIN_A_STEP)
             self._inside = True
             try:
-                lease = int(clock.now() * MICROS)
-                step = decide(self._lines.get(key, EMPTY), Clock(lease, lease + self._epoch), *args)
+                lease = int(self._now() * MICROS)
+                now = new(Clock, (lease, lease + self._epoch, NOBODY))
+                step = decide(self._lines.get(key, EMPTY), now, *args)
                 line = step.line
                 if line is not None:
                     if line.places or line.done or line.top >= lease + self._epoch:
@@ -98,16 +104,9 @@ class _SpaceOfTasks:
     def __init__(self, space: Space) -> None:
         from interlock.runtime._aio import plain  # only programs with an event loop load asyncio
 
-        self._space = space
-        self.step, self.keys, self.doctor, self.aclose = map(
-            plain, (space.step, space.keys, space.doctor, space.close)
-        )
-        self.tell = space.tell
-
-    @property
-    def origin(self) -> Origin:
-        """The calling process."""
-        return self._space.origin
+        self.origin = space.origin
+        self.step, self.keys, self.tell = plain(space.step), plain(space.keys), space.tell
+        self.doctor, self.aclose = plain(space.doctor), plain(space.close)
 
 
 class MemoryStore:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-from interlock.locks.grants import BaseGrant, BaseGrants
+from interlock.client.base import BaseGrant, BaseGrants
 from interlock.testing.waiting import WAIT_LIMIT
 
 
@@ -53,11 +53,11 @@ class Actor(ABC):
         """End the thread or task; what it holds is not released by that."""
 
     def do(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """As `start`, and wait for the result."""
+        """Let the actor call `function`, and wait for the result."""
         return self.start(function, *args, **kwargs).result(WAIT_LIMIT)
 
     def within(self, lock: Any, body: Callable[[Any], Any]) -> Any:
-        """As `start_within`, and wait for the result of `body`."""
+        """Let the actor call `body(grant)` while it holds `lock`, and wait for the result."""
         return self.start_within(lock, body).result(WAIT_LIMIT)
 
 
@@ -76,7 +76,6 @@ class ThreadActor(Actor):
             del job
 
     def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
-        """As `Actor.start`."""
         future: Future[Any] = Future()
 
         def job() -> None:
@@ -89,7 +88,6 @@ class ThreadActor(Actor):
         return future
 
     def start_within(self, lock: Any, body: Callable[[Any], Any]) -> "Future[Any]":
-        """As `Actor.start_within`."""
 
         def job() -> Any:
             with lock as grant:
@@ -98,7 +96,6 @@ class ThreadActor(Actor):
         return self.start(job)
 
     def end(self) -> None:
-        """As `Actor.end`."""
         self._jobs.put(None)
         self.thread.join(WAIT_LIMIT)
         if self.thread.is_alive():
@@ -124,7 +121,6 @@ class TaskActor(Actor):
             del job
 
     def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
-        """As `Actor.start`."""
         future: Future[Any] = Future()
 
         async def job() -> None:
@@ -140,7 +136,6 @@ class TaskActor(Actor):
         return future
 
     def start_within(self, lock: Any, body: Callable[[Any], Any]) -> "Future[Any]":
-        """As `Actor.start_within`."""
 
         async def job() -> Any:
             async with lock as grant:
@@ -150,7 +145,6 @@ class TaskActor(Actor):
         return self.start(job)
 
     def end(self) -> None:
-        """As `Actor.end`."""
         self._loop.call_soon_threadsafe(self._jobs.put_nowait, None)
         self._life.result(WAIT_LIMIT)  # a second end finds it done
 
@@ -174,11 +168,9 @@ class ThreadGate(Gate):
         self._event = threading.Event()
 
     def open(self) -> None:
-        """As `Gate.open`."""
         self._event.set()
 
     def wait(self, *_: object) -> Any:
-        """As `Gate.wait`."""
         if not self._event.wait(WAIT_LIMIT):
             raise AssertionError("nobody opened the gate")
 
@@ -191,11 +183,9 @@ class TaskGate(Gate):
         self._event = asyncio.Event()
 
     def open(self) -> None:
-        """As `Gate.open`."""
         self._loop.call_soon_threadsafe(self._event.set)
 
     def wait(self, *_: object) -> Any:
-        """As `Gate.wait`."""
         return asyncio.wait_for(self._event.wait(), WAIT_LIMIT)
 
 

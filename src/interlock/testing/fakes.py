@@ -2,26 +2,23 @@
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
+from interlock.client._async.grants import AsyncGrant
+from interlock.client._async.locks import AsyncLocks
+from interlock.client._sync.grants import Grant
+from interlock.client._sync.locks import Locks
+from interlock.client.events import Event, subscribe
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR
-from interlock.core.effects import Op, Sleep
 from interlock.core.errors import InvalidArgument, UnknownOutcome
-from interlock.locks.aio.connection import AsyncLocks
-from interlock.locks.aio.grants import AsyncGrant
-from interlock.locks.events import Event, subscribe
-from interlock.locks.sync.connection import Locks
-from interlock.locks.sync.grants import Grant
-from interlock.runtime.sync import run
+from interlock.runtime import clock
 from interlock.stores.memory import MemoryStore, Space
 from interlock.testing.faults import Around
 
-T = TypeVar("T")
 Step: TypeAlias = Literal["enter", "leave", "renew", "look", "evict"]
 HEARD_WITHIN = 10.0  # seconds; holders are told at once unless the store is stalled
 
@@ -33,8 +30,9 @@ class FakeLocks:
     """
 
     def __init__(self) -> None:
-        self._space = Space()
         self._now = 0.0
+        self._space = Space(lambda: self._now)
+        self._looker = MemoryStore(self._space).queue()
         self._stores: list[_FakeStore] = []
         self._locks: list[Locks] = []
         self._drops: Counter[str] = Counter()
@@ -68,7 +66,7 @@ class FakeLocks:
         before = self._claims()
         self._now += seconds
         for key in before.values():
-            run(self._looker().evict(key, ""))  # nobody's: it clears away what is over, and hands over
+            self._looker.evict(key, "")  # nobody's: it clears away what is over, and hands over
         left = self._claims()
         self._tell({id: key for id, key in before.items() if id not in left})
 
@@ -88,7 +86,7 @@ class FakeLocks:
         self._tell(missing)
 
     async def alose(self, what: Grant | AsyncGrant | str) -> None:
-        """As `lose`, where asyncio tasks run: the body of the holder's `async with` is cancelled."""
+        """Take a lock away from its holders, where asyncio tasks run: the body of an `async with` is cancelled."""
         missing = self._holders(what)
         all_heard = asyncio.Event()
         set_it = partial(asyncio.get_running_loop().call_soon_threadsafe, all_heard.set)
@@ -108,7 +106,7 @@ class FakeLocks:
 
     def stall(self, seconds: float) -> None:
         """Let the store answer nothing for so many seconds, of real time, as a server that is stopped."""
-        self._stalled_until = time.monotonic() + seconds
+        self._stalled_until = clock.now() + seconds
 
     def close(self) -> None:
         """Close the connections of threads, and forget all claims; those of tasks end with their loop."""
@@ -116,7 +114,7 @@ class FakeLocks:
         self._drops.clear()
         for each in self._locks:
             each.close()
-        self._space.reset()
+        self._space.start_afresh()
 
     def __enter__(self) -> "FakeLocks":
         return self
@@ -125,26 +123,21 @@ class FakeLocks:
         self.close()
 
     def _store(self) -> "_FakeStore":
-        made = _FakeStore(self, self._looker())
+        made = _FakeStore(self, MemoryStore(self._space))
         self._stores.append(made)
         return made
 
-    def _looker(self) -> MemoryStore:
-        return MemoryStore(self._space, lambda: self._now)
-
     def _claims(self) -> dict[str, str]:
         """Return the ids of all claims, with their keys."""
-        store = self._looker()
-        spaces = [namespace + SEPARATOR for namespace in run(store.namespaces())]
-        return {view.id: space + view.name for space in spaces for view in run(store.look(space))}
+        spaces = [namespace + SEPARATOR for namespace in self._looker.namespaces()]
+        return {view.id: space + view.name for space in spaces for view in self._looker.look(space)}
 
     def _holders(self, what: Grant | AsyncGrant | str) -> dict[str, str]:
         """Return the ids of those who hold a lock, with their keys."""
-        store = self._looker()
         found = {
             view.id: key
             for key in self._claims().values()
-            for view in run(store.look(key))
+            for view in self._looker.look(key)
             if view.state == "using" and (view.name == what if isinstance(what, str) else view.id == what.id)
         }
         if not found:
@@ -153,7 +146,7 @@ class FakeLocks:
 
     def _evict(self, claims: dict[str, str]) -> None:
         for id, key in claims.items():
-            run(self._looker().evict(key, id))
+            self._looker.evict(key, id)
 
     def _tell(self, missing: dict[str, str]) -> None:
         """Let holders find out that they hold nothing; wait for those of threads, who do not depend on this one."""
@@ -183,15 +176,16 @@ class FakeLocks:
         """Let holders ask the store; return the claims that threads hold."""
         return {id for id in list(claims) if [store.doubt(id) for store in self._stores].count(True)}
 
-    def meddle(self, step: str, op: Op[T]) -> Op[T]:
-        """Perform a step of a store, with the faults that were ordered."""
-        while (left := self._stalled_until - time.monotonic()) > 0:
-            yield Sleep(min(left, 0.05))
-        answer = yield from op
-        if self._drops[step] > 0:
-            self._drops[step] -= 1
-            raise UnknownOutcome(f"the reply to {step!r} was lost, by order of the test")
-        return answer
+    def stalled(self) -> float | None:
+        """Return for how many seconds the store still answers nothing; None if it answers."""
+        left = self._stalled_until - clock.now()
+        return min(left, 0.05) if left > 0 else None
+
+    def dropped(self, step: str) -> bool:
+        """Tell whether the answer to a step is to be lost, and note that it is."""
+        lost = self._drops[step] > 0
+        self._drops[step] -= lost
+        return lost
 
 
 class _FakeStore(Around):
@@ -200,10 +194,30 @@ class _FakeStore(Around):
     def __init__(self, place: FakeLocks, store: MemoryStore) -> None:
         super().__init__(store)
         self._place = place
-        self.namespaces = store.namespaces
+        self._doubts: list[tuple[Callable[[str], bool], bool]] = []
+        self.now = clock.now
 
-    def _through(self, step: str, op: Op[T]) -> Op[T]:
-        return (yield from self._place.meddle(step, op))
+    def queue(self) -> Any:
+        queue = super().queue()
+        queue.set_doubt = lambda doubt: self._doubts.append((doubt, True))
+        return queue
+
+    def aqueue(self) -> Any:
+        queue = super().aqueue()
+        queue.set_doubt = lambda doubt: self._doubts.append((doubt, False))
+        return queue
+
+    def doubt(self, id: str) -> bool:
+        """Let the holder of a claim ask the store; True if that is a thread."""
+        return [doubt(id) and of_threads for doubt, of_threads in self._doubts].count(True) > 0
+
+    def pause_before(self, step: str, args: Any) -> float | None:
+        return self._place.stalled()
+
+    def after(self, step: str, args: Any, answer: Any) -> Any:
+        if self._place.dropped(step):
+            raise UnknownOutcome(f"the reply to {step!r} was lost, by order of the test")
+        return answer
 
 
 def _on_a_loop() -> bool:

@@ -1,23 +1,22 @@
 """Stores around a store that are slow, lose replies, fail or count: what goes wrong between a lock and its store.
 
-They work on the protocol's requests, so they serve threads and asyncio tasks alike.
+A fault is written once: the queue of each colour asks it before and after each step.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView
-from interlock.core.effects import Op, Sleep, TaskWakeup, ThreadWakeup
+from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.queue import BUSY, EnterResult, Renewed
-from interlock.core.oldstore import BaseStore, Store
-
-T = TypeVar("T")
+from interlock.core.queue import BUSY
+from interlock.core.store import Store
 
 
-class Around(BaseStore):
-    """A store that hands everything on; `_through` is the place to interfere.
+class Around:
+    """A store whose queues hand everything on; its methods are the places to interfere.
+
+    Steps are called enter, leave, renew, look and evict.
 
     Args:
         store: the real one.
@@ -25,47 +24,38 @@ class Around(BaseStore):
 
     def __init__(self, store: Store) -> None:
         self.inner = store
-        self.frees_at_death = store.frees_at_death
+        self.features, self.frees_at_death = store.features, store.frees_at_death
+        self.in_process, self.now = store.in_process, store.now
+        self.closed = False
 
-    def _through(self, step: str, op: Op[T]) -> Op[T]:
-        """Perform `op`, the step of that name (enter, leave, renew, look or evict)."""
-        return (yield from op)
+    def queue(self) -> Any:
+        """Return a queue for threads."""
+        from interlock.testing._sync.faulty import FaultyQueue
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
-        """As `Queue.enter`."""
-        return (yield from self._through("enter", self.inner.enter(claim, wakeup, wait, again)))
+        return FaultyQueue(self.inner.queue(), self)
 
-    def leave(self, claim: Claim) -> Op[bool]:
-        """As `Queue.leave`."""
-        return (yield from self._through("leave", self.inner.leave(claim)))
+    def aqueue(self) -> Any:
+        """Return a queue for the tasks of the running loop."""
+        from interlock.testing._async.faulty import AsyncFaultyQueue
 
-    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
-        """As `Queue.renew`."""
-        return (yield from self._through("renew", self.inner.renew(claims)))
+        return AsyncFaultyQueue(self.inner.aqueue(), self)
 
-    def look(self, key: str) -> Op[list[ClaimView]]:
-        """As `Queue.look`."""
-        return (yield from self._through("look", self.inner.look(key)))
+    def before(self, step: str, args: Any) -> Any:
+        """Return the arguments of a step, or raise instead of doing it."""
+        return args
 
-    def evict(self, key: str, id: str | None) -> Op[int]:
-        """As `Queue.evict`."""
-        return (yield from self._through("evict", self.inner.evict(key, id)))
+    def pause_before(self, step: str, args: Any) -> float | None:
+        """Return how many seconds pass before a step; None: it is done at once."""
 
-    def thread_wakeup(self) -> ThreadWakeup:
-        """As `Store.thread_wakeup`."""
-        return self.inner.thread_wakeup()
+    def instead(self, step: str, args: Any) -> Any:
+        """Return what is answered instead of doing a step; None: it is done."""
 
-    def task_wakeup(self) -> TaskWakeup:
-        """As `Store.task_wakeup`."""
-        return self.inner.task_wakeup()
+    def pause_after(self, step: str, args: Any) -> float | None:
+        """Return how many seconds pass after a step; None: it answers at once."""
 
-    def doctor(self) -> list[Check]:
-        """As `Store.doctor`."""
-        return self.inner.doctor()
-
-    def close(self) -> None:
-        """As `Store.close`."""
-        self.inner.close()
+    def after(self, step: str, args: Any, answer: Any) -> Any:
+        """Return the answer of a step, or raise though it was done."""
+        return answer
 
 
 class Slow(Around):
@@ -82,11 +72,8 @@ class Slow(Around):
         self.delay = delay
         self.steps = steps
 
-    def _through(self, step: str, op: Op[T]) -> Op[T]:
-        answer = yield from op
-        if step in self.steps:
-            yield Sleep(self.delay)
-        return answer
+    def pause_after(self, step: str, args: Any) -> float | None:
+        return self.delay if step in self.steps else None
 
 
 class Lossy(Around):
@@ -101,8 +88,7 @@ class Lossy(Around):
         super().__init__(store)
         self.losses = losses
 
-    def _through(self, step: str, op: Op[T]) -> Op[T]:
-        answer = yield from op
+    def after(self, step: str, args: Any, answer: Any) -> Any:
         if self.losses.get(step, 0) > 0:
             self.losses[step] -= 1
             raise UnknownOutcome(f"the reply to {step!r} was lost, by order of the test")
@@ -124,12 +110,11 @@ class Failing(Around):
         self.error = error
         self.refused: Counter[str] = Counter()
 
-    def _through(self, step: str, op: Op[T]) -> Op[T]:
+    def before(self, step: str, args: Any) -> Any:
         if step in self.broken:
             self.refused[step] += 1
-            op.close()
             raise self.error(f"{step!r} failed, by order of the test")
-        return (yield from op)
+        return args
 
 
 class FailingLeave(Around):
@@ -142,22 +127,15 @@ class FailingLeave(Around):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self.names: set[str] = set()
-        self.closed = False
 
-    def leave(self, claim: Claim) -> Op[bool]:
-        """As `Queue.leave`."""
-        if _name(claim) in self.names:
+    def before(self, step: str, args: Any) -> Any:
+        if step == "leave" and _name(args[0]) in self.names:
             raise StoreError("'leave' failed for this name, by order of the test")
-        return (yield from self.inner.leave(claim))
-
-    def close(self) -> None:
-        """As `Store.close`."""
-        self.closed = True
-        super().close()
+        return args
 
 
 class Busy(Around):
-    """Is too busy to tell claims in line where they stand, and to extend their leases, as long as `busy` is true.
+    """Is too busy to be asked by those who stand in line already, as long as `busy` is true.
 
     Args:
         store: the real one.
@@ -168,12 +146,11 @@ class Busy(Around):
         self.busy = True
         self.times = 0
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
-        """As `Queue.enter`."""
-        if again and self.busy:
+    def instead(self, step: str, args: Any) -> Any:
+        if step == "enter" and args[3] and self.busy:
             self.times += 1
             return BUSY
-        return (yield from self.inner.enter(claim, wakeup, wait, again))
+        return None
 
 
 class Stuck(Around):
@@ -190,12 +167,11 @@ class Stuck(Around):
         self.names: set[str] = set()
         self.hangs = 0
 
-    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
-        """As `Queue.renew`."""
-        if any(_name(claim) in self.names for claim in claims):
+    def pause_before(self, step: str, args: Any) -> float | None:
+        if step == "renew" and any(_name(claim) in self.names for claim in args[0]):
             self.hangs += 1
-            yield Sleep(self.seconds)
-        return (yield from self.inner.renew(claims))
+            return self.seconds
+        return None
 
 
 class Partial(Around):
@@ -210,17 +186,28 @@ class Partial(Around):
         self.names: set[str] = set()
         self.together = 0
 
-    def renew(self, claims: Sequence[Claim]) -> Op[list[Renewed]]:
-        """As `Queue.renew`."""
+    def before(self, step: str, args: Any) -> Any:
+        if step != "renew":
+            return args
+        (claims,) = args
         asked = [claim for claim in claims if _name(claim) not in self.names]
         self.together += 0 < len(asked) < len(claims)
-        alive = yield from self.inner.renew(asked)
-        answers = dict(zip((claim.id for claim in asked), alive, strict=True))
-        return [answers.get(claim.id, StoreError("not this one, by order of the test")) for claim in claims]
+        return (_Asked(asked, claims),)
+
+    def after(self, step: str, args: Any, answer: Any) -> Any:
+        if step != "renew":
+            return answer
+        asked = args[0]
+        answers = dict(zip((claim.id for claim in asked), answer, strict=True))
+        return [answers.get(claim.id, StoreError("not this one, by order of the test")) for claim in asked.of]
 
 
-def _name(claim: Claim) -> str:
-    return claim.spec.key.partition(SEPARATOR)[2]
+class _Asked(list[Claim]):
+    """The claims that are asked about, of all that were to be."""
+
+    def __init__(self, asked: Sequence[Claim], of: Sequence[Claim]) -> None:
+        super().__init__(asked)
+        self.of = of
 
 
 class Counting(Around):
@@ -234,30 +221,20 @@ class Counting(Around):
         super().__init__(store)
         self.steps: Counter[str] = Counter()
 
-    def _through(self, step: str, op: Op[T]) -> Op[T]:
+    def before(self, step: str, args: Any) -> Any:
         self.steps[step] += 1
-        return (yield from op)
+        return args
 
 
 class Stepwise(Around):
-    """Lets others run before and after every request, so that each is a place to switch or to be cancelled."""
+    """Lets others run before and after every step, so that each is a place to switch or to be cancelled."""
 
-    def _through(self, step: str, op: Op[T]) -> Op[T]:
-        advance: Any = op.send
-        value: Any = None
-        while True:
-            try:
-                request = advance(value)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            try:
-                yield Sleep(0)
-                value = yield request
-                yield Sleep(0)
-                advance = op.send
-            except GeneratorExit:
-                op.close()
-                raise
-            except BaseException as error:
-                advance, value = op.throw, error
+    def pause_before(self, step: str, args: Any) -> float | None:
+        return 0.0
+
+    def pause_after(self, step: str, args: Any) -> float | None:
+        return 0.0
+
+
+def _name(claim: Claim) -> str:
+    return claim.spec.key.partition(SEPARATOR)[2]

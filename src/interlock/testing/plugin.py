@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from interlock.locks.aio.connection import AsyncLocks
-    from interlock.locks.sync.connection import Locks
+    from interlock.client._async.locks import AsyncLocks
+    from interlock.client._sync.locks import Locks
     from interlock.testing.fakes import FakeLocks
 
 

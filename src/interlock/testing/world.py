@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
+from interlock.client._async.locks import AsyncLocks
+from interlock.client._sync.locks import Locks
 from interlock.core.claims import PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec
-from interlock.core.oldstore import Store
-from interlock.locks.aio.connection import AsyncLocks
-from interlock.locks.sync.connection import Locks
-from interlock.runtime.sync import fresh_id, run
+from interlock.core.store import Store
+from interlock.runtime.sync import fresh_id
 from interlock.testing.actors import Actor, Background, Gate, Keeper, TaskActor, TaskGate, ThreadActor, ThreadGate
 from interlock.testing.waiting import eventually
 
@@ -127,7 +127,7 @@ class World:
         return locks
 
     def connect_with(self, fault: Callable[[Store], F], **how: Any) -> tuple[Any, F]:
-        """As `connect`, with a faulty store around the real one; return both."""
+        """Return a new connection with a faulty store around the real one, and that store."""
         made: list[F] = []
 
         def around(store: Store) -> Store:
@@ -147,8 +147,8 @@ class World:
         claim = Claim(fresh_id(), spec, "a ghost")
         if self._eye is None:
             self._eye = Locks(self.place.open())
-        queue = store or self._eye.store
-        run(queue.enter(claim, queue.thread_wakeup(), True, False))
+        queue = self._eye._client.state().queue if store is None else store.queue()
+        queue.enter(claim, queue.subscribe(), True, False)
         return claim.id
 
     def actor(self) -> Actor:

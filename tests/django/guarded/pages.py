@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from guarded.library.models import Book
 
-from interlock.django.forms import GuardedModelForm
+from interlock.django.guarded.forms import GuardedModelForm
 
 
 class BookForm(GuardedModelForm):

@@ -16,8 +16,8 @@ from django.test import Client
 from guarded.helpers import in_threads
 from guarded.library.models import Author, Book, Careless, Counter, Magazine
 
-from interlock.django.forms import READ
 from interlock.django.guarded import StaleObject, changes
+from interlock.django.guarded.forms import READ
 
 
 @pytest.fixture

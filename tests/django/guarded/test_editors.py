@@ -13,8 +13,8 @@ from guarded.library.models import Author, Book
 from interlock.django import locks
 from interlock.django.claimlines import began
 from interlock.django.configured import forget_connections
-from interlock.django.forms import READ
-from interlock.django.guarded.editors import page
+from interlock.django.guarded.admin import page
+from interlock.django.guarded.forms import READ
 from interlock.django.models import Claim
 from interlock.django.testing import override_locks
 from interlock.testing.waiting import SET_BACK

@@ -12,8 +12,8 @@ from django.db.models.signals import pre_save
 from guarded.library.models import Author, Book, Careless, Counter, Everything, Letter, PlainBook
 from guarded.pages import BookForm, page_of, sent, shown
 
-from interlock.django.forms import READ, GuardedModelForm
 from interlock.django.guarded import StaleObject
+from interlock.django.guarded.forms import READ, GuardedModelForm
 from interlock.django.guarded.formvalues import from_text
 from interlock.django.guarded.plan import plan_of
 

@@ -18,8 +18,8 @@ from guarded.library.models import Book, PlainBook
 
 from interlock import LockLost, LockTimeout, NotHeld, StoreError
 from interlock.django import occupy
-from interlock.django.forms import READ
 from interlock.django.guarded import StaleObject
+from interlock.django.guarded.forms import READ
 from interlock.django.testing import override_locks
 from interlock.django.views import GuardedUpdateView, OccupiedUpdateView
 

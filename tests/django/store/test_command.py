@@ -14,7 +14,7 @@ from store.shelf.models import Item
 from interlock import Locks
 from interlock.django import locks, sweeping
 from interlock.django.claimlines import FLOOR
-from interlock.django.guarded.editors import EditedPage
+from interlock.django.guarded.admin import EditedPage
 from interlock.django.models import Claim
 from interlock.django.store import OrmStore
 

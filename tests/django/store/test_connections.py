@@ -14,7 +14,7 @@ from django.db import connections
 from django.test import override_settings
 
 from interlock.core.errors import StoreError
-from interlock.django import alocks, locks, pool, slots, wrappers
+from interlock.django import alocks, locks, pool, wrappers
 from interlock.django.configured import forget_connections
 from interlock.django.listener import NotificationListener
 from interlock.django.models import Claim
@@ -222,7 +222,7 @@ def test_pgbouncer_in_transaction_mode(site: Site) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for a second for an answer, so that the tests need not wait for long."""
-    monkeypatch.setattr(slots, "ANSWER", 1.0)
+    monkeypatch.setattr(pool, "ANSWER", 1.0)
     monkeypatch.setattr(pool, "LOOK", 0.1)
     patient = {"postgresql": {"connect_timeout": 2}, "mysql": dict.fromkeys(PATIENT["mysql"], 1)}
     monkeypatch.setattr(wrappers, "PATIENT", patient)

@@ -11,12 +11,12 @@ import pytest
 from django.db import connection, transaction
 from store.shelf.models import Item
 
-from interlock.django import commit_checks, committing, ending, locks, occupation, occupies, occupy, relied, rows
+from interlock.django import commit_checks, committing, locks, occupation, occupies, occupy, relied, rows
 from interlock.django.testing import override_locks
-from interlock.locks.sync.grants import Grant
+from interlock.client._sync.grants import Grant
 from interlock.testing.waiting import eventually
 
-OURS = {each.__file__ for each in (occupation, rows, relied, committing, commit_checks, ending)}
+OURS = {each.__file__ for each in (occupation, rows, relied, committing, commit_checks)}
 EXIT: Any = inspect.unwrap(occupation.Occupation.__exit__)
 
 

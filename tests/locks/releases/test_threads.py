@@ -6,7 +6,7 @@ import pytest
 
 from interlock.core.errors import LockLost
 from interlock.locks.sync import grants as of_threads
-from interlock.locks.sync.grants import Grant
+from interlock.client._sync.grants import Grant
 from interlock.locks.unreleased import kept
 from tests.support.spied_grants import NOW, Colour
 from tests.support.spied_store import away

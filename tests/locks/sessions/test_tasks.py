@@ -10,7 +10,7 @@ from interlock.core.acquire import AcquireCall, Held
 from interlock.core.claims import Claim
 from interlock.core.queue import EnterResult
 from interlock.locks.aio import session as of_tasks
-from interlock.locks.session import AcquireOptions
+from interlock.client.base import AcquireOptions
 from interlock.runtime.sync import run
 from tests.support.spied_session import NOW, SPEC, USING, WAITS, Colour
 from tests.support.spied_store import SpiedStore, away

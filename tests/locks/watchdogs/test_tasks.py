@@ -10,7 +10,7 @@ import pytest
 
 from interlock.locks.aio import watchdog as of_tasks
 from interlock.locks.aio.watchdog import LoopWatchdog
-from interlock.locks.grants import BaseGrant
+from interlock.client.base import BaseGrant
 from interlock.locks.leases import LONGEST_SLEEP
 from tests.support.spied_store import Clock, away
 from tests.support.spied_watchdog import NOW, Queue, gives_back, grant

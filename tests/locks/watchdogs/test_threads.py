@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
-from interlock.locks.grants import BaseGrant
+from interlock.client.base import BaseGrant
 from interlock.locks.leases import LONGEST_SLEEP
 from interlock.locks.sync import watchdog as of_threads
 from interlock.locks.sync.watchdog import Watchdog

@@ -13,7 +13,7 @@ import redis.asyncio
 import valkey
 import valkey.asyncio
 
-from interlock import keylock as locks
+from interlock import redis as locks
 from interlock.testing.actors import Actor, Background, TaskActor, ThreadActor
 from tests.servers import Proxy, RedisServer, need
 

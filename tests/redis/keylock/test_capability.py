@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from interlock import StoreError
-from interlock.keylock import KeyLock
+from interlock.redis import KeyLock
 from tests.servers import RedisServer, need
 
 

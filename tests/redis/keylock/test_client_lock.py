@@ -10,7 +10,7 @@ import redis.asyncio
 import valkey
 
 from interlock import InvalidArgument
-from interlock.keylock import AsyncClientLock, ClientLock
+from interlock.redis import AsyncClientLock, ClientLock
 from interlock.testing.waiting import eventually, moment, since
 
 

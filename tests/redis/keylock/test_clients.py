@@ -10,7 +10,7 @@ import valkey
 import valkey.asyncio
 
 from interlock import InvalidArgument, StoreError
-from interlock.keylock import (
+from interlock.redis import (
     AsyncClientLock,
     AsyncIdentityLock,
     AsyncKeyLock,

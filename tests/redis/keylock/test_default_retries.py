@@ -13,8 +13,8 @@ import valkey.asyncio.cluster
 import valkey.cluster
 
 from interlock import LockLost, StoreError
-from interlock.keylock import AsyncKeyLock, KeyLock
 from interlock.keylock.tries import Tries
+from interlock.redis import AsyncKeyLock, KeyLock
 from interlock.testing.waiting import eventually
 from tests.servers import RedisCluster, need
 

@@ -10,7 +10,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from interlock import InvalidArgument, StoreError
-from interlock.keylock import KeyLock
+from interlock.redis import KeyLock
 from tests.servers import RedisServer
 
 NEVER = Retry(NoBackoff(), 0)

@@ -8,7 +8,7 @@ import redis
 import redis.asyncio
 
 from interlock import StoreError
-from interlock.keylock import AsyncIdentityLock, IdentityLock
+from interlock.redis import AsyncIdentityLock, IdentityLock
 
 
 class Meddling:

@@ -8,8 +8,9 @@ import redis
 
 from interlock.core.effects import NOW, Op
 from interlock.core.errors import StoreError
-from interlock.keylock import KeyLock, commands
+from interlock.keylock import commands
 from interlock.keylock import server as server_module
+from interlock.redis import KeyLock
 from interlock.runtime.sync import run
 from interlock.testing.contract.interrupts import interrupted_at, quiet
 

@@ -8,7 +8,7 @@ import redis
 
 from interlock import StoreError
 from interlock.core.errors import UnknownOutcome
-from interlock.keylock import KeyLock
+from interlock.redis import KeyLock
 from interlock.testing.waiting import eventually
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from interlock.keylock import AsyncKeyLock, KeyLock
+from interlock.redis import AsyncKeyLock, KeyLock
 from interlock.testing.waiting import eventually
 
 

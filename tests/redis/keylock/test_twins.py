@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import interlock.keylock
+import interlock.redis
 
 PAIRS = [
-    (getattr(interlock.keylock, name), getattr(interlock.keylock, f"Async{name}"))
-    for name in interlock.keylock.__all__
+    (getattr(interlock.redis, name), getattr(interlock.redis, f"Async{name}"))
+    for name in interlock.redis.__all__
     if not name.startswith("Async")
 ]
 
@@ -23,7 +23,7 @@ def public(kind: type) -> set[str]:
 
 
 def test_every_lock_has_a_twin() -> None:
-    assert len(PAIRS) * 2 == len(interlock.keylock.__all__)
+    assert len(PAIRS) * 2 == len(interlock.redis.__all__)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[0].__name__)
@@ -51,5 +51,5 @@ def test_all_that_is_public_is_documented(pair: tuple[Any, Any]) -> None:
 
 
 def test_no_client_library_is_imported() -> None:
-    code = "import interlock.keylock, sys; assert not {'redis', 'valkey', 'hiredis'} & set(sys.modules), sys.modules"
+    code = "import interlock.redis, sys; assert not {'redis', 'valkey', 'hiredis'} & set(sys.modules), sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

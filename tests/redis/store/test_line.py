@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from interlock._redis.keys import keys_of_line, line_of
 from interlock._redis.scripts import LEAVE, call, with_source
 from interlock.core.claims import SEPARATOR, WRITER_UNITS, Claim, LockSpec
-from interlock.locks.connect import open_store
+from interlock.client.connect import open_store
 from interlock.runtime.sync import fresh_id, run
 from interlock.stores.base import Store
 from interlock.stores.memory import MemoryStore, Space

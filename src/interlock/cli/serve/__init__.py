@@ -1,15 +1,51 @@
 """`interlock serve`: a page of who holds which lock and who waits."""
 
+import os
 import socket
 from pathlib import Path
 
 import click
 
 from interlock.cli.exits import UNAVAILABLE, USAGE, fail, one_line, say
-from interlock.cli.serve.token import TOKEN, token_of
 from interlock.cli.where import called, connect
 
 EXTRA = ("starlette", "uvicorn", "anyio", "h11")
+TOKEN = "INTERLOCK_SERVE_TOKEN"
+SHORTEST = 16  # characters; guesses are not counted
+LONGEST = 4096
+
+
+def token_of(file: Path | None) -> str | None:
+    """Return the token; None if there is none.
+
+    Args:
+        file: holds it; None for the environment.
+
+    Raises:
+        ValueError: it can't be read or is no token; the message says what to do.
+    """
+    if file is None:
+        token, where = os.environ.get(TOKEN), f"${TOKEN}"
+        if token is None:
+            return None
+    else:
+        token, where = _read(file), f"{str(file)!r}"
+    if not (token.isascii() and token.isprintable() and " " not in token and SHORTEST <= len(token) <= LONGEST):
+        raise ValueError(
+            f"the token in {where} must have {SHORTEST} or more printable ASCII characters without spaces; make one "
+            f"by: python3 -c 'import secrets; print(secrets.token_urlsafe())'"
+        )
+    return token
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            if os.fstat(opened.fileno()).st_mode & 0o007:
+                say(f"every user of this machine can read the token in {str(file)!r}: chmod 600")
+            return opened.read(LONGEST + 2).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise ValueError(f"the token can't be read from {str(file)!r}: {error.strerror or error}") from error
 
 
 @click.command()
@@ -38,8 +74,7 @@ def serve(
     of a URL.
     """
     try:
-        from interlock.cli.serve.app import app_of
-        from interlock.cli.serve.server import run
+        from interlock.cli.serve.app import app_of, run
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise

@@ -1,14 +1,20 @@
-"""The page, its events, and the one request that changes something."""
+"""The page, its events, the one request that changes something, and the server of it all."""
 
 import asyncio
 import hmac
 import json
-from collections.abc import Collection
+import signal
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
@@ -18,9 +24,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock import InvalidArgument, LockError, Locks
+from interlock.cli import output
 from interlock.cli.exits import say
-from interlock.cli.serve.feed import Feed
 
+ENDING = (signal.SIGINT, signal.SIGTERM)
+MOST_CONNECTIONS = 200
+IO_TIMEOUT = 1  # seconds that an end waits for a client that does not read
+INTERVAL = 1.0  # seconds between two looks
+BREATH = 0.02  # seconds between two looks at least, however many viewers come
+MOST_CLAIMS = 1000  # that are sent; a browser with more is slow
 HERE = Path(__file__).parent
 TYPES = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
 MOST_BYTES = 16_384  # of a request to evict
@@ -36,6 +48,93 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+class Feed:
+    """Server-sent events, each with all that is to be seen.
+
+    Args:
+        locks: whose claims they are.
+        facts: go with each event.
+
+    A slow client misses looks, and then gets the latest one.
+    """
+
+    def __init__(self, locks: Locks, facts: Mapping[str, Any]) -> None:
+        self._locks = locks
+        self._facts = facts
+        self._viewers = 0
+        self._closed = False
+        self._look_now = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._latest = ""
+        self._next: asyncio.Future[None] | None = None
+
+    async def stream(self) -> AsyncIterator[str]:
+        """Yield what is to be sent to one viewer, until the feed is closed."""
+        self._viewers += 1
+        try:
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+                self._next = self._loop.create_future()
+                threading.Thread(target=self._look_again_and_again, name="interlock-serve", daemon=True).start()
+            elif self._viewers == 1:
+                self._latest = ""  # nobody has looked for a while
+            self._look_now.set()
+            yield "retry: 1000\n\n"
+            if self._latest:
+                yield self._latest
+            while not self._closed and self._next is not None:
+                await asyncio.shield(self._next)
+                if not self._closed:
+                    yield self._latest
+        finally:
+            self._viewers -= 1
+
+    def look(self) -> None:
+        """Look at the store now."""
+        self._look_now.set()
+
+    def close(self) -> None:
+        """End all streams; on the event loop."""
+        self._closed = True
+        self._look_now.set()
+        if self._next is not None and not self._next.done():
+            self._next.set_result(None)
+
+    def _look_again_and_again(self) -> None:
+        while not self._closed:
+            self._look_now.wait(INTERVAL if self._viewers else None)
+            self._look_now.clear()
+            time.sleep(BREATH)
+            if self._closed or self._loop is None:
+                return
+            event = f"data: {json.dumps(self._seen())}\n\n"
+            try:
+                self._loop.call_soon_threadsafe(self._publish, event)
+            except RuntimeError:  # the loop is closed
+                return
+
+    def _seen(self) -> dict[str, Any]:
+        try:
+            views = list(self._locks.claims())
+        except LockError as error:
+            return {**self._facts, "time": output.iso(time.time()), "error": str(error)}
+        shown = output.lines_of(views[:MOST_CLAIMS])
+        return {
+            **self._facts,
+            "time": output.iso(time.time()),
+            "locks": [output.line_json(line) for line in shown],
+            "hidden": max(0, len(views) - MOST_CLAIMS),
+        }
+
+    def _publish(self, event: str) -> None:
+        if self._closed or self._next is None:
+            return
+        self._latest = event
+        waiting, self._next = self._next, asyncio.get_running_loop().create_future()
+        if not waiting.done():
+            waiting.set_result(None)
 
 
 class RequestRefused(Exception):
@@ -182,3 +281,44 @@ def app_of(locks: Locks, store: str, namespace: str, token: str | None, names: C
     app = Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
     app.state.feed = feed
     return app
+
+
+class PageServer(uvicorn.Server):
+    """uvicorn, whose end ends the streams of events, and is no death by the signal."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Meanwhile, end by a signal."""
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            loop.add_signal_handler(number, self._end)
+        try:
+            yield
+        finally:
+            for number in ENDING:
+                loop.remove_signal_handler(number)
+
+    def _end(self) -> None:
+        self.force_exit = self.should_exit  # by a second one
+        self.should_exit = True
+        app = self.config.app
+        if isinstance(app, Starlette):
+            app.state.feed.close()
+
+
+def run(app: Starlette, listening: socket.socket) -> None:
+    """Serve until a signal."""
+    config = uvicorn.Config(
+        app,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=IO_TIMEOUT,
+    )
+    asyncio.run(PageServer(config).serve([listening]))

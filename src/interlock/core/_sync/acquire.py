@@ -5,8 +5,8 @@ The lease of a claim is counted from *before* the request that created or renewe
 own clock; the store counts it from the arrival.  So a claim whose own deadline has not passed has not expired in the
 store either, whatever the two clocks show.
 
-The runtime is an argument: what sleeps, waits and looks at a clock.  The model checker passes one of its own.  Times are
-compared by `rt.before` only, and all that this knows is in locals and slots: so the checker sees all of the state.
+The runtime is an argument: what sleeps, waits and looks at a clock.  The model checker passes one of its own.  Times
+are compared by `rt.before` only, and all that this knows is in locals and slots: the checker sees all of the state.
 """
 
 from typing import Any

@@ -21,11 +21,10 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from interlock.django.guarded.errors import CannotMerge
-from interlock.django.guarded.formvalues import UNKNOWN, from_text, shows_value, to_text
+from interlock.django.guarded.formvalues import UNKNOWN, from_text, shown, shows_value, to_text
 from interlock.django.guarded.model import Guarded
 from interlock.django.guarded.plan import plan_of
 from interlock.django.guarded.policies import LAST_WINS, REFUSE
-from interlock.django.guarded.shown import shown
 from interlock.django.guarded.values import same
 
 READ: Final = "interlock_read"

@@ -3,16 +3,17 @@
 import functools
 import inspect
 from collections.abc import Iterable
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from django.core.checks import Error
 from django.db import connections, models, router, transaction
+from django.db.models.query_utils import DeferredAttribute
 
-from interlock.django.guarded import checks
 from interlock.django.guarded.errors import StaleObject
-from interlock.django.guarded.peers import noting
 from interlock.django.guarded.plan import ModelPlan, key_fields, plan_of
-from interlock.django.guarded.policies import OnStale
+from interlock.django.guarded.policies import OTHERS, OnStale, Outcome, policies_of
 from interlock.django.guarded.rows import is_of_database, knows_row, may_be_of
 from interlock.django.guarded.saving import REFUSED, SAVING, Saving, Triple
 from interlock.django.guarded.snapshot import KEY, Snapshot, of_attributes, of_row, snapshot_of
@@ -72,7 +73,7 @@ class Guarded(Base):
     @classmethod
     def check(cls, **kwargs: Any) -> Any:
         """Return what Django's system check finds in the model, and in its `on_stale`."""
-        return [*super().check(**kwargs), *checks.of_policies(cls)]
+        return [*super().check(**kwargs), *problems_of_policies(cls)]
 
     @classmethod
     def from_db(cls, db: str | None, field_names: Any, values: Any, **options: Any) -> Any:
@@ -265,3 +266,69 @@ setattr(Guarded.__dict__["from_db"].__func__, _GUARDS, True)
 
 # The migrations of a model name its bases; this is where they shall find this one for ever.
 Guarded.__module__ = "interlock.django.guarded"
+
+
+def problems_of_policies(model: Any) -> list[Error]:
+    """Return what is wrong with a model's `on_stale`."""
+    names = {field.name for field in model._meta.concrete_fields if not field.primary_key}
+    found = []
+    for name, policy in policies_of(model).items():
+        if name != OTHERS and name not in names:
+            found.append(
+                Error(
+                    f"on_stale names {name!r}, which is no field of the model that a save writes.",
+                    hint=f"Its fields are {', '.join(sorted(names))}; '*' stands for all that are not named.",
+                    obj=model,
+                    id="interlock.E101",
+                )
+            )
+        if not isinstance(policy, Outcome) and not callable(policy):
+            found.append(
+                Error(
+                    f"on_stale says {policy!r} of {name!r}, which is no policy.",
+                    hint="Use REFUSE, LAST_WINS or a function of (original, mine, theirs).",
+                    obj=model,
+                    id="interlock.E102",
+                )
+            )
+    return found
+
+
+class Noting:
+    """A fetch mode that does as another one, and tells the guards what was fetched.
+
+    With `FETCH_PEERS` (Django 6.1 and later) Django sets deferred fields on many instances at once, and no method of
+    theirs hears of it; without this their guard would take such a value for one that was set without being read,
+    and write it unchecked.
+    """
+
+    __slots__ = ("_mode",)
+
+    track_peers = True
+
+    def __init__(self, mode: Any) -> None:
+        self._mode = mode
+
+    def fetch(self, fetcher: Any, instance: Any) -> None:
+        """Fetch, as the other mode does."""
+        if not isinstance(fetcher, DeferredAttribute):
+            self._mode.fetch(fetcher, instance)
+            return
+        attname = fetcher.field.attname
+        found = [instance, *(peer() for peer in instance._state.peers)]
+        lacking = [each for each in found if each is not None and attname not in vars(each)]
+        self._mode.fetch(fetcher, instance)
+        for each in lacking:
+            snapshot = snapshot_of(each)
+            if snapshot is not None and attname in vars(each):
+                values = of_attributes(plan_of(type(each)), each, [attname])
+                vars(each)[KEY] = snapshot.with_read(snapshot.db, values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return noting, (self._mode,)
+
+
+@lru_cache
+def noting(mode: Any) -> Any:
+    """Return the fetch mode that does as `mode` and tells the guards."""
+    return mode if isinstance(mode, Noting) else Noting(mode)

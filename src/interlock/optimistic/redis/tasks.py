@@ -45,7 +45,7 @@ class TransactionConnection(BaseTransactionConnection):
         self._writer = lent._writer
 
     async def exchange(self, packet: Packet, io_timeout: float | None) -> list[Any]:
-        """As `threads.TransactionConnection.exchange`; `io_timeout` is for all replies together."""
+        """Send commands, and return their replies; `io_timeout` is for all of them together."""
         self._check()
         try:
             async with asyncio.timeout(io_timeout):
@@ -117,7 +117,6 @@ class AsyncRedisBackend(BaseRedisBackend):
     _tasks = True
 
     def begin(self, tries: Tries) -> "AsyncRedisAttempt":
-        """As `Backend.begin`."""
         return AsyncRedisAttempt(self, tries)
 
     async def connection(self, slot: int | None) -> TransactionConnection:
@@ -178,7 +177,6 @@ class AsyncRedisAttempt(BaseRedisAttempt):
         await self._perform(self._conversation.watch(self.transaction.encoded(keys)))
 
     async def read(self, request: Command, watch: bool = True) -> Any:
-        """As `RedisAttempt.read`."""
         reply = await self._perform(self._conversation.read(request, watch))
         return request.shaped(reply, self._callbacks)
 

@@ -95,7 +95,6 @@ class RedisBackend(BaseRedisBackend):
     """
 
     def begin(self, tries: Tries) -> "RedisAttempt":
-        """As `Backend.begin`."""
         return RedisAttempt(self, tries)
 
     def connection(self, slot: int | None) -> TransactionConnection:

@@ -13,8 +13,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.optimistic.errors import TryAgain
 from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
-from interlock.optimistic.sqlalchemy.reads import Reads, RowChanged
-from interlock.optimistic.sqlalchemy.rows import same
+from interlock.optimistic.sqlalchemy.reads import Reads, RowChanged, same
 from interlock.optimistic.tries import Tries
 
 CHANGED = (RowChanged, StaleDataError)
@@ -98,7 +97,7 @@ class SessionAttempt(BaseAttempt):
 
 
 class AsyncSessionAttempt(BaseAttempt):
-    """As `SessionAttempt`, awaited."""
+    """One try of a task, in a session of SQLAlchemy."""
 
     def __init__(self, session: AsyncSession) -> None:
         super().__init__(session.sync_session)
@@ -158,7 +157,6 @@ class SessionBackend:
         self._make = where
 
     def begin(self, tries: Tries) -> SessionAttempt:
-        """As `Backend.begin`."""
         return SessionAttempt(self._make())
 
 
@@ -179,7 +177,6 @@ class AsyncSessionBackend:
         self._make = where
 
     def begin(self, tries: Tries) -> AsyncSessionAttempt:
-        """As `AsyncBackend.begin`."""
         return AsyncSessionAttempt(self._make())
 
 
@@ -243,7 +240,7 @@ def raise_translated(error: DBAPIError) -> NoReturn:
 
 
 def raise_at_commit(error: DBAPIError) -> NoReturn:
-    """As `raise_translated`, for the commit itself.
+    """Raise what `transact` promises for an error of the database at the commit.
 
     Raises:
         UnknownOutcome: no answer came.

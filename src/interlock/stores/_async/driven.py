@@ -66,3 +66,6 @@ class AsyncDrivenQueue:
             await self._store.aclose()
             return
         self._store.close()
+
+    def abort(self) -> None:
+        """Nothing: the store finds out by itself which loops have ended."""

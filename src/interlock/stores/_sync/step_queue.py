@@ -18,6 +18,7 @@ from interlock.core.line import (
     evict,
     leave,
     look,
+    new,
     renew,
     settle,
 )
@@ -45,7 +46,7 @@ class Steps(Protocol):
     look_again: float
 
     def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
-        """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None if the store is busy."""
+        """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None: it is busy."""
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a text and may have claims."""
@@ -74,6 +75,7 @@ class StepQueue:
         self._steps = steps
         self._step = steps.step
         self._waiters = waiters
+        self._forget = waiters.by_id.pop
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Nothing: a step store never doubts."""
@@ -98,16 +100,16 @@ class StepQueue:
             pause = min(self._steps.look_again, max(SHORTEST_LOOK, step.look_in / MICROS))
             return EnterResult("pending", look_again=pause)
         if waiter is not None:
-            self._waiters.remove(claim.id)
+            self._forget(claim.id, None)
         if place is None:
             return IS_GONE if again else OCCUPIED if wait else REFUSED
         if place is IS_DONE:
             return DONE_BEFORE
-        return EnterResult("using", place.fence, slot=place.slot)
+        using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot))
+        return using
 
     def leave(self, claim: Claim, done: float = 0.0) -> bool:
-        if self._waiters:
-            self._waiters.remove(claim.id)
+        self._forget(claim.id, None)
         key = claim.spec.key
         step = self._step(key, leave, claim.id, int(done * MICROS))
         if step is None:
@@ -160,6 +162,9 @@ class StepQueue:
     def close(self) -> None:
         self._steps.close()
 
+    def abort(self) -> None:
+        """Close what can be closed without waiting: the loop has ended."""
+
     def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
         """Do a step, and ask a busy store again.
 
@@ -180,15 +185,15 @@ class StepQueue:
     def _tell(self, key: str, step: Step) -> None:
         """Tell the promoted, and promote the others if they are more than one step does."""
         while step.promoted:
-            elsewhere = []
-            for place in step.promoted:
-                if not self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot):
-                    elsewhere.append(place)
+            elsewhere = [place for place in step.promoted if not self._notify(place)]
             if elsewhere:
                 self._steps.tell(elsewhere)
             if not step.more:
                 return
             step = self._insist(key, settle)
+
+    def _notify(self, place: Place) -> bool:
+        return self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot)
 
 
 def view_of(key: str, place: Place, now: int) -> ClaimView:

@@ -1,23 +1,22 @@
-"""Statements on MySQL or MariaDB: a bounded number of connections, each used by one thread at a time."""
+"""A connection of PyMySQL, as one step after the other uses it; what is private of PyMySQL is used here alone.
 
-import os
-import select
-from time import monotonic, sleep
-from typing import Any
+`_read_timeout` is set before each statement: PyMySQL has one for all, and a renewal has less time than others.
+"""
+
+import math
+from typing import Any, NamedTuple
 
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.errors import StoreError
-from interlock.stores.mysql.problems import AT_ONCE, READ_ONLY, TABLE, meaning, no_answer, refusal
-from interlock.stores.sql.mysql import Done, Facts, Statements, ddl
-from interlock.stores.sql.pool import BoundedPool, Talk
-from interlock.stores.sql.problems import Full, Refused
+from interlock.remote.failures import Refused, no_answer
+from interlock.runtime import clock
+from interlock.runtime.process import checked_pid
+from interlock.stores.mysql.options import MysqlOptions
+from interlock.stores.mysql.problems import READ_ONLY, meaning, refusal
 
-COM_QUERY = 3
+SHORTEST = 0.001  # seconds
 IN_TRANSACTION = 1  # a bit of the server's status
-LATEST = 1.0  # seconds that an interrupt waits for its statement to come to its end
-TRIES = 10  # of a step that others were in the way of
-AGAIN = 0.05  # seconds until a server that has too many connections is asked again
 SET = (
     # Each statement is a transaction. At most a second is waited for a lock, so no step is done long after its caller
     # has given it up. No other isolation level: read committed is refused where the binary log has statements.
@@ -30,131 +29,92 @@ ABOUT = "SELECT @@global.innodb_flush_log_at_trx_commit, CONCAT(@@global.read_on
 UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
 
 
+class Done(NamedTuple):
+    """What became of a statement.
+
+    Attributes:
+        rows: what it found.
+        affected: how many rows it wrote.
+        connection: which one it was performed on.
+    """
+
+    rows: tuple[tuple[Any, ...], ...]
+    affected: int
+    connection: "Connection"
+
+
 class Connection:
-    """One connection.
+    """As `remote.pool.AsyncConnection`, for threads.
 
     Args:
-        driver: the connection of PyMySQL.
-        factory: what made it.
+        options: how to connect.
         deadline: until when it must be ready.
+
+    Attributes:
+        durable: False if the server forgets the last commits in a crash.
+        grants_at: when, by `clock.now`, locks may be granted on a server that was started just now.
 
     Raises:
         StoreError: it can't be used for locks.
     """
 
-    def __init__(self, driver: Any, factory: Any, deadline: float) -> None:
-        self._driver = driver
-        self._pid = os.getpid()  # from here on it is closed when nobody has it any more
-        self.where = factory.where
-        self._poll = select.poll()
-        self._poll.register(driver._sock.fileno(), select.POLLIN)
-        if driver.server_status & IN_TRANSACTION:
-            raise StoreError(
-                f"a new connection to {self.where} is in a transaction already: does a hook of the engine begin one?"
-            )
-        self._grace = factory.options.grace
-        self._grants_at = 0.0
-        self._durable = True
-        self._examine(deadline, factory.io_timeout)
+    trust: object = None
 
-    def _examine(self, deadline: float, io_timeout: float) -> None:
-        limit = NO_LIMIT if "MariaDB" in str(self._driver.server_version) else ""
-        self.exchange(SET + limit, deadline, io_timeout)
-        self.exchange(LEVEL, deadline, io_timeout)
-        ((durable, read_only),) = self.exchange(ABOUT, deadline, io_timeout).rows
+    def __init__(self, options: MysqlOptions, deadline: float) -> None:
+        self._pid = checked_pid()
+        self._where = options.where
+        self._timeout = options.timeout
+        self._driver = options.dial()
+        try:
+            if self._driver.server_status & IN_TRANSACTION:
+                raise StoreError(f"a new connection to {self._where} is in a transaction already: give locks their own")
+            self._cursor = self._driver.cursor(pymysql.cursors.Cursor)
+            self._examine(options, deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def _examine(self, options: MysqlOptions, deadline: float) -> None:
+        limit = NO_LIMIT if "MariaDB" in str(self._driver.get_server_info()) else ""
+        self.ask(SET + limit, deadline)
+        self.ask(LEVEL, deadline)
+        ((durable, read_only),) = self.ask(ABOUT, deadline).rows
         if read_only not in ("0", "OFF", b"0", b"OFF"):  # bytes by an engine without Unicode
-            # Also to an administrator, who could write all the same.
-            raise refusal(READ_ONLY[0], "the server is read-only", self.where)
-        if int(durable) != 1:
-            self._durable = False
-            uptime = int(self.exchange(UPTIME, deadline, io_timeout).rows[0][1])
-            self._grants_at = monotonic() + self._grace - uptime + 1  # it counts whole seconds
+            raise refusal(READ_ONLY[0], "the server is read-only", self._where)  # also to an administrator
+        self.durable = int(durable) == 1
+        self.grants_at = 0.0
+        if not self.durable:
+            uptime = int(self.ask(UPTIME, deadline).rows[0][1])
+            self.grants_at = clock.now() + options.grace - uptime + 1  # it counts whole seconds
 
-    @property
-    def facts(self) -> Facts:
-        """What a step must know of the server."""
-        return Facts(
-            monotonic() >= self._grants_at,
-            float("inf") if self._durable else self._grace,
-            f"innodb_flush_log_at_trx_commit is not 1, so it forgets the last commits in a crash, and nobody gets a "
-            f"lock for {self._grace:g} s after a start: make it 1, or give all processes ?grace= (the longest lease)",
-        )
-
-    def is_open(self) -> bool:
-        """Tell whether an idle connection is still there, as far as this side knows; it has nothing to say."""
-        return not self._poll.poll(0)
-
-    def is_sound(self) -> bool:
-        """Tell whether others may use it: it is in no transaction."""
-        return not self._driver.server_status & IN_TRANSACTION
-
-    def exchange(self, statement: str, deadline: float, io_timeout: float) -> Done:
+    def ask(self, statement: str, deadline: float) -> Done:
         """Perform a statement.
 
         Raises:
             Refused: the server did nothing.
             UnknownOutcome: the connection ended, or there was no answer in time.
         """
+        left = deadline - clock.now()
+        if left <= 0:
+            raise Refused(f"{self._where}: the time was over before the step was sent; nothing was done")
+        self._driver._read_timeout = max(SHORTEST, min(left, self._timeout))
         try:
-            self._driver._execute_command(COM_QUERY, statement)
-            left = deadline - monotonic()
-            if left <= 0 or not self._poll.poll(left * 1000 + 0.5):
-                raise no_answer(self.where, io_timeout)
-            self._driver._read_query_result()
+            affected = self._cursor.execute(statement)
+            rows: Any = self._cursor.fetchall() if self._cursor.description else ()
         except (pymysql.MySQLError, OSError) as error:
-            raise meaning(error, self.where) from error
-        except StoreError:
-            raise
-        except BaseException:
-            # An interrupt: what takes the claim out again must come after the step.
-            self._poll.poll(max(0.0, min(deadline - monotonic(), LATEST)) * 1000)
-            raise
-        result = self._driver._result
-        return Done(result.rows or (), int(result.affected_rows or 0), int(result.insert_id or 0))
+            if isinstance(error.__context__, TimeoutError):
+                raise no_answer(self._where, self._timeout) from error
+            raise meaning(error, self._where) from error
+        return Done(rows, affected, self)
+
+    def abandon(self, undo: object) -> None:
+        """Close it; what is on its way is made void by the next swap."""
+        self.close()
 
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone."""
-        if getattr(self, "_pid", None) == os.getpid():
+        if self._pid == checked_pid() and math.isfinite(self._timeout):
             try:
                 self._driver.close()
             except Exception:
                 pass  # it is gone, which is what was wanted
-
-    def __del__(self) -> None:
-        """Close what an interrupt took from its thread."""
-        self.close()
-
-
-class Pool(BoundedPool):
-    """The connections of one store.
-
-    Args:
-        factory: what makes them.
-    """
-
-    def _connect(self, deadline: float) -> Connection:
-        """Return a new connection; wait for a server that has too many, unless one of ours is free meanwhile."""
-        while True:
-            try:
-                return Connection(self.factory.dial(), self.factory, deadline)
-            except Full:
-                if self._idle or monotonic() + AGAIN > deadline:
-                    raise
-                sleep(AGAIN)
-
-    def _perform(self, connection: Any, statement: Statements) -> Talk:
-        """Perform a step; again where others were in its way, and after the table was made."""
-        tries, create = TRIES, self.factory.options.create
-        while True:
-            try:
-                return (yield from statement.talk(connection.facts))
-            except Refused as error:
-                if error.code in AT_ONCE and tries:
-                    tries -= 1
-                elif error.code == TABLE and create:
-                    create = False
-                    yield ddl(self.factory.options.table)
-                else:
-                    if error.code in READ_ONLY:
-                        self.drop()  # the primary may have another address now
-                    raise

@@ -96,14 +96,15 @@ def test_a_grant_that_is_not_held_or_in_a_body_already_can_not_be_entered(world:
     assert ann.do(lost.renew) is False
     with pytest.raises(LockLost):
         ann.within(lost, print)
-    inside, leave = world.gate(), world.gate()
+    leave = world.gate()
+    within: list[Any] = []
 
     def body(grant: Any) -> Any:
-        inside.open()
+        within.append(grant)
         return leave.wait()
 
     working = ann.start_within(lock, body)
-    inside_grant = eventually(lambda: [grant for grants in lock._held.values() for grant in grants if grant.held])[0]
+    inside_grant = eventually(lambda: within)[0]
     with pytest.raises(NotHeld, match="already"):
         bob.within(inside_grant, print)
     assert inside_grant.held is True

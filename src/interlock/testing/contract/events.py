@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from interlock.client.events import Event
 from interlock.core.errors import StoreError
-from interlock.locks.events import Event
 from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import Kind, World

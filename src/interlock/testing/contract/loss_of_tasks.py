@@ -28,7 +28,7 @@ def test_the_body_of_a_task_is_cancelled_at_the_deadline_though_a_renewal_hangs(
     with pytest.raises(LockLost):
         world.actor().within(locks.lock(world.name, ttl=RENEWED), lambda grant: asyncio.sleep(20))
     assert since(started) < stuck.seconds / 2
-    assert stuck.hangs == 1
+    assert stuck.hangs >= 1
 
 
 def test_a_loss_that_the_body_finds_itself_ends_in_lock_lost_and_no_more(world_of_tasks: World, kind: Kind) -> None:

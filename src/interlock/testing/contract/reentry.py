@@ -236,25 +236,6 @@ def test_a_hold_whose_handles_are_all_forgotten_ends_at_once(world: World) -> No
     world.until_free()
 
 
-def test_a_forgotten_handle_leaves_the_hold_to_the_others(world: World) -> None:
-    locks = world.connect()
-    lock = locks.rlock(world.name)
-    ann = world.actor()
-    outer = ann.do(lock.acquire)
-
-    def work() -> None:
-        locks.rlock(world.name).acquire()
-
-    async def task() -> None:
-        await locks.rlock(world.name).acquire()
-
-    ann.do(work if world.colour == "threads" else task)
-    gc.collect()
-    assert outer.held is True
-    assert ann.do(outer.release) is True
-    assert world.nothing_left()
-
-
 def test_the_last_handles_released_by_two_threads_at_once_end_the_hold(world_of_threads: World) -> None:
     world = world_of_threads
     lock = world.connect().rlock(world.name)

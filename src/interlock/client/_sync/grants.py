@@ -1,0 +1,235 @@
+# Generated from _async/grants.py by tools/unasync.py; change that one.
+"""What a task has in its hand while it holds a lock."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from interlock.client.base import (
+    GONE_THERE,
+    HELD,
+    LEASE_ENDED,
+    RELEASED,
+    BaseGrant,
+    BaseGrants,
+    BaseReentry,
+    Hold,
+)
+from interlock.core.errors import StoreError
+from interlock.core.queue import Queue
+from interlock.runtime import _threads as rt
+from interlock.runtime import log
+from interlock.runtime.process import pid
+
+
+class _AsyncBody:
+    """`with grant:`, whose end releases it."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Enter the body.
+
+        Raises:
+            LockLost, NotHeld: it is not held, or in a `with` already.
+        """
+        grant: Any = self
+        grant._check_before_body()
+        grant._enter_body()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release, and tell a loss; the exception of the body goes before all that happens here."""
+        grant: Any = self
+        struck = grant._leave_body(kind)
+        try:
+            released = grant.release()
+        except StoreError as problem:
+            if error is None:
+                raise
+            error.add_note(f"And its lock could not be released, its lease will end: {problem}")
+            log.warn("could not release a lock at the end of a body that failed: %s", problem)
+            return
+        lost = None if released else grant._loss_to_raise()
+        if lost is not None:
+            if error is None or struck:
+                raise lost from error
+            error.add_note(str(lost))
+
+
+class Grant(_AsyncBody, BaseGrant):
+    """A held lock; `release()`, from any task, or the end of `with grant:` gives it back."""
+
+    __slots__ = ()
+
+    def _enter_body(self) -> None:
+        """From here to `_leave_body`, a loss cancels the calling task."""
+        self._in_body = True
+    def _leave_body(self, kind: type[BaseException] | None) -> bool:
+        """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
+        self._in_body = False
+        return False
+
+    def release(self) -> bool:
+        """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
+
+        Returns:
+            True if this call released it; False if it was released or lost before.
+
+        Raises:
+            StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
+        """
+        client: Any = self._client
+        if self._state == RELEASED or self._pid != pid():
+            return False
+        if self._free_at and self._free_at > client.now() and self.held and self._stays():
+            return True
+        state, watchdog = client.state(), self._watchdog
+        watched = False
+        cancelled: BaseException | None = None
+        try:
+            # Before the watchdog forgets it, or `close` sees it nowhere.
+            state.leaving[self.id] = self._claim, self._owner
+            watched = watchdog.watched.pop(self.id, None) is not None
+            if client.now() >= self._deadline:
+                self._lose(LEASE_ENDED)
+            again, self._leaving = self._leaving, True
+            try:
+                removed = state.queue.leave(self._claim)
+            except rt.CANCELLED as error:
+                cancelled, removed = error, self._leave_to_the_end(state.queue, error)
+        except BaseException as error:
+            if isinstance(error, StoreError) and self._state != HELD:
+                if watched:
+                    self._tell_end()
+                return False  # the store sees by itself that the lease ended
+            self._give_up_renewing()
+            watchdog.add(self)
+            raise
+        finally:
+            state.leaving.pop(self.id, None)
+        released = self._left(removed, again)
+        if released:
+            if client.listeners:
+                self._tell("released")
+        elif watched:
+            self._tell_end()
+        if cancelled is not None:
+            raise cancelled
+        return released
+
+    def _leave_to_the_end(self, queue: Queue, cancelled: BaseException) -> bool:
+        """Take the claim out of the line though that was cancelled: it may have been done already."""
+        try:
+            rt.finish(queue.leave, self._claim)
+        except StoreError as error:
+            raise cancelled from error
+        except rt.CANCELLED:
+            pass
+        return True
+
+    def _stays(self) -> bool:
+        """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
+        try:
+            if self._deadline < self._free_at and not self.renew():
+                return False
+        except BaseException:
+            self._give_up_renewing()  # as any release that failed: its lease ends
+            raise
+        return self._stays_now()
+
+    def renew(self) -> bool:
+        """Extend the lease to a full ttl from now.
+
+        Returns:
+            True if it was extended; False if the lock was released or lost.
+
+        Raises:
+            StoreError: the store could not be asked; the lease goes on until its deadline.
+        """
+        if not self.held:
+            return False
+        client: Any = self._client
+        sent = client.now()
+        (answer,) = client.state().queue.renew((self._claim,))
+        if isinstance(answer, StoreError):
+            raise answer
+        if not answer:
+            self._watchdog.lost(self, GONE_THERE)
+            return False
+        self._renewed(sent)
+        self._tell("renewed")
+        return True
+
+
+class Reentry(BaseReentry, Grant):
+    """One of several handles on the same hold of a re-entrant lock; the last one to be released ends it."""
+
+    __slots__ = ("_grant", "_hold", "_outermost")
+
+    def __init__(self, grant: Grant, hold: Hold) -> None:
+        super().__init__(grant, hold)
+        self._outermost = False
+
+    def _enter_body(self) -> None:
+        self._in_body = True
+        self._outermost = not self._grant._in_body
+        if self._outermost:
+            self._grant._enter_body()
+
+    def _leave_body(self, kind: type[BaseException] | None) -> bool:
+        self._in_body = False
+        return self._outermost and bool(self._grant._leave_body(kind))
+
+    def release(self) -> bool:
+        """Take this handle back; the last one releases the hold.
+
+        Returns, raises: as the release of the hold.
+        """
+        if self._ended():
+            return False
+        released = not self._hold.drop() or self._grant.release()
+        if released:
+            self._state = RELEASED
+        return bool(released)
+
+    def renew(self) -> bool:
+        """Extend the lease of the hold to a full ttl from now; False if the lock was released or lost."""
+        return self.held and bool(self._grant.renew())
+
+
+class Grants(_AsyncBody, BaseGrants[Grant]):
+    """Several grants that were taken together, as a sequence in the order in which they were taken."""
+
+    def _enter_body(self) -> None:
+        self._in_body = True
+        for grant in self._grants:
+            grant._enter_body()
+
+    def _leave_body(self, kind: type[BaseException] | None) -> bool:
+        self._in_body = False
+        return any([grant._leave_body(kind) for grant in self._grants])  # noqa: C419 - every one must leave
+
+    def release(self) -> bool:
+        """Release all, the last one first; True if every one was still held.
+
+        Raises:
+            StoreError: the store could not be asked for some; the others are released; call again.
+        """
+        return release_all(self._grants)
+
+
+def release_all(grants: Sequence[Grant]) -> bool:
+    """Release each grant, the last one first, whatever happens to the others."""
+    released = True
+    failure: BaseException | None = None
+    for grant in reversed(grants):
+        try:
+            released = grant.release() and released
+        except BaseException as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return released

@@ -1,0 +1,204 @@
+# Generated from _async/watchdog.py by tools/unasync.py; change that one.
+"""Renewal of leases: an alarm keeps time and tells losses, and what it spawns asks the store.
+
+No request stands before a deadline: a loss is told then, whatever a renewal waits for.  Many claims go in one
+request.  A renewal that fails is tried again until the deadline; only then is the grant lost.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+from weakref import ref
+
+from interlock.client.base import DEV, GONE_THERE, LEASE_ENDED, caller, warn_of_dropped
+from interlock.client.events import Kind
+from interlock.core.claims import SEPARATOR, Claim
+from interlock.core.errors import LockError, StoreError
+from interlock.core.queue import Renewed
+from interlock.runtime import _threads as rt
+from interlock.runtime import log
+
+SHORTEST_RETRY = 0.02  # seconds
+AT_ONCE = 100  # leases in one request
+MOST_DOUBTED = 256
+
+
+class Watchdog:
+    """The grants of one connection in one process or event loop.
+
+    It holds them weakly: a grant that was dropped can be neither used nor released, so its lease is renewed no more.
+
+    Args:
+        client: the connection.
+        queue: the store, as this process or loop uses it.
+
+    Attributes:
+        watched: by id, the grants with what is to be known of them when they are collected.
+    """
+
+    def __init__(self, client: Any, queue: Any) -> None:
+        self._client = client
+        self._queue = queue
+        self._now = client.now
+        self.watched: dict[str, tuple[ref[Any], Claim, str]] = {}
+        self._staying: dict[str, tuple[Claim, float]] = {}
+        self._doubted: dict[str, None] = {}
+        self._alarm = rt.Alarm(self._look, "interlock-watchdog", self._now, queue.rest)
+        queue.set_doubt(self.doubt)
+
+    def add(self, grant: Any) -> None:
+        """Watch over `grant` from now on."""
+        # A grant whose release failed raised that, and needs no warning when it is collected.
+        reference = ref(grant) if grant._leaving else ref(grant, self._collected)
+        self.watched[grant.id] = reference, grant._claim, caller() if DEV else ""
+        if self._doubted and self._doubted.pop(grant.id, self) is None:
+            grant._due = 0.0
+        if grant._due < self._alarm.moment:
+            self._alarm.set(grant._due)
+
+    def remove(self, grant: Any) -> bool:
+        """Stop watching; safe to repeat; True if it was under watch, so that whoever removes it tells its end."""
+        return self.watched.pop(grant.id, None) is not None
+
+    def stay(self, grant: Any) -> None:
+        """Take the claim of `grant` out of the line at the end of its `at_least`; until then it stays."""
+        self._staying[grant.id] = grant._claim, grant._free_at
+        self.watched.pop(grant.id, None)
+        self._alarm.set(grant._free_at)
+
+    def doubt(self, id: str) -> bool:
+        """Ask the store at once about a claim that it may not have any more, also one that is being granted.
+
+        Returns:
+            True if its grant is under watch here.
+        """
+        found = self.watched.get(id)
+        grant = None if found is None else found[0]()
+        if grant is None:
+            if len(self._doubted) >= MOST_DOUBTED:
+                self._doubted.pop(next(iter(self._doubted)), None)
+            self._doubted[id] = None
+        else:
+            grant._due = 0.0
+            self._alarm.set(0.0)
+        return grant is not None
+
+    def lost(self, grant: Any, why: str) -> None:
+        """Note that the store no longer has the claim, and tell."""
+        if not self.remove(grant):
+            return  # it is being released: not lost
+        grant._lose(why)
+        lost = grant.lost  # else its release was on its way
+        self._tell([grant], "lost" if lost else "released", why)
+        if lost:
+            grant._warn_of_loss()
+            if grant._body is not None:
+                grant._body.strike(f"the lock {grant.name!r} was lost")
+            if grant._on_lost is not None:
+                rt.beside("interlock-on-lost", grant._on_lost, grant)
+
+    def live(self) -> list[Any]:
+        """Return the grants under watch, in the order in which they were acquired."""
+        found = (reference() for reference, _, _ in list(self.watched.values()))
+        return [grant for grant in found if grant is not None]
+
+    def stop(self) -> None:
+        """Renew nothing any more."""
+        self._alarm.stop()
+
+    def _collected(self, gone: "ref[Any]") -> None:
+        """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
+        for id, (reference, claim, where) in list(self.watched.items()):
+            if reference is gone and self.watched.pop(id, None) is not None and not self._client.closed:
+                warn_of_dropped(claim.spec.key, where, self)
+
+    def _look(self) -> None:
+        """Tell the losses, and have renewed what is due."""
+        now = self._now()
+        try:
+            for id, (claim, free_at) in list(self._staying.items()):
+                if free_at <= now and self._staying.pop(id, None) is not None:
+                    rt.spawn("interlock-at-least", self._leave, claim)
+            due: dict[object, list[Any]] = {}
+            grants = self.live()
+            soon = any(grant._due <= now for grant in grants)
+            for grant in grants:
+                if now >= grant._deadline:
+                    self.lost(grant, LEASE_ENDED)
+                elif soon and grant._due < grant._deadline and grant._due <= now + grant._claim.spec.ttl / 10:
+                    # Those that are due soon go along in the same request; what has no answer by then is asked again.
+                    grant._due = min(grant._deadline, now + grant._claim.spec.ttl / 3)
+                    due.setdefault(self._queue.node_of and self._queue.node_of(grant._claim), []).append(grant)
+            for some in due.values():
+                if rt.spawn("interlock-renew", self._renew, some) is None:
+                    self._again(some)
+        finally:
+            self._alarm.set(min([grant._due for grant in self.live()], default=math.inf))
+            self._alarm.set(min([free_at for _, free_at in list(self._staying.values())], default=math.inf))
+
+    def _renew(self, grants: list[Any]) -> None:
+        """Renew leases at one node, those that end first in front."""
+        grants.sort(key=lambda grant: float(grant._deadline))
+        for start in range(0, len(grants), AT_ONCE):
+            some = [grant for grant in grants[start : start + AT_ONCE] if grant.id in self.watched]
+            sent = self._now()
+            try:
+                answers = self._queue.renew([grant._claim for grant in some]) if some else []
+            except BaseException as error:
+                rest = [grant for grant in grants[start:] if grant.id in self.watched]
+                self._failed(rest, error)
+                if isinstance(error, rt.CANCELLED):
+                    raise
+                if not isinstance(error, LockError):
+                    log.exception("unexpected error while renewing")
+                return
+            self._answered(some, answers, sent)
+
+    def _answered(self, grants: Sequence[Any], answers: Sequence[Renewed], sent: float) -> None:
+        """Take the answer of each; those that could not be asked are asked again, and hold nobody back."""
+        failed: list[Any] = []
+        renewed: list[Any] = []
+        problem: BaseException | None = None
+        for grant, answer in zip(grants, answers, strict=True):
+            if isinstance(answer, StoreError):
+                failed.append(grant)
+                problem = answer
+            elif not answer:
+                self.lost(grant, GONE_THERE)
+            elif grant.id in self.watched and not grant._leaving:
+                grant._renewed(sent)
+                renewed.append(grant)
+                self._alarm.set(grant._due)
+        self._tell(renewed, "renewed", "")
+        if problem is not None:
+            self._failed(failed, problem)
+
+    def _failed(self, grants: Sequence[Any], error: BaseException) -> None:
+        """Ask again in a while; the others were released meanwhile."""
+        self._again(grants)
+        watched = [grant for grant in grants if grant.id in self.watched]
+        if watched and not isinstance(error, rt.CANCELLED):
+            log.warn("renewing %d lease(s) failed, trying again: %s", len(watched), error)
+            self._tell(watched, "renewal failed", f"{type(error).__name__}: {error}")
+
+    def _again(self, grants: Sequence[Any]) -> None:
+        for grant in grants:
+            grant._due = min(grant._deadline, self._now() + max(SHORTEST_RETRY, grant._claim.spec.ttl / 20))
+            self._alarm.set(grant._due)
+
+    def _tell(self, grants: Sequence[Any], kind: Kind, reason: str) -> None:
+        """Tell the listeners, where nothing that they do holds back the renewals of others."""
+        if grants and self._client.listeners:
+            rt.beside("interlock-events", _tell_each, grants, kind, reason)
+
+    def _leave(self, claim: Claim) -> None:
+        try:
+            self._queue.leave(claim)
+        except LockError as error:
+            name = claim.spec.key.partition(SEPARATOR)[2]
+            log.warn("could not release %r after its `at_least`; its lease ends: %s", name, error)
+
+
+def _tell_each(grants: Sequence[Any], kind: Kind, reason: str) -> None:
+    for grant in grants:
+        grant._tell(kind, reason)

@@ -1,0 +1,980 @@
+"""What both colours of the client share: arguments, what a grant knows, events, what is said when time is over."""
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar, cast, overload
+
+from interlock.client import events
+from interlock.client.events import Event, Kind, Listeners
+from interlock.core.claims import (
+    MAX_LABEL,
+    MAX_NAME,
+    SEPARATOR,
+    UNSET,
+    USING,
+    WRITER_UNITS,
+    Claim,
+    ClaimView,
+    LockSpec,
+    Unset,
+    checked_at_least,
+    checked_count,
+    checked_name,
+    checked_text,
+    checked_timeout,
+    checked_ttl,
+    said,
+)
+from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, StoreError, Unsupported
+from interlock.core.line import numbered
+from interlock.core.queue import AcquireCall, Held
+from interlock.core.redaction import masked
+from interlock.core.store import Store
+from interlock.runtime import log
+from interlock.runtime.process import pid
+
+L = TypeVar("L")
+G = TypeVar("G", bound="BaseGrant")
+HELD, RELEASED, LOST = "held", "released", "lost"
+GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
+LEASE_ENDED = "its lease ended before it was renewed"
+STAYS_IN_LINE = "could not take a claim out of the line, its lease will end: %s"
+GONE_FROM_LINE = "its claim was gone, it expired or was evicted; another one lines up in its place"
+TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
+LOG_LOOK = 1.0  # seconds after which the level of the logger is looked at again
+FRESH = 1.0  # seconds; however many give up at once, the line is looked at once
+FEW = 16
+OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
+"""What a guarded function does while somebody else holds its lock."""
+
+
+# -- arguments -------------------------------------------------------------------------------------------------------
+
+
+class AcquireOptions(NamedTuple):
+    """How a lock object acquires, and keeps what it has.
+
+    Attributes:
+        timeout: seconds to wait at most unless `acquire` says otherwise; None for no limit.
+        renew: whether the lease is renewed.
+        on_lost: whom to tell of a loss.
+        at_least: seconds that the claim stays at least, from the moment when it holds the lock.
+    """
+
+    timeout: float | None = None
+    renew: bool = True
+    on_lost: Callable[[Any], object] | None = None
+    at_least: float = 0.0
+
+
+_DEFAULTS = AcquireOptions()
+
+
+def options_of(
+    timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None, at_least: float
+) -> AcquireOptions:
+    """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
+    if timeout is None and renew is True and on_lost is None and not at_least:
+        return _DEFAULTS
+    if on_lost is not None and not callable(on_lost):
+        raise InvalidArgument(f"on_lost is a function of one argument, the grant, not {said(on_lost)}")
+    if not isinstance(renew, bool):
+        raise InvalidArgument(f"renew is True or False, not {said(renew)}")
+    return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least)
+
+
+def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
+    """Return how many seconds an acquire may wait: 0 for one try, None for no limit."""
+    if blocking is True and timeout is UNSET:
+        return options.timeout
+    if isinstance(timeout, Unset):
+        checked_timeout(blocking, None)
+        return options.timeout if blocking else 0.0
+    return checked_timeout(blocking, timeout)
+
+
+def name_of(key: str) -> str:
+    """Return the name in a key."""
+    return key.partition(SEPARATOR)[2]
+
+
+def in_global_order(client: object, parts: Sequence[Any]) -> list[Any]:
+    """Return `parts` in the one order in which everybody takes several locks.
+
+    Raises:
+        InvalidArgument: nothing to lock, a name twice, or a lock of another connection.
+    """
+    if not parts:
+        raise InvalidArgument("all() needs at least one name")
+    if any(part._client is not client for part in parts):
+        raise InvalidArgument("all() takes locks of its own connection only: there is one order per store")
+    keys = [part._spec.key for part in parts]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise InvalidArgument(
+                f"all() got the name {name_of(key)!r} twice: it would wait for itself; give it once"
+            )
+    return sorted(parts, key=lambda part: cast(str, part._spec.key))
+
+
+def time_is_over(name: str, seconds: float | None, holders: Sequence[ClaimView], mine: bool) -> LockTimeout:
+    """Return the error for a lock that was not obtained in time.
+
+    Args:
+        name: of the lock.
+        seconds: that were allowed.
+        holders: who holds it, as far as it is known.
+        mine: True if the caller is one of them.
+    """
+    who = "somebody holds it"
+    advice = (
+        "wait longer (timeout=), or see who with `interlock show`" if seconds else "see who with `interlock show`"
+    )
+    if holders:
+        who = " and ".join(_who(each) for each in holders[:2])
+        who += (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it"
+        advice = "wait longer (timeout=)" if seconds else "wait for it (timeout=), or come back later"
+    if mine:
+        who = "the caller itself holds it"
+        advice = "release it first"
+        if all(each.capacity == 1 for each in holders):
+            advice += ", or use rlock(), which its holder may acquire again"
+    return LockTimeout(
+        f"the lock {name!r} was not obtained within {seconds or 0:g} s: {who}; {advice}",
+        name=name,
+        timeout=seconds,
+        holders=holders,
+    )
+
+
+def _who(view: ClaimView) -> str:
+    label = f" {view.label!r}" if view.label else ""
+    return f"{view.thread}{label} of process {view.pid} on {view.host}"
+
+
+def not_held(name: str, owner: str) -> NotHeld:
+    """Return the error of a release by an owner, a thread or task, that holds nothing."""
+    return NotHeld(
+        f"this {owner} does not hold {name!r} by this lock object; to release from another {owner}, "
+        f"call release() of the grant"
+    )
+
+
+def closed_meanwhile(spec: LockSpec) -> StoreError:
+    """Return the error for a call of acquire whose connection was closed meanwhile."""
+    return StoreError(f"the connection was closed while {name_of(spec.key)!r} was acquired: connect again")
+
+
+# -- what a connection knows -----------------------------------------------------------------------------------------
+
+
+class BaseClient:
+    """A store, and how a program is connected to it.
+
+    Args:
+        kind: the name of the class whose objects are made for it.
+        store: where the claims are kept.
+        namespace: separates applications that share a store.
+        ttl: seconds of lease of its locks, unless they say otherwise.
+
+    Attributes:
+        source: what connects to it, and by which URL; None if it was made from something else.
+        closed: True from the beginning of `close()`.
+        listeners: who is told what happens on this connection.
+        now: the clock that its leases are counted on, in seconds.
+        look_at_log: when to find out again whether the log is a listener.
+    """
+
+    def __init__(self, kind: str, store: Store, namespace: str, ttl: float) -> None:
+        self._kind = kind
+        self.store = store
+        self.namespace = checked_text(namespace, "namespace", MAX_NAME)
+        self.ttl = checked_ttl(ttl)
+        self.closed = False
+        self.source: tuple[Callable[..., Any], str] | None = None
+        self.now = store.now
+        self.listeners: Listeners = {}
+        self.look_at_log = 0.0
+        self._seen: dict[str, tuple[float, list[ClaimView]]] = {}
+        events.add_heard(self)
+
+    @property
+    def where(self) -> str:
+        """The store, for messages; without passwords."""
+        return type(self.store).__name__ if self.source is None else masked(self.source[1])
+
+    def __repr__(self) -> str:
+        namespace = f", namespace={self.namespace!r}" if self.namespace else ""
+        return f"<{self._kind} on {self.where}{namespace}>"
+
+    def check_open(self) -> None:
+        """Raise StoreError if the connection was closed."""
+        if self.closed:
+            raise StoreError("this connection was closed: connect again")
+
+    def key(self, name: str) -> str:
+        """Return the key of a name."""
+        return self.namespace + SEPARATOR + checked_name(name)
+
+    def spec(
+        self, name: str, units: int, capacity: int, ttl: float | None, label: str | None, at_least: float = 0.0
+    ) -> LockSpec:
+        """Return what a lock object asks for, after its arguments were judged."""
+        lease = None if ttl is None else checked_ttl(ttl)
+        kept = checked_at_least(at_least, lease)
+        if capacity > 1:
+            self.need("readers" if capacity == WRITER_UNITS else "semaphores")
+        return LockSpec(
+            self.namespace + SEPARATOR + checked_name(name),
+            units,
+            capacity,
+            max(self.ttl, kept) if lease is None else lease,
+            "" if label is None else checked_text(label, "label", MAX_LABEL),
+        )
+
+    def need(self, feature: Any) -> None:
+        """Raise Unsupported if the store lacks a feature."""
+        if feature not in self.store.features:
+            raise Unsupported(
+                f"{self.where} has no {feature}: use a store that has, as postgresql://, redis:// or file://"
+            )
+
+    def listen_for_log(self, now: float) -> None:
+        """Let the log be a listener while its logger is enabled for details."""
+        self.look_at_log = now + LOG_LOOK
+        if log.debugs():
+            self.listeners[events.write] = None
+        else:
+            self.listeners.pop(events.write, None)
+
+    def tell(
+        self,
+        kind: Kind,
+        claim: Claim,
+        *,
+        fence: int | None = None,
+        started: float | None = None,
+        held: float | None = None,
+        reason: str = "",
+    ) -> None:
+        """Tell whoever listens.
+
+        Args:
+            kind, fence, held, reason: as the attributes of `Event`.
+            claim: whose event it is.
+            started: when its acquire was called.
+        """
+        if self.listeners:
+            waited = None if started is None else self.now() - started
+            spec = claim.spec
+            event = Event(kind, name_of(spec.key), claim.id, fence, spec.label, waited, held, reason)
+            events.tell(self.listeners, event)
+
+    def queued(self, call: AcquireCall) -> None:
+        """Tell that the claim of `call` waits in line."""
+        self.left_line(call)
+        call.queued = call.claim
+        self.tell("queued", call.claim, started=call.started)
+
+    def left_line(self, call: AcquireCall) -> None:
+        """Tell that a claim which waited is gone, if `call` goes on with another."""
+        if call.queued is not None and call.queued.id != call.claim.id:
+            claim, call.queued = call.queued, None
+            self.tell("withdrawn", claim, started=call.started, reason=GONE_FROM_LINE)
+
+    def broken_off(self, call: AcquireCall | None, grant: "BaseGrant | None", error: BaseException) -> None:
+        """Tell how a broken-off call of acquire ended, if anybody was told that it began."""
+        if grant is not None and grant._acquired_at is not None:
+            grant._tell("released", str(error))
+        elif call is not None and call.queued is not None:
+            self.tell("withdrawn", call.queued, started=call.started, reason=f"{type(error).__name__}: {error}")
+
+    def tell_evicted(self, key: str, id: str | None, seen: Sequence[ClaimView], removed: int) -> None:
+        """Tell which claims were evicted, of those that were there just before."""
+        known = [view for view in seen if id is None or view.id == id][:removed]
+        if removed and not known and id is not None:
+            self.tell("evicted", Claim(id, LockSpec(key)))
+        for view in known:
+            spec = LockSpec(key, view.units, view.capacity, label=view.label)
+            self.tell("evicted", Claim(view.id, spec), fence=view.fence)
+
+    def seen(self, key: str) -> list[ClaimView] | None:
+        """Return who held a lock a moment ago; None if nobody has looked."""
+        moment, holders = self._seen.get(key, (-FRESH, []))
+        return holders if self.now() - moment < FRESH else None
+
+    def note_seen(self, key: str, views: Sequence[ClaimView]) -> list[ClaimView]:
+        """Note who stands in line; return who holds the lock."""
+        if len(self._seen) >= 4 * FEW:
+            self._seen.clear()
+        holders = [view for view in views if view.state == USING]
+        self._seen[key] = self.now(), holders
+        return holders
+
+    def connect_again(self) -> tuple[Any, ...]:
+        """Return what connects in another process, and with which arguments.
+
+        Raises:
+            InvalidArgument: nothing does.
+        """
+        if self.source is None or self.source[1].startswith("memory:"):
+            why = "its locks are this process's own" if self.source else "it was not made from a URL"
+            raise InvalidArgument(
+                f"{self!r} can't be sent to another process: {why}; connect by the URL of a store that both reach, "
+                f"or connect anew over there"
+            )
+        connect, url = self.source
+        return connect, (url, self.namespace, self.ttl)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _client_of, self.connect_again()
+
+
+def _client_of(connect: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseClient:
+    """Connect as another process did."""
+    client: BaseClient = connect(*arguments)._client
+    return client
+
+
+class BaseLocks(Generic[L]):
+    """The part of `Locks` and `AsyncLocks` that makes locks.
+
+    Args:
+        client: what they share.
+        lock_type: the class of what is made.
+    """
+
+    def __init__(self, client: Any, lock_type: Callable[..., L]) -> None:
+        self._client = client
+        self._lock_type = lock_type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        again: tuple[Any, ...] = self._client.connect_again()
+        return again
+
+    def __repr__(self) -> str:
+        return repr(self._client)
+
+    @property
+    def store(self) -> Store:
+        """The store, for those who extend this library."""
+        return cast(Store, self._client.store)
+
+    @property
+    def namespace(self) -> str:
+        """What separates these locks from those of other applications on the store."""
+        return cast(str, self._client.namespace)
+
+    def subscribe(self, function: events.Listener) -> Callable[[], None]:
+        """Let `function` be called with each event of this connection, as soon as it happens and where it happens.
+
+        That is in the thread or task that acquires or releases, and in threads of its own (of tasks: on the loop) for
+        what the renewal of leases finds.  What it raises is logged and holds back nobody.
+
+        Args:
+            function: takes an `Event`; it must be quick, and acquire or release nothing by this connection.
+
+        Returns:
+            What ends that; safe to repeat.
+
+        Raises:
+            InvalidArgument: it can't be called.
+        """
+        return events.listen(self._client.listeners, function)
+
+    @overload
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+        connection: None = None,
+    ) -> L: ...
+    @overload
+    def lock(self, name: str, *, timeout: float | None = None, connection: object) -> Any: ...
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+        connection: Any = None,
+    ) -> Any:
+        """Return the exclusive lock called `name`; nothing is acquired yet.
+
+        Args:
+            name: any non-empty text up to 1,000 characters.
+            ttl: seconds of lease; it is renewed while the holder lives.
+            timeout: seconds that acquiring waits at most; None for no limit.
+            renew: False to let the lease end after `ttl`.
+            label: free text, shown to people who look at the line.
+            on_lost: called with the grant if the lease is lost.
+            at_least: seconds that it is kept at least: a release before that returns at once, and the lock gets free
+                when they are over.  For jobs that are shorter than the clocks of several machines differ.  A ttl that
+                is left out is at least as long, so that it holds also if the process ends.
+            connection: a connection or session of SQLAlchemy: its transaction takes the lock, and its commit or
+                rollback releases it; on postgresql+advisory:// only, and with no other argument than `timeout`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        options = options_of(timeout, renew, on_lost, at_least)
+        if connection is not None:
+            return self._in_transaction(name, options, ttl, label, connection)
+        return self._lock_type(self._client, self._client.spec(name, 1, 1, ttl, label, at_least), options)
+
+    def _in_transaction(
+        self, name: str, options: AcquireOptions, ttl: float | None, label: str | None, connection: object
+    ) -> Any:
+        self._client.check_open()
+        make = getattr(self._client.store, "lock_in_transaction", None)
+        if make is None:
+            raise InvalidArgument(
+                f"{self._client.where} has no locks that a transaction of yours can hold: connect to "
+                f"postgresql+advisory://, or take the lock before the transaction and release it after"
+            )
+        if options != AcquireOptions(options.timeout) or ttl is not None or label is not None:
+            raise InvalidArgument("a lock that a transaction holds has no lease and no label: give only a timeout")
+        return make(self._client.spec(name, 1, 1, None, None), options.timeout, connection)
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int,
+        *,
+        units: int = 1,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+    ) -> L:
+        """Return the semaphore called `name`, which admits holders of `permits` units together.
+
+        Args:
+            permits: how many there are.
+            units: how many this holder takes at a time.
+            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+            Unsupported: the store has no semaphores.
+        """
+        checked_count(permits, "permits")
+        if checked_count(units, "units") > permits:
+            raise InvalidArgument(f"{units} units of {permits} permits can never be had; ask for fewer")
+        spec = self._client.spec(name, units, permits, ttl, label, at_least)
+        return self._lock_type(self._client, spec, options_of(timeout, renew, on_lost, at_least))
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+    ) -> "ReadWrite[L]":
+        """Return the reader/writer lock called `name`: `.read()` shares, `.write()` excludes.
+
+        Args:
+            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+        """
+        reader = self._client.spec(name, 1, WRITER_UNITS, ttl, label, at_least)
+        options = options_of(timeout, renew, on_lost, at_least)
+        return ReadWrite(self, reader, reader._replace(units=WRITER_UNITS), options)
+
+    def _lock_of_guard(self, name: str, on_busy: object, timeout: float | None, **how: Any) -> Callable[[str], L]:
+        """Return what makes the lock that a call of a guarded function takes, after it has judged the arguments."""
+        if on_busy not in ("wait", "raise", "skip"):
+            raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
+        seconds = 0 if timeout is None and on_busy != "wait" else timeout  # one that does not wait tries once
+
+        def lock_of(name: str) -> L:
+            made: L = self.lock(name, timeout=seconds, **how)
+            return made
+
+        lock_of(name)
+        return lock_of
+
+
+class ReadWrite(Generic[L]):
+    """A reader/writer lock, in first come, first served order: no writer starves, no reader barges."""
+
+    __slots__ = ("_locks", "_options", "_reader", "_writer")
+
+    def __init__(self, locks: BaseLocks[L], reader: LockSpec, writer: LockSpec, options: AcquireOptions) -> None:
+        self._locks = locks
+        self._reader = reader
+        self._writer = writer
+        self._options = options
+
+    def read(self) -> L:
+        """Return the lock that readers share."""
+        return self._locks._lock_type(self._locks._client, self._reader, self._options)
+
+    def write(self) -> L:
+        """Return the lock that one writer has for itself."""
+        return self._locks._lock_type(self._locks._client, self._writer, self._options)
+
+    def __repr__(self) -> str:
+        return f"<ReadWrite {name_of(self._reader.key)!r} of {self._locks!r}>"
+
+
+# -- who holds what by one lock object -------------------------------------------------------------------------------
+
+
+class Owned(Generic[L]):
+    """For each thread or task, the grants that it acquired and has not released, the last one at the end.
+
+    Threads may use it at once, each for itself; one may also end what another began.
+    """
+
+    __slots__ = ("__weakref__", "_held", "_many")
+
+    def __init__(self) -> None:
+        self._held: dict[Any, list[Any]] = {}
+        self._many = FEW
+
+    def _keep(self, owner: object, grant: Any) -> None:
+        """Note that `owner`, the caller, has acquired `grant`."""
+        grants = self._held.get(owner)
+        if grants is None:
+            if len(self._held) >= self._many:
+                self._tidy()
+            self._held[owner] = [grant]
+            return
+        first = grants[0] if grants else grant
+        grants[:] = [each for each in grants if each._in_body or not (each._over or (each is first and each.lost))]
+        grants.append(grant)
+        self._held[owner] = grants  # another thread may have taken the list for an empty one
+
+    def _tidy(self) -> None:
+        """Forget who holds nothing any more because others released it, or lost it."""
+        for owner, grants in list(self._held.items()):
+            if all(grant._over or grant.lost for grant in grants):
+                self._held.pop(owner, None)
+                if not all(grant._over or grant.lost for grant in grants):  # the owner was faster
+                    self._held.setdefault(owner, grants)
+        self._many = FEW + 2 * len(self._held)
+
+    def _last(self, owner: object) -> Any:
+        """Return what `owner` acquired last and has not released; None if there is nothing."""
+        return next((grant for grant in self._held.get(owner, ())[::-1] if not grant._over), None)
+
+    def _holds(self, owner: object) -> bool:
+        """Tell whether `owner` holds any of it, with its lease still good."""
+        return any(grant.held for grant in self._held.get(owner, ())[:])
+
+    def _in_block(self, owner: object) -> Any:
+        """Return what the `with` that ends now was entered with; an exit stack may end in another thread or task."""
+        grants = self._held.get(owner)
+        if grants and grants[-1]._in_body:
+            return grants[-1]
+        for some in (grants or (), *list(self._held.values())):
+            for grant in some[::-1]:
+                if grant._in_body:
+                    return grant
+        return None
+
+    def _forget(self, owner: object, grant: Any) -> None:
+        """Note that `grant` was released; it may be another owner's."""
+        mine = self._held.get(owner, ())
+        if len(mine) == 1 and mine[0] is grant:  # the short cut: only its owner adds to it
+            self._held.pop(owner, None)
+            return
+        for each in (owner, *list(self._held)) if grant not in mine else (owner,):
+            grants = self._held.get(each, [])
+            try:
+                grants.remove(grant)
+            except ValueError:
+                continue  # it is not here, or another thread was faster
+            if not grants:
+                self._held.pop(each, None)
+                if grants:  # the owner was faster
+                    self._held.setdefault(each, grants)
+
+
+# -- grants ----------------------------------------------------------------------------------------------------------
+
+LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
+DEV = sys.flags.dev_mode
+
+
+def caller() -> str:
+    """Return where in the program this library was called; slow, so asked for in development mode only."""
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY):
+        frame = frame.f_back
+    return f" (acquired at {frame.f_code.co_filename}:{frame.f_lineno})"
+
+
+def warn_of_dropped(key: str, where: str, source: Any) -> None:
+    """Warn that the grant of `key` was collected while it was held.
+
+    Args:
+        key: of the lock.
+        where: as from `caller`.
+        source: what was made when the lock was acquired: tracemalloc knows where.
+    """
+    if sys.is_finalizing():
+        return
+    message = (
+        f"the lock {name_of(key)!r} was never released: its grant and its lock object were collected while it was "
+        f"held, so its lease is renewed no more and ends; use `with`, or keep the grant and call release(){where}"
+    )
+    warnings.warn(message, ResourceWarning, stacklevel=3, source=source)
+
+
+class BaseGrant:
+    """A held claim and its lease; the fence and the id never change.
+
+    Attributes:
+        id: the claim's id.
+        fence: the fencing token, strictly increasing per name; give it to the resource that you protect.
+    """
+
+    __slots__ = (
+        "__weakref__", "_acquired_at", "_body", "_claim", "_client", "_deadline", "_due", "_free_at", "_in_body",
+        "_leaving", "_lost_because", "_on_lost", "_owner", "_pid", "_renews", "_slot", "_state", "_watchdog", "fence",
+        "id",
+    )  # fmt: skip
+
+    def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: Any, options: AcquireOptions) -> None:
+        claim, self.fence, deadline, self._slot = held
+        self._claim = claim
+        self._client = client
+        self._watchdog = watchdog
+        self._owner = owner
+        self.id = claim.id
+        self._deadline = deadline
+        self._renews = options.renew
+        self._due = deadline - claim.spec.ttl * (2 / 3) if options.renew else deadline
+        self._on_lost = options.on_lost
+        self._free_at = 0.0
+        self._state = HELD
+        self._leaving = False
+        self._lost_because = ""
+        self._in_body = False
+        self._body: Any = None
+        self._acquired_at: float | None = None
+        self._pid = pid()
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return name_of(self._claim.spec.key)
+
+    @property
+    def slot(self) -> int:
+        """The lowest number, from 0, that no other holder of the semaphore has; 0 for an exclusive lock.
+
+        Raises:
+            Unsupported: the store has no slots, or this lock: more than one unit, more than 1,024 permits, a reader.
+        """
+        spec = self._claim.spec
+        if spec.capacity == 1:
+            return 0
+        self._client.need("slot")
+        if not numbered(spec.units, spec.capacity):
+            raise Unsupported("only holders of one unit of a semaphore of at most 1,024 permits have slots")
+        return self._slot
+
+    @property
+    def expires_in(self) -> float:
+        """Seconds until the lease ends unless it is renewed; 0 when it is over."""
+        if self._state != HELD or self.inherited:
+            return 0.0
+        return max(0.0, self._deadline - self._client.now())
+
+    @property
+    def held(self) -> bool:
+        """True while it is neither released nor lost; False from the moment when its release begins."""
+        return not self.lost and self._state == HELD and not self._leaving
+
+    @property
+    def lost(self) -> bool:
+        """True once the lease ended or the claim was evicted before it was released."""
+        if self._pid != pid():
+            return True
+        if self._state == HELD and self._client.now() >= self._deadline:
+            self._lose(LEASE_ENDED)
+        return self._state == LOST
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's grants."""
+        return self._pid != pid()
+
+    @property
+    def _over(self) -> bool:
+        """True once nobody will ask what became of it: it was released, or lost and asked to be released."""
+        return self._state == RELEASED or (self._state == LOST and self._leaving)
+
+    def check(self) -> None:
+        """Raise unless the lock is held now; call it before what must not be done twice.
+
+        Raises:
+            LockLost: the lease ended, or the claim was evicted, or this is a forked child.
+            NotHeld: the grant was released.
+        """
+        if self.lost:
+            raise self._loss()
+        if not self.held:
+            raise NotHeld(f"the lock {self.name!r} was released, or its release has begun; acquire it again")
+
+    def _check_before_body(self) -> None:
+        """Raise unless `with grant:` may be entered.
+
+        Raises:
+            LockLost, NotHeld: as `check`.
+            NotHeld: another `with` will release it.
+        """
+        self.check()
+        if self._in_body:
+            raise NotHeld(f"the lock {self.name!r} is released by the `with` that it is in already; use that one")
+
+    def _stay_at_least(self, seconds: float) -> None:
+        """Let a release before the end of so many seconds from now keep the claim until then."""
+        self._free_at = self._client.now() + seconds
+
+    def _loss(self) -> LockLost:
+        why = "a forked child owns nothing of its parent's grants" if self.inherited else self._lost_because
+        return LockLost(
+            f"the lock {self.name!r} (fence {self.fence}) was lost: {why}; stop the work, or give the resource the "
+            f"fence so that it can refuse it"
+        )
+
+    def _loss_to_raise(self) -> LockLost | None:
+        """Return what the end of a `with` block raises: nothing in a forked child, whose parent has the lock."""
+        return self._loss() if self.lost and not self.inherited else None
+
+    def _lose(self, why: str) -> None:
+        """Mark it lost, unless it is over already."""
+        if self._state == HELD:
+            self._lost_because = why
+            # A release whose reply did not come may have been done: a claim that is gone then is no loss.
+            self._state = RELEASED if self._leaving else LOST
+
+    def _tell_acquired(self, started: float) -> None:
+        """Tell the listeners that it is held now."""
+        self._acquired_at = self._client.now()
+        self._client.tell("acquired", self._claim, fence=self.fence, started=started)
+
+    def _tell(self, kind: Kind, reason: str = "") -> None:
+        """Tell the listeners what happened to it."""
+        since = self._acquired_at
+        held = None if since is None else self._client.now() - since
+        self._client.tell(kind, self._claim, fence=self.fence, held=held, reason=reason)
+
+    def _tell_end(self) -> None:
+        """Tell that its release found it lost, or gone at the end of a lease that an earlier release had left.
+
+        Another release that took it out at the same time has told that.
+        """
+        if self._state == LOST:
+            self._warn_of_loss()
+            self._tell("lost", self._lost_because)
+        elif self._lost_because:
+            self._tell("released", self._lost_because)
+
+    def _warn_of_loss(self) -> None:
+        log.warn("the lock %r (fence %d) was lost: %s", self.name, self.fence, self._lost_because)
+
+    def _give_up_renewing(self) -> None:
+        """Note that leaving failed: the lock is free at the end of the lease at the latest, whatever comes."""
+        self._renews = False
+        self._due = self._deadline
+
+    def _left(self, removed: bool, again: bool) -> bool:
+        """Note the store's answer to leave; return what `release` answers.
+
+        Args:
+            removed: the answer.
+            again: whether it was asked before without an answer, and may have done it then.
+        """
+        if self._state != HELD:
+            return False
+        if removed or again:
+            self._state = RELEASED
+            return True
+        self._leaving = False
+        self._lose("the store no longer had its claim when it was released")
+        return False
+
+    def _stays_now(self) -> bool:
+        """Leave the claim to the watchdog until its `at_least` is over; False if another release was quicker."""
+        if self._state != HELD:
+            return False
+        self._watchdog.stay(self)
+        self._state = RELEASED
+        self._tell("released")
+        return True
+
+    def _renewed(self, sent: float) -> None:
+        """Note a renewal that was sent at `sent` and answered."""
+        ttl = self._claim.spec.ttl
+        self._deadline = max(self._deadline, sent + ttl)
+        self._due = self._deadline - ttl * (2 / 3) if self._renews else self._deadline
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidArgument(
+            f"the grant of {self.name!r} belongs to the process that acquired it: send the lock, or the fence"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} {self._state} fence={self.fence} id={self.id}>"
+
+
+class Hold:
+    """How many handles there are on one hold of a re-entrant lock."""
+
+    __slots__ = ("_mutex", "_number")
+
+    def __init__(self) -> None:
+        self._number = 1
+        self._mutex = threading.RLock()
+
+    def add(self) -> bool:
+        """Count one more handle; False if the last one is being released meanwhile, perhaps by another thread."""
+        with self._mutex:
+            self._number += self._number > 0
+            return self._number > 0
+
+    def drop(self) -> bool:
+        """Count one less; True, also when called again, if no other is left and the hold is to be released."""
+        with self._mutex:
+            self._number -= self._number > 0
+            return self._number == 0
+
+
+class BaseReentry(BaseGrant):
+    """One of several handles on the same hold of a re-entrant lock.
+
+    Args:
+        grant: the hold.
+        hold: counts the handles on it.
+    """
+
+    __slots__ = ()
+
+    _grant: Any
+    _hold: Any
+
+    def __init__(self, grant: BaseGrant, hold: Hold) -> None:
+        slots: Any = self  # of each colour's class
+        slots._grant, slots._hold = grant, hold
+        self._claim, self._client, self._watchdog = grant._claim, grant._client, grant._watchdog
+        self._pid, self.id, self.fence, self._slot = grant._pid, grant.id, grant.fence, grant._slot
+        self._state = HELD
+        self._leaving = self._in_body = False
+        self._body = None
+
+    @property
+    def _over(self) -> bool:
+        return self._state == RELEASED or self._grant._over or (self._leaving and self.lost)
+
+    @property
+    def lost(self) -> bool:
+        """True once the lease of the hold is lost."""
+        return self._state == HELD and bool(self._grant.lost)
+
+    @property
+    def held(self) -> bool:
+        """True while neither this handle was released nor the hold lost."""
+        return self._state == HELD and bool(self._grant.held)
+
+    @property
+    def expires_in(self) -> float:
+        """Seconds until the lease of the hold ends unless it is renewed."""
+        return float(self._grant.expires_in) if self.held else 0.0
+
+    def _ended(self) -> bool:
+        """Tell a release that there is nothing to take back."""
+        if self._state == RELEASED or self.inherited:
+            return True
+        self._leaving = self.lost
+        return self._leaving
+
+    def _stay_at_least(self, seconds: float) -> None:
+        if not self._grant._free_at:
+            self._grant._stay_at_least(seconds)
+
+    def _loss(self) -> LockLost:
+        return cast(LockLost, self._grant._loss())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} into {self._grant!r}>"
+
+
+class BaseGrants(Sequence[G]):
+    """Several grants that were taken together, as a sequence in the order in which they were taken."""
+
+    def __init__(self, grants: Sequence[G]) -> None:
+        self._grants = tuple(grants)
+        self._in_body = False
+
+    @overload
+    def __getitem__(self, index: int) -> G: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[G]: ...
+    def __getitem__(self, index: int | slice) -> G | Sequence[G]:
+        return self._grants[index]
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    @property
+    def fences(self) -> dict[str, int]:
+        """The fencing token of each name."""
+        return {grant.name: grant.fence for grant in self._grants}
+
+    @property
+    def _over(self) -> bool:
+        return all(grant._over for grant in self._grants)
+
+    @property
+    def held(self) -> bool:
+        """True while all of them are held."""
+        return all(grant.held for grant in self._grants)
+
+    @property
+    def lost(self) -> bool:
+        """True once any of them is lost."""
+        return any(grant.lost for grant in self._grants)
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child, which owns nothing of its parent's grants."""
+        return any(grant.inherited for grant in self._grants)
+
+    def check(self) -> None:
+        """Raise LockLost or NotHeld unless all of them are held now."""
+        for grant in self._grants:
+            grant.check()
+
+    def _check_before_body(self) -> None:
+        for grant in self._grants:
+            grant._check_before_body()
+
+    def _loss_to_raise(self) -> LockLost | None:
+        lost = next((grant for grant in self._grants if grant.lost), None)
+        return None if lost is None or self.inherited else lost._loss()

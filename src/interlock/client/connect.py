@@ -1,0 +1,270 @@
+"""From a URL to a store: the registry of schemes, and `connect`."""
+
+import os
+import re
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from interlock.client._sync.locks import Locks
+from interlock.core.claims import DEFAULT_TTL, MAX_NAME, checked_text, checked_ttl
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.redaction import described, masked, why
+from interlock.core.store import Store
+from interlock.runtime.process import in_forked_child
+
+if TYPE_CHECKING:
+    from interlock.client._async.locks import AsyncLocks
+
+_REDIS = "interlock.stores.redis:RedisStores"
+_ADVISORY = "interlock.stores.advisory:AdvisoryStores"
+_POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
+_SQLITE = "interlock.stores.sqlite:SqliteStores"
+_MYSQL = "interlock.stores.mysql:MysqlStores"
+BUILT_IN = {
+    "memory": "interlock.stores.memory:MemoryStore",
+    "file": "interlock.stores.files:FileStore",
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "redis+sentinel": _REDIS,
+    "rediss+sentinel": _REDIS,
+    "redis+cluster": _REDIS,
+    "rediss+cluster": _REDIS,
+    "unix": _REDIS,
+    "valkey": _REDIS,
+    "valkeys": _REDIS,
+    "valkey+sentinel": _REDIS,
+    "valkeys+sentinel": _REDIS,
+    "valkey+cluster": _REDIS,
+    "valkeys+cluster": _REDIS,
+    "postgresql": _POSTGRESQL,
+    "postgresql+psycopg": _POSTGRESQL,
+    "postgresql+advisory": _ADVISORY,
+    "mysql": _MYSQL,
+    "mysql+pymysql": _MYSQL,
+    "mysql+advisory": _ADVISORY,
+    "mariadb": _MYSQL,
+    "mariadb+pymysql": _MYSQL,
+    "mariadb+advisory": _ADVISORY,
+    "sqlite": _SQLITE,
+    "sqlite+pysqlite": _SQLITE,
+    "sqlite+aiosqlite": _SQLITE,
+}
+_HOSTS = re.compile(r"[^/?#]*")
+CLIENTS = {
+    "redis": "interlock.stores.redis:from_client",
+    "valkey": "interlock.stores.redis:from_client",
+    "sqlalchemy": "interlock.stores.sql.engines:from_client",
+}
+"""The top-level module of a client's class, and what makes a store of it."""
+
+
+def default_url() -> str:
+    """Return $INTERLOCK_URL, or the file store in the folder that each user has, /tmp/interlock-UID."""
+    url = os.environ.get("INTERLOCK_URL")
+    if url:
+        return url
+    from interlock.stores.files import runtime_folder
+
+    return "file://" + runtime_folder()
+
+
+def open_store(url: Any, tasks: bool = False) -> Store:
+    """Return the store that `url` names.
+
+    Args:
+        url: scheme://…, or the client of a database that the program has already; None for `default_url()`.
+        tasks: True if asyncio tasks will use it, False for threads.
+
+    Raises:
+        InvalidArgument: not a URL, or a scheme or client that no installed store knows.
+        StoreError: the store can't be used.
+    """
+    if url is None:
+        url = default_url()
+    if not isinstance(url, str):
+        return _store_of_client(url, tasks)
+    if "://" not in url:
+        from interlock.client.meant import advice_on
+
+        raise InvalidArgument(f"{masked(url)!r} is no store URL; {advice_on(url, BUILT_IN)}")
+    parts = split(url)
+    _check_query(parts)
+    factory = _factory(parts.scheme)
+    if hasattr(factory, "from_url_for_tasks"):  # a store whose steps are generators still
+        from interlock.stores.driven import DrivenStore
+
+        return DrivenStore(factory.from_url_for_tasks(parts) if tasks else factory.from_url(parts))
+    store: Store = factory.from_url(parts)
+    return store
+
+
+def check_url(url: str) -> None:
+    """Check a URL without connecting.
+
+    Raises:
+        InvalidArgument: no installed store knows its scheme, or it says what a URL does not say.
+        StoreError: the store of that scheme can't be imported.
+    """
+    parts = split(url)
+    _check_query(parts)
+    _factory(parts.scheme)
+
+
+def split(url: str) -> SplitResult:
+    """Return the parts of a URL, which may name several hosts.
+
+    Args:
+        url: newer versions of Python refuse one in which an IPv6 address comes after another host.
+
+    Raises:
+        InvalidArgument: it is no URL.
+    """
+    begin, slashes, rest = url.partition("://")
+    hosts = _HOSTS.match(rest)[0]  # type: ignore[index]  # which matches the empty text
+    try:
+        if "," not in hosts or "[" not in hosts:
+            return urlsplit(url)
+        for host in hosts.rpartition("@")[2].split(","):
+            urlsplit(f"//{host}")
+        return urlsplit(begin + slashes + rest[len(hosts) :])._replace(netloc=hosts)
+    except ValueError as error:
+        reason = why(error, url)
+    # Not while the error is handled: its own text may show the password.
+    raise InvalidArgument(f"{masked(url)!r} is no store URL: {reason}")
+
+
+def _check_query(url: SplitResult) -> None:
+    """Refuse what a connection is told by arguments: it is the same on all stores."""
+    for name, _ in parse_qsl(url.query, keep_blank_values=True):
+        if name in ("namespace", "ttl"):
+            raise InvalidArgument(f"a URL does not say the {name}: give it to connect(url, {name}=…)")
+
+
+def _store_of_client(client: object, tasks: bool) -> Store:
+    for base in type(client).__mro__:
+        maker = CLIENTS.get(base.__module__.partition(".")[0])
+        if maker is not None:
+            store: Any = _load(maker)(client, tasks)
+            if not hasattr(store, "aqueue"):
+                from interlock.stores.driven import DrivenStore
+
+                store = DrivenStore(store)
+            return cast(Store, store)
+    raise InvalidArgument(
+        f"{described(client)} is neither a store URL nor a client that interlock knows; give a URL like "
+        f"'file:///var/lib/app/locks', or a client of {', '.join(sorted(CLIENTS))}"
+    )
+
+
+def check_arguments(namespace: str, ttl: float) -> None:
+    """Check what a connection is made with, before a store is opened."""
+    checked_text(namespace, "namespace", MAX_NAME)
+    checked_ttl(ttl)
+
+
+def _factory(scheme: str) -> Any:
+    built_in = BUILT_IN.get(scheme)
+    if built_in is not None:
+        return _load(built_in)
+    from importlib.metadata import entry_points
+
+    points = {point.name: point for point in entry_points(group="interlock.stores")}
+    if scheme not in points:
+        from interlock.client.meant import scheme_meant
+
+        known = sorted({*BUILT_IN, *points})
+        meant = scheme_meant(scheme, known)
+        advice = f"did you mean {meant}://? Installed" if meant else "installed"
+        raise InvalidArgument(f"no store has the scheme {scheme!r}; {advice} are: {', '.join(known)}")
+    try:
+        return points[scheme].load()
+    except ImportError as error:
+        raise StoreError(f"the store of {scheme}:// can't be imported; install what it needs: {error}") from error
+
+
+def _load(where: str) -> Any:
+    from importlib import import_module
+
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name)
+
+
+def connect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> Locks:
+    """Return the locks of a store, for threads.
+
+    Args:
+        url: file:///folder, memory://, redis://host, or the scheme of an installed store; or a client that the
+            program has already, like redis.Redis(); None for $INTERLOCK_URL, else files in /tmp/interlock-UID, one
+            folder for each user whatever else the environment says.
+        namespace: separates applications that share a store.
+        ttl: seconds of lease of the locks made here, unless they say otherwise.
+
+    Raises:
+        InvalidArgument: an argument is out of its range, or nobody knows the scheme.
+        StoreError: the store can't be used; the message says what to do.
+    """
+    check_arguments(namespace, ttl)
+    url = default_url() if url is None else url
+    locks = Locks(open_store(url), namespace=namespace, ttl=ttl)
+    locks._client.source = (_reconnect, url) if isinstance(url, str) else None
+    return locks
+
+
+def aconnect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> "AsyncLocks":
+    """Return the locks of a store, for asyncio tasks; a plain function, as `connect`.
+
+    Args:
+        url, namespace, ttl: as for `connect`.
+
+    Raises:
+        InvalidArgument: an argument is out of its range, or nobody knows the scheme.
+        StoreError: the store can't be used; the message says what to do.
+    """
+    # Loaded here, so that programs without an event loop start without asyncio.
+    from interlock.client._async.locks import AsyncLocks
+
+    check_arguments(namespace, ttl)
+    url = default_url() if url is None else url
+    locks = AsyncLocks(open_store(url, tasks=True), namespace=namespace, ttl=ttl)
+    locks._client.source = (_areconnect, url) if isinstance(url, str) else None
+    return locks
+
+
+def _reconnect(url: str, namespace: str, ttl: float) -> Locks:
+    """Return the locks that `connect` made in another process and that came here in a pickle.
+
+    A process that gets many of them has one connection for all.
+
+    Raises:
+        InvalidArgument, StoreError: as `connect`.
+    """
+    return _again(connect, url, namespace, ttl)
+
+
+def _areconnect(url: str, namespace: str, ttl: float) -> "AsyncLocks":
+    """As `_reconnect`, for asyncio tasks."""
+    return _again(aconnect, url, namespace, ttl)
+
+
+L = TypeVar("L", bound="Locks | AsyncLocks")
+_connected: "dict[tuple[object, str, str, float], Any]" = {}
+_connecting = threading.RLock()
+
+
+def _again(make: Callable[..., L], url: str, namespace: str, ttl: float) -> L:
+    place = make, url, namespace, ttl
+    with _connecting:
+        found: L | None = _connected.get(place)
+        if found is None or found._client.closed:
+            found = _connected[place] = make(url, namespace=namespace, ttl=ttl)
+        return found
+
+
+def _after_fork() -> None:
+    global _connecting
+    _connecting = threading.RLock()
+
+
+in_forked_child(_after_fork)

@@ -1,1 +1,0 @@
-"""Locks for asyncio tasks: what `aconnect` returns."""

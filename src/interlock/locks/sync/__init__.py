@@ -1,1 +1,0 @@
-"""Locks for threads: what `connect` returns."""

@@ -1,0 +1,7 @@
+"""Print the SQL that makes the table of the locks: python -m interlock.stores.mysql [TABLE]."""
+
+import sys
+
+from interlock.stores.mysql.lines import ddl
+
+print(f"{ddl(*sys.argv[1:2])};")

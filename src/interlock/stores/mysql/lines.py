@@ -1,0 +1,242 @@
+"""The table of MySQL and MariaDB: a row a name, which has its whole line as text, and a version that each swap raises.
+
+Each statement is a transaction, so whoever is stopped between two of them holds up nobody.  Times are microseconds of the
+server's clock in UTC, as of the beginning of the statement: if that then waited for the row, leases end a little earlier
+than they might, and others' are judged a little later: both err on the safe side.
+"""
+
+import secrets
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
+from time import sleep
+from typing import Any
+
+from interlock.core.claims import MICROS, SEPARATOR, Check
+from interlock.core.errors import LockError, UnknownOutcome
+from interlock.core.line import Clock, Place, decode, is_nothing
+from interlock.remote._sync.pool import Pool
+from interlock.remote.failures import NoRoom, Passing, Refused
+from interlock.runtime import clock, log
+from interlock.stores._sync.swap import SLACK
+from interlock.stores.mysql.connection import Connection, Done
+from interlock.stores.mysql.options import TABLE, MysqlOptions, checked_table
+from interlock.stores.mysql.problems import AT_ONCE, READ_ONLY
+from interlock.stores.mysql.problems import TABLE as NO_TABLE
+
+NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+DUPLICATE = "1062"
+AGAIN = 0.05  # seconds until a server that has too many connections is asked again
+SWEEP_EVERY = 128  # swaps
+SWEEP_PAGE = 64  # rows that one sweep looks at
+SWEEP_AGE = 60 * MICROS  # microseconds
+SKEW = 1.0  # seconds that two clocks may differ without a word
+DDL = """CREATE TABLE IF NOT EXISTS `{table}` (
+  k BINARY(32) NOT NULL,
+  line MEDIUMBLOB NOT NULL,
+  version BIGINT NOT NULL,
+  namespace VARBINARY(4000) NOT NULL,
+  name VARBINARY(4000) NOT NULL,
+  PRIMARY KEY (k)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""
+
+
+def ddl(table: str = TABLE) -> str:
+    """Return the SQL that makes the table; it may be run again.
+
+    Args:
+        table: its name.
+
+    Raises:
+        InvalidArgument: such a name is not possible.
+    """
+    return DDL.format(table=checked_table(table))
+
+
+@lru_cache(4096)
+def _key(key: str) -> str:
+    """Return all 256 bits for a key: collations that know no case, and limits of indexes, must not make two one."""
+    return f"X'{sha256(key.encode()).hexdigest()}'"
+
+
+def _hex(text: str) -> str:
+    return f"X'{text.encode().hex()}'"
+
+
+def _at(now: int) -> str:
+    return f"{NOW} BETWEEN {now - SLACK} AND {now + SLACK}"
+
+
+class MysqlLines:
+    """The lines of one table, as `stores.swap.AsyncSwapStore` in plain calls.
+
+    Args:
+        options: how to connect.
+    """
+
+    def __init__(self, options: MysqlOptions) -> None:
+        self._options = options
+        self._table = f"`{options.table}`"
+        self._pool = Pool(self._open, options.where, options.most)
+        self._last: Connection | None = None
+        self._swaps = 0
+        self.rest = self._pool.rest
+        self.close = self._pool.close
+
+    def _open(self, deadline: float) -> Connection:
+        self._last = Connection(self._options, deadline)
+        return self._last
+
+    def _ask(self, statement: str) -> Done:
+        """Perform a statement.
+
+        Raises:
+            Refused, Unreachable: nothing was done.
+            UnknownOutcome: there was no answer.
+        """
+        deadline = clock.now() + self._options.timeout
+        while True:
+            try:
+                done: Done = self._pool.ask(statement, deadline)
+                return done
+            except NoRoom:
+                if clock.now() + AGAIN > deadline:
+                    raise
+                sleep(AGAIN)
+            except Refused as error:
+                if error.code in READ_ONLY:
+                    self._pool.distrust()  # the primary may have another address now
+                if error.code != NO_TABLE or not self._options.create or statement.startswith("CREATE"):
+                    raise
+                self._pool.ask(ddl(self._options.table), deadline)
+
+    def load(self, key: str) -> tuple[int | None, str, int]:
+        """As `AsyncSwapStore.load`."""
+        ((version, line, now),) = self._ask(
+            f"SELECT l.version, l.line, {NOW} FROM (SELECT 1) one LEFT JOIN {self._table} l ON l.k = {_key(key)}"
+        ).rows
+        return (None, "", int(now)) if version is None else (int(version), _text(line), int(now))
+
+    def swap(self, key: str, version: int | None, text: str, now: int) -> int | None:
+        """As `AsyncSwapStore.swap`; the text has neither quotes nor backslashes."""
+        if version is None:
+            namespace, _, name = key.partition(SEPARATOR)
+            # A version that no row of this name has had: a swap of one that was swept away must not succeed on another.
+            statement, new = (
+                f"INSERT INTO {self._table} (k, line, version, namespace, name) SELECT {_key(key)}, '{text}', {now}, "
+                f"{_hex(namespace)}, {_hex(name)} FROM (SELECT 1) one WHERE {_at(now)}"
+            ), now
+        else:
+            statement, new = (
+                f"UPDATE {self._table} SET line = '{text}', version = {version + 1} WHERE k = {_key(key)} "
+                f"AND version = {version} AND {_at(now)}"
+            ), version + 1
+        try:
+            done = self._ask(statement)
+        except Refused as error:
+            if error.code == DUPLICATE or error.code in AT_ONCE:
+                return None
+            raise
+        self._swaps += 1
+        if self._swaps % SWEEP_EVERY == 0:
+            self._sweep(now)
+        return new if done.affected else None
+
+    def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> list[int]:
+        """As `AsyncSwapStore.swap_many`."""
+        wanted = " UNION ALL ".join(
+            f"SELECT {_key(key)} AS k, {version} AS version, '{text}' AS line" for key, version, text in sorted(swaps)
+        )
+        # By the index: MariaDB scans a table of few rows, and waits for one that others have locked.
+        done = self._ask(
+            f"UPDATE ({wanted}) w STRAIGHT_JOIN {self._table} l FORCE INDEX (PRIMARY) ON l.k = w.k "
+            f"SET l.line = w.line, l.version = l.version + 1 WHERE l.version = w.version AND {_at(now)}"
+        )
+        return [version + 1 for _, version, _ in swaps] if done.affected == len(swaps) else []
+
+    def permit(self, place: Place) -> None:
+        """As `AsyncSwapStore.permit`: a server that forgets the last commits in a crash must not give away what is held.
+
+        Raises:
+            Refused: the lease is longer than such a server can keep its word for.
+            Passing: it was started just now.
+        """
+        about, grace = self._last, self._options.grace
+        if about is None or about.durable:
+            return
+        hint = (
+            f"innodb_flush_log_at_trx_commit is not 1, so it forgets the last commits in a crash, and nobody gets a lock "
+            f"for {grace:g} s after a start: make it 1, or give all processes ?grace= (the longest lease)"
+        )
+        if place.ttl - 2 * SLACK > grace * MICROS:
+            raise Refused(f"a lease of {(place.ttl - 2 * SLACK) / MICROS:g} s is too long for this server: {hint}")
+        if clock.now() < about.grants_at:
+            raise Passing(f"this server was started just now, and may have forgotten who holds what: {hint}")
+
+    def keys(self, prefix: str) -> list[str]:
+        """List the keys that begin with a text and have claims."""
+        where = f" AND namespace = {_hex(prefix.removesuffix(SEPARATOR))}" if prefix else ""
+        rows = self._ask(
+            f"SELECT namespace, name FROM {self._table} WHERE LOCATE('\\n', line) < LENGTH(line){where}"
+        ).rows
+        return sorted(_text(namespace) + SEPARATOR + _text(name) for namespace, name in rows)
+
+    def _sweep(self, now: int) -> None:
+        """Delete names that nobody has used for a while, in a part of the table; a small one, all of it."""
+        select = f"SELECT HEX(k), version, line FROM {self._table} WHERE LENGTH(line) < 80 AND k"
+        try:
+            start = secrets.token_hex(32)
+            rows = self._ask(f"{select} >= X'{start}' ORDER BY k LIMIT {SWEEP_PAGE}").rows
+            rows += self._ask(f"{select} < X'{start}' ORDER BY k LIMIT {SWEEP_PAGE - len(rows)}").rows
+            old = Clock(now, now - SWEEP_AGE)
+            over = [f"(k = X'{k}' AND version = {version})" for k, version, line in rows if _is_over(_text(line), old)]
+            if over:
+                self._ask(f"DELETE FROM {self._table} WHERE {' OR '.join(over)}")
+        except (Refused, UnknownOutcome) as error:
+            log.warn("could not sweep old names, later perhaps: %s", error)
+
+    def doctor(self) -> list[Check]:
+        """Look at the server's version, durability, clock, round trip and table."""
+        checks = []
+        try:
+            version, flush = self._ask("SELECT VERSION(), @@global.innodb_flush_log_at_trx_commit").rows[0]
+            times = []
+            for _ in range(5):
+                sent = clock.now()
+                now = int(self._ask(f"SELECT {NOW}").rows[0][0])
+                times.append(clock.now() - sent)
+            skew = clock.time_of_day() - now / MICROS
+            self.load(SEPARATOR)  # which makes the table, if that may be
+            about = self._ask(
+                f"SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND "
+                f"TABLE_NAME = '{self._options.table}'"
+            ).rows
+        except LockError as error:
+            return [Check("server", "fail", str(error))]
+        tested = "MariaDB" in str(version)
+        words = str(version) if tested else f"{version}; these locks are tested on MariaDB only"
+        checks.append(Check("version", "ok" if tested else "warn", words))
+        if int(flush) != 1:
+            words = (
+                f"innodb_flush_log_at_trx_commit is {flush}: after each start nobody gets a lock for the seconds of "
+                f"?grace=, since the last commits before a crash may be forgotten; make it 1"
+            )
+            checks.append(Check("persistence", "warn", words))
+        words = f"differs from this machine's by {skew * 1000:.0f} ms"
+        if abs(skew) > SKEW:
+            words += "; leases are judged by the server's clock alone, which must not jump: let NTP slew it"
+        checks.append(Check("clock", "ok" if abs(skew) <= SKEW else "warn", words))
+        checks.append(Check("server", "ok", f"answers in {min(times) * 1e6:.0f} us"))
+        engine = str(about[0][0]) if about else "no engine"
+        if engine.lower() == "innodb":
+            return [*checks, Check("table", "ok", self._table)]
+        return [*checks, Check("table", "fail", f"{self._table} is of {engine}, not InnoDB: it forgets in a crash")]
+
+
+def _is_over(text: str, old: Clock) -> bool:
+    line = decode(text)
+    return is_nothing(line, old) and line.done <= old.lease
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else bytes(value).decode()

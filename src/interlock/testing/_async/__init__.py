@@ -1,0 +1,1 @@
+"""What tests of both colours use; `_sync` is generated from this."""

@@ -1,0 +1,98 @@
+"""`./dev bench --against WHEEL`: that it measures and judges, never how fast anything is."""
+
+import json
+import venv
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from bench import cli
+from bench.against.crews import Broken, Crew
+from bench.against.places import VERSIONS, Places, wheel_of_tree
+from bench.against.rows import LEAST_ROUNDS, ROWS, Measured, Row, interval
+from bench.against.worker import KINDS
+from tests.support.bench_command import bench
+
+ROW = Row("memory", "pairs", "threads", limit=1.05)
+WANTED = Row("files", "fresh_names", "fresh names", wanted=0.5)
+
+
+def test_the_tree_against_itself_is_measured_in_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INTERLOCK_PURE", "1")  # nothing to compile
+    wheel, file = wheel_of_tree(tmp_path), tmp_path / "report.json"
+    ran = bench(
+        "--against", str(wheel), "--rounds", "6", "--seconds", "0.02", "--rows", "memory", "--json", str(file)
+    )
+    runs = json.loads(file.read_text())["runs"]
+    assert [row["row"] for row in runs[0]] == ["memory threads", "memory asyncio"]
+    for row in runs[0]:
+        assert len(row["old"]) == len(row["new"]) == 6
+        assert row["interval"][0] <= row["ratio"] <= row["interval"][1]
+        assert row["verdict"] in ("ok", f"FAILS, above {row['limit']:g}")
+        assert row["row"] in ran.stdout
+    assert ran.stdout.count("load") == len(runs)
+    assert ran.returncode == (len(runs) == 2 and any("FAILS" in row["verdict"] for row in runs[1])), ran.stderr
+
+
+@pytest.mark.parametrize(("count", "low", "high"), [(6, 1, 6), (9, 2, 8), (15, 4, 12), (25, 8, 18)])
+def test_the_interval_is_that_of_the_tables_of_the_sign_test(count: int, low: int, high: int) -> None:
+    assert interval([float(number) for number in range(count, 0, -1)]) == (low, high)
+
+
+def test_too_few_rounds_give_no_interval() -> None:
+    with pytest.raises(ValueError, match=str(LEAST_ROUNDS)):
+        interval([1.0] * (LEAST_ROUNDS - 1))
+
+
+def measured(row: Row, *ratios: float) -> Measured:
+    """Rounds with these ratios, each on a machine that is as fast as it likes."""
+    old = [10.0 * number for number in range(1, len(ratios) + 1)]
+    return Measured(row, old, [ratio * one for ratio, one in zip(ratios, old, strict=True)])
+
+
+def test_a_row_fails_if_its_whole_interval_lies_above_the_limit() -> None:
+    assert measured(ROW, 1.06, 1.07, 1.08, 1.09, 1.1, 1.2).verdict() == "FAILS, above 1.05"
+    assert measured(ROW, 1.04, 1.07, 1.08, 1.09, 1.1, 1.2).verdict() == "ok"
+    assert not measured(ROW, 1.04, 2.0, 2.0, 2.0, 2.0, 2.0).fails
+
+
+def test_what_is_wanted_fails_nothing() -> None:
+    assert measured(WANTED, *[0.8] * 6).verdict() == "ok; not yet 0.5 as wanted"
+    assert measured(WANTED, *[0.4] * 6).verdict() == "ok; 0.5 as wanted"
+
+
+def test_what_broke_fails_and_what_is_not_installed_does_not() -> None:
+    assert Measured(ROW, error="an exception").fails
+    assert Measured(ROW, missing="apt-get install it").verdict() == "NOT MEASURED"
+    assert not Measured(ROW, missing="apt-get install it").fails
+
+
+def test_a_version_that_was_imported_from_elsewhere_is_refused(tmp_path: Path) -> None:
+    venv.create(tmp_path / "old", symlinks=True)
+    (packages,) = tmp_path.glob("old/lib/python*/site-packages")
+    (packages / "elsewhere.pth").write_text(str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere/interlock").mkdir(parents=True)
+    (tmp_path / "elsewhere/interlock/__init__.py").touch()
+    with ExitStack() as closing, pytest.raises(Broken, match="the old version was imported from"):
+        Crew("old", tmp_path / "old/bin/python", 1, closing)
+
+
+def test_rows_have_names_of_their_own_and_are_known_to_the_workers(tmp_path: Path) -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert {row.kind for row in ROWS} == set(KINDS)
+    with ExitStack() as closing:
+        places = Places(tmp_path, closing)
+        for store in ("files", "sqlite"):
+            assert len({places.url(store, version) for version in VERSIONS}) == 2
+
+
+@pytest.mark.parametrize("words", [["--rounds", "5"], ["--rows", "nothing"], []], ids=["rounds", "rows", "wheel"])
+def test_wrong_arguments_are_refused(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = tmp_path / "old.whl"
+    if words:
+        wheel.touch()
+    with pytest.raises(SystemExit) as ended:
+        cli.main([f"--against={wheel}", *words])
+    assert ended.value.code == 2
+    assert "at least 6 rounds" in capsys.readouterr().err

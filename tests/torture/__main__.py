@@ -1,0 +1,76 @@
+"""`./dev torture`: torture stores on private servers, or one at a URL, and write the page of evidence."""
+
+import argparse
+import random
+import shlex
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from interlock.core.redaction import masked
+from tests.torture.faults import FAULTS, NotMade
+from tests.torture.history import read
+from tests.torture.judge import judge
+from tests.torture.report import as_markdown, as_text
+from tests.torture.runs import STORES, tortured
+
+HEAD = """# Evidence
+
+What runs of `./dev torture` found, written by them. Each section is one run: processes of threads and of asyncio
+tasks use locks of all kinds while faults are made, and a judge reads what they wrote down. A violation is two holders
+at a time by their own clocks, a fence that repeats or falls, a lost update of a fenced counter, somebody overtaken, a
+time-out not kept, a wait longer than the [contract](../reference/contract.md) promises for the fault, or anything
+left over. How to run it on a store of yours: [tests](../reference/tests.md#torture).
+
+"""
+
+
+def with_section(page: str, section: str) -> str:
+    """Return a page of evidence with a section, which takes the place of an older one on the same store."""
+    title = section.partition("\n")[0]
+    head, *others = page.rstrip().split("\n\n## ")
+    kept = [f"## {other}" for other in others if f"## {other}".partition("\n")[0] != title]
+    return "\n\n".join([head, *kept, section.rstrip()]) + "\n"
+
+
+def main() -> int:
+    """Run; return 1 if something was found."""
+    parser = argparse.ArgumentParser(prog="./dev torture", description=__doc__)
+    parser.add_argument("stores", nargs="*", metavar="STORE|URL", help=f"{', '.join(STORES)}; all unless given")
+    parser.add_argument("--procs", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument("--secs", type=float, default=900.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--slack", type=float, default=2.0)
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="only these; all that the store can have")
+    parser.add_argument("--markdown", metavar="FILE", help="a page to write a section into")
+    parser.add_argument("--judge", metavar="FILE", help="run nothing; judge the history of a run")
+    args = parser.parse_args()
+    if args.judge:
+        verdict = judge(read(args.judge))
+        print(as_text(verdict))
+        return int(bool(verdict.violations))
+    command = shlex.join(["./dev", "torture", *sys.argv[1:]])
+    how = {name: getattr(args, name) for name in ("procs", "threads", "secs", "seed", "slack")}
+    how |= {} if args.fault is None else {"faults": tuple(args.fault)}
+    found = 0
+    print(f"seed {args.seed}", flush=True)
+    for kind in args.stores or STORES:
+        folder = Path(tempfile.mkdtemp(prefix="torture-"))
+        try:
+            verdict = tortured(kind, folder, **how)
+        except (NotMade, ValueError) as error:
+            print(f"{masked(kind)}: {error}", file=sys.stderr)
+            return 75
+        print(f"{masked(kind)}: {as_text(verdict)}\nhistory: {folder / 'run' / 'history.jsonl'}", flush=True)
+        found += len(verdict.violations)
+        if args.markdown:
+            page = Path(args.markdown)
+            section = as_markdown(verdict, masked(kind), command, time.strftime("%Y-%m-%d"))
+            page.write_text(with_section(page.read_text() if page.exists() else HEAD, section), encoding="utf-8")
+    return int(found > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

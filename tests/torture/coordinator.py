@@ -1,0 +1,252 @@
+"""Starts the processes of a run, makes faults, ends all, and looks at what is left."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from interlock.core.errors import StoreError
+from interlock.core.redaction import masked
+from tests.torture.faults import FAULTS, Fault, NotMade, Struck, StruckServer, disk_of, folder_of
+from tests.torture.history import History
+from tests.torture.plan import LONG_WAIT, Plan, loaded
+from tests.torture.shelf import Shelf
+
+STACKS_SECONDS = 1.0  # for a process that hangs to say where
+
+
+class WorkerProcess:
+    """A worker; one that died has a successor of the same number.
+
+    Args:
+        plan: of the run.
+        number: of the process.
+        folder: of the run.
+        history: of the coordinator.
+
+    Attributes:
+        other_colour: "threads" or "tasks": what faults of it are not for.
+    """
+
+    def __init__(self, plan: Plan, number: int, folder: Path, history: History) -> None:
+        self._plan, self._number, self._folder, self._history = plan, number, folder, history
+        self.other_colour = "threads" if plan.of_tasks(number) else "tasks"
+        self._lives = 0
+        self._mutex = threading.Lock()
+        self.start()
+
+    def start(self) -> None:
+        """Start it."""
+        self.key = f"{self._number}.{self._lives}"
+        facts = {
+            "plan": self._plan.as_json(), "number": self._number, "life": self._lives, "path": sys.path,
+            "history": str(self._folder / "history.jsonl"), "shelf": str(self._folder / "shelf"),
+        }  # fmt: skip
+        with open(self._folder / "errors", "ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.torture.worker"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
+            )  # fmt: skip
+        self._lives += 1
+        self.order(json.dumps(facts))
+
+    def wait_ready(self) -> None:
+        """Wait until it works, or has died."""
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def order(self, word: str) -> None:
+        """Give it an order; one that is dead hears nothing."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(word.encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def replace_dead(self) -> None:
+        """If it has died, say so and start its successor."""
+        with self._mutex:
+            if self.process.poll() is not None:
+                self._over(hung=False)
+                self.start()
+
+    def end(self, wait_limit: float) -> None:
+        """Wait for its end; one that does not end says where it is, and is killed."""
+        self.order("end")
+        hung = False
+        try:
+            self.process.wait(wait_limit)
+        except subprocess.TimeoutExpired:
+            hung = True
+            self.send(signal.SIGABRT)
+            time.sleep(STACKS_SECONDS)
+            self.process.kill()
+            self.process.wait()
+        self._over(hung)
+
+    def _over(self, hung: bool) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+        self._history.write("exit", of=self.key, status=self.process.returncode, hung=hung)
+
+
+class Coordinator:
+    """One run.
+
+    Args:
+        plan: what to do.
+        folder: where the history and what the processes say on their error streams is written.
+        server: that of the store, if it may be struck.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, server: StruckServer | None) -> None:
+        self._plan, self._folder, self._server = plan, folder, server
+        self._random = random.Random(plan.seed)
+        self._history = History(folder / "history.jsonl", "coordinator")
+        self._children: list[WorkerProcess] = []
+        self._striking: list[threading.Thread] = []
+        self._one_at_a_time = threading.Lock()
+        self._calm = 0.0
+        self._not_made: tuple[str, Exception] | None = None
+
+    def run(self) -> Path:
+        """Run; return where the history is."""
+        plan = {**self._plan.as_json(), "store": masked(self._plan.store)}
+        self._history.write("plan", plan=plan, date=time.strftime("%Y-%m-%d %H:%M"), faults=len(self._plan.faults))
+        with Shelf(str(self._folder / "shelf"), self._history) as shelf:
+            try:
+                for number in range(self._plan.procs):
+                    self._children.append(WorkerProcess(self._plan, number, self._folder, self._history))
+                for child in self._children:
+                    child.wait_ready()
+                self._strike()
+            finally:
+                for child in self._children:
+                    child.send(signal.SIGCONT)
+                ends = [
+                    threading.Thread(target=child.end, args=(2 * LONG_WAIT + self._plan.io,))
+                    for child in self._children
+                ]
+                for thread in ends:
+                    thread.start()
+                for thread in ends:
+                    thread.join()
+            if self._not_made is not None:
+                name, error = self._not_made
+                raise NotMade(f"the fault {name} was not made: {type(error).__name__}: {error}") from error
+            self._history.write("final", counters=shelf.counters(), **self._left())
+        return self._folder / "history.jsonl"
+
+    def _strike(self) -> None:
+        end = time.monotonic() + self._plan.secs
+        calm = self._calm = end - self._plan.calm
+        while self._plan.faults and (now := time.monotonic()) < calm and self._not_made is None:
+            time.sleep(min(self._random.uniform(0.2, 1.8) * self._plan.every, calm - now))
+            for child in self._children:
+                child.replace_dead()
+            name = self._random.choice(self._plan.faults)
+            fit = [child for child in self._children if FAULTS[name].where != child.other_colour]
+            if not fit:
+                continue
+            child = self._random.choice(fit)
+            thread = threading.Thread(target=self._make, args=(name, FAULTS[name], child))
+            thread.start()
+            self._striking.append(thread)
+        for thread in self._striking:
+            thread.join()
+        for child in self._children:
+            child.replace_dead()
+        self._history.write("calm")
+        if self._not_made is None:
+            time.sleep(max(0.0, end - time.monotonic()))
+
+    def _make(self, name: str, fault: Fault, child: WorkerProcess) -> None:
+        shared = fault.where in ("files", "disk", "server", "network")
+        url = self._plan.store
+        luck = random.Random(self._random.random())
+        struck = Struck(child, self._plan.ttl, luck, folder_of(url), disk_of(url), self._server)
+        with self._one_at_a_time if shared else threading.Lock():
+            if time.monotonic() > self._calm or self._not_made is not None:
+                return  # those before it took long, or left a store of which nobody knows what it can do
+            since, key, problem = time.monotonic(), child.key, ""
+            try:
+                fault.make(struck)
+            except Exception as error:
+                problem = str(error)
+                if fault.where in ("server", "network") or not isinstance(error, OSError):
+                    self._not_made = name, error  # of files, what it would remove may be gone
+            loses = fault.loses or (self._server is not None and name in self._server.forgets)
+            self._history.write(
+                "fault", fault=name, since=since, of="" if shared else key, loses=loses, problem=problem
+            )
+
+    def _left(self) -> dict[str, Any]:
+        """Return what is left in the store, once all leases have had time to end."""
+        deadline = time.monotonic() + 2 * self._plan.ttl + self._plan.slack + self._plan.io
+        if self._plan.store.startswith("memory:"):
+            return {"claims": [], "files": []}
+        locks = loaded(self._plan.connect)(self._plan.store, namespace=self._plan.namespace)
+        claims: list[Any] = []
+        while time.monotonic() < deadline:
+            try:
+                claims = locks.claims()
+            except StoreError:
+                time.sleep(0.1)
+                continue
+            if not claims:
+                break
+            time.sleep(0.05)
+        locks.close()
+        server: dict[str, list[str]] = {}
+        while self._server is not None and time.monotonic() < deadline:
+            server = self._server.left()
+            if not any(server.values()):
+                break
+            time.sleep(0.05)
+        folder = folder_of(self._plan.store)
+        pipes = [] if folder is None else sorted(os.listdir(folder / "alive"))
+        files = [name for name in pipes if not name.startswith("foreign") and not _is_running(name)]
+        return {"claims": [f"{view.name} {view.state} of {view.pid}" for view in claims], "files": files, **server}
+
+
+def _is_running(pipe: str) -> bool:
+    """Tell whether the process of a liveness pipe is there: somebody else who uses the folder."""
+    try:
+        os.kill(int(pipe.partition("-")[0]), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    return True
+
+
+def run(plan: Plan, folder: str | Path | None = None, server: StruckServer | None = None) -> Path:
+    """Run a plan.
+
+    Args:
+        plan: what to do.
+        folder: where to write; a new temporary one unless given.
+        server: that of the store, if it may be struck.
+
+    Returns:
+        The path of the history.
+
+    Raises:
+        NotMade: a fault of the server or the network failed; the history says what was until then.
+    """
+    where = Path(tempfile.mkdtemp(prefix="torture-") if folder is None else folder)
+    where.mkdir(parents=True, exist_ok=True)
+    return Coordinator(plan, where, server).run()

@@ -1,0 +1,153 @@
+"""A history as the judge reads it: operations, faults, and when a process did not run."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.torture.history import Record
+from tests.torture.plan import Plan
+
+LINGERS = {"forget": 10.0, "drop": 5.0}
+"""Seconds for which a fault may still be felt: by the next use of a connection that nobody has used since."""
+
+
+class Span(NamedTuple):
+    """From when until when."""
+
+    since: float
+    until: float
+
+    def meets(self, since: float, until: float) -> bool:
+        """Tell whether it has a moment in common with another."""
+        return self.since <= until and since <= self.until
+
+
+class Made(NamedTuple):
+    """A fault that was made."""
+
+    name: str
+    span: Span
+    of: str
+    loses: bool
+
+
+@dataclass
+class RecordedOperation:
+    """An operation of the history; times are None for what did not happen.
+
+    Attributes:
+        held: until when its holder is proven to have held it, by its own clock.
+        ended: when acquire came back, in whatever way.
+    """
+
+    process: str
+    number: int
+    names: tuple[str, ...]
+    kind: str
+    units: int
+    capacity: int
+    timeout: float
+    ttl: float
+    invoked: float
+    queued: dict[str, float] = field(default_factory=dict)
+    outcome: str = ""
+    error: str = ""
+    text: str = ""
+    ok: float | None = None
+    held: float | None = None
+    ended: float | None = None
+    lost: bool = False
+    fences: tuple[int, ...] = ()
+    ids: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"operation {self.number} of process {self.process} ({self.kind} {', '.join(self.names)})"
+
+
+@dataclass
+class Run:
+    """All that a history tells."""
+
+    plan: Plan
+    ops: list[RecordedOperation] = field(default_factory=list)
+    faults: list[Made] = field(default_factory=list)
+    lags: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    records: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    exits: dict[str, float] = field(default_factory=dict)
+
+    def fault_near(self, since: float, until: float, shared: bool, process: str = "") -> list[Made]:
+        """Return the faults that struck a time: of the store or network, or, if not `shared`, of a process too."""
+        return [
+            made
+            for made in self.faults
+            if made.span.meets(since - LINGERS.get(made.name, 0.0), until)
+            and (not made.of or not shared)
+            and (not made.of or not process or made.of == process)
+        ]
+
+    def lag(self, process: str, since: float, until: float) -> float:
+        """Return for how many seconds of that time a process did not run."""
+        return sum(
+            min(until, lag.until) - max(since, lag.since) for lag in self.lags[process] if lag.meets(since, until)
+        )
+
+    def busy(self, since: float, until: float) -> float:
+        """Return the longest that a process that nobody stopped did not run in that time: the machine was busy."""
+        stopped = {made.of for made in self.faults if made.name == "stop" and made.span.meets(since, until)}
+        return max(
+            (self.lag(process, since, until) for process in [*self.lags] if process not in stopped), default=0.0
+        )
+
+
+def understood(records: Iterable[Record], slack: float | None = None) -> Run:
+    """Return what records tell.
+
+    Args:
+        records: in the order of their time.
+        slack: seconds that the machine may take; those of the plan unless given.
+    """
+    run = Run(Plan(""))
+    open_ops: dict[tuple[str, int], RecordedOperation] = {}
+    for record in records:
+        event, process, t = record["e"], record["p"], record["t"]
+        if event == "plan":
+            facts = record["plan"] if slack is None else {**record["plan"], "slack": slack}
+            run.plan = Plan.from_json({**facts, "store": str(facts["store"])})
+        elif event == "invoke":
+            op = RecordedOperation(
+                process, record["op"], tuple(record["names"]), record["kind"], record["units"], record["capacity"],
+                record["timeout"], record["ttl"], t,
+            )  # fmt: skip
+            open_ops[process, op.number] = op
+            run.ops.append(op)
+        elif event == "fault":
+            run.faults.append(Made(record["fault"], Span(record["since"], t), record["of"], record["loses"]))
+        elif event == "lag":
+            run.lags[process].append(Span(record["since"], t))
+        elif (process, record.get("op")) in open_ops:
+            _tell(open_ops[process, record["op"]], record)
+        else:
+            run.records[event].append(record)
+            if event == "exit":
+                run.exits[record["of"]] = t
+    return run
+
+
+def _tell(op: RecordedOperation, record: Record) -> None:
+    """Note in an operation what a record tells of it."""
+    event, t = record["e"], record["t"]
+    if event == "queued":
+        op.queued[record["id"]] = t
+    elif event == "ok":
+        op.ok = op.held = op.ended = t
+        op.outcome, op.fences, op.ids = "ok", tuple(record["fences"]), tuple(record["ids"])
+    elif event in ("held", "over"):
+        op.held = t
+    elif event == "lost":
+        op.lost = True
+        op.ended = op.ended or t
+    elif event in ("fail", "unknown"):
+        op.error, op.text = record.get("error", ""), record.get("text", "")
+        op.outcome = op.outcome or event
+        op.ended = op.ended or t

@@ -1,0 +1,75 @@
+"""One operation of a worker, as both colours do it, and what the history says of it."""
+
+import itertools
+from collections.abc import Iterator
+from contextvars import ContextVar
+from time import monotonic
+from typing import Any
+
+from interlock.core.errors import StoreError
+from interlock.client.events import Event
+from tests.torture.history import History
+from tests.torture.plan import EXCLUSIVE, Choice
+from tests.torture.shelf import Reader
+
+_current: ContextVar[int] = ContextVar("operation", default=0)
+_numbers = itertools.count(1)
+
+
+class Operation:
+    """An operation: from the call of acquire to the return of its release.
+
+    Args:
+        history: of the process.
+        choice: what to do.
+    """
+
+    def __init__(self, history: History, choice: Choice) -> None:
+        self._history = history
+        self._choice = choice
+        self._number = next(_numbers)
+        _current.set(self._number)
+        self.say("invoke", **choice.facts())
+
+    def say(self, event: str, t: float | None = None, **facts: Any) -> None:
+        """Write what became of it."""
+        self._history.write(event, t, op=self._number, **facts)
+
+    def broke(self, error: BaseException) -> None:
+        """Write that it was broken off."""
+        kind = StoreError if isinstance(error, StoreError) else type(error)
+        self.say("unknown", error=kind.__name__, text=str(error)[:300])
+
+    def body(self, grant: Any, reader: Reader) -> Iterator[float]:
+        """Do what is done while the lock is held; yield how many seconds to sleep."""
+        grants = (grant,) if self._choice.kind != "all" else tuple(grant)
+        self.say("ok", fences=[each.fence for each in grants], ids=[each.id for each in grants])
+        name, fence = self._choice.names[0], min(each.fence for each in grants if each.name == self._choice.names[0])
+        exclusive = self._choice.kind in EXCLUSIVE
+        fenced = reader.read("fenced", name, fence) if exclusive else -1
+        plain = reader.read("plain", name, fence) if exclusive else -1
+        for part in range(2):
+            yield self._choice.hold / 2
+            if not self._still(grant, "held"):
+                break
+            if exclusive and part:
+                reader.write("plain", name, fence, plain + 1)
+        if fenced >= 0:  # held or not: the fence says whether it may
+            reader.write("fenced", name, fence, fenced + 1)
+        self._still(grant, "over")
+
+    def _still(self, grant: Any, event: str) -> bool:
+        now = monotonic()  # taken before it is asked, so that it held then
+        held = bool(grant.held)
+        self.say(event if held else "lost", now)
+        return held
+
+
+def listener(history: History) -> Any:
+    """Return what notes in the history that a claim stands in line."""
+
+    def listen(event: Event) -> None:
+        if event.kind == "queued":
+            history.write("queued", op=_current.get(), id=event.id)
+
+    return listen

@@ -1,0 +1,64 @@
+"""Locks in Django's ORM as a run of torture makes them: the URL says which database; `python -m` makes its tables."""
+
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+import django
+from django.conf import settings
+
+from interlock.client._async.locks import AsyncLocks
+from interlock.client._sync.locks import Locks
+
+ENGINES = {"postgresql": "postgresql", "mariadb": "mysql"}
+
+
+def configure(url: str) -> None:
+    """Set Django up for this process, once."""
+    if settings.configured:
+        return
+    parts = urlsplit(url)
+    settings.configure(
+        DATABASES={
+            "default": {
+                "ENGINE": f"django.db.backends.{ENGINES[parts.scheme]}",
+                "NAME": parts.path.removeprefix("/"),
+                "HOST": parts.hostname,
+                "PORT": str(parts.port),
+                "USER": parts.username,
+                "OPTIONS": {"connect_timeout": 2},
+            }
+        },
+        INSTALLED_APPS=["interlock.django"],
+        DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+        USE_TZ=True,
+    )
+    django.setup()
+
+
+def connect(url: str, **how: Any) -> Locks:
+    """As `interlock.connect`."""
+    configure(url)
+    from interlock.django.store import OrmStore
+
+    return Locks(OrmStore(), **how)
+
+
+def aconnect(url: str, **how: Any) -> AsyncLocks:
+    """As `interlock.aconnect`."""
+    configure(url)
+    from interlock.django.store import OrmStore
+
+    return AsyncLocks(OrmStore(), **how)
+
+
+def main(url: str) -> None:
+    """Make the tables."""
+    configure(url)
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0, skip_checks=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,316 @@
+"""Private servers as a run of torture strikes them: each stands behind a proxy."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import psycopg
+import pymysql  # type: ignore[import-untyped]
+
+from interlock.stores.sql.ddl import ddl
+from interlock.stores.sql.mysql import ddl as ddl_of_mysql
+from tests.servers import MariaServer, PostgresReplica, PostgresServer, Proxy, RedisServer, Stepped
+from tests.servers.server import Server
+from tests.torture import Plan
+from tests.torture.faults import FAULTS
+from tests.torture.plan import promises_of
+
+IO = 2.0  # seconds that one request takes at most, where a URL can say so
+NO_DISK = {"appendfsync": "no"}  # a killed server has written what it answered; a busy disk is no fault of this run
+CONFIG = {"authentication_timeout": "2s"}  # a kill waits for backends in the middle of it, one minute by default
+ORM = {
+    "connect": "tests.torture.orm:connect", "aconnect": "tests.torture.orm:aconnect",
+    "line": "readers together",
+}  # fmt: skip
+NETWORK = tuple(name for name, fault in FAULTS.items() if fault.where == "network")
+CLOCK = ("ahead", "behind")
+SESSION_ENDS = ("restart", "deafen", "failover", "cut", "forget", "hole", "drop")
+"""What ends sessions, and with them the advisory locks that they have."""
+
+
+class SteppedRedis(Stepped, RedisServer):
+    """Redis or Valkey, whose clock can be set."""
+
+
+class SteppedPostgres(Stepped, PostgresServer):
+    """PostgreSQL, whose clock can be set."""
+
+
+class SteppedReplica(Stepped, PostgresReplica):
+    """A replica of PostgreSQL, whose clock can be set."""
+
+
+class SteppedMaria(Stepped, MariaServer):
+    """MariaDB, whose clock can be set."""
+
+
+class Tortured:
+    """A private server and the network before it; use it as a context manager.
+
+    Args:
+        server: that is struck.
+
+    Attributes:
+        network: the proxy.
+        url: of the store, through the proxy.
+        can: as of `faults.StruckServer`.
+        forgets: as of `faults.StruckServer`; a restart forgets nothing unless it is there.
+        how: what the plan of its runs says.
+    """
+
+    can: Collection[str] = ("pause", "restart", *NETWORK)
+    forgets: Collection[str] = ()
+    url: str
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.network = Proxy(server.host, server.port)
+        self.how: dict[str, Any] = {}
+        try:
+            self._prepare()
+        except BaseException:
+            self.__exit__()
+            raise
+        self.how = promises_of(self.url) | self.how
+
+    def _prepare(self) -> None:
+        """Make what a store needs on it, and the URL."""
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """As `faults.StruckServer.pause`."""
+        self._server.pause()
+
+    def resume(self) -> None:
+        """As `faults.StruckServer.resume`."""
+        self._server.resume()
+
+    def restart(self) -> None:
+        """As `faults.StruckServer.restart`."""
+        self._server.restart()
+
+    def wipe(self) -> None:
+        """As `faults.StruckServer.wipe`."""
+        raise NotImplementedError
+
+    empty = deafen = fail_over = wipe
+
+    def step(self, seconds: float) -> None:
+        """As `faults.StruckServer.step`."""
+        assert isinstance(self._server, Stepped)
+        self._server.step(seconds)
+
+    def left(self) -> dict[str, list[str]]:
+        """As `faults.StruckServer.left`."""
+        raise NotImplementedError
+
+    def __enter__(self) -> "Tortured":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.network.close()
+        self._server.close()
+
+
+class TorturedRedis(Tortured):
+    """Redis or Valkey.
+
+    Args:
+        kind: "redis" or "valkey".
+    """
+
+    can = (*Tortured.can, *CLOCK, "wipe", "empty", "deafen")
+    forgets = ("ahead",)
+    _server: RedisServer
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__(SteppedRedis(kind, persist=True, config=NO_DISK))
+
+    def _prepare(self) -> None:
+        self.url = f"{self._server.kind}://{self.network.host}:{self.network.port}"
+
+    def wipe(self) -> None:
+        """As `faults.StruckServer.wipe`."""
+        self._server.command("FLUSHALL")
+
+    def empty(self) -> None:
+        """As `faults.StruckServer.empty`."""
+        self._server.kill()
+        shutil.rmtree(self._server.folder / "appendonlydir", ignore_errors=True)
+        (self._server.folder / "appendonly.aof").unlink(missing_ok=True)
+        self._server.start()
+
+    def deafen(self) -> None:
+        """As `faults.StruckServer.deafen`."""
+        self._server.command("CLIENT", "KILL", "TYPE", "PUBSUB")
+
+    def left(self) -> dict[str, list[str]]:
+        """As `faults.StruckServer.left`."""
+        with self._server.wire() as wire:
+            keys = [key for key in wire.ask("KEYS", "*") if wire.ask("PTTL", key) == -1]
+            clients = wire.ask("CLIENT", "LIST").splitlines()
+        return {"keys": keys, "connections": [each for each in clients if " cmd=client" not in each]}
+
+
+class TorturedPostgres(Tortured):
+    """PostgreSQL; to delete the data of a database is to drop what its administrator made, and is not done.
+
+    Args:
+        server: that is struck.
+        scheme: of the URL.
+    """
+
+    can = (*Tortured.can, *CLOCK, "deafen", "failover")
+    forgets: Collection[str] = ("ahead",)
+    listens = "query ILIKE 'LISTEN%'"
+    """Whose connections are cut by `deafen`."""
+    _server: PostgresServer
+
+    def __init__(self, server: PostgresServer, scheme: str = "postgresql") -> None:
+        self._scheme = scheme
+        super().__init__(server)
+
+    def _prepare(self) -> None:
+        there = f"{self._server.user}@{self.network.host}:{self.network.port}/{self._server.database}"
+        self.url = f"{self._scheme}://{there}"
+        self._make_tables()
+
+    def _make_tables(self) -> None:
+        self.url += f"?timeout={IO:g}"
+        self.how = {"io": IO}
+        with self._connection() as connection:
+            connection.execute(ddl(grace=Plan.ttl).encode())  # the longest lease of a run; 30 s unless said
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._server.url, autocommit=True)
+
+    def deafen(self) -> None:
+        """As `faults.StruckServer.deafen`."""
+        with self._connection() as connection:
+            connection.execute(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {self.listens}".encode()
+            )
+
+    def fail_over(self) -> None:
+        """As `faults.StruckServer.fail_over`: the address leads to the replica, as a virtual one does."""
+        old = self._server
+        kind = SteppedReplica if isinstance(old, Stepped) else PostgresReplica
+        replica = self._server = kind(old, config=CONFIG)
+        try:
+            if isinstance(old, Stepped) and isinstance(replica, Stepped):
+                replica.step(old.ahead)
+            old.kill()
+            replica.promote()
+            self.network.redirect(replica.host, replica.port)
+        finally:
+            old.close()
+
+    def left(self) -> dict[str, list[str]]:
+        """As `faults.StruckServer.left`."""
+        with self._connection() as connection:
+            found = connection.execute(
+                "SELECT pid, query FROM pg_stat_activity"
+                " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            ).fetchall()
+            locks = connection.execute("SELECT pid, objid FROM pg_locks WHERE locktype = 'advisory'").fetchall()
+        return {"connections": [str(each) for each in found], "keys": [str(each) for each in locks]}
+
+
+class TorturedAdvisory(TorturedPostgres):
+    """Advisory locks of PostgreSQL; they know no clock."""
+
+    can = tuple(name for name in TorturedPostgres.can if name not in CLOCK)
+    forgets = SESSION_ENDS
+    listens = "state = 'active' AND query ILIKE '%pg_advisory_lock%' AND pid <> pg_backend_pid()"
+
+    def _make_tables(self) -> None:
+        """Make nothing: the first session makes the sequence."""
+
+
+class TorturedOrm(TorturedPostgres):
+    """Django's ORM on PostgreSQL.
+
+    Its drivers wait for an answer without end, as they do for the site: so no connection is forgotten by the network.
+    """
+
+    can = tuple(name for name in TorturedPostgres.can if name not in ("forget", "failover"))
+
+    def _make_tables(self) -> None:
+        self.how = {"io": IO, **ORM}
+        subprocess.run([sys.executable, "-m", "tests.torture.orm", self.url], check=True)
+
+
+class TorturedMaria(Tortured):
+    """MariaDB.
+
+    Args:
+        server: that is struck.
+        scheme: of the URL.
+    """
+
+    can = (*Tortured.can, *CLOCK)
+    forgets: Collection[str] = ("ahead",)
+    _server: MariaServer
+
+    def __init__(self, server: MariaServer, scheme: str = "mariadb") -> None:
+        self._scheme = scheme
+        super().__init__(server)
+
+    def _prepare(self) -> None:
+        there = f"{self._server.user}@{self.network.host}:{self.network.port}/{self._server.database}"
+        self.url = f"{self._scheme}://{there}"
+        self._make_tables()
+
+    def _make_tables(self) -> None:
+        self.url += f"?timeout={IO:g}"
+        self.how = {"io": IO}
+        self._ask(ddl_of_mysql())
+
+    def _ask(self, sql: str) -> Sequence[Any]:
+        server = self._server
+        with pymysql.connect(
+            host=server.host, port=server.port, user=server.user, database=server.database
+        ) as connection:
+            cursor = connection.cursor()
+            cursor.execute(sql)
+            found: Sequence[Any] = cursor.fetchall()
+            return found
+
+    def left(self) -> dict[str, list[str]]:
+        """As `faults.StruckServer.left`."""
+        found = self._ask(
+            "SELECT id, info FROM information_schema.processlist"
+            " WHERE id <> CONNECTION_ID() AND command <> 'Daemon' AND user <> 'system user'"
+        )
+        return {"connections": [str(each) for each in found]}
+
+
+class TorturedGetLock(TorturedMaria):
+    """GET_LOCK of MariaDB."""
+
+    can = (*Tortured.can, "deafen")
+    forgets = SESSION_ENDS
+
+    def _make_tables(self) -> None:
+        """Make nothing: the first session makes the sequence."""
+
+    def deafen(self) -> None:
+        """As `faults.StruckServer.deafen`."""
+        for (number,) in self._ask("SELECT id FROM information_schema.processlist WHERE state = 'User lock'"):
+            try:
+                self._ask(f"KILL {number}")
+            except pymysql.OperationalError:  # it has ended meanwhile
+                pass
+
+
+SERVERS: dict[str, Callable[[], Tortured]] = {
+    "valkey": lambda: TorturedRedis("valkey"),
+    "redis": lambda: TorturedRedis("redis"),
+    "postgresql": lambda: TorturedPostgres(SteppedPostgres(config=CONFIG)),
+    "postgresql+advisory": lambda: TorturedAdvisory(PostgresServer(config=CONFIG), "postgresql+advisory"),
+    "mariadb": lambda: TorturedMaria(SteppedMaria()),
+    "mariadb+advisory": lambda: TorturedGetLock(MariaServer(), "mariadb+advisory"),
+    "django": lambda: TorturedOrm(SteppedPostgres(config=CONFIG)),
+}

@@ -1,0 +1,96 @@
+"""A process of asyncio tasks, whose loops end and begin again."""
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Any
+
+from interlock.core.errors import LockLost, LockTimeout
+from tests.torture.operations import Operation
+from tests.torture.plan import draw
+from tests.torture.shelf import Reader
+from tests.torture.threadworker import AFTER_ERROR, Worker, patiently
+
+
+class TaskWorker(Worker):
+    """A process of tasks; its loop runs in the main thread."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.locks = self.connect(self.plan.aconnect)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._again = asyncio.Event()
+        self._working: list[asyncio.Task[None]] = []
+        self._random = random.Random(f"{self.seed}:orders")
+        self.orders |= {
+            "close": self._soon(self._close),
+            "cancel": self._soon(self._cancel),
+            "loop": self._soon(self._end),
+        }
+
+    def work(self) -> None:
+        """As `Worker.work`."""
+        while not self.stopped.is_set():
+            with suppress(KeyboardInterrupt):
+                asyncio.run(self._live())
+        patiently(lambda: asyncio.run(self.locks.close()))
+
+    async def _live(self) -> None:
+        """Work in one loop, until it is to end; `asyncio.run` cancels those who still wait."""
+        self._loop, self._again = asyncio.get_running_loop(), asyncio.Event()
+        self._working = [asyncio.create_task(self._slot(slot)) for slot in range(self.plan.threads)]
+        while not self.stopped.is_set() and not self._again.is_set():
+            await asyncio.wait([*self._working], timeout=0.05)
+            for slot, task in enumerate(self._working):
+                if task.done() and not self.stopped.is_set():
+                    if not task.cancelled():
+                        task.result()
+                    self._working[slot] = asyncio.create_task(self._slot(slot))
+        if not self._again.is_set():
+            await asyncio.wait(self._working)
+
+    async def _slot(self, slot: int) -> None:
+        randomly = random.Random(f"{self.seed}:{slot}:{self._random.random()}")
+        reader = Reader(self.shelf)
+        try:
+            while not self.stopped.is_set():
+                await self._operate(randomly, reader)
+        finally:
+            reader.close()
+
+    async def _operate(self, randomly: random.Random, reader: Reader) -> None:
+        choice = draw(self.plan, randomly)
+        operation = Operation(self.history, choice)
+        try:
+            async with choice.lock(self.locks) as grant:
+                for seconds in operation.body(grant, reader):
+                    await asyncio.sleep(seconds)
+            operation.say("freed")
+        except LockTimeout:
+            operation.say("fail")
+        except LockLost:
+            operation.say("lost")
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit) as error:
+            operation.broke(error)
+            raise
+        except Exception as error:
+            operation.broke(error)
+            await asyncio.sleep(AFTER_ERROR)
+
+    def _soon(self, function: Any) -> Any:
+        def order() -> None:
+            if self._loop is not None:
+                with suppress(RuntimeError):  # it was closed; the next one is not there yet
+                    self._loop.call_soon_threadsafe(function)
+
+        return order
+
+    def _close(self) -> None:
+        closing, self.locks = self.locks, self.connect(self.plan.aconnect)
+        self._closing = asyncio.create_task(closing.close())
+
+    def _cancel(self) -> None:
+        self._random.choice(self._working).cancel()
+
+    def _end(self) -> None:
+        self._again.set()

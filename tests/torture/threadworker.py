@@ -1,0 +1,140 @@
+"""A process of threads, and what it shares with one of asyncio tasks."""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from interlock.core.errors import LockLost, LockTimeout
+from tests.torture.history import History
+from tests.torture.operations import Operation, listener
+from tests.torture.plan import Plan, draw, loaded
+from tests.torture.shelf import Reader
+
+AFTER_ERROR = 0.02  # seconds
+CHILD_SECONDS = 60
+JOIN_TIMEOUT = 60.0  # seconds; a thread that takes longer hangs, and the coordinator says so
+
+
+class Worker:
+    """What a process of both colours has.
+
+    Args:
+        plan: of the run.
+        number: of the process; one that replaces a killed one has the same.
+        life: how many had it before.
+        history: where to write.
+        shelf: path of the socket of the shelf.
+    """
+
+    def __init__(self, plan: Plan, number: int, life: int, history: History, shelf: str) -> None:
+        self.plan = plan
+        self.history = history
+        self.shelf = shelf
+        self.seed = f"{plan.seed}:{number}:{life}"
+        self._listens = random.Random(self.seed)
+        self.stopped = threading.Event()
+        self.orders: dict[str, Callable[[], None]] = {"end": self.stopped.set}
+
+    def connect(self, made_by: str) -> Any:
+        """Return locks; half of the connections have somebody who listens."""
+        locks = loaded(made_by)(self.plan.store, namespace=self.plan.namespace, ttl=self.plan.ttl)
+        if self._listens.random() < 0.5:
+            locks.subscribe(listener(self.history))
+        return locks
+
+    def work(self) -> None:
+        """Do operations until the end is ordered; leave nothing open."""
+        raise NotImplementedError
+
+
+class ThreadWorker(Worker):
+    """A process of threads; its main thread is one of them."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.locks = self.connect(self.plan.connect)
+        self.orders |= {"close": self._close, "fork": self._fork}
+
+    def work(self) -> None:
+        """As `Worker.work`."""
+        others = [
+            threading.Thread(target=self._slot, args=(slot,), name=f"slot-{slot}", daemon=True)
+            for slot in range(1, self.plan.threads)
+        ]
+        for thread in others:
+            thread.start()
+        patiently(lambda: self._slot(0))
+        for thread in others:
+            patiently(partial(thread.join, JOIN_TIMEOUT))
+        patiently(self.locks.close)
+
+    def _slot(self, slot: int) -> None:
+        randomly = random.Random(f"{self.seed}:{slot}")
+        reader = Reader(self.shelf)
+        while not self.stopped.is_set():
+            try:
+                fine = self.operate(randomly, reader)
+            except KeyboardInterrupt:  # where it struck, it may have left half a request
+                fine = False
+            if not fine:
+                reader.close()
+                reader = Reader(self.shelf)
+        reader.close()
+
+    def operate(self, randomly: random.Random, reader: Reader) -> bool:
+        """Do one operation; False if it was broken off."""
+        choice = draw(self.plan, randomly)
+        operation = Operation(self.history, choice)
+        try:
+            with choice.lock(self.locks) as grant:
+                for seconds in operation.body(grant, reader):
+                    time.sleep(seconds)
+            operation.say("freed")
+        except LockTimeout:
+            operation.say("fail")
+        except LockLost:
+            operation.say("lost")
+        except (Exception, KeyboardInterrupt) as error:
+            operation.broke(error)
+            time.sleep(AFTER_ERROR)
+            return False
+        return True
+
+    def _close(self) -> None:
+        closing, self.locks = self.locks, self.connect(self.plan.connect)
+        closing.close()
+
+    def _fork(self) -> None:
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(CHILD_SECONDS)  # its parent may be killed meanwhile, and nobody else would end it
+            try:
+                self._live_as_child()
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        if status:
+            self.history.write("exit", of=f"{self.history.process}f{pid}", status=status, hung=True)
+
+    def _live_as_child(self) -> None:
+        self.history = History(self.history.path, f"{self.history.process}f{os.getpid()}")
+        self.locks.subscribe(listener(self.history))
+        randomly, reader = random.Random(f"{self.seed}:{os.getpid()}"), Reader(self.shelf)
+        for _ in range(5):
+            self.operate(randomly, reader)
+        self.locks.close()
+
+
+def patiently(function: Callable[[], object]) -> None:
+    """Call it until no Ctrl-C breaks it off."""
+    while True:
+        try:
+            function()
+            return
+        except KeyboardInterrupt:
+            continue
