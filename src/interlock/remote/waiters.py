@@ -30,10 +30,6 @@ class Waiters:
         """The claims that wait."""
         return list(self.by_id)
 
-    def get(self, id: str) -> Tells | None:
-        """Return what wakes a claim; None if it does not wait here."""
-        return self._waiters.get(id)
-
     def add(self, id: str, waiter: Tells) -> None:
         """Tell `waiter` what is told to a claim."""
         self.by_id[id] = waiter

@@ -117,9 +117,9 @@ class FileSteps:
         """
         if decide is look:
             return self._look(key)
-        if self.closed and decide in (leave, renew):  # the liveness pipe is out, and they ended with it
+        if (self.closed or pid() != checked_pid()) and decide in (leave, renew):
+            # They ended with the liveness pipe; or they are the parent's of a fork that was not told to us.
             return Step(None, False if decide is leave else [GONE] * len(args[0]))
-        checked_pid()
         try:
             try:
                 return self._step(key, decide, args)
@@ -163,7 +163,7 @@ class FileSteps:
         ids: Sequence[str] = ()
         if decide is enter:
             claim, _, *others = args
-            waiter = self.waiters.get(claim.id)
+            waiter = self.waiters.by_id.get(claim.id)
             ids = (claim.id,)
             channel = "" if waiter is None else self.reachable(waiter)
             args = (claim, Origin(self.home, channel, liveness.token), *others)

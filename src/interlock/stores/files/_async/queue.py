@@ -94,6 +94,7 @@ class AsyncFileQueue(AsyncStepQueue):
 
     async def leave(self, claim: Claim, done: float = 0.0) -> bool:
         if self._quick is not None and not done and self._quick.leave(claim):
+            self._forget(claim.id, None)
             return True
         return await super().leave(claim, done)
 

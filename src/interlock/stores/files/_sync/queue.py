@@ -95,6 +95,7 @@ class FileQueue(StepQueue):
 
     def leave(self, claim: Claim, done: float = 0.0) -> bool:
         if self._quick is not None and not done and self._quick.leave(claim):
+            self._forget(claim.id, None)
             return True
         return super().leave(claim, done)
 
