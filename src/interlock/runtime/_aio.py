@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
 from interlock.core.effects import Op
-from interlock.core.errors import InvalidArgument, NotHeld
+from interlock.core.errors import InvalidArgument, NotHeld, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log
 from interlock.runtime.aio import arun
@@ -370,6 +370,45 @@ class Arrivals:
         if fileno >= 0 and not self._loop.is_closed():
             self._loop.remove_reader(fileno)
         self._end(True)
+
+
+async def ready(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+    """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
+
+    Args:
+        fd: to be read from.
+        ends: the others.
+        seconds: after which it is nothing.
+
+    Raises:
+        StoreError: the loop can't watch files.
+    """
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+    found: list[int] = []
+    watched: list[int] = []
+
+    def wake(each: int) -> None:
+        if each not in found:
+            found.append(each)
+        if not woken.done():
+            woken.set_result(None)
+
+    timer = loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), wake, -1)
+    try:
+        for each in (fd, *ends):
+            loop.add_reader(each, wake, each)
+            watched.append(each)
+        await woken
+    except NotImplementedError as error:
+        raise StoreError("file:// needs an event loop with add_reader, e.g. asyncio's default") from error
+    except OSError:
+        pass  # somebody closed one of them: who waits looks, and opens it again
+    finally:
+        timer.cancel()
+        for each in watched:
+            loop.remove_reader(each)
+    return found
 
 
 class Alarm:

@@ -254,6 +254,21 @@ class Arrivals:
         """Read no more."""
 
 
+def ready(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+    """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
+
+    Args:
+        fd: to be read from.
+        ends: the others.
+        seconds: after which it is nothing.
+    """
+    poll = poller()
+    poll.register(fd, READABLE)
+    for each in ends:
+        poll.register(each, 0)
+    return [each for each, _ in poll.poll(max(0.0, min(seconds, LONGEST_SLEEP)) * 1000)]
+
+
 class Alarm:
     """Calls a function when a moment comes, in a thread of its own that starts when it is needed.
 
