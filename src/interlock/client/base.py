@@ -120,7 +120,9 @@ def in_global_order(client: object, parts: Sequence[Any]) -> list[Any]:
     return sorted(parts, key=lambda part: cast(str, part._spec.key))
 
 
-def time_is_over(name: str, seconds: float | None, holders: Sequence[ClaimView], mine: bool) -> LockTimeout:
+def time_is_over(
+    name: str, seconds: float | None, holders: Sequence[ClaimView] = (), mine: bool = False
+) -> LockTimeout:
     """Return the error for a lock that was not obtained in time.
 
     Args:
@@ -586,15 +588,22 @@ class Owned(Generic[L]):
 
     def _in_block(self, owner: object) -> Any:
         """Return what the `with` that ends now was entered with; an exit stack may end in another thread or task."""
-        for grants in (self._held.get(owner, ()), *list(self._held.values())):
-            for grant in grants[::-1]:
+        grants = self._held.get(owner)
+        if grants and grants[-1]._in_body:
+            return grants[-1]
+        for some in (grants or (), *list(self._held.values())):
+            for grant in some[::-1]:
                 if grant._in_body:
                     return grant
         return None
 
     def _forget(self, owner: object, grant: Any) -> None:
         """Note that `grant` was released; it may be another owner's."""
-        for each in (owner, *list(self._held)) if grant not in self._held.get(owner, ()) else (owner,):
+        mine = self._held.get(owner, ())
+        if len(mine) == 1 and mine[0] is grant:  # the short cut: only its owner adds to it
+            self._held.pop(owner, None)
+            return
+        for each in (owner, *list(self._held)) if grant not in mine else (owner,):
             grants = self._held.get(each, [])
             try:
                 grants.remove(grant)
@@ -612,10 +621,8 @@ LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
 DEV = sys.flags.dev_mode
 
 
-def caller_in_dev() -> str:
-    """Return where in the program this library was called, in development mode."""
-    if not DEV:
-        return ""
+def caller() -> str:
+    """Return where in the program this library was called; slow, so asked for in development mode only."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY):
         frame = frame.f_back
@@ -627,7 +634,7 @@ def warn_of_dropped(key: str, where: str, source: Any) -> None:
 
     Args:
         key: of the lock.
-        where: as from `caller_in_dev`.
+        where: as from `caller`.
         source: what was made when the lock was acquired: tracemalloc knows where.
     """
     if sys.is_finalizing():

@@ -10,30 +10,33 @@ class Waiters:
     """What wakes each waiting claim, by the claim's id; threads and tasks of several loops may stand here together.
 
     Each step is one operation of a dictionary: so a signal handler or a finalizer may come in between.
+
+    Attributes:
+        by_id: what wakes each; always the same dictionary.
     """
 
     def __init__(self) -> None:
-        self._waiters: dict[str, Tells] = {}
+        self.by_id: dict[str, Tells] = {}
         _all.add(self)
 
     def __bool__(self) -> bool:
-        return bool(self._waiters)
+        return bool(self.by_id)
 
     def __contains__(self, id: str) -> bool:
-        return id in self._waiters
+        return id in self.by_id
 
     @property
     def ids(self) -> list[str]:
         """The claims that wait."""
-        return list(self._waiters)
+        return list(self.by_id)
 
     def add(self, id: str, waiter: Tells) -> None:
         """Tell `waiter` what is told to a claim."""
-        self._waiters[id] = waiter
+        self.by_id[id] = waiter
 
     def remove(self, id: str) -> bool:
         """Forget a claim; True if it was there."""
-        return self._waiters.pop(id, None) is not None
+        return self.by_id.pop(id, None) is not None
 
     def notify(self, id: str, fence: int, slot: int = 0) -> bool:
         """Tell a claim that it holds the lock with `fence`; with 0, that it should look.
@@ -41,7 +44,7 @@ class Waiters:
         Returns:
             False if it does not wait here.
         """
-        waiter = self._waiters.get(id)
+        waiter = self.by_id.get(id)
         if waiter is not None:
             waiter.tell(Granted(id, fence, slot) if fence else None)
         return waiter is not None
@@ -54,11 +57,11 @@ class Waiters:
 
     def wake_all(self) -> None:
         """Let everybody look: what was said meanwhile was not heard."""
-        for waiter in list(self._waiters.values()):
+        for waiter in list(self.by_id.values()):
             waiter.tell(None)
 
     def _clear(self) -> None:
-        self._waiters = {}
+        self.by_id.clear()
 
 
 _all: WeakRegistry[Waiters] = WeakRegistry()

@@ -52,11 +52,20 @@ class _Slices(local):
 _slices = _Slices()
 
 
+def turn_is_over() -> bool:
+    """Tell whether the other tasks of the loop had no turn for a millisecond."""
+    return clock.now() >= _slices.next
+
+
 async def give_way() -> None:
     """Let the other tasks of the loop run, if they had no turn for a millisecond."""
-    if clock.now() >= _slices.next:
+    if turn_is_over():
         await asyncio.sleep(0)
         _slices.next = clock.now() + SLICE
+
+
+async def nothing() -> None:
+    """Do nothing."""
 
 
 async def before(now: clock.Clock, moment: float) -> bool:

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
-from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
 from interlock.core.effects import Op
@@ -45,6 +45,10 @@ def sleep(seconds: float) -> None:
 
 def give_way() -> None:
     """Nothing: threads take turns by themselves."""
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 def before(now: clock.Clock, moment: float) -> bool:
@@ -147,11 +151,11 @@ def ended_soon(owners: Iterable[Caller], deadline: float) -> None:
             time.sleep(0.001)
 
 
-here = process.pid
-"""Whose state is whose: that of the threads of one process."""
+here: None = None
+"""Whose state is whose: that of the threads of one process is dropped when it forks."""
 
 checked_here = process.checked_pid
-"""As `here`, by asking the system."""
+"""As `here`, for stores whose lines are elsewhere: not each fork tells."""
 
 
 def ended(here: int) -> bool:
@@ -255,27 +259,6 @@ class Alarm:
                 log.exception("unexpected error in %s, which goes on", self._name)
                 self.moment = min(self.moment, self._now() + RETRY)
                 time.sleep(RETRY)
-
-
-class Body(Generic[T]):
-    """The body of a `with`: a thread can't be cancelled, so its loss is told when it ends."""
-
-    __slots__ = ()
-
-    def strike(self, why: str) -> None:
-        """Nothing: see `leave`."""
-
-    def leave(self, kind: type[BaseException] | None) -> bool:
-        """Return False: the exception that ends the body is not ours."""
-        return False
-
-
-_BODY: Body[Any] = Body()
-
-
-def enter_body() -> Body[Any]:
-    """Return the body that begins now."""
-    return _BODY
 
 
 def around_generator(lock: Any, function: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from urllib.parse import SplitResult
 
 from interlock.core.claims import MICROS, Check
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.line import EMPTY, Clock, Decide, Line, Origin, Place, Step
+from interlock.core.line import EMPTY, NOBODY, Clock, Decide, Line, Origin, Place, Step, new
 from interlock.core.store import ALL, Feature
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
@@ -53,7 +53,8 @@ class Space:
             self._inside = True
             try:
                 lease = int(self._now() * MICROS)
-                step = decide(self._lines.get(key, EMPTY), Clock(lease, lease + self._epoch), *args)
+                now = new(Clock, (lease, lease + self._epoch, NOBODY))
+                step = decide(self._lines.get(key, EMPTY), now, *args)
                 line = step.line
                 if line is not None:
                     if line.places or line.done or line.top >= lease + self._epoch:
@@ -103,7 +104,7 @@ class _SpaceOfTasks:
     def __init__(self, space: Space) -> None:
         from interlock.runtime._aio import plain  # only programs with an event loop load asyncio
 
-        self.origin = space.origin
+        self.origin, self.step_now = space.origin, space.step
         self.step, self.keys, self.tell = plain(space.step), plain(space.keys), space.tell
         self.doctor, self.aclose = plain(space.doctor), plain(space.close)
 

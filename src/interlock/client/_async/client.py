@@ -18,6 +18,7 @@ from interlock.client.base import (
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
+from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.store import Store
 from interlock.runtime import _aio as rt
@@ -82,15 +83,16 @@ class AsyncClient(BaseClient):
 
     def state(self) -> AsyncState:
         """Return what the calling process or loop has of this connection."""
-        here = self._here()
         state = self._state
-        if state is None or state.here != here:
-            state = self._states.get(here)
-            if state is None:
-                self.check_open()
-                self._forget_ended()
-                state = self._states[here] = AsyncState(self, here)
-            self._state = state
+        if state is not None and (self._here is None or state.here == self._here()):
+            return state
+        here = None if self._here is None else self._here()
+        state = self._states.get(here)
+        if state is None:
+            self.check_open()
+            self._forget_ended()
+            state = self._states[here] = AsyncState(self, here)
+        self._state = state
         return state
 
     def _forget_ended(self) -> None:
@@ -124,13 +126,14 @@ class AsyncClient(BaseClient):
             StoreError: the store can't be asked, or the connection was closed; nothing is left behind.
         """
         # async only
-        await rt.give_way()
+        if rt.turn_is_over():
+            await rt.give_way()
         state = self.state()
         started = self.now()
         if started > self.look_at_log:
             self.listen_for_log(started)
-        claim = Claim(rt.fresh_id(), spec, rt.name_of(owner))
-        id, entering = claim.id, state.entering
+        id, entering = rt.fresh_id(), state.entering
+        claim: Claim = new(Claim, (id, spec, rt.name_of(owner)))
         call = grant = None
         # In this order: `close` first sets `closed`, and then looks which calls are entering.
         entering[id] = claim, owner
@@ -143,7 +146,7 @@ class AsyncClient(BaseClient):
             except UnknownOutcome:
                 first = None  # it is asked again
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
-                held = Held(claim, first.fence, started + spec.ttl, first.slot)
+                held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
@@ -230,7 +233,7 @@ class AsyncClient(BaseClient):
 
     async def _close(self) -> None:
         failure: BaseException | None = None
-        here = self._here()
+        here = None if self._here is None else self._here()
         for state in self.states:
             if state.here == here:
                 failure = await self._close_state(state)

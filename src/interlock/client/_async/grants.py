@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from interlock.client.base import (
     GONE_THERE,
+    HELD,
     LEASE_ENDED,
     RELEASED,
     BaseGrant,
@@ -17,6 +18,7 @@ from interlock.core.errors import StoreError
 from interlock.core.queue import AsyncQueue
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
+from interlock.runtime.process import pid
 
 
 class _AsyncBody:
@@ -64,13 +66,17 @@ class AsyncGrant(_AsyncBody, BaseGrant):
     def _enter_body(self) -> None:
         """From here to `_leave_body`, a loss cancels the calling task."""
         self._in_body = True
+        # async only
         self._body = rt.enter_body()
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
         """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
         self._in_body = False
-        body, self._body = self._body, None
-        return body is not None and bool(body.leave(kind))
+        # async only
+        if self._body is not None:
+            body, self._body = self._body, None
+            return bool(body.leave(kind))
+        return False
 
     async def release(self) -> bool:
         """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
@@ -82,24 +88,26 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
         """
         client: Any = self._client
-        if self._state == RELEASED or self.inherited:
+        if self._state == RELEASED or self._pid != pid():
             return False
         if self._free_at and self._free_at > client.now() and self.held and await self._stays():
             return True
-        watchdog, state = self._watchdog, client.state()
+        state, watchdog = client.state(), self._watchdog
         watched = False
+        cancelled: BaseException | None = None
         try:
-            state.leaving[self.id] = (
-                self._claim,
-                self._owner,
-            )  # before the watchdog forgets it, or `close` sees it nowhere
-            watched = watchdog.remove(self)
+            # Before the watchdog forgets it, or `close` sees it nowhere.
+            state.leaving[self.id] = self._claim, self._owner
+            watched = watchdog.watched.pop(self.id, None) is not None
             if client.now() >= self._deadline:
                 self._lose(LEASE_ENDED)
             again, self._leaving = self._leaving, True
-            removed, cancelled = await self._leave(state.queue)
+            try:
+                removed = await state.queue.leave(self._claim)
+            except rt.CANCELLED as error:
+                cancelled, removed = error, await self._leave_to_the_end(state.queue, error)
         except BaseException as error:
-            if isinstance(error, StoreError) and self._state != "held":
+            if isinstance(error, StoreError) and self._state != HELD:
                 if watched:
                     self._tell_end()
                 return False  # the store sees by itself that the lease ended
@@ -108,7 +116,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             raise
         finally:
             state.leaving.pop(self.id, None)
-        released = self._left(removed, again or cancelled is not None)
+        released = self._left(removed, again)
         if released:
             if client.listeners:
                 self._tell("released")
@@ -118,18 +126,15 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             raise cancelled
         return released
 
-    async def _leave(self, queue: AsyncQueue) -> tuple[bool, BaseException | None]:
-        """Take the claim out of the line; if that is cancelled, do it to its end, since it may have been done."""
+    async def _leave_to_the_end(self, queue: AsyncQueue, cancelled: BaseException) -> bool:
+        """Take the claim out of the line though that was cancelled: it may have been done already."""
         try:
-            return await queue.leave(self._claim), None
-        except rt.CANCELLED as cancelled:
-            try:
-                await rt.finish(queue.leave, self._claim)
-            except StoreError as error:
-                raise cancelled from error
-            except rt.CANCELLED:
-                pass
-            return True, cancelled
+            await rt.finish(queue.leave, self._claim)
+        except StoreError as error:
+            raise cancelled from error
+        except rt.CANCELLED:
+            pass
+        return True
 
     async def _stays(self) -> bool:
         """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""

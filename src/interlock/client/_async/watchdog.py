@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
-from interlock.client.base import GONE_THERE, LEASE_ENDED, caller_in_dev, warn_of_dropped
+from interlock.client.base import DEV, GONE_THERE, LEASE_ENDED, caller, warn_of_dropped
 from interlock.client.events import Kind
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.errors import LockError, StoreError
@@ -49,7 +49,7 @@ class AsyncWatchdog:
         """Watch over `grant` from now on."""
         # A grant whose release failed raised that, and needs no warning when it is collected.
         reference = ref(grant) if grant._leaving else ref(grant, self._collected)
-        self.watched[grant.id] = reference, grant._claim, caller_in_dev()
+        self.watched[grant.id] = reference, grant._claim, caller() if DEV else ""
         if self._doubted and self._doubted.pop(grant.id, self) is None:
             grant._due = 0.0
         if grant._due < self._alarm.moment:

@@ -19,6 +19,7 @@ from interlock.client.base import (
 from interlock.core._sync.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
+from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.store import Store
 from interlock.runtime import _threads as rt
@@ -83,15 +84,16 @@ class Client(BaseClient):
 
     def state(self) -> State:
         """Return what the calling process or loop has of this connection."""
-        here = self._here()
         state = self._state
-        if state is None or state.here != here:
-            state = self._states.get(here)
-            if state is None:
-                self.check_open()
-                self._forget_ended()
-                state = self._states[here] = State(self, here)
-            self._state = state
+        if state is not None and (self._here is None or state.here == self._here()):
+            return state
+        here = None if self._here is None else self._here()
+        state = self._states.get(here)
+        if state is None:
+            self.check_open()
+            self._forget_ended()
+            state = self._states[here] = State(self, here)
+        self._state = state
         return state
 
     def _forget_ended(self) -> None:
@@ -128,8 +130,8 @@ class Client(BaseClient):
         started = self.now()
         if started > self.look_at_log:
             self.listen_for_log(started)
-        claim = Claim(rt.fresh_id(), spec, rt.name_of(owner))
-        id, entering = claim.id, state.entering
+        id, entering = rt.fresh_id(), state.entering
+        claim: Claim = new(Claim, (id, spec, rt.name_of(owner)))
         call = grant = None
         # In this order: `close` first sets `closed`, and then looks which calls are entering.
         entering[id] = claim, owner
@@ -142,7 +144,7 @@ class Client(BaseClient):
             except UnknownOutcome:
                 first = None  # it is asked again
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
-                held = Held(claim, first.fence, started + spec.ttl, first.slot)
+                held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
@@ -227,7 +229,7 @@ class Client(BaseClient):
 
     def _close(self) -> None:
         failure: BaseException | None = None
-        here = self._here()
+        here = None if self._here is None else self._here()
         for state in self.states:
             if state.here == here:
                 failure = self._close_state(state)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from interlock.client.base import (
     GONE_THERE,
+    HELD,
     LEASE_ENDED,
     RELEASED,
     BaseGrant,
@@ -18,6 +19,7 @@ from interlock.core.errors import StoreError
 from interlock.core.queue import Queue
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
+from interlock.runtime.process import pid
 
 
 class _AsyncBody:
@@ -65,13 +67,10 @@ class Grant(_AsyncBody, BaseGrant):
     def _enter_body(self) -> None:
         """From here to `_leave_body`, a loss cancels the calling task."""
         self._in_body = True
-        self._body = rt.enter_body()
-
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
         """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
         self._in_body = False
-        body, self._body = self._body, None
-        return body is not None and bool(body.leave(kind))
+        return False
 
     def release(self) -> bool:
         """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.
@@ -83,24 +82,26 @@ class Grant(_AsyncBody, BaseGrant):
             StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
         """
         client: Any = self._client
-        if self._state == RELEASED or self.inherited:
+        if self._state == RELEASED or self._pid != pid():
             return False
         if self._free_at and self._free_at > client.now() and self.held and self._stays():
             return True
-        watchdog, state = self._watchdog, client.state()
+        state, watchdog = client.state(), self._watchdog
         watched = False
+        cancelled: BaseException | None = None
         try:
-            state.leaving[self.id] = (
-                self._claim,
-                self._owner,
-            )  # before the watchdog forgets it, or `close` sees it nowhere
-            watched = watchdog.remove(self)
+            # Before the watchdog forgets it, or `close` sees it nowhere.
+            state.leaving[self.id] = self._claim, self._owner
+            watched = watchdog.watched.pop(self.id, None) is not None
             if client.now() >= self._deadline:
                 self._lose(LEASE_ENDED)
             again, self._leaving = self._leaving, True
-            removed, cancelled = self._leave(state.queue)
+            try:
+                removed = state.queue.leave(self._claim)
+            except rt.CANCELLED as error:
+                cancelled, removed = error, self._leave_to_the_end(state.queue, error)
         except BaseException as error:
-            if isinstance(error, StoreError) and self._state != "held":
+            if isinstance(error, StoreError) and self._state != HELD:
                 if watched:
                     self._tell_end()
                 return False  # the store sees by itself that the lease ended
@@ -109,7 +110,7 @@ class Grant(_AsyncBody, BaseGrant):
             raise
         finally:
             state.leaving.pop(self.id, None)
-        released = self._left(removed, again or cancelled is not None)
+        released = self._left(removed, again)
         if released:
             if client.listeners:
                 self._tell("released")
@@ -119,18 +120,15 @@ class Grant(_AsyncBody, BaseGrant):
             raise cancelled
         return released
 
-    def _leave(self, queue: Queue) -> tuple[bool, BaseException | None]:
-        """Take the claim out of the line; if that is cancelled, do it to its end, since it may have been done."""
+    def _leave_to_the_end(self, queue: Queue, cancelled: BaseException) -> bool:
+        """Take the claim out of the line though that was cancelled: it may have been done already."""
         try:
-            return queue.leave(self._claim), None
-        except rt.CANCELLED as cancelled:
-            try:
-                rt.finish(queue.leave, self._claim)
-            except StoreError as error:
-                raise cancelled from error
-            except rt.CANCELLED:
-                pass
-            return True, cancelled
+            rt.finish(queue.leave, self._claim)
+        except StoreError as error:
+            raise cancelled from error
+        except rt.CANCELLED:
+            pass
+        return True
 
     def _stays(self) -> bool:
         """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""
