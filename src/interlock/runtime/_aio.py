@@ -21,6 +21,8 @@ Result: TypeAlias = Coroutine[Any, Any, T]
 """What a function of this colour returns when it is called."""
 Mutex = RLock
 """For what waiters of other loops and threads share; between two awaits nothing else of this loop comes."""
+Turn = asyncio.Lock
+"""For what only one task may do at a time, with awaits in between."""
 
 CANCELLED = asyncio.CancelledError
 TASKS = True
@@ -85,16 +87,42 @@ async def finish(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) ->
     return await _finished(asyncio.ensure_future(function(*args)))
 
 
-async def _finished(task: "asyncio.Future[T]") -> T:
+async def finish_within(seconds: float, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    """Call a function to its end; if the caller is cancelled, only for so many seconds more, then it is cancelled too.
+
+    Raises:
+        Whatever the function raises; the cancellation, from that, if there was one too.
+    """
+    return await _finished(asyncio.ensure_future(function(*args)), seconds)
+
+
+async def _finished(task: "asyncio.Future[T]", patience: float = math.inf) -> T:
     cancelled: asyncio.CancelledError | None = None
+    end = math.inf
     while not task.done():
         try:
-            await asyncio.wait((task,))
+            await asyncio.wait((task,), timeout=None if end == math.inf else max(0.0, end - clock.now()))
         except asyncio.CancelledError as error:
+            if cancelled is None:
+                end = clock.now() + patience
             cancelled = error
+        if clock.now() >= end:
+            task.cancel()
+            end = math.inf
     if cancelled is not None:
         raise cancelled from (None if task.cancelled() else task.exception())
     return task.result()
+
+
+async def within(seconds: float | None, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    """Call a function; TimeoutError, and it is cancelled, if it takes longer (None: it may take any time)."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    async with asyncio.timeout(seconds):
+        result = await function(*args)
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError  # swallowed by `wait_for`, as it may be before Python 3.12
+    return result
 
 
 _executor: ThreadPoolExecutor | None = None

@@ -22,6 +22,8 @@ Result: TypeAlias = Annotated[T, "at once"]
 """What a function of this colour returns when it is called."""
 Mutex = threading.RLock
 """Re-entrant: a signal handler or a finalizer may come inside, so each section may be nested by its own thread."""
+Turn = threading.Lock
+"""For what only one thread may do at a time, with waits in between."""
 
 CANCELLED = KeyboardInterrupt
 TASKS = False
@@ -61,6 +63,16 @@ def time_by(now: clock.Clock) -> float:
 
 def finish(function: Callable[..., T], *args: Any) -> T:
     """Call a function to its end, though the caller is cancelled: nobody cancels a thread."""
+    return function(*args)
+
+
+def finish_within(seconds: float, function: Callable[..., T], *args: Any) -> T:
+    """Call a function to its end: nobody cancels a thread."""
+    return function(*args)
+
+
+def within(seconds: float | None, function: Callable[..., T], *args: Any) -> T:
+    """Call a function: nobody cancels a thread, so its own reads must end in time."""
     return function(*args)
 
 
