@@ -17,7 +17,7 @@ from interlock.runtime.process import in_forked_child
 if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
 
-_REDIS = "interlock.stores.redis:RedisStores"
+_REDIS = "interlock.stores.redis:RedisStore"
 _ADVISORY = "interlock.stores.advisory:AdvisoryStores"
 _POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
 _SQLITE = "interlock.stores.sqlite:SqliteStores"

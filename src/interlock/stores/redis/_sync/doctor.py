@@ -1,0 +1,11 @@
+# Generated from _async/doctor.py by tools/unasync.py; change that one.
+"""doctor: is this server fit to keep locks?"""
+
+from typing import Any
+
+from interlock.core.claims import Check
+
+
+def examine(queue: Any) -> list[Check]:
+    """Look at a server's version, round trip, clock, memory policy, persistence, replicas and rights."""
+    return []
