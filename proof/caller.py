@@ -1,13 +1,14 @@
-"""A caller of the lock: what `Locks._acquire`, the watchdog and `Grant.release` do around the protocol."""
+"""A caller of the lock: what the client, its watchdog and `Grant.release` do around `core._async.acquire`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeAlias
 
 from interlock.core.claims import Claim, LockSpec
-from interlock.core.effects import FRESH_ID, NOW, Op
 from interlock.core.errors import LockError, UnknownOutcome
+from interlock.core.queue import AcquireCall
+from proof.runtime import Runtime, effect, no_clock
 
 MOMENT = 1000.0
 """What the clock shows whenever somebody asks; the world knows which moment is meant."""
@@ -55,76 +56,76 @@ class Finished(NamedTuple):
     """The call is over and nothing of it may be left in the store."""
 
 
-Acquire: TypeAlias = Callable[[Any, Any], Op[Any]]
+Acquire: TypeAlias = Callable[[Any, Any, Any], Coroutine[Any, Any, Any]]
 
 
-def caller(
+async def caller(
     acquire: Acquire,
-    make_attempt: Any,
     queue: Any,
     spec: LockSpec,
     *,
     wait: bool,
     timeout: bool,
     attempts: int | None,
-) -> Op[None]:
+) -> None:
     """Come again and again.
 
     Args:
-        acquire, make_attempt: of `core.acquire`, as it is or changed.
-        queue: of `core.pending`.
+        acquire: of `core._async.acquire`, as it is or changed.
+        queue: the store.
         spec: what is asked for.
         wait: False for one try.
         timeout: whether the call has a deadline.
         attempts: how often; None for ever.
     """
+    rt = Runtime()
     while attempts is None or attempts > 0:
         if attempts is not None:
             attempts -= 1
-        first = yield FRESH_ID
-        started = yield NOW
-        attempt = make_attempt(Claim(first, spec), started, TIME_IS_OVER if timeout else None, wait)
-        yield Acquiring()
+        started = await rt.time_by(no_clock)
+        first = rt.fresh_id()
+        call = AcquireCall(Claim(first, spec), no_clock, started, TIME_IS_OVER if timeout else None, wait)
+        await rt.ask(Acquiring())
         try:
-            held = yield from acquire(queue, attempt)
+            held = await acquire(rt, queue, call)
             claim = None
         except (Cancelled, LockError):
             held = None
-            claim = attempt.claim
-        attempt = None
+            claim = call.claim
+        call = None
         if claim is not None:
-            yield Withdrawing()
-            yield from withdraw(queue, claim)
+            await effect(Withdrawing())
+            await withdraw(queue, claim)
         elif held is not None:
-            yield from hold(queue, held)
-        yield Finished()
+            await hold(queue, held)
+        await effect(Finished())
 
 
-def withdraw(queue: Any, claim: Claim) -> Op[None]:
+async def withdraw(queue: Any, claim: Claim) -> None:
     """Take the claim of a call that was broken off out of the line."""
     try:
-        yield from queue.leave(claim)
+        await queue.leave(claim)
     except LockError:
         pass  # its lease will end
 
 
-def hold(queue: Any, held: Any) -> Op[None]:
+async def hold(queue: Any, held: Any) -> None:
     """Be in the critical section, renew, and give the lock back."""
     claim = held.claim
-    yield Enter(held.fence)
+    await effect(Enter(held.fence))
     held = None
     while True:
-        choice = yield Work()
+        choice = await effect(Work())
         if choice != "renew":
             break
-        yield Renewing()
+        await effect(Renewing())
         try:
-            answers = yield from queue.renew([claim])
+            answers = await queue.renew([claim])
         except UnknownOutcome:
-            yield Answered(None)
+            await effect(Answered(None))
         else:
-            yield Answered(answers[0])
+            await effect(Answered(bool(answers[0])))
             if not answers[0]:
                 break
-    yield Leave()
-    yield from withdraw(queue, claim)
+    await effect(Leave())
+    await withdraw(queue, claim)
