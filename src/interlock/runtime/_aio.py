@@ -372,7 +372,7 @@ class Arrivals:
         self._end(True)
 
 
-async def ready(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+async def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
     """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
 
     Args:

@@ -254,7 +254,7 @@ class Arrivals:
         """Read no more."""
 
 
-def ready(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
     """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
 
     Args:

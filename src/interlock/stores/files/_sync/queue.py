@@ -57,7 +57,7 @@ class FileWaiter:
         told = None
         if self._message is None:
             watched = {each.fd: token for token, each in pipe.watched.items()}
-            ready = rt.ready(pipe.fd, watched, seconds)
+            ready = rt.readable(pipe.fd, watched, seconds)
             if pipe.fd in ready:
                 told = pipe.read()
             # A process that has slept runs slowly: no more than this is done when it was simply told.
