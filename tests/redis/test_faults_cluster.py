@@ -13,8 +13,8 @@ import redis.cluster
 import valkey.asyncio.cluster
 import valkey.cluster
 
-from interlock.core.errors import InvalidArgument, StoreError
 from interlock.client.connect import open_store
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import Place, World
 from tests.servers import RedisCluster, RedisServer, need

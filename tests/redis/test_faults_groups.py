@@ -231,7 +231,7 @@ def test_a_holder_on_a_master_that_was_replaced_is_told_within_its_lease(divided
 def test_a_late_answer_of_an_old_master_is_not_believed(
     divided: RedisSentinel, colour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock._redis.urls.IO_TIMEOUT", FAIL_OVER)  # it is waited for so long
+    monkeypatch.setattr("interlock.stores.redis.settings.IO_TIMEOUT", FAIL_OVER)  # it is waited for so long
     world = World(place_of(divided.url), colour)
     try:
         ann = world.actor()

@@ -5,9 +5,9 @@ from inspect import isawaitable
 from types import SimpleNamespace
 from typing import Any
 
-from interlock.core.claims import Claim, LockSpec
 from interlock.client._async.grants import AsyncGrant, AsyncGrants, AsyncReentry
 from interlock.client._sync.grants import Grant, Grants, Reentry
+from interlock.core.claims import Claim, LockSpec
 from interlock.runtime.sync import run
 
 NOW, ENDS, TTL = 100.0, 130.0, 30.0

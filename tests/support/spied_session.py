@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from interlock.client._sync.grants import Grant
+from interlock.client.base import AcquireOptions
+from interlock.client.events import Event
 from interlock.core.acquire import AcquireCall
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.queue import EnterResult
 from interlock.locks.aio import session as of_tasks
-from interlock.client.events import Event
-from interlock.client.base import AcquireOptions
 from interlock.locks.sync import session as of_threads
-from interlock.client._sync.grants import Grant
 from tests.support.spied_store import SpiedStore
 
 NOW = 1e9

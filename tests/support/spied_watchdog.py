@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from interlock.client.base import BaseGrant
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.oldstore import BaseStore
-from interlock.client.base import BaseGrant
 from tests.support.spied_store import away
 
 NOW = 1e9  # leases that end after it have not ended by the clock of this machine
