@@ -170,6 +170,7 @@ def test_who_is_still_connecting_when_it_is_closed_gets_a_store_error_and_leaves
     with pytest.raises(interlock.StoreError, match="closed"):
         waiting.result(WAIT_LIMIT)
     proxy.delay(0)
+    eventually(world.nothing_left, within=5)
     throughout(0.5, world.nothing_left)
 
 
