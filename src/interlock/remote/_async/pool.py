@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from interlock.core.errors import UnknownOutcome
-from interlock.remote.failures import NoRoom, Refused, closed, no_room
+from interlock.remote.failures import ConnectionEnded, NoRoom, Refused, closed, no_room
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 
@@ -93,7 +93,8 @@ class AsyncPool:
                 self.distrust()
             raise
         except BaseException as error:
-            connection.abandon(None if undo is None else undo())
+            # Where the connection has ended, nothing can be late, and the same claim is asked for again.
+            connection.abandon(None if undo is None or isinstance(error, ConnectionEnded) else undo())
             self._freed()
             if isinstance(error, UnknownOutcome):
                 self.distrust()

@@ -56,7 +56,7 @@ class AsyncRedisConnection:
             if replies != 1:
                 return [await self.next(deadline) for _ in range(replies)]
             data = await self.stream.receive(deadline)
-            if data[:1] == b":" and data[-1:] == b"\n" and data.count(b"\n") == 1:
+            if data[:1] == b":" and data[1:-2].isdigit() and data[-2:] == b"\r\n":
                 return int(data[1:-2])  # most of the time
             return await self._rest(data, deadline)
         except TimeoutError:
