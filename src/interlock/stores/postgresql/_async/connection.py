@@ -37,9 +37,7 @@ from interlock.stores.postgresql.problems import (
 from interlock.stores.postgresql.wire import (
     BEGIN,
     COMMIT,
-    MAKE_LOCK,
     ROLLBACK,
-    WHOSE,
     PostgresWire,
     Row,
     Statement,
@@ -162,18 +160,14 @@ class AsyncPgConnection:
         if self._ended:  # while nobody used it
             self._begin(await self._server.dial(deadline))
         rows = await self._insist(request, deadline)
-        if request.told is not None and rows[0][-1]:
-            await self._tell(telling(rows, request.told), deadline)
-        return rows
-
-    async def _tell(self, statement: Statement | None, deadline: float) -> None:
-        """Tell who was promoted, after a step that had to be on the disk first."""
-        if statement is not None:
+        others = telling(rows, request.told) if request.told is not None and rows[0][-1] else None
+        if others is not None:
             try:
-                await self._insist(statement, deadline)
+                await self._insist(others, deadline)
             except (Refused, ConnectionEnded, NoAnswer) as error:
                 self._ended = not isinstance(error, Refused)
                 log.warn("could not tell who is next, who will find out by looking: %s", error)
+        return rows
 
     async def _insist(self, statement: Statement, deadline: float) -> list[Row]:
         """Perform a statement, and do what is missing for it."""
@@ -191,7 +185,7 @@ class AsyncPgConnection:
                     server.explicit = True
                 elif code in (TABLE, FUNCTION, SCHEMA) and server.options.create and not made:
                     made = True
-                    await self._in_transaction(deadline, MAKE_LOCK, *server.wire.making)
+                    await self._in_transaction(deadline, *server.wire.making)
                 elif code in AT_ONCE and clock.now() < until:
                     await rt.sleep(PAUSE)
                 else:
@@ -213,10 +207,8 @@ class AsyncPgConnection:
         pgconn, arrivals = self._pgconn, self._arrivals
         try:
             self._send(statements)
-            while pgconn.flush():  # more than a socket takes at once
+            while pgconn.flush() and clock.now() < deadline:  # more than a socket takes at once
                 await arrivals.wait(min(deadline, clock.now() + FULL_SOCKET))
-                if clock.now() >= deadline:
-                    raise no_answer(self._where, self._server.options.io_timeout)
             while True:
                 while not self._ended and pgconn.is_busy():
                     if not await arrivals.wait(deadline):
@@ -281,7 +273,7 @@ class AsyncPgSubscription(AsyncPgConnection):
 
     async def listen(self, deadline: float) -> None:
         """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""
-        rows = await self.exchange((WHOSE,), deadline)
+        rows = await self.exchange((Statement(b"SELECT pg_backend_pid()"),), deadline)
         self._deaf = self._server.wire.deaf = rows[0][0] != str(self._pgconn.backend_pid)
         if not self._deaf:
             await self.exchange((Statement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
