@@ -161,7 +161,7 @@ def test_a_forked_child_has_nothing_of_its_parents_open_but_the_marker(folder: P
             "result = [before, os.read(reader, 1000).decode(), held.renew()]"
         )
     assert told[0].count("alive") >= 3  # its liveness pipe, its pipe, and the liveness pipe of the other
-    assert {"interlock", "using", "pending"} < set(told[0])
+    assert {"interlock", "lines", "pending"} < set(told[0])
     assert told[1:] == ["interlock", True]
 
 

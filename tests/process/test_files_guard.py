@@ -38,7 +38,7 @@ def remote(folder: Path) -> Iterator[Remote]:
 @contextmanager
 def stuck(folder: Path, name: str = "book") -> Iterator[None]:
     """Keep the guard of a line, as a process does that was stopped in its step."""
-    fd = os.open(folder / "using" / name, os.O_RDONLY)
+    fd = os.open(folder / "lines" / name, os.O_RDONLY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -71,7 +71,7 @@ def caller(request: pytest.FixtureRequest, folder: Path) -> Colours:
     """Who acquires."""
     with connect(folder) as locks, locks.lock("book"):
         pass
-    (folder / "using" / "book").touch()
+    (folder / "lines" / "book").touch()
     return Colours(request.param, folder)
 
 

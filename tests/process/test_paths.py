@@ -118,7 +118,7 @@ def trap(request: pytest.FixtureRequest) -> Callable[[Path, Path], None]:
 def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
     folder: Path, secret: Path, trap: Callable[[Path, Path], None]
 ) -> None:
-    path = folder / "using" / NAME
+    path = folder / "lines" / NAME
     trap(path, secret)
     before = os.lstat(path)
     os.utime(path, (0, 0), follow_symlinks=False)  # old enough to be swept by who connects
@@ -128,7 +128,7 @@ def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
         with locks.lock("another"):
             assert [view.name for view in locks.claims()] == ["another"]
             assert locks.claims(NAME) == []
-        assert f"using/{NAME}" in complaints(locks)
+        assert f"lines/{NAME}" in complaints(locks)
     after = os.lstat(path)
     assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
     assert not (folder / "broken").exists()
@@ -179,13 +179,13 @@ def test_files_that_were_in_use_stay_when_the_fences_can_not_be_kept(folder: Pat
     with connect(folder) as locks:
         fence = held(locks).fence
         (folder / "fences").symlink_to(folder / "nowhere")
-    assert (folder / "using" / NAME).exists()
+    assert (folder / "lines" / NAME).exists()
     (folder / "fences").unlink()
     with connect(folder) as locks:
         assert held(locks).fence > fence
 
 
-@pytest.mark.parametrize("room", ["using", "pending", "alive"])
+@pytest.mark.parametrize("room", ["lines", "pending", "alive"])
 def test_a_folder_of_ours_that_is_a_link_is_refused(folder: Path, tmp_path: Path, room: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -200,11 +200,11 @@ def test_a_folder_that_becomes_a_link_while_it_is_used_is_not_followed(folder: P
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with connect(folder) as locks:
-        (folder / "using").rename(tmp_path / "old")
-        (folder / "using").symlink_to(elsewhere)
+        (folder / "lines").rename(tmp_path / "old")
+        (folder / "lines").symlink_to(elsewhere)
         with pytest.raises(StoreError):
             locks.lock(NAME).acquire(timeout=0)
-        (folder / "using").unlink()
+        (folder / "lines").unlink()
     assert list(elsewhere.iterdir()) == []
 
 
@@ -220,12 +220,12 @@ def test_a_claim_can_not_lead_out_of_the_folder(folder: Path, secret: Path) -> N
     token = f"../../{secret.name}"
     with connect(folder) as locks:
         grant = held(locks)
-        text = (folder / "using" / NAME).read_bytes()
+        text = (folder / "lines" / NAME).read_bytes()
         at = text.index(b" alive=") + len(b" alive=")
         size = text.index(b" ", at) - at
         forged = text[:at] + token.encode().ljust(size)[:size].replace(b" ", b"x") + text[at + size :]
         assert len(forged) == len(text)
-        (folder / "using" / NAME).write_bytes(forged)
+        (folder / "lines" / NAME).write_bytes(forged)
         assert locks.claims(NAME) == []
         assert not grant.renew()
 
@@ -235,7 +235,7 @@ def test_a_damaged_line_is_kept_aside_for_its_owner_only(folder: Path) -> None:
     try:
         with connect(folder) as locks:
             held(locks)
-            with open(folder / "using" / NAME, "ab") as line:
+            with open(folder / "lines" / NAME, "ab") as line:
                 line.write(b"half a slot")
             with locks.lock("free"):
                 eventually(lambda: locks.lock(NAME).acquire(timeout=0) is None)
@@ -250,7 +250,7 @@ def test_a_damaged_line_is_kept_aside_for_its_owner_only(folder: Path) -> None:
 def test_the_line_of_another_name_is_not_overwritten(folder: Path) -> None:
     with connect(folder) as locks:
         grant = held(locks, "other")
-        os.link(folder / "using" / "other", folder / "using" / NAME)
+        os.link(folder / "lines" / "other", folder / "lines" / NAME)
         with pytest.raises(StoreError, match="another name"):
             locks.lock(NAME).acquire(timeout=0)
         assert grant.renew()
@@ -289,7 +289,7 @@ def test_a_folder_of_liveness_pipe_that_becomes_a_link_is_not_followed(folder: P
 
 
 def test_refusals_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
-    for room in ("using", "pending"):
+    for room in ("lines", "pending"):
         (folder / room / f"foreign-{room}").write_text("not a line")
         os.mkfifo(folder / room / f"pipe-{room}")
     (tmp_path / "other").mkdir()
@@ -455,7 +455,7 @@ def test_a_copy_without_links_is_a_folder_of_its_own(folder: Path, tmp_path: Pat
 
 
 def test_only_the_file_that_is_cleaned_up_is_unlinked(folder: Path, tmp_path: Path, remote: Remote) -> None:
-    path = folder / "using" / NAME
+    path = folder / "lines" / NAME
     with connect(folder) as locks:
         held(locks).release()  # the file is open here from now on
         os.link(path, tmp_path / "link")
@@ -483,7 +483,7 @@ def test_a_locked_record_of_fences_keeps_nobody_from_leaving(folder: Path) -> No
             started = moment()
             assert other.end() == 0
             assert since(started) < 5
-        assert (folder / "using" / NAME).exists()  # it shows the fence that could not be written down
+        assert (folder / "lines" / NAME).exists()  # it shows the fence that could not be written down
     finally:
         other.close()
     with connect(folder) as locks:
@@ -501,7 +501,7 @@ def test_a_slot_that_does_not_fit_is_never_written(folder: Path) -> None:
             for _ in range(3):
                 with pytest.raises(StoreError, match="fences"):
                     locks.lock(NAME).acquire(timeout=0)
-        assert (folder / "using" / NAME).stat().st_size == len(header(KEY))
+        assert (folder / "lines" / NAME).stat().st_size == len(header(KEY))
     finally:
         store.close()
     for text, number in ((b"x" * (SLOT + 1), 1), (b"x" * (SLOT - 1), 1), (b"x" * SLOT, 9 * 10**15 + 1)):
@@ -547,7 +547,7 @@ def test_numbers_of_wakeup_pipes_are_used_again(folder: Path) -> None:
 def test_damage_that_only_people_read_does_not_stop_a_listing(folder: Path) -> None:
     with connect(folder) as locks:
         held(locks)
-        path = folder / "using" / NAME
+        path = folder / "lines" / NAME
         text = path.read_bytes()
         for word in (b" pid=", b" since=", b" host=", b" thread="):
             at = text.index(word) + len(word)
@@ -559,9 +559,9 @@ def test_damage_that_only_people_read_does_not_stop_a_listing(folder: Path) -> N
 def test_a_head_that_is_too_deep_or_no_text_is_no_line(folder: Path) -> None:
     start = header(KEY)[: WAITING_AT + 2]
     for name, text in (("deep", b"[" * 8000), ("odd", rb'{"name": "\ud800", "namespace": ""}')):
-        (folder / "using" / name).write_bytes(start + text + b"\n")
-        os.utime(folder / "using" / name, (0, 0))
+        (folder / "lines" / name).write_bytes(start + text + b"\n")
+        os.utime(folder / "lines" / name, (0, 0))
     with connect(folder) as locks:
         held(locks)
         assert [view.name for view in locks.claims()] == [NAME]
-        assert "using/deep" in complaints(locks)
+        assert "lines/deep" in complaints(locks)

@@ -31,7 +31,6 @@ from interlock.runtime import clock
 LOOK_AGAIN = 1.0  # seconds; only a safety net where every hand-over is told
 SHORTEST_LOOK = 0.001  # seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
-BUSY_LIMIT = 5.0  # seconds
 
 
 class Steps(Protocol):
@@ -67,9 +66,15 @@ class StepQueue:
     Args:
         steps: the store.
         waiters: who waits in this process.
+
+    Attributes:
+        busy_limit: seconds for which a busy store is asked again; an acquire goes on until its own time is over.
+        busy_text: what is said then.
     """
 
     node_of = None
+    busy_limit = 5.0  # seconds
+    busy_text = "the store was busy for 5 s: somebody keeps its own lock; nothing was done"
 
     def __init__(self, steps: Steps, waiters: Waiters) -> None:
         self._steps = steps
@@ -123,14 +128,30 @@ class StepQueue:
         for claim in claims:
             by_key.setdefault(claim.spec.key, []).append(claim.id)
         answers: dict[str, Renewed] = {}
-        for key, ids in by_key.items():
-            try:
-                step = self._insist(key, renew, ids)
-            except StoreError as error:
-                answers |= dict.fromkeys(ids, error)
-                continue
-            answers |= zip(ids, step.answer, strict=True)
-            self._tell(key, step)
+        shortest = min((claim.spec.ttl for claim in claims), default=0.0)
+        deadline = clock.now() + min(self.busy_limit, shortest / 10)
+        pause = SHORTEST_PAUSE
+        while by_key:
+            busy: dict[str, list[str]] = {}
+            for key, ids in by_key.items():
+                rt.give_way()
+                try:
+                    step = self._step(key, renew, ids)
+                except StoreError as error:
+                    answers |= dict.fromkeys(ids, error)
+                    continue
+                if step is None:  # no reason to let the leases of others end
+                    busy[key] = ids
+                    continue
+                answers |= zip(ids, step.answer, strict=True)
+                self._tell(key, step)
+            if busy and clock.now() > deadline:
+                answers |= {id: StoreError(self.busy_text) for ids in busy.values() for id in ids}
+                break
+            by_key = busy
+            if busy:
+                rt.sleep(pause)
+                pause = min(LONGEST_PAUSE, 2 * pause)
         return [answers.get(claim.id, GONE) for claim in claims]
 
     def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
@@ -171,13 +192,11 @@ class StepQueue:
         Raises:
             StoreError: it was busy for too long.
         """
-        deadline = clock.now() + BUSY_LIMIT
+        deadline = clock.now() + self.busy_limit
         pause = SHORTEST_PAUSE
         while (step := self._step(key, decide, *args)) is None:
             if clock.now() > deadline:
-                raise StoreError(
-                    f"the store was busy for {BUSY_LIMIT:g} s: somebody keeps its own lock; nothing was done"
-                )
+                raise StoreError(self.busy_text)
             rt.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
         return step
