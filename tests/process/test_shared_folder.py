@@ -21,7 +21,7 @@ UMASKS = [0o022, 0o077, 0o002]
 IMPORTS = (
     "import os, json, datetime, hashlib, unicodedata, encodings.idna\n"
     "import interlock.stores.files.checks, interlock.stores.files.views\n"
-    "import interlock.locks.doctor, interlock.runtime.log\n"
+    "import interlock.client._sync.doctor, interlock.runtime.log\n"
     "import interlock.stores.files.tasks, interlock.client._async.locks\n"
 )
 

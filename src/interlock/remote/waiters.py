@@ -15,6 +15,8 @@ class Waiters:
         by_id: what wakes each; always the same dictionary.
     """
 
+    __slots__ = ("__weakref__", "by_id")
+
     def __init__(self) -> None:
         self.by_id: dict[str, Tells] = {}
         _all.add(self)

@@ -3,8 +3,8 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import RLock, local
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import RLock, Thread, local
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
@@ -21,6 +21,8 @@ Result: TypeAlias = Coroutine[Any, Any, T]
 """What a function of this colour returns when it is called."""
 Mutex = RLock
 """For what waiters of other loops and threads share; between two awaits nothing else of this loop comes."""
+Turn = asyncio.Lock
+"""For what only one task may do at a time, with awaits in between."""
 
 CANCELLED = asyncio.CancelledError
 TASKS = True
@@ -50,11 +52,20 @@ class _Slices(local):
 _slices = _Slices()
 
 
+def turn_is_over() -> bool:
+    """Tell whether the other tasks of the loop had no turn for a millisecond."""
+    return clock.now() >= _slices.next
+
+
 async def give_way() -> None:
     """Let the other tasks of the loop run, if they had no turn for a millisecond."""
-    if clock.now() >= _slices.next:
+    if turn_is_over():
         await asyncio.sleep(0)
         _slices.next = clock.now() + SLICE
+
+
+async def nothing() -> None:
+    """Do nothing."""
 
 
 async def before(now: clock.Clock, moment: float) -> bool:
@@ -76,16 +87,42 @@ async def finish(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) ->
     return await _finished(asyncio.ensure_future(function(*args)))
 
 
-async def _finished(task: "asyncio.Future[T]") -> T:
+async def finish_within(seconds: float, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    """Call a function to its end; if the caller is cancelled, only for so many seconds more, then it is cancelled too.
+
+    Raises:
+        Whatever the function raises; the cancellation, from that, if there was one too.
+    """
+    return await _finished(asyncio.ensure_future(function(*args)), seconds)
+
+
+async def _finished(task: "asyncio.Future[T]", patience: float = math.inf) -> T:
     cancelled: asyncio.CancelledError | None = None
+    end = math.inf
     while not task.done():
         try:
-            await asyncio.wait((task,))
+            await asyncio.wait((task,), timeout=None if end == math.inf else max(0.0, end - clock.now()))
         except asyncio.CancelledError as error:
+            if cancelled is None:
+                end = clock.now() + patience
             cancelled = error
+        if clock.now() >= end:
+            task.cancel()
+            end = math.inf
     if cancelled is not None:
         raise cancelled from (None if task.cancelled() else task.exception())
     return task.result()
+
+
+async def within(seconds: float | None, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    """Call a function; TimeoutError, and it is cancelled, if it takes longer (None: it may take any time)."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    async with asyncio.timeout(seconds):
+        result = await function(*args)
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError  # swallowed by `wait_for`, as it may be before Python 3.12
+    return result
 
 
 _executor: ThreadPoolExecutor | None = None
@@ -109,6 +146,41 @@ async def offload(function: Callable[..., T], *args: Any) -> T:
     except RuntimeError:
         return function(*args)  # the interpreter ends: pools of threads take nothing any more
     return await _finished(future)
+
+
+async def apart(function: Callable[..., T], *args: Any) -> T:
+    """Call a function that may block for as long as it likes, in a thread that does not hold up the exit.
+
+    A task that is cancelled does not wait for it.
+    """
+    future: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=call, name="interlock-apart", daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+async def ready(fd: int, seconds: float, write: bool = False) -> bool:
+    """Wait until a descriptor can be read, or written to; False if the time is over, or an hour."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    timer = loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), _settle, future, False)
+    (loop.add_writer if write else loop.add_reader)(fd, _settle, future, True)
+    try:
+        return bool(await future)
+    finally:
+        timer.cancel()
+        (loop.remove_writer if write else loop.remove_reader)(fd)
+
+
+def _settle(future: "asyncio.Future[bool]", result: bool) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def plain(function: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
@@ -253,7 +325,54 @@ class Waiter:
         """Nothing to give back."""
 
 
-async def ready(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+class Arrivals:
+    """Waits for what arrives on a socket that a library reads itself; it is read as soon as it is there.
+
+    Args:
+        fileno: of the socket.
+        read: lets the library read what has arrived.
+    """
+
+    __slots__ = ("_fileno", "_loop", "_read", "_waiting")
+
+    def __init__(self, fileno: int, read: Callable[[], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fileno = fileno
+        self._read = read
+        self._waiting: asyncio.Future[bool] | None = None
+        self._loop.add_reader(fileno, self._arrived)
+
+    def _arrived(self) -> None:
+        self._read()
+        self._end(True)
+
+    def _end(self, read: bool) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(read)
+
+    def look(self) -> None:
+        """Nothing: what was there is read."""
+
+    async def wait(self, deadline: float) -> bool:
+        """Wait until something was read; False if the moment came before."""
+        self._waiting = self._loop.create_future()
+        left = min(deadline - clock.now(), LONGEST_SLEEP)
+        timer = self._loop.call_later(max(0.0, left), self._end, False)
+        try:
+            return await self._waiting
+        finally:
+            timer.cancel()
+            self._waiting = None
+
+    def close(self) -> None:
+        """Read no more: the number of the socket may be another's."""
+        fileno, self._fileno = self._fileno, -1
+        if fileno >= 0 and not self._loop.is_closed():
+            self._loop.remove_reader(fileno)
+        self._end(True)
+
+
+async def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
     """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
 
     Args:

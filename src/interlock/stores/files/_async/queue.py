@@ -17,6 +17,7 @@ class AsyncFolderSteps:
 
     def __init__(self, steps: FileSteps) -> None:
         self.step = rt.plain(steps.step)
+        self.step_now = steps.step
         self.keys = rt.plain(steps.keys)
         self.tell = steps.tell
         self.origin = steps.origin
@@ -56,7 +57,7 @@ class AsyncFileWaiter:
         told = None
         if self._message is None:
             watched = {each.fd: token for token, each in pipe.watched.items()}
-            ready = await rt.ready(pipe.fd, watched, seconds)
+            ready = await rt.readable(pipe.fd, watched, seconds)
             if pipe.fd in ready:
                 told = pipe.read()
             # A process that has slept runs slowly: no more than this is done when it was simply told.
