@@ -13,9 +13,7 @@ import pytest
 import interlock
 from interlock import LockLost, StoreError
 from interlock.core.claims import SEPARATOR
-from interlock.stores.files import FileStore
-from interlock.stores.files.keys import WAITING_AT, header
-from interlock.stores.files.record import SLOT, checked
+from interlock.stores.files.slots import TEXT_AT, head_of
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 
@@ -101,7 +99,7 @@ def a_socket(path: Path, secret: Path) -> None:
 
 def three_gigabytes(path: Path, secret: Path) -> None:
     with open(path, "wb") as file:
-        file.write(header(KEY))
+        file.write(head_of(KEY))
         file.truncate(3 << 30)
 
 
@@ -132,21 +130,6 @@ def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
     after = os.lstat(path)
     assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
     assert not (folder / "broken").exists()
-    assert not secret.with_name("nowhere").exists()
-
-
-def test_what_lies_in_the_place_of_the_waiters_is_named_and_not_touched(
-    folder: Path, secret: Path, trap: Callable[[Path, Path], None]
-) -> None:
-    path = folder / "pending" / NAME
-    trap(path, secret)
-    with connect(folder) as locks:
-        grant = held(locks)
-        with pytest.raises(StoreError, match=f"{path}.*remove it"):
-            locks.lock(NAME).acquire(timeout=5)
-        assert f"pending/{NAME}" in complaints(locks)
-        assert grant.release()
-    assert os.path.lexists(path)
     assert not secret.with_name("nowhere").exists()
 
 
@@ -185,7 +168,7 @@ def test_files_that_were_in_use_stay_when_the_fences_can_not_be_kept(folder: Pat
         assert held(locks).fence > fence
 
 
-@pytest.mark.parametrize("room", ["lines", "pending", "alive"])
+@pytest.mark.parametrize("room", ["lines", "alive"])
 def test_a_folder_of_ours_that_is_a_link_is_refused(folder: Path, tmp_path: Path, room: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -268,41 +251,34 @@ def test_only_pipes_are_swept_from_among_the_liveness_pipe(folder: Path, secret:
     assert sorted(path.name for path in (folder / "alive").iterdir()) == ["1-link", "notes.txt"]
 
 
-def test_a_folder_of_liveness_pipe_that_becomes_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_of_liveness_pipes_that_becomes_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").write_text("")
     os.mkfifo(elsewhere / "1-000000000000")
-    store = FileStore(str(folder))
-    try:
+    with connect(folder) as locks:
         (folder / "alive").rename(tmp_path / "old")
         (folder / "alive").symlink_to(elsewhere)
-        with pytest.raises(OSError, match="alive"):
-            store.liveness().sweep()
         with pytest.raises(StoreError):
-            store.liveness().keep()
-    finally:
+            connect(folder)
+        with pytest.raises(StoreError):
+            locks.lock(NAME).acquire(timeout=0)
         (folder / "alive").unlink()
         (tmp_path / "old").rename(folder / "alive")
-        store.close()
     assert sorted(path.name for path in elsewhere.iterdir()) == ["1-000000000000", "precious"]
 
 
 def test_refusals_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
-    for room in ("lines", "pending"):
-        (folder / room / f"foreign-{room}").write_text("not a line")
-        os.mkfifo(folder / room / f"pipe-{room}")
+    (folder / "lines" / "foreign").write_text("not a line")
+    os.mkfifo(folder / "lines" / "pipe")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "interlock").write_text("not a marker")
     with connect(folder) as locks:
 
         def refused() -> int:
-            for name in ("foreign-using", "pipe-using"):
+            for name in ("foreign", "pipe"):
                 with pytest.raises(StoreError):
                     locks.lock(name).acquire(timeout=0)
-            for name in ("foreign-pending", "pipe-pending"):
-                with locks.lock(name), pytest.raises(StoreError):
-                    locks.lock(name).acquire(timeout=1)
             with pytest.raises(StoreError):
                 connect(tmp_path / "other")
             locks.claims()
@@ -406,9 +382,8 @@ def test_waiters_whose_file_was_removed_stand_in_line_anew(folder: Path, remote:
         grant = held(locks)
         remote.start(f"result = locks.lock({NAME!r}).acquire(timeout=15) is not None")
         eventually(lambda: len(locks.claims(NAME)) == 2)
-        (folder / "pending" / NAME).unlink()
-        eventually(lambda: len(locks.claims(NAME)) == 2)
-        assert grant.release()
+        (folder / "lines" / NAME).unlink()
+        assert grant.renew() is False
         assert remote.answer() is True
 
 
@@ -462,7 +437,7 @@ def test_only_the_file_that_is_cleaned_up_is_unlinked(folder: Path, tmp_path: Pa
         path.unlink()
         remote.do(f"grant = locks.lock({NAME!r}).acquire()")  # in a new file
         with open(tmp_path / "link", "r+b") as cleaned:
-            os.pwrite(cleaned.fileno(), b"X", WAITING_AT)  # somebody has cleaned up the copy
+            os.pwrite(cleaned.fileno(), b"interlock removed", 0)  # somebody has cleaned up the copy
         assert locks.lock(NAME).acquire(timeout=0) is None
     with connect(folder) as locks:
         assert locks.lock(NAME).acquire(timeout=0) is None
@@ -494,54 +469,12 @@ def test_a_locked_record_of_fences_keeps_nobody_from_leaving(folder: Path) -> No
 
 
 def test_a_slot_that_does_not_fit_is_never_written(folder: Path) -> None:
-    store = FileStore(str(folder))
-    try:
-        store.folder.raise_floor(9 * 10**15)
-        with connect(folder) as locks:
-            for _ in range(3):
-                with pytest.raises(StoreError, match="fences"):
-                    locks.lock(NAME).acquire(timeout=0)
-        assert (folder / "lines" / NAME).stat().st_size == len(header(KEY))
-    finally:
-        store.close()
-    for text, number in ((b"x" * (SLOT + 1), 1), (b"x" * (SLOT - 1), 1), (b"x" * SLOT, 9 * 10**15 + 1)):
-        with pytest.raises(StoreError, match="does not fit"):
-            checked(text, number)
-
-
-def test_the_order_of_the_line_outlives_a_million_waiters(folder: Path) -> None:
     with connect(folder) as locks:
-        grant = held(locks)
-        waiters = [Remote(f"file://{folder}") for _ in range(3)]
-        try:
-            for number, waiter in enumerate(waiters):
-                waiter.do("locks.store.liveness()._made = 999_998")
-                waiter.start(f"result = locks.lock({NAME!r}).acquire(timeout=15).fence")
-                eventually(lambda number=number: len(locks.claims(NAME)) == number + 2)  # type: ignore[misc]
-            assert (folder / "pending" / NAME).stat().st_size == 3 * SLOT
-            fence = grant.fence
-            assert grant.release()
-            for waiter in waiters:
-                told = waiter.answer()
-                assert told > fence
-                fence = told
-                waiter.kill()
-        finally:
-            for waiter in waiters:
-                waiter.close()
-
-
-def test_numbers_of_wakeup_pipes_are_used_again(folder: Path) -> None:
-    store = FileStore(str(folder))
-    try:
-        liveness = store.liveness()
-        liveness._made = 999_998
-        pipes = [liveness.pipe() for _ in range(3)]
-        assert [pipe.number for pipe in pipes] == [999_999, 1, 2]
-        liveness._made = 0
-        assert liveness.pipe().number == 3
-    finally:
-        store.close()
+        (folder / "fences").write_bytes(b"%020d\n" % (9 * 10**15))
+        for _ in range(3):
+            with pytest.raises(StoreError, match="fences"):
+                locks.lock(NAME).acquire(timeout=0)
+        assert (folder / "lines" / NAME).stat().st_size == len(head_of(KEY))
 
 
 def test_damage_that_only_people_read_does_not_stop_a_listing(folder: Path) -> None:
@@ -557,7 +490,7 @@ def test_damage_that_only_people_read_does_not_stop_a_listing(folder: Path) -> N
 
 
 def test_a_head_that_is_too_deep_or_no_text_is_no_line(folder: Path) -> None:
-    start = header(KEY)[: WAITING_AT + 2]
+    start = head_of(KEY)[:TEXT_AT]
     for name, text in (("deep", b"[" * 8000), ("odd", rb'{"name": "\ud800", "namespace": ""}')):
         (folder / "lines" / name).write_bytes(start + text + b"\n")
         os.utime(folder / "lines" / name, (0, 0))

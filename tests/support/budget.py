@@ -102,7 +102,7 @@ SAME_NAMES = {
 
 FOREIGN = {
     "_available_connections": ("_redis/perloop.py",),
-    "_blake2": ("stores/files/keys.py",),
+    "_blake2": ("stores/files/slots.py",),
     "_buffer": ("_redis/aconnection.py",),
     "_conn": ("optimistic/redis/threads.py",),
     "_conninfo_attempts": ("stores/postgresql/factory.py",),
@@ -114,7 +114,7 @@ FOREIGN = {
     "_get_pk_val": ("django/guarded/saving.py",),
     "_get_running_loop": ("runtime/shared.py",),
     "_in_use_connections": ("_redis/perloop.py",),
-    "_is_owned": ("runtime/sync.py", "stores/files/liveness.py"),
+    "_is_owned": ("runtime/sync.py",),
     "_moved_exception": ("optimistic/redis/libraries.py",),
     "_read_query_result": ("stores/advisory/mysql.py", "stores/mysql/connection.py"),
     "_reset_for_reinitialize": ("optimistic/redis/tasks.py",),
