@@ -98,7 +98,7 @@ SAME_NAMES = {
 
 FOREIGN = {
     "_available_connections": ("_redis/perloop.py",),
-    "_blake2": ("stores/files/keys.py",),
+    "_blake2": ("stores/files/slots.py",),
     "_buffer": ("_redis/aconnection.py",),
     "_conninfo_attempts": ("stores/postgresql/factory.py",),
     "_conninfo_attempts_async": ("stores/postgresql/factory.py",),
@@ -109,7 +109,7 @@ FOREIGN = {
     "_get_pk_val": ("django/guarded/saving.py",),
     "_get_running_loop": ("runtime/shared.py",),
     "_in_use_connections": ("_redis/perloop.py",),
-    "_is_owned": ("runtime/sync.py", "stores/files/liveness.py"),
+    "_is_owned": ("runtime/sync.py",),
     "_read_query_result": ("stores/advisory/mysql.py", "stores/mysql/connection.py"),
     "_set_running_loop": ("django/store.py",),
     "_sock": (
