@@ -52,7 +52,7 @@ PARTS = (
     Part("mysql", 400, 400, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 1900, src("stores/postgresql", "stores/sql")),
     Part("redis", 1350, 3240, src("stores/redis", "_redis")),
-    Part("advisory", 650, 1520, src("stores/advisory", "stores/advisory.py")),
+    Part("advisory", 650, 865, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 4180, src("django")),
     Part("cli", 1000, 1610, src("cli")),
     Part("keylock", 470, 526, src("keylock")),
