@@ -17,8 +17,8 @@ from proof.pending.verdicts import Verdict, verdict
 from proof.pending.world import Parts
 
 PENDING = "interlock.core.pending"
-CLAIMING = "interlock.core.acquire"
-CALLER = "proof.pending.caller"
+CLAIMING = "interlock.core._async.acquire"
+CALLER = "proof.caller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ def parts(change: Change | None) -> Parts:
     if change.module == PENDING:
         return Parts(pending=module.Pending)
     if change.module == CLAIMING:
-        return Parts(acquire=module.acquire, attempt=module.AcquireCall)
+        return Parts(acquire=module.acquire)
     # The changed caller must raise and catch the world's own errors, and use its requests.
-    from proof.pending import caller
+    from proof import caller
 
     for name, value in vars(caller).items():
         if isinstance(value, type) and value.__module__ == CALLER:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from interlock.core.effects import Before, Now, Sleep, Subscribe, Wait
 from interlock.core.errors import UnknownOutcome
+from proof import caller as call
 from proof.automaton import Automaton, Final
-from proof.pending import caller as call
 from proof.pending import register as ask
 from proof.pending.listing import read
 from proof.pending.options import NAMES, Options
 from proof.pending.store import CURRENT, OLD, RENEWAL, Effect, Store, write
+from proof.runtime import Before, Now, Sleep, Wait
 
 CRASH, LAPSE, CANCEL, TIMEOUT, LOST, RENEW, END = "crash", "lapse", "cancel", "timeout", "lost", "renew", "end"
 ENVIRONMENT, CLOCK, NETWORK = "environment", "clock", "network"
@@ -196,13 +196,13 @@ class Caller:
             match request:
                 case Now():
                     answer = call.MOMENT
-                    process = process._replace(passed=False)
-                    store = self._leased(store, name, CURRENT, OLD)
+                    # Except where the time is read only to know how long to wait.
+                    if not isinstance(automaton.requests[automaton.step(local, answer)], Wait):
+                        process = process._replace(passed=False)
+                        store = self._leased(store, name, CURRENT, OLD)
                 case Before(deadline) if deadline != call.TIME_IS_OVER and not self.options.stepwise:
                     answer = not process.passed
                     words += "" if answer else ", too late by its own clock"
-                case Subscribe():
-                    answer = "wake-up"
                 case Wait() | Sleep() if self.options.cancels == 0 or not process.acquiring:
                     pass
                 case call.Acquiring():

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from interlock.core import acquire as claiming
 from interlock.core import pending
+from interlock.core._async import acquire as claiming
 from interlock.core.claims import LockSpec
-from interlock.core.effects import FreshId
+from proof import caller as call
 from proof.automaton import Automaton, Final
-from proof.pending import caller as call
 from proof.pending import register as ask
 from proof.pending.naming import Flying, afresh
 from proof.pending.options import NAMES, TTL, Fence, Options
@@ -26,13 +25,13 @@ from proof.pending.steps import (
     moment,
 )
 from proof.pending.store import OLD, RENEWAL, Row, Store, incompatible, write
+from proof.runtime import FreshId
 
 
 class Parts(NamedTuple):
     """The code that is checked; production's, unless a mutant takes its place."""
 
     acquire: Any = claiming.acquire
-    attempt: Any = claiming.AcquireCall
     pending: Any = pending.Pending
     caller: Any = call.caller
 
@@ -72,11 +71,11 @@ class World:
     def _factory(self, spec: tuple[int, int]) -> Any:
         parts, options = self.parts, self.options
         asked = LockSpec("key", *spec, ttl=TTL)
-        queue = parts.pending(ask.ModelRegister(options.folds))
+        queue = ask.RegisterQueue(parts.pending(ask.ModelRegister(options.folds)))
 
         def factory() -> Any:
             return parts.caller(
-                parts.acquire, parts.attempt, queue, asked,
+                parts.acquire, queue, asked,
                 wait=options.wait, timeout=options.timeouts, attempts=options.attempts,
             )  # fmt: skip
 
@@ -150,7 +149,7 @@ class World:
         if step.wrong is not None:
             book = book._replace(wrong=step.wrong)
         after: State = (step.store, flying, book, *state[3 : 3 + number], step.process, *state[4 + number :])
-        if not step.process.dead and isinstance(self.automata[number].requests[step.process.local], FreshId):
+        if not step.process.dead:
             after = self._refreshed(after, number)
         tag = step.tag
         if self.options.attempts is not None and tag is None and self.all_finished(after):
@@ -166,18 +165,20 @@ class World:
         return book._replace(granted=max(book.granted, fence), entered=True, wrong=wrong)
 
     def _refreshed(self, state: State, number: int) -> State:
-        """Go on from a request for a fresh id: the new one gets the caller's name, the old one another."""
-        processes: list[Process] = list(state[3:])
-        store, flying, locals_, progress = afresh(
-            number, self.automata, state[0], state[1],
-            [process.local for process in processes], [process.progress for process in processes],
-            self.options.same_id,
-        )  # fmt: skip
-        for place, local in enumerate(locals_):
-            processes[place] = processes[place]._replace(local=local, progress=progress[place])
-        settled = self._callers[number].settled(store, processes[number], locals_[number])
-        processes[number] = settled.process
-        return (settled.store, flying, state[2], *processes)
+        """Go on while a fresh id is asked for: the one that was taken gets the caller's name, the old one another."""
+        while isinstance(self.automata[number].requests[state[3 + number].local], FreshId):
+            processes: list[Process] = list(state[3:])
+            store, flying, locals_, progress = afresh(
+                number, self.automata, state[0], state[1],
+                [process.local for process in processes], [process.progress for process in processes],
+                self.options.same_id,
+            )  # fmt: skip
+            for place, local in enumerate(locals_):
+                processes[place] = processes[place]._replace(local=local, progress=progress[place])
+            settled = self._callers[number].settled(store, processes[number], locals_[number])
+            processes[number] = settled.process
+            state = (settled.store, flying, state[2], *processes)
+        return state
 
     def _expiries(self, state: State) -> Iterator[tuple[object, str, object, State]]:
         store, flying, book = state[:3]

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from interlock.client.connect import open_store
-from interlock.stores.sql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, need
 from tests.support.stores import _postgres

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 import interlock
-from interlock._redis.keys import line_of
+from interlock.stores.redis.keys import line_of
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually

@@ -50,7 +50,7 @@ def in_colour(world: World, of_threads: Any, of_tasks: Any) -> Any:
 def key_of(name: str, namespace: str = "") -> str:
     """Return the key of a name on the server."""
     quoted = name.replace("%", "%25").replace("}", "%7D")
-    return f"interlock:{{{namespace}:{quoted}}}"
+    return f"interlock:2:{{{namespace}:{quoted}}}"
 
 
 def one_after_another(actors: Sequence[Actor], waiting: Sequence[Any]) -> list[Any]:

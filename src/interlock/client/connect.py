@@ -17,11 +17,11 @@ from interlock.runtime.process import in_forked_child
 if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
 
-_REDIS = "interlock.stores.redis:RedisStores"
-_ADVISORY = "interlock.stores.advisory:AdvisoryStores"
-_POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
-_SQLITE = "interlock.stores.sqlite:SqliteStores"
-_MYSQL = "interlock.stores.mysql:MysqlStores"
+_REDIS = "interlock.stores.redis:RedisStore"
+_ADVISORY = "interlock.stores.advisory:AdvisoryStore"
+_POSTGRESQL = "interlock.stores.postgresql:PostgresStore"
+_SQLITE = "interlock.stores.sqlite:SqliteStore"
+_MYSQL = "interlock.stores.mysql:MysqlStore"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
     "file": "interlock.stores.files:FileStore",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, moment_of
 from interlock.runtime.process import HOST, pid
-from interlock.stores.sql.ddl import TABLE, names_of
+from interlock.stores.postgresql.ddl import TABLE, names_of
 
 MICROS = 1_000_000
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
