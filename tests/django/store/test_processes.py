@@ -191,7 +191,7 @@ def test_a_cancelled_task_leaves_nothing_behind() -> None:
 
 
 def test_a_broken_connection_is_an_unknown_outcome_and_the_next_works() -> None:
-    lines: Lines = locks["default"].store.register
+    lines: Lines = locks["default"].store.store.register
     with locks.lock("before"):
         pass
 
@@ -234,7 +234,7 @@ def test_locks_go_on_after_the_server_ended_all_sessions() -> None:
 
 
 def test_what_the_database_refuses_is_no_unknown_outcome() -> None:
-    lines: Lines = locks["default"].store.register
+    lines: Lines = locks["default"].store.store.register
 
     def step(connection: Any) -> None:
         with connection.cursor() as cursor:
@@ -263,7 +263,7 @@ def test_what_tasks_still_hold_at_the_exit_is_released() -> None:
     process.communicate(timeout=60)
     assert process.returncode == 0
     assert [view.name for view in locks.claims()] == []
-    assert Claim.objects.using(locks.store.alias).filter(name__startswith="left").exists()
+    assert Claim.objects.using(locks.store.store.alias).filter(name__startswith="left").exists()
 
 
 def test_an_interrupt_waits_for_the_step_that_is_on_its_way() -> None:
