@@ -1,9 +1,8 @@
 """An exception that comes while a lock is released, from a signal handler or a greenlet: no lock stays behind."""
 
-import gc
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -63,21 +62,6 @@ def test_an_interrupt_of_the_release_after_a_transaction_is_told(item: Item, rol
         work()
     assert locks.claims() == []
     assert Item.objects.get().name == ("new" if rolled_back is None else "Emma")
-
-
-def test_what_is_forgotten_is_relied_on_by_nobody(item: Item) -> None:
-    def work() -> None:
-        with ExitStack() as stack:
-            stack.enter_context(interrupts(lambda frame: frame.f_code is EXIT.__code__))
-            stack.enter_context(occupy(item))
-
-    with pytest.raises(Interrupted):
-        work()
-    gc.collect()
-    locks.evict(locks.claims()[0].name)
-    with transaction.atomic():
-        Item.objects.update(name="committed")
-    assert Item.objects.get().name == "committed"
 
 
 def test_an_interrupt_is_no_wrong_primary_key(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:

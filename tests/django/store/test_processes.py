@@ -26,7 +26,6 @@ from interlock import StoreError
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import UnknownOutcome
 from interlock.django import alocks, locks, occupies, occupy
-from interlock.django.models import Claim
 from interlock.django.register import Lines, TableStep
 from interlock.django.store import WORKERS, OrmStore, StepServer
 from interlock.runtime.sync import run
@@ -256,14 +255,6 @@ def test_a_database_that_is_not_there_is_a_clear_error() -> None:
     finally:
         del connections.settings["gone"]
         store.close()
-
-
-def test_what_tasks_still_hold_at_the_exit_is_released() -> None:
-    process = start("leave_to_the_exit", 2)
-    process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert [view.name for view in locks.claims()] == []
-    assert Claim.objects.using(locks.store.store.alias).filter(name__startswith="left").exists()
 
 
 def test_an_interrupt_waits_for_the_step_that_is_on_its_way() -> None:

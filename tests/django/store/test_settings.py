@@ -29,7 +29,7 @@ def test_without_a_setting_the_claims_are_in_the_default_database_or_beside_it()
     with override_settings(INTERLOCK={}), locks.lock("a"):
         if connections["default"].vendor == "sqlite":
             assert isinstance(locks.store, FileStore)
-            assert str(locks.store.folder.path) == f"{settings.DATABASES['default']['NAME']}-locks"
+            assert Path(f"{settings.DATABASES['default']['NAME']}-locks").is_dir()
             return
         assert Claim.objects.get(state="using").name == "a"
         assert isinstance(original(locks.store), OrmStore)
