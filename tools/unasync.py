@@ -21,7 +21,7 @@ RULES = [  # in this order
     (r"\b__a(enter|exit|next|iter)__\b", r"__\1__"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
-    (r"\ba(close|connect|queue)\b", r"\1"),
+    (r"\ba(close|connect|queue|transact)\b", r"\1"),
 ]
 ONLY = "# async only"
 

@@ -14,8 +14,6 @@ import redis.asyncio
 from interlock import optimistic
 from interlock.core.errors import InvalidArgument
 from interlock.optimistic import atransact, transact, transactional
-from interlock.optimistic.redis.tasks import AsyncTransaction
-from interlock.optimistic.redis.threads import Transaction
 from interlock.testing.waiting import WAIT_LIMIT
 from tests.servers import Proxy, RedisServer
 
@@ -34,14 +32,8 @@ async def happened(condition: Callable[[], Awaitable[Any]]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_both_colours_have_the_same_arguments_and_methods() -> None:
+def test_both_have_the_same_arguments() -> None:
     assert inspect.signature(transact).parameters.keys() == inspect.signature(atransact).parameters.keys()
-    both = [{name for name in dir(each) if not name.startswith("_")} for each in (Transaction, AsyncTransaction)]
-    assert both[0] == both[1]
-    for name in both[0]:
-        assert inspect.signature(getattr(Transaction, name)) .parameters == inspect.signature(
-            getattr(AsyncTransaction, name)
-        ).parameters  # fmt: skip
 
 
 def test_the_wrong_colour_is_refused(server: RedisServer) -> None:

@@ -9,8 +9,6 @@ import pytest
 
 import interlock
 from interlock.core.errors import InvalidArgument
-from interlock.locks.aio import closing as aclosing
-from interlock.locks.sync import closing
 
 
 def try_it(lock: interlock.Lock) -> bool:
@@ -43,11 +41,14 @@ def test_a_lock_that_was_sent_to_another_process_is_the_same_lock(url: str) -> N
 def test_what_is_sent_keeps_its_settings_and_shares_one_connection(url: str) -> None:
     locks = interlock.connect(url, namespace="shop", ttl=7)
     first, second = (pickle.loads(pickle.dumps(locks.lock(name, ttl=3, timeout=0.5))) for name in "ab")
-    assert first._session is second._session
-    assert first._session is not locks._session
-    assert (first._spec, first._options) == (locks.lock("a", ttl=3)._spec, locks.lock("a", timeout=0.5)._options)
-    closing.close(first._session)
-    first._session.closed = True
+    with first, pytest.raises(interlock.LockTimeout, match=r"0\.5 s"):
+        with locks.lock("a", timeout=0.5):
+            pass
+    third = pickle.loads(pickle.dumps(locks))
+    assert pickle.loads(pickle.dumps(locks)) is third
+    third.close()
+    with pytest.raises(interlock.StoreError, match="closed"):  # they share one connection
+        second.acquire()
     third = pickle.loads(pickle.dumps(locks))
     assert try_it(third.lock("a"))
     assert pickle.loads(pickle.dumps(locks.rwlock("book"))).read().name == "book"
@@ -60,7 +61,7 @@ def test_locks_of_tasks_can_be_sent_too(url: str) -> None:
             there = pickle.loads(pickle.dumps(locks.lock("a")))
             async with there:
                 assert await locks.lock("a").acquire(False) is None
-            await aclosing.begin(there._session)
+            await pickle.loads(pickle.dumps(locks)).close()
 
     asyncio.run(main())
 

@@ -142,10 +142,7 @@ def _programs(incomplete: str) -> list[CompletionItem]:
 
 
 def _namespaces_of(locks: Locks) -> set[str]:
-    from interlock.runtime.sync import run
-
-    tell = locks.store.namespaces
-    return set() if tell is None else set(run(tell()))
+    return set(locks.namespaces())
 
 
 def _found(given: dict[str, Any], incomplete: str, look: Callable[[Locks], set[str]]) -> list[CompletionItem]:

@@ -14,7 +14,6 @@ from interlock import Locks, StoreError
 from interlock.cli import output
 from interlock.cli.exits import BY_SIGNAL, one_line
 from interlock.cli.where import called, connect
-from interlock.runtime.sync import run
 
 OTHERS_KEPT = 10.0  # seconds; on some stores one has to look at everything to find other namespaces
 MOST_OTHERS = 5
@@ -130,9 +129,8 @@ def headed(store: str, locks: Locks) -> str:
 
 def others_of(locks: Locks) -> str:
     """Say which other namespaces have claims; nothing if none has, or the store can't tell."""
-    tell = locks.store.namespaces
     try:
-        found = sorted(set(() if tell is None else run(tell())) - {locks.namespace})
+        found = sorted(set(locks.namespaces()) - {locks.namespace})
     except StoreError:
         found = []  # an access list may forbid it
     if not found:

@@ -52,7 +52,7 @@ def called(store: str | None) -> str:
     """Return what to call the store: its URL, without passwords, or the program's word for it."""
     if store is None and _given is not None:
         return _given[1]
-    from interlock.core.redaction import masked
     from interlock.client.connect import default_url
+    from interlock.core.redaction import masked
 
     return masked(default_url() if store is None else store)

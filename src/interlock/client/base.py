@@ -120,7 +120,9 @@ def in_global_order(client: object, parts: Sequence[Any]) -> list[Any]:
     return sorted(parts, key=lambda part: cast(str, part._spec.key))
 
 
-def time_is_over(name: str, seconds: float | None, holders: Sequence[ClaimView], mine: bool) -> LockTimeout:
+def time_is_over(
+    name: str, seconds: float | None, holders: Sequence[ClaimView] = (), mine: bool = False
+) -> LockTimeout:
     """Return the error for a lock that was not obtained in time.
 
     Args:

@@ -1,17 +1,14 @@
 """Which functions a decorator can hold a lock around: those whose work is done when they return."""
 
 import functools
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, Literal, TypeAlias
 
 from interlock.core.errors import InvalidArgument
 
 Kind: TypeAlias = Literal["function", "coroutine function", "generator function", "async generator function"]
-UNFINISHED = {
-    CoroutineType: "a coroutine",
-    GeneratorType: "a generator",
-    AsyncGeneratorType: "an async generator",
-}
+# By what they can do: those of Cython and mypyc have types of their own.
+UNFINISHED = {Coroutine: "a coroutine", AsyncGenerator: "an async generator", Generator: "a generator"}
 LOCKED = (
     ", which would run when the lock is released already; decorate the function that does the work, or use `with` "
     "inside it"
@@ -65,15 +62,21 @@ def see_it_finished(result: object, function: object, advice: str = LOCKED) -> N
     Raises:
         InvalidArgument: it is a coroutine or a generator; it is closed.
     """
-    kind = type(result)
-    what = UNFINISHED.get(kind)
-    if what is None and kind.__module__ == "contextlib" and kind.__name__.endswith("GeneratorContextManager"):
-        what = "a context manager made of a generator"
+    kind: Any = type(result)
+    what = _unfinished(kind)
     if what is None:
         return
-    if isinstance(result, (CoroutineType, GeneratorType)):
+    if isinstance(result, (Coroutine, Generator)):
         result.close()
     raise InvalidArgument(f"{shown(function)} returned {what}{advice}")
+
+
+@functools.lru_cache(256)
+def _unfinished(kind: type) -> str | None:
+    """Return what results of a type are whose work is still to be done; None if it is done."""
+    if kind.__module__ == "contextlib" and kind.__name__.endswith("GeneratorContextManager"):
+        return "a context manager made of a generator"
+    return next((what for each, what in UNFINISHED.items() if issubclass(kind, each)), None)
 
 
 def shown(function: object) -> str:

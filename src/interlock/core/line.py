@@ -12,9 +12,10 @@ The fence of a place is issued when it enters the line.  Nobody overtakes, so th
 grants, and a holder of the same process can tell its successor the fence before the store is told (local hand-off).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias, cast
+from functools import lru_cache
+from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
 from interlock.core.claims import MICROS, PENDING, USING, Claim
@@ -177,7 +178,8 @@ def enter(line: Line, clock: Clock, claim: Claim, origin: Origin, wait: bool, ag
         if spec.once and line.done > clock.stamp:
             return _WAS_DONE
         place = _place(claim, origin, clock, line.top, USING)
-        return cast(Step, new(Step, (new(Line, ((place,), place.fence, line.done)), place, (), 0, False)))
+        granted: Step = new(Step, (new(Line, ((place,), place.fence, line.done)), place, (), 0, False))
+        return granted
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
     for at, place in enumerate(now.places):
@@ -215,7 +217,8 @@ def leave(line: Line, clock: Clock, id: str, keep: int = 0) -> Step:
     places = line.places
     if len(places) == 1 and places[0].id == id and not keep:  # the short cut of a lone holder
         there = places[0].until > clock.lease and places[0].alive not in clock.dead
-        return cast(Step, new(Step, (new(Line, ((), line.top, line.done)), there, (), 0, False)))
+        left_alone: Step = new(Step, (new(Line, ((), line.top, line.done)), there, (), 0, False))
+        return left_alone
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
     mine = next((each for each in now.places if each.id == id), None)
@@ -386,11 +389,18 @@ FORM = "interlock-2"
 
 def encode(line: Line) -> str:
     """Return a line as text."""
-    rows = [f"{FORM} {line.top} {line.done}"]
-    for place in line.places:
-        fields: Mapping[str, Any] = place._asdict()
-        rows.append(" ".join(quote(str(value), safe=":-/@") or "-" for value in fields.values()))
-    return "\n".join(rows) + "\n"
+    return "\n".join((f"{FORM} {line.top} {line.done}", *map(_write, line.places), ""))
+
+
+def _write(place: Place) -> str:
+    id, state, units, capacity, until, ttl, beat, fence, since, held, slot, once, *texts = place
+    words = " ".join(map(_word, texts))
+    return f"{_word(id)} {state} {units} {capacity} {until} {ttl} {beat} {fence} {since} {held} {slot} {once} {words}"
+
+
+@lru_cache(4096)
+def _word(text: str) -> str:
+    return "%2D" if text == "-" else quote(text, safe=":/@") or "-"
 
 
 def decode(text: str) -> Line:

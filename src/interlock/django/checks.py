@@ -10,13 +10,13 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
 from django.db import DEFAULT_DB_ALIAS, router
 
+from interlock.client.connect import check_url
 from interlock.core.errors import LockError
 from interlock.core.redaction import described, masked
 from interlock.django.beside import is_sqlite
 from interlock.django.conf import ORM_STORE, StoreSettings, orm_aliases, place, places
 from interlock.django.models import Claim
 from interlock.django.statements import NOW
-from interlock.client.connect import check_url
 
 WITHOUT_SERVER = ("memory",)
 

@@ -15,6 +15,7 @@ from typing import Any
 from django.db import connections
 from django.db.models import F
 
+from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseGrant
 from interlock.core.claims import USING
 from interlock.core.errors import LockLost, StoreError
 from interlock.django.configured import locks
@@ -22,9 +23,8 @@ from interlock.django.records import hashed
 from interlock.django.relied import Relied
 from interlock.django.statements import MICROSECONDS, Statement, compiled, select
 from interlock.django.waiters import LineWaiters
-from interlock.client.base import GONE_THERE, LEASE_ENDED, BaseGrant
 from interlock.runtime import log
-from interlock.runtime.sync import run
+from interlock.stores.driven import original
 
 _LOOK_AGAIN = 0.01  # seconds between two looks whether a late commit is over
 
@@ -41,41 +41,42 @@ def check_before_commit(connection: Any, relied: Iterable[Relied]) -> None:
     for alias, grants in by_alias.items():
         if not grants:
             continue
+        queue = locks[alias]._client.state().queue
         if _is_in(connection, locks[alias].store):
-            _lock_claims(connection, locks[alias].store, grants)
+            _lock_claims(connection, queue, grants)
         else:
-            _ask_store(locks[alias].store, grants)
+            _ask_store(queue, grants)
         for grant in grants:
             if grant.lost:
                 # A late renewal may have moved the claim's end, but the holder's own deadline has passed.
                 raise grant._loss()
 
 
-def _lock_claims(connection: Any, store: Any, grants: Sequence[BaseGrant]) -> None:
+def _lock_claims(connection: Any, queue: Any, grants: Sequence[BaseGrant]) -> None:
     """Lock the claims in the transaction of the data."""
     statement = _statement(connection, _make_shown if connection.vendor == "postgresql" else _make_claim)
     for id, grant in sorted({grant.id: grant for grant in grants}.items()):
         sent = time.monotonic()
         rows = statement.rows(connection, id=id)
         if not rows and connection.vendor == "postgresql":
-            _ask_store(store, [grant])  # it is gone, or the transaction keeps a snapshot
-        elif not rows and not _is_there(store, grant):
+            _ask_store(queue, [grant])  # it is gone, or the transaction keeps a snapshot
+        elif not rows and not _is_there(queue, grant):
             raise _lost(grant, GONE_THERE)
         # The clock was asked when the statement began.
         if rows and rows[0][0] <= (time.monotonic() - sent) * MICROSECONDS:
             raise _lost(grant, LEASE_ENDED)
 
 
-def _is_there(store: Any, grant: BaseGrant) -> bool:
-    views = run(store.look(grant._claim.spec.key))
+def _is_there(queue: Any, grant: BaseGrant) -> bool:
+    views = queue.look(grant._claim.spec.key)
     return any(view.id == grant.id and view.state == USING for view in views)
 
 
-def _ask_store(store: Any, grants: Sequence[BaseGrant]) -> None:
+def _ask_store(queue: Any, grants: Sequence[BaseGrant]) -> None:
     """Have the store extend the leases, so that all of them lie before the commit."""
     unique = list({grant.id: grant for grant in grants}.values())
     try:
-        answers = run(store.renew([grant._claim for grant in unique]))
+        answers = queue.renew([grant._claim for grant in unique])
     except StoreError as error:
         answers = [error] * len(unique)
     for grant, answer in zip(unique, answers, strict=True):
@@ -108,6 +109,7 @@ def _alias_of(store: Any) -> str | None:
     """Return the database of an ORM store; None for other stores."""
     from interlock.django.store import OrmStore
 
+    store = original(store)
     return store.alias if isinstance(store, OrmStore) else None
 
 
@@ -139,7 +141,7 @@ def wait_for_late_commits(relied: Relied, using: Sequence[str], still: Callable[
     Returns:
         False if the time was over before.
     """
-    store = locks[relied.alias].store
+    store = original(locks[relied.alias].store)
     alias = _alias_of(store)
     if alias is None or connections[alias].vendor != "postgresql":
         return True

@@ -151,7 +151,7 @@ def release_at_the_end(grant: Any, using: Sequence[str], alias: str) -> None:
     if not waits_for:
         grant.release()
         return
-    grant._block = None  # it is to outlive its `with` block
+    grant._in_body = False  # it is to outlive its `with` block
     relied, ending = Relied(alias, grant), _Ending(grant.release, len(waits_for))
     for each in waits_for:
         transaction.on_commit(_Vote(ending, relied), using=each)

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from interlock.client.connect import open_store
 from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.redaction import described, masked
-from interlock.core.oldstore import Store
-from interlock.client.connect import open_store
+from interlock.core.store import Store
+from interlock.stores.driven import DrivenStore
 
 DEFAULT = "default"
 ORM_STORE = "interlock.django.store.OrmStore"
@@ -61,8 +62,7 @@ class StoreSettings(NamedTuple):
             prepare(self.beside)
         if self.location is not None:
             return open_store(self.location, tasks)
-        store: Store = self.store_class()(**self.options)
-        return store
+        return DrivenStore(self.store_class()(**self.options))
 
     def store_class(self) -> Callable[..., Any]:
         """Return the class that BACKEND names, without connecting.

@@ -12,11 +12,11 @@ from django.db import models, transaction
 from django.db.models.functions import Greatest
 from django.db.models.lookups import Exact
 
+from interlock.client.base import BaseGrant
 from interlock.core.errors import InvalidArgument, LockLost
 from interlock.django.guarded import Guarded
 from interlock.django.guarded.errors import Conflict, StaleObject
 from interlock.django.guarded.saving import is_guarded_save, keep_fenced
-from interlock.client.base import BaseGrant
 
 if TYPE_CHECKING:
     Base = models.BigIntegerField[int, int]

@@ -9,17 +9,15 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 from asgiref.sync import sync_to_async
 from django.db import models
 
+from interlock.client.base import time_is_over
 from interlock.core.claims import shown_text
-from interlock.core.errors import InvalidArgument, LockLost
+from interlock.core.errors import InvalidArgument, LockLost, StoreError
 from interlock.django.commit_checks import wait_for_late_commits
 from interlock.django.committing import check_transaction, in_transaction, release_at_the_end, watch_commits
 from interlock.django.conf import DEFAULT
 from interlock.django.configured import alocks, locks
 from interlock.django.relied import Relied, no_longer, rely_on
 from interlock.django.rows import Row, row_of
-from interlock.locks.blocks import Block, enter, entering, one_for_each_block, somebody
-from interlock.client.base import time_is_over
-from interlock.client._sync.grants import leave
 
 M = TypeVar("M", bound=models.Model)
 R = TypeVar("R")
@@ -64,24 +62,36 @@ class Occupation(Generic[R]):
         self._how = how
 
     def __enter__(self) -> R:
-        block = entering(self)
         try:
             for using in self._using:
                 check_transaction(using)
             self._find_names()
             began = time.monotonic()
             self.grant = self._lock(locks[self._locks]).acquire(timeout=self._timeout)
-            relied = self._take_note(block)
+            relied = self._take_note()
             answer = self._read(relied, began)
             rely_on(relied)
             return answer
         except BaseException:
-            self._end([])
+            self._end()
             raise
 
-    __exit__ = one_for_each_block(leave)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            lost = self._end()
+        except StoreError as problem:
+            if error is None:
+                raise
+            error.add_note(f"And its lock could not be released, its lease will end: {problem}")
+            return
+        if lost is not None:
+            if error is None:
+                raise lost
+            error.add_note(str(lost))
 
-    def _end(self, block: list[Any]) -> LockLost | None:
+    def _end(self) -> LockLost | None:
         """Release, now or at the end of the transaction; return what to raise before the commit if it was lost."""
         grant = self.grant
         if grant is None:
@@ -97,7 +107,7 @@ class Occupation(Generic[R]):
         began = time.monotonic()
         try:
             self.grant = await self._lock(alocks[self._locks]).acquire(timeout=self._timeout)
-            relied = self._take_note(somebody)
+            relied = self._take_note()
             self.grant._enter_body()
             answer = await sync_to_async(self._read)(relied, began)
             rely_on(relied)
@@ -139,14 +149,11 @@ class Occupation(Generic[R]):
         parts = [made.rlock(name, **self._how) for name in self._names]
         return parts[0] if len(parts) == 1 else made.all(*parts)
 
-    def _take_note(self, block: Block) -> Relied:
-        """Note for which `with` block the grant was taken, if it was."""
+    def _take_note(self) -> Relied:
+        """Note that the grant was taken, if it was."""
         if self.grant is None:
             raise time_is_over(", ".join(self._names), self._timeout)
-        enter(block, self.grant)
-        if block is not somebody:
-            self.grant._keep_for_block()
-        self._relied = Relied(self._locks, self.grant, block)
+        self._relied = Relied(self._locks, self.grant)
         return self._relied
 
     def _read(self, relied: Relied, began: float) -> R:

@@ -4,7 +4,6 @@ from contextvars import ContextVar
 from typing import Any
 from weakref import ref
 
-from interlock.locks.blocks import Block, somebody
 from interlock.client.base import BaseGrant, BaseGrants
 
 
@@ -16,21 +15,17 @@ class Relied:
     Args:
         alias: in INTERLOCK.
         grant: the grant, or the grants of several locks.
-        block: the `with` block that relies on them.
+
+    Attributes:
+        left: True once the `with` block that relies on them was left.
     """
 
-    __slots__ = ("_block", "_refs", "alias", "left")
+    __slots__ = ("_refs", "alias", "left")
 
-    def __init__(self, alias: str, grant: Any, block: Block = somebody) -> None:
+    def __init__(self, alias: str, grant: Any) -> None:
         self.alias = alias
         self._refs = [ref(each) for each in (grant if isinstance(grant, BaseGrants) else (grant,))]
-        self._block = block
         self.left = False
-
-    @property
-    def over(self) -> bool:
-        """True once the block was left, also if an interrupt kept its `__exit__` from running."""
-        return self.left or self._block() is None
 
     @property
     def grants(self) -> list[BaseGrant]:
@@ -56,7 +51,7 @@ _relied: ContextVar[tuple[Relied, ...]] = ContextVar("interlock_relied", default
 
 def relied_on() -> list[Relied]:
     """Return the locks of the blocks that the calling thread or task is in."""
-    return [each for each in _relied.get() if not each.over]
+    return [each for each in _relied.get() if not each.left]
 
 
 def rely_on(relied: Relied) -> None:

@@ -6,12 +6,13 @@ from uuid import uuid4
 
 from django.db import models
 
+from interlock.client._sync.locks import Locks
+from interlock.client.connect import aconnect, connect
 from interlock.core.claims import USING, ClaimView
 from interlock.django.conf import DEFAULT, place
 from interlock.django.configured import alocks, locks
 from interlock.django.rows import Row
-from interlock.client.connect import aconnect, connect
-from interlock.client._sync.locks import Locks
+from interlock.stores.driven import close_original
 from interlock.testing.fakes import FakeLocks
 
 
@@ -58,7 +59,7 @@ class override_locks(ContextDecorator):
             if configured is locks:
                 used.close()
             else:
-                used.store.close()
+                close_original(used.store)
 
 
 class LocksMixin:

@@ -1,17 +1,15 @@
 """Arguments of the locks: what is allowed, and what is said if it is not."""
 
 import math
-import os
 from collections.abc import Iterator
 from random import uniform
 from typing import Any
 
-from interlock._redis.libraries import is_async
-from interlock.core.claims import MAX_TTL, Unset, checked_timeout, checked_ttl, said
+from interlock.core.claims import MAX_TTL, Unset, checked_timeout, said
 from interlock.core.errors import InvalidArgument
+from interlock.remote.redispy import is_async
 
-FIRST_PAUSES = 32  # the first pause of a waiter is so many times shorter than its longest
-SHORTEST_PAUSE = 0.001
+SHORTEST_PAUSE = 0.001  # seconds
 
 
 def checked_client(client: Any, tasks: bool) -> Any:
@@ -27,44 +25,28 @@ def checked_client(client: Any, tasks: bool) -> Any:
     if hasattr(client, "command_stack"):
         raise InvalidArgument("a pipeline answers too late for a lock: give the client that it was made of")
     if is_async(client) != tasks:
-        colours = "a blocking client", "one of redis.asyncio or valkey.asyncio"
+        kinds = "a blocking client", "one of redis.asyncio or valkey.asyncio"
         raise InvalidArgument(
-            f"this lock needs {colours[tasks]}, not {colours[not tasks]}; or use the lock of the other colour "
-            f"(Async…)"
+            f"this lock needs {kinds[tasks]}, not {kinds[not tasks]}; or use the lock of the other kind (Async…)"
         )
     return client
 
 
-def checked_key(key: object) -> str | bytes:
-    """Return `key` if it can be the key of a lock, else raise InvalidArgument."""
-    if not isinstance(key, (str, bytes)):
-        raise InvalidArgument(f"a key is a str or bytes, not {type(key).__name__}")
-    if not key:
-        raise InvalidArgument("a key must not be empty; give the thing that you lock a name, e.g. 'lock:book:1'")
-    encoded(key, "key")
-    return key
-
-
-def checked_text(text: object, what: str) -> bytes:
-    """Return a token or an identity as bytes, else raise InvalidArgument."""
+def checked_bytes(text: object, what: str, hint: str = "") -> bytes:
+    """Return a key, a token or an identity as it goes over the wire, else raise InvalidArgument."""
     if not isinstance(text, (str, bytes)):
         raise InvalidArgument(f"a {what} is a str or bytes, not {type(text).__name__}")
     if not text:
-        raise InvalidArgument(f"a {what} must not be empty")
-    return encoded(text, what)
-
-
-def encoded(text: str | bytes, what: str) -> bytes:
-    """Return `text` as it goes over the wire, else raise InvalidArgument."""
+        raise InvalidArgument(f"a {what} must not be empty{hint}")
     try:
         return text if isinstance(text, bytes) else text.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgument(f"a {what} must be encodable as UTF-8 ({error.reason})") from None
 
 
-def checked_limit(ttl: object) -> float | None:
-    """Return `ttl` in seconds, None for no limit, else raise InvalidArgument."""
-    return None if ttl is None else checked_ttl(ttl)
+def checked_key(key: object) -> bytes:
+    """Return `key` as it goes over the wire, else raise InvalidArgument."""
+    return checked_bytes(key, "key", "; give the thing that you lock a name, e.g. 'lock:book:1'")
 
 
 def checked_seconds(value: object, what: str) -> float:
@@ -93,27 +75,26 @@ def wait_limit(
         blocking, timeout: the arguments of `acquire`.
         otherwise: what counts if nobody has said anything.
     """
-    if isinstance(timeout, Unset):
-        if isinstance(blocking, Unset):
-            return otherwise if isinstance(own, Unset) else own
+    if not isinstance(timeout, Unset):
+        return checked_timeout(True if isinstance(blocking, Unset) else blocking, timeout)
+    if not isinstance(blocking, Unset):
         checked_timeout(blocking, None)
         return None if blocking else 0.0
-    return checked_timeout(True if isinstance(blocking, Unset) else blocking, timeout)
+    return otherwise if isinstance(own, Unset) else own
 
 
-def milliseconds(seconds: float) -> int:
-    """Return a time for the server, never shorter than the holder's own."""
-    return max(1, math.ceil(seconds * 1000))
+def milliseconds(seconds: float | None) -> int | None:
+    """Return a time for the server, never shorter than the holder's own; None for no limit."""
+    return None if seconds is None else max(1, math.ceil(seconds * 1000))
 
 
-def pauses(longest: float) -> Iterator[float]:
-    """Return the pauses of a waiter in seconds: they double up to `longest`, and are shortened at random."""
-    pause = longest / FIRST_PAUSES
+def pauses(first: float, longest: float, least: float) -> Iterator[float]:
+    """Return the pauses of a waiter in seconds: they double, and are shortened at random so that waiters spread.
+
+    Args:
+        first, longest: seconds, the first one and the longest one at most.
+        least: what part of it a pause lasts at least.
+    """
     while True:
-        yield max(SHORTEST_PAUSE, uniform(pause / 2, pause))
-        pause = min(longest, pause * 2)
-
-
-def fresh_token() -> bytes:
-    """Return a token that nobody has used."""
-    return os.urandom(16).hex().encode()
+        yield max(SHORTEST_PAUSE, uniform(first * least, first))
+        first = min(longest, first * 2)

@@ -1,20 +1,16 @@
-"""A drop-in for redis-py's `Lock`: `client.lock(name, lock_class=ClientLock)`, for threads."""
+"""A drop-in for redis-py's `Lock`: `client.lock(name, lock_class=ClientLock)`, or `AsyncClientLock`.
 
-import threading
-from types import TracebackType
-from typing import Any, Literal, TypeVar
+The arguments of `acquire` are those of redis-py, which differ between threads and asyncio.
+"""
 
-from interlock.core.effects import Op
-from interlock.core.errors import StoreError
-from interlock.keylock.clientsteps import ClientSteps, raise_as_the_client_does
-from interlock.keylock.server import run_or_undo
-from interlock.runtime.sync import run
+from collections.abc import Coroutine
+from typing import Any
 
-L = TypeVar("L", bound="ClientLock")
-T = TypeVar("T")
+from interlock.keylock._async.clientlock import AsyncDropIn
+from interlock.keylock._sync.clientlock import DropIn
 
 
-class ClientLock(ClientSteps):
+class ClientLock(DropIn):
     """The methods and exceptions of redis-py's `Lock`, on the steps of `KeyLock`.
 
     What is different: a lost reply leaves no orphan, a failed release can be tried again, `blocking_timeout` is kept
@@ -34,15 +30,6 @@ class ClientLock(ClientSteps):
         InvalidArgument: an argument is of a wrong type or out of its range.
     """
 
-    def _owner(self) -> Any:
-        return threading.current_thread()
-
-    def _run(self, op: Op[T]) -> T:
-        try:
-            return run(op)
-        except StoreError as error:
-            raise_as_the_client_does(error)
-
     def acquire(
         self,
         sleep: float | None = None,
@@ -53,7 +40,7 @@ class ClientLock(ClientSteps):
         """Take the lock; wait for it unless told otherwise.
 
         Args:
-            sleep, blocking, blocking_timeout: as for the lock, whose own count if left out.
+            sleep, blocking, blocking_timeout: those of the lock if left out.
             token: what to write into the key instead of a random token.
 
         Returns:
@@ -62,64 +49,29 @@ class ClientLock(ClientSteps):
         Raises:
             The client's exceptions: the server can't be reached or refuses.
         """
-        attempt = self._attempt_of(sleep, blocking, blocking_timeout, token)
-        try:
-            return run_or_undo(self._acquiring(attempt), lambda: self._undoing(attempt))
-        except StoreError as error:
-            raise_as_the_client_does(error)
+        return self._acquire(sleep, blocking, blocking_timeout, token)
 
-    def release(self) -> None:
-        """Give the lock back.
 
-        Raises:
-            LockError: the caller holds nothing.
-            LockNotOwnedError: it had lost the lock.
-            The client's exceptions: the server can't be reached or refuses; call again.
-        """
-        self._see(self._run(self._releasing()), "release")
+class AsyncClientLock(AsyncDropIn):
+    """The methods and exceptions of the `Lock` of redis.asyncio, on the steps of `AsyncKeyLock`; see `ClientLock`.
 
-    def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
-        """Let the lease last longer.
+    A task releases what it acquired itself; if it has acquired nothing, what another task acquired by this object, as
+    programs written for redis-py do.
 
-        Args:
-            additional_time: seconds.
-            replace_ttl: True to count them from now, False to add them.
+    Args:
+        redis: an asyncio client of redis-py 5 to 8 or valkey-py.
+        name, timeout, sleep, blocking, blocking_timeout, raise_on_release_error: the same as those of `ClientLock`.
+        thread_local: False to tell no tasks apart.
 
-        Raises:
-            LockError: the caller holds nothing, or the lock has no time-out.
-            LockNotOwnedError: it has lost the lock.
-            The client's exceptions: the server can't be reached or refuses.
-        """
-        self._see(self._run(self._extending(additional_time, replace_ttl)), "extend")
-        return True
+    Raises:
+        InvalidArgument: an argument is of a wrong type or out of its range.
+    """
 
-    def reacquire(self) -> Literal[True]:
-        """Let the lease last its whole time-out again, from now.
-
-        Raises:
-            As `extend`.
-        """
-        self._see(self._run(self._reacquiring()), "reacquire")
-        return True
-
-    def locked(self) -> bool:
-        """Ask the server whether anybody holds the lock."""
-        return self._run(self._looking()) is not None
-
-    def owned(self) -> bool:
-        """Ask the server whether the caller holds the lock."""
-        mine = self._mine()
-        return mine is not None and self._run(self._looking()) == mine.token
-
-    def __enter__(self: L) -> L:
-        if not self.acquire():
-            raise self._not_obtained()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.release()
-        except self._errors.both as loss:
-            self._left(loss)
+    def acquire(
+        self,
+        blocking: bool | None = None,
+        blocking_timeout: float | None = None,
+        token: str | bytes | None = None,
+    ) -> Coroutine[Any, Any, bool]:
+        """Take the lock; wait for it unless told otherwise; see `ClientLock.acquire`."""
+        return self._acquire(None, blocking, blocking_timeout, token)

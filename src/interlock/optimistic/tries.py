@@ -5,8 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from interlock.core.claims import MAX_TTL, checked_timeout, said
-from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.errors import StoreError
 from interlock.optimistic.errors import Conflict, TryAgain
 
 RETRIES = 16
@@ -21,19 +20,6 @@ class Limits(NamedTuple):
     retries: int | None
     timeout: float | None
     backoff: float
-
-
-def checked_limits(retries: object, timeout: object, backoff: object) -> Limits:
-    """Check the arguments of `transact`.
-
-    Raises:
-        InvalidArgument: one is out of its range; the message says what is allowed.
-    """
-    if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
-        raise InvalidArgument(f"retries is a whole number from 0, or None for any number, not {said(retries)}")
-    if isinstance(backoff, bool) or not isinstance(backoff, (int, float)) or not 0 <= backoff <= MAX_TTL:
-        raise InvalidArgument(f"backoff is a number of seconds from 0 to {MAX_TTL:g}, not {said(backoff)}")
-    return Limits(retries, checked_timeout(True, timeout), float(backoff))
 
 
 class Tries:

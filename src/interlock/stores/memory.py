@@ -104,7 +104,7 @@ class _SpaceOfTasks:
     def __init__(self, space: Space) -> None:
         from interlock.runtime._aio import plain  # only programs with an event loop load asyncio
 
-        self.origin = space.origin
+        self.origin, self.step_now = space.origin, space.step
         self.step, self.keys, self.tell = plain(space.step), plain(space.keys), space.tell
         self.doctor, self.aclose = plain(space.doctor), plain(space.close)
 

@@ -68,6 +68,10 @@ class House:
         self._clients.append(client)
         return client
 
+    def keep(self, client: Any) -> None:
+        """Close a client at the end."""
+        self._clients.append(client)
+
     def proxy(self) -> Proxy:
         """Return a proxy before the server."""
         proxy = Proxy(self.server.host, self.server.port)

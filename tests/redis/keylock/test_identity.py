@@ -60,7 +60,7 @@ def meddled(house: Any) -> Any:
     """A client with a place to meddle."""
     kind = Meddled if house.colour == "threads" else AsyncMeddled
     client = house.call(kind, host=house.server.host, port=house.server.port)
-    house._clients.append(client)
+    house.keep(client)
     return client
 
 

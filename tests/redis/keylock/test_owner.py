@@ -1,6 +1,8 @@
 """Whose lock it is: of one thread or task, unless the program says otherwise."""
 
+import _thread
 import asyncio
+import ctypes
 import os
 import threading
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from interlock.redis import AsyncKeyLock, KeyLock
+from interlock.redis import AsyncKeyLock, KeyLock, ReentrantKeyLock
 from interlock.testing.waiting import eventually
 
 
@@ -61,16 +63,6 @@ def test_a_body_may_end_in_another_thread_or_task_than_it_began(house: Any) -> N
     assert not house.eye.exists(house.key)
 
 
-def test_many_that_lapsed_are_not_remembered_for_ever(house: Any) -> None:
-    lock = house.lock(ttl=1)
-    for _ in range(100):
-        actor = house.new_actor()
-        assert actor.do(lock.acquire)
-        house.eye.delete(house.key)
-        actor.end()
-    eventually(lambda: house.do(lock.acquire) and house.do(lock.release) and len(lock._holdings._held) < 100)
-
-
 @pytest.mark.parametrize("colour", ["tasks"], indirect=True)
 @pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock"])
 def test_it_counts_which_task_calls_not_which_one_awaits(house: Any, name: str) -> None:
@@ -118,20 +110,6 @@ def test_what_is_acquired_outside_of_tasks_any_may_release(server: Any, house: A
 
 
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)
-def test_a_forked_child_owns_nothing_of_its_parents(house: Any) -> None:
-    client = house.client()
-    lock = KeyLock(client, house.key)
-    with lock:
-        child = os.fork()
-        if child == 0:
-            fine = not lock.owned() and not lock.release() and lock.token is None
-            lock.__exit__(None, None, None)
-            os._exit(0 if fine else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert lock.owned()
-
-
-@pytest.mark.parametrize("colour", ["threads"], indirect=True)
 def test_threads_exclude_each_other_by_one_object(house: Any) -> None:
     lock = KeyLock(house.client(), house.key, poll=0.01)
     inside, most = [0], [0]
@@ -171,3 +149,53 @@ def test_tasks_exclude_each_other_by_one_object(house: Any) -> None:
 
     house.call(session)
     assert most == [1]
+
+
+@pytest.mark.parametrize("colour", ["threads"], indirect=True)
+@pytest.mark.parametrize("fork", [os.fork, ctypes.PyDLL(None).fork], ids=["os.fork", "without Python's hooks"])
+def test_a_forked_child_owns_nothing_of_its_parents(house: Any, fork: Any) -> None:
+    """uWSGI forks by the C library, which tells Python nothing."""
+    client = house.client()
+    lock, again = KeyLock(client, house.key), ReentrantKeyLock(client, "lock:again")
+    with lock, again:
+        child = fork()
+        if child == 0:
+            mine = [each() for one in (lock, again) for each in (one.owned, one.release, one.renew, one.acquire)]
+            lock.__exit__(None, None, None)
+            os._exit(1 if any(mine) or lock.token or again.token else 0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert lock.owned()
+        assert again.owned()
+
+
+@pytest.mark.parametrize("colour", ["threads"], indirect=True)
+def test_a_foreign_thread_with_the_identity_of_one_that_ended_is_another(house: Any) -> None:
+    """The threads of C libraries; until Python 3.12 their identities and Thread objects are used again."""
+    lock, again = house.lock(), house.lock("ReentrantKeyLock", "lock:again")
+    seen: list[Any] = []
+
+    def in_a_foreign_thread(function: Any) -> Any:
+        seen.clear()
+        _thread.start_new_thread(lambda: seen.append((_thread.get_ident(), function())), ())
+        eventually(lambda: seen)
+        return seen[0]
+
+    for _ in range(50):
+        house.eye.flushall()
+        first, taken = in_a_foreign_thread(lambda: (lock.acquire(), again.acquire()))
+        assert taken == (True, True)
+        second, mine = in_a_foreign_thread(lambda: (lock.owned(), again.acquire(), lock.release(), again.release()))
+        if first == second:
+            break
+    assert mine == (False, False, False, False)
+
+
+@pytest.mark.parametrize("colour", ["threads"], indirect=True)
+def test_a_clock_that_a_test_froze_freezes_no_lock(house: Any) -> None:
+    freezegun = pytest.importorskip("freezegun")
+    lock, other = house.lock(ttl=0.5), house.lock()
+    with freezegun.freeze_time("2012-01-14"):
+        assert lock.acquire()
+        assert other.acquire(timeout=0.1) is False
+        assert other.acquire(timeout=20) is True  # when the lease is over
+        assert lock.expires_in == 0

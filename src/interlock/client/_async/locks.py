@@ -52,7 +52,7 @@ class AsyncLockable(rt.WrongWith, Owned[G], Generic[G]):
     def _keys(self) -> list[str]:
         raise TypeError  # pragma: no cover
 
-    async def _take(self, seconds: float | None, owner: Any) -> G | None:
+    def _take(self, seconds: float | None, owner: Any) -> rt.Result[G | None]:
         """Acquire it for the caller."""
         raise TypeError  # pragma: no cover
 
@@ -113,19 +113,16 @@ class AsyncLockable(rt.WrongWith, Owned[G], Generic[G]):
         grant._enter_body()
         return grant
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> rt.Result[None]:
         owner = rt.caller()
         grant = self._in_block(owner)
-        if grant is not None:
-            try:
-                await grant.__aexit__(kind, error, trace)
-            except BaseException:
-                if grant._over or grant.lost:
-                    self._forget(owner, grant)
-                raise
-            self._forget(owner, grant)
+        if grant is None:
+            return rt.nothing()
+        self._forget(owner, grant)
+        ending: rt.Result[None] = grant.__aexit__(kind, error, trace)
+        return ending
 
     async def _too_late(self, owner: Any) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
@@ -174,8 +171,8 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
         """The name that is locked."""
         return name_of(self._spec.key)
 
-    async def _take(self, seconds: float | None, owner: Any) -> AsyncGrant | None:
-        return await self._client.acquire(self._spec, self._options, seconds, owner)
+    def _take(self, seconds: float | None, owner: Any) -> rt.Result[AsyncGrant | None]:
+        return self._client.acquire(self._spec, self._options, seconds, owner)
 
     async def locked(self) -> bool:
         """Tell whether anybody holds the lock now."""
@@ -398,6 +395,12 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         """
         key = self.namespace + SEPARATOR if name is None else self._client.key(name)
         return await self._client.look(key)
+
+    async def namespaces(self) -> list[str]:
+        """List the namespaces of the store in which somebody holds a lock or waits; none if it can't tell."""
+        self._client.check_open()
+        tell = self._client.state().queue.namespaces
+        return [] if tell is None else list(await tell())
 
     async def evict(self, name: str, id: str | None = None) -> int:
         """Remove a claim, whoever's it is; a holder notices at its next renewal or release.

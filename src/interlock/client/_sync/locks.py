@@ -53,7 +53,7 @@ class Lockable(rt.WrongWith, Owned[G], Generic[G]):
     def _keys(self) -> list[str]:
         raise TypeError  # pragma: no cover
 
-    def _take(self, seconds: float | None, owner: Any) -> G | None:
+    def _take(self, seconds: float | None, owner: Any) -> rt.Result[G | None]:
         """Acquire it for the caller."""
         raise TypeError  # pragma: no cover
 
@@ -116,17 +116,14 @@ class Lockable(rt.WrongWith, Owned[G], Generic[G]):
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> rt.Result[None]:
         owner = rt.caller()
         grant = self._in_block(owner)
-        if grant is not None:
-            try:
-                grant.__exit__(kind, error, trace)
-            except BaseException:
-                if grant._over or grant.lost:
-                    self._forget(owner, grant)
-                raise
-            self._forget(owner, grant)
+        if grant is None:
+            return rt.nothing()
+        self._forget(owner, grant)
+        ending: rt.Result[None] = grant.__exit__(kind, error, trace)
+        return ending
 
     def _too_late(self, owner: Any) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
@@ -175,7 +172,7 @@ class Lock(Lockable[Grant]):
         """The name that is locked."""
         return name_of(self._spec.key)
 
-    def _take(self, seconds: float | None, owner: Any) -> Grant | None:
+    def _take(self, seconds: float | None, owner: Any) -> rt.Result[Grant | None]:
         return self._client.acquire(self._spec, self._options, seconds, owner)
 
     def locked(self) -> bool:
@@ -397,6 +394,12 @@ class Locks(BaseLocks[Lock]):
         """
         key = self.namespace + SEPARATOR if name is None else self._client.key(name)
         return self._client.look(key)
+
+    def namespaces(self) -> list[str]:
+        """List the namespaces of the store in which somebody holds a lock or waits; none if it can't tell."""
+        self._client.check_open()
+        tell = self._client.state().queue.namespaces
+        return [] if tell is None else list(tell())
 
     def evict(self, name: str, id: str | None = None) -> int:
         """Remove a claim, whoever's it is; a holder notices at its next renewal or release.

@@ -22,6 +22,7 @@ from interlock.django.guarded.forms import READ, GuardedModelForm
 from interlock.django.rows import Row
 from interlock.runtime import log
 from interlock.runtime.sync import fresh_id, run
+from interlock.stores.driven import original
 
 
 class Editor(NamedTuple):
@@ -65,10 +66,11 @@ class EditedPage:
         try:
             self._sweep()
             mine, others = self._claims()
-            spec = LockSpec(locks._key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
+            spec = LockSpec(locks._client.key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
             known = [Claim(claim.id, spec, self._who) for claim in mine[:1]]
-            if not known or not run(locks.store.renew(known))[0]:
-                run(locks.store.enter(Claim(fresh_id(), spec, self._who), None, False, False))
+            queue = locks._client.state().queue
+            if not known or not queue.renew(known)[0]:
+                queue.enter(Claim(fresh_id(), spec, self._who), None, False, False)
         except LockError as error:
             log.warn("could not note who edits %s: %s", self.name, error)
             return []
@@ -87,7 +89,7 @@ class EditedPage:
 
         A waiter removes what stands in its way, but here nobody waits.
         """
-        register, key = getattr(locks.store, "register", None), locks._key(self.name)
+        register, key = getattr(original(locks.store), "register", None), locks._client.key(self.name)
         if register is None:
             return
         for record in run(_asked(register.list(key))):

@@ -1,4 +1,7 @@
-"""The client libraries, redis-py and valkey-py: what is needed to know about a client."""
+"""redis-py and valkey-py: what transactions must know of them; all that is not public of them is used here only.
+
+tests/optimistic/test_faults.py holds the libraries to it.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -6,17 +9,20 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
-from interlock._redis.errors import given_code
-from interlock._redis.libraries import is_async, library_of
-from interlock.core.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import described
 from interlock.optimistic.redis.reads import NOT_IN_A_TRANSACTION, Words
+from interlock.remote.redispy import is_async, library_of
 
 UNDECODED = "NEVER_DECODE"  # the libraries' own mark on commands whose reply is no text
 NOT_FOR_CALLBACKS = {"keys", "EMPTY_RESPONSE", UNDECODED}
 
 
-class Command(NamedTuple):
+class ConnectionFailed(StoreError):
+    """The connection failed; the cause is chained."""
+
+
+class RedisCommand(NamedTuple):
     """One command.
 
     Attributes:
@@ -44,12 +50,12 @@ class Command(NamedTuple):
 
 @lru_cache
 def library(name: str, tasks: bool) -> "Library":
-    """Return one of the two libraries in one colour."""
+    """Return one of the two libraries, for threads or tasks."""
     return Library(name, tasks)
 
 
 class Library:
-    """One of the two libraries, in one colour.
+    """One of the two libraries.
 
     Args:
         name: "redis" or "valkey".
@@ -57,10 +63,9 @@ class Library:
     """
 
     def __init__(self, name: str, tasks: bool) -> None:
-        errors = import_module(f"{name}.exceptions")
-        commands = import_module(f"{name}.commands")
-        title = name.capitalize()
+        errors, commands, title = import_module(f"{name}.exceptions"), import_module(f"{name}.commands"), name.title()
         self.name = name
+        self.tasks = tasks
         self.failures: tuple[type[Exception], ...] = (
             OSError,
             getattr(errors, f"{title}Error"),
@@ -68,44 +73,35 @@ class Library:
         )
         self.refusal: type[Exception] = errors.ResponseError
         self.time_is_over: tuple[type[Exception], ...] = (errors.TimeoutError, TimeoutError)
-        self._moved: type[Exception] = errors.MovedError
         self.slot_of: Callable[[bytes], int] = import_module(f"{name}.crc").key_slot
-        colour = "Async" if tasks else ""
-        self._faces = (
-            getattr(commands, f"{colour}CoreCommands"),
-            getattr(commands, f"{colour}{title}ModuleCommands"),
-        )
-
-    def is_passing(self, error: Exception) -> bool:
-        """Tell whether a refusal means that the slot is elsewhere, or on its way there."""
-        return given_code(error) in ("MOVED", "ASK", "TRYAGAIN")
-
-    def is_cross_slot(self, error: Exception) -> bool:
-        """Tell whether a refusal means that keys are in different slots."""
-        return given_code(error) == "CROSSSLOT"
-
-    def moved_in(self, error: Exception) -> Exception | None:
-        """Return the library's own error for a slot that has moved; None if the refusal says something else."""
-        if isinstance(error, self._moved):
-            return error
-        return self._moved(str(error).partition(" ")[2]) if given_code(error) == "MOVED" else None
-
-    def slot_in(self, error: Exception) -> int | None:
-        """Return the slot that a refusal names; None if it names none."""
-        if hasattr(error, "slot_id"):
-            return int(error.slot_id)
-        return int(str(error).split()[1]) if given_code(error) in ("MOVED", "ASK") else None
+        kind = "Async" if tasks else ""
+        self._faces = getattr(commands, f"{kind}CoreCommands"), getattr(commands, f"{kind}{title}ModuleCommands")
 
     def method(self, name: str) -> Any:
         """Return the library's function for a command; None if it has none of that name."""
         return next((getattr(face, name) for face in self._faces if hasattr(face, name)), None)
+
+    def home_of(self, client: Any, slot: int | None) -> Any:
+        """Return what lends connections, and has the `response_callbacks`: the client, or its node of a cluster."""
+        if slot is None:
+            return client
+        manager = client.nodes_manager
+        node = manager.get_node_from_slot(slot)
+        if not self.tasks:
+            return getattr(client, f"get_{self.name}_connection")(node)
+        # That one may be a double of the node that the client knows, and closes at its end.
+        return manager.nodes_cache.get(node.name, node)
+
+    def disconnect(self, connection: Any) -> Any:
+        """Close a connection, without waiting for the server; what is returned for tasks is to be awaited."""
+        return connection.disconnect(nowait=True) if self.tasks else connection.disconnect()
 
 
 def checked_library(client: Any, tasks: bool) -> Library:
     """Return the library that a client comes from.
 
     Raises:
-        InvalidArgument: it is no client, or one of the other colour.
+        InvalidArgument: it is no client, or one of asyncio for threads, or the other way round.
     """
     what, name = described(client), library_of(client)
     if name is None or not hasattr(client, "execute_command"):
@@ -115,21 +111,20 @@ def checked_library(client: Any, tasks: bool) -> Library:
     if is_async(client) and not tasks:
         raise InvalidArgument(f"{what} is a client of asyncio: give it to atransact(), and await that")
     if tasks and not is_async(client):
-        raise InvalidArgument(f"{what} would block the event loop: give it to transact(), or take "
-                              f"{name}.asyncio's client")  # fmt: skip
+        raise InvalidArgument(
+            f"{what} would block the event loop: give it to transact(), or take {name}.asyncio's client"
+        )
     return library(name, tasks)
 
 
-def follow(nodes_manager: Any, moved: Exception) -> Any:
-    """Tell a cluster's client where a slot has moved to; what is returned may have to be awaited."""
-    for method in ("move_slot", "update_moved_exception"):  # newer and older libraries
-        if hasattr(nodes_manager, method):
-            return getattr(nodes_manager, method)(moved)
-    nodes_manager._moved_exception = moved  # the older ones for asyncio
-    return None
+def slot_in(error: Exception) -> int | None:
+    """Return the slot that a refusal names, which says MOVED or ASK."""
+    if hasattr(error, "slot_id"):
+        return int(error.slot_id)
+    return int(str(error).split()[1])
 
 
-def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Command:
+def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, Any]) -> RedisCommand:
     """Return a command as the library's methods give it to `execute_command`.
 
     Raises:
@@ -144,7 +139,7 @@ def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, Any]) 
             f"{name} can't be part of the transaction, which watches and commits by itself; to watch more keys: "
             f"tx.watch(key)"
         )
-    return Command(words, name if isinstance(arguments[0], str) else name.upper(), options)
+    return RedisCommand(words, name if isinstance(arguments[0], str) else name.upper(), options)
 
 
 @lru_cache
@@ -152,3 +147,11 @@ def first_argument(get_connection: Callable[..., Any]) -> tuple[str, ...]:
     """Return what a pool's class wants `get_connection` to be called with: older ones want a command, for nothing."""
     parameter = signature(get_connection).parameters.get("command_name")
     return ("MULTI",) if parameter is not None and parameter.default is Parameter.empty else ()
+
+
+def give_back_to_node(node: Any, connection: Any) -> None:
+    """Give a connection back to a cluster's node of asyncio; that of valkey-py and older redis-py has no method."""
+    if hasattr(node, "release"):
+        node.release(connection)
+    else:
+        node._free.append(connection)

@@ -5,13 +5,13 @@ from types import MethodType
 from typing import Any
 
 from interlock.core.errors import InvalidArgument
-from interlock.optimistic.backend import Queued
-from interlock.optimistic.redis.libraries import Command, Library, command_of
+from interlock.optimistic.queued import Queued
+from interlock.optimistic.redis.libraries import Library, RedisCommand, command_of
 from interlock.optimistic.redis.reads import keys_read
 
 
-class BaseTransaction:
-    """The part that both colours share.
+class Transaction:
+    """What the function is given; with asyncio, reads, `watch` and `ask` are to be awaited.
 
     It has all commands of the client's library, called as there. A command that only reads (GET, HGETALL, ZRANGE,
     MGET, ...) is done at once, and what it reads is watched from then on. Any other is queued, and done at the commit
@@ -39,6 +39,14 @@ class BaseTransaction:
         """
         return self._later(self._command(words, {}))
 
+    def watch(self, *keys: Any) -> Any:
+        """Watch more keys: if one changes from now on, nothing is committed."""
+        return self._attempt.watch(keys)
+
+    def ask(self, *words: Any) -> Any:
+        """Do any command now and return its reply, without watching what it reads; a write is done for good."""
+        return self._attempt.read(self._command(words, {}), watch=False)
+
     def get_encoder(self) -> Any:
         """For the library: how it makes bytes of arguments."""
         return self._encoder
@@ -46,7 +54,7 @@ class BaseTransaction:
     def execute_command(self, *words: Any, **options: Any) -> Any:
         """For the library: do a command now if it only reads, otherwise queue it."""
         command = self._command(words, options)
-        return self._later(command) if keys_read(command.words) is None else self._now(command, watch=True)
+        return self._later(command) if keys_read(command.words) is None else self._attempt.read(command)
 
     def encoded(self, keys: Sequence[Any]) -> list[bytes]:
         """For backends: the keys as they go over the wire."""
@@ -57,14 +65,11 @@ class BaseTransaction:
         """For backends: the function has returned; from now on nothing can be asked."""
         self._writes = None
 
-    def _now(self, command: Command, watch: bool) -> Any:
-        return self._attempt.read(command, watch)
-
-    def _command(self, words: Sequence[Any], options: dict[str, Any]) -> Command:
+    def _command(self, words: Sequence[Any], options: dict[str, Any]) -> RedisCommand:
         self._open()
         return command_of(self._encoder, words, options)
 
-    def _later(self, command: Command) -> Queued:
+    def _later(self, command: RedisCommand) -> Queued:
         queued = Queued(command, command.name)
         self._open().append(queued)
         return queued

@@ -54,6 +54,7 @@ CHAPTERS = (
     "closing",
     "closing_in_use",
     "turns",
+    "slots",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from interlock.core.errors import LockLost, NotHeld
+from interlock.core.errors import LockLost, NotHeld, StoreError
+from interlock.testing.faults import Failing
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import Kind, World
 
@@ -119,3 +120,46 @@ def test_a_grant_that_was_acquired_by_another_may_be_entered(world: World, kind:
     assert bob.within(ann.do(lock.acquire), lambda grant: grant.held) is True
     assert world.nothing_left()
     assert ann.do(lock.owned) is False
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, TimeoutError])
+def test_a_release_that_fails_does_not_replace_the_exception_of_the_body(
+    world: World, error: type[BaseException]
+) -> None:
+    locks, failing = world.connect_with(lambda store: Failing(store, "leave"))
+    lock = locks.lock(world.name, ttl=RENEWED)
+    raised = error("of the body")
+
+    def body(grant: Any) -> None:
+        raise raised
+
+    with pytest.raises(error) as caught:
+        world.actor().within(lock, body)
+    assert caught.value is raised
+    assert any("could not be released" in note for note in raised.__notes__)
+    with pytest.raises(StoreError, match="by order of the test"):
+        world.actor().within(locks.lock(world.fresh_name(), ttl=RENEWED), lambda grant: None)
+    failing.broken.clear()
+    world.until_free()
+
+
+def test_a_body_that_is_cancelled_stays_cancelled_though_the_release_fails(world_of_tasks: World) -> None:
+    world = world_of_tasks
+    locks, failing = world.connect_with(lambda store: Failing(store, "leave"))
+
+    async def cancelled() -> bool:
+        async def works() -> None:
+            async with locks.lock(world.name, ttl=RENEWED):
+                inside.set()
+                await asyncio.sleep(20)
+
+        inside = asyncio.Event()
+        task = asyncio.create_task(works())
+        await inside.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert world.run(cancelled()) is True
+    failing.broken.clear()
+    world.until_free()

@@ -10,6 +10,7 @@ from interlock.cli import main
 from interlock.core.errors import LockError
 from interlock.django.conf import DEFAULT, places
 from interlock.django.configured import make_locks
+from interlock.stores.driven import original
 
 
 class Command(BaseCommand):
@@ -42,7 +43,7 @@ class Command(BaseCommand):
     def _sweep(self, alias: str) -> None:
         try:
             with make_locks(alias) as locks:
-                sweep = getattr(locks.store, "sweep", None)  # the others keep no records
+                sweep = getattr(original(locks.store), "sweep", None)  # the others keep no records
                 swept = 0 if sweep is None else sweep(sys.maxsize)
         except LockError as error:
             raise CommandError(str(error)) from error

@@ -1,0 +1,1 @@
+"""Locks of one key for asyncio tasks; the source of `_sync`."""

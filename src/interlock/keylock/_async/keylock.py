@@ -1,0 +1,207 @@
+"""The plain lock, one key of Redis or Valkey, and the re-entrant one."""
+
+from types import TracebackType
+from typing import Any, TypeVar
+
+from interlock.core.claims import UNSET, Unset, checked_timeout, checked_ttl
+from interlock.core.errors import InvalidArgument, LockLost, LockTimeout
+from interlock.keylock._async.onekey import PATIENCE
+from interlock.keylock._async.tokens import AsyncTokenLock
+from interlock.keylock.arguments import checked_bytes, checked_seconds, pauses, wait_limit
+from interlock.keylock.holdings import Attempt, Holding
+from interlock.runtime import _aio as rt
+
+L = TypeVar("L", bound="AsyncKeyLock")
+
+
+class AsyncKeyLock(AsyncTokenLock):
+    """A lock that is one string key: `SET key token NX PX ms`, deleted only by the one who wrote the token.
+
+    It speaks with every other program that locks so, redis-py's `Lock` among them. There is no line: a caller that
+    tries at the right moment gets it. It does not renew itself.
+
+    It belongs to the thread that acquires it; in asyncio to the task that calls `acquire`, not the one that awaits
+    it: `wait_for`, `shield` and `create_task` change nothing, and what a task that has ended still holds, any other
+    may release. A cancelled `acquire` leaves nothing behind, and a cancelled `release` is done: each waits for the
+    reply to what it has sent (5 s at most).
+
+    Args:
+        client: of redis-py or valkey-py, for threads or of their asyncio modules, also of a Cluster.
+        key: the key.
+        ttl: seconds until the key expires unless `renew` is called; None for never.
+        timeout: seconds that `acquire` and `with` wait at most, None for no limit, 0 for one try; left out: `acquire`
+            tries once, `with` waits without a limit.
+        poll: seconds, the longest pause between two tries of a waiter; it begins with short ones.
+        shared: True if any thread or task may release what another acquired; otherwise each can release only its own.
+        token: the token of an acquisition made elsewhere, which this object then speaks for.
+
+    Raises:
+        InvalidArgument: an argument is of a wrong type or out of its range.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        key: str | bytes,
+        *,
+        ttl: float | None = 30.0,
+        timeout: float | None | Unset = UNSET,
+        poll: float = 0.25,
+        shared: bool = False,
+        token: str | bytes | None = None,
+    ) -> None:
+        super().__init__(client, key, shared)
+        self._ttl = None if ttl is None else checked_ttl(ttl)
+        self._timeout = timeout if isinstance(timeout, Unset) else checked_timeout(True, timeout)
+        self._poll = checked_seconds(poll, "poll")
+        if token is not None:
+            self._holdings.add(Holding(self._encoded_key, checked_bytes(token, "token"), None, None))
+
+    def _inherits(self, owner: Any) -> bool:
+        return rt.TASKS and owner is not None and bool(owner.done())
+
+    @property
+    def token(self) -> str | None:
+        """What stands in the key while the calling thread or task holds the lock; None if it does not."""
+        mine = self._mine()
+        return None if mine is None else mine.token.decode(errors="backslashreplace")
+
+    @property
+    def expires_in(self) -> float | None:
+        """Seconds until the caller's lease ends, 0.0 if it holds nothing; None if there is no limit or none known."""
+        mine = self._mine()
+        return 0.0 if mine is None else mine.expires_in
+
+    def acquire(self, blocking: bool | Unset = UNSET, timeout: float | None | Unset = UNSET) -> rt.Result[bool]:
+        """Take the lock if it is free; wait for that only if asked to.
+
+        Args:
+            blocking: True to wait without a limit, False for one try.
+            timeout: seconds to wait at most; None or -1 for no limit, 0 for one try.
+
+        Returns:
+            True if the caller holds it now.
+
+        Raises:
+            InvalidArgument: the arguments contradict each other or are out of range.
+            StoreError: the server can't be reached or refuses.
+        """
+        return self._obtain(self._attempt(wait_limit(self._timeout, blocking, timeout, otherwise=0.0)))
+
+    def _attempt(self, seconds: float | None) -> Attempt:
+        return Attempt(self._owner(), seconds, self._ttl, pauses(self._poll / 32, self._poll, 0.5))
+
+    def release(self) -> rt.Result[bool]:
+        """Give the lock back if the calling thread or task holds it.
+
+        Returns:
+            True if this ended what the caller held; False if it holds nothing, or had lost it.
+
+        Raises:
+            StoreError: the server can't be reached or refuses; nothing is forgotten, call again.
+        """
+        return self._release_any(self._mine())
+
+    async def _release_any(self, mine: Holding | None) -> bool:
+        if mine is not None:
+            return await self._release(mine)
+        await rt.finish_within(PATIENCE, self._settle, None)
+        return False
+
+    def renew(self) -> rt.Result[bool]:
+        """Let the lease end `ttl` seconds from now.
+
+        Returns:
+            True if the caller still holds the lock; False if it has lost it.
+
+        Raises:
+            InvalidArgument: the lock has no time limit.
+            StoreError: the server can't be reached or refuses; call again.
+        """
+        if self._ttl is None:
+            raise InvalidArgument("a lock without a time limit (ttl=None) has no lease to renew")
+        return self._renew_any(self._mine(), self._ttl)
+
+    async def _renew_any(self, mine: Holding | None, ttl: float) -> bool:
+        return mine is not None and await self._renew(mine, ttl)
+
+    def owned(self) -> rt.Result[bool]:
+        """Ask the server whether the calling thread or task holds the lock.
+
+        Raises:
+            StoreError: the server can't be reached or refuses.
+        """
+        return self._is_held(self._mine())
+
+    async def __aenter__(self: L) -> L:
+        attempt = self._attempt(wait_limit(self._timeout, UNSET, UNSET, otherwise=None))
+        await self._obtain(attempt)
+        if attempt.holding is None:
+            raise LockTimeout(
+                f"the lock {self._key!r} was not obtained within {attempt.seconds or 0:g} s: somebody holds it; wait "
+                f"longer (timeout=), or see how long it lasts with PTTL"
+            )
+        self._bodies.append((self._caller(), attempt.holding))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        holding = self._end_body()
+        try:
+            if holding is not None and not holding.over:
+                await self._release(holding)
+        except Exception as failure:
+            if error is None:
+                raise
+            self._note(error, failure)
+        if holding is None or not holding.lost:
+            return
+        loss = LockLost(
+            f"the lock {self._key!r} ended before its body did: the lease was too short, or the key was deleted; "
+            f"somebody else may have worked at the same time. Choose a longer ttl, call renew(), or take a lock of "
+            f"interlock.connect(), which renews by itself and has fences"
+        )
+        if error is None:
+            raise loss
+        error.add_note(str(loss))
+
+
+class AsyncReentrantKeyLock(AsyncKeyLock):
+    """A `KeyLock` that the thread or task which holds it may acquire again, also by another object of the same key.
+
+    Each `acquire` needs its `release`; the last one deletes the key. To acquire again asks no server and does not
+    renew the lease. When the lease has ended, the count is void: the next `acquire` begins anew, and `release` says
+    False.
+
+    Args:
+        client, key, ttl, timeout, poll: the same as those of `KeyLock`.
+    """
+
+    def __init__(self, client: Any, key: str | bytes, **how: Any) -> None:
+        for name in how.keys() & {"shared", "token"}:
+            raise TypeError(f"a re-entrant lock has no argument {name!r}: its count belongs to one thread or task")
+        super().__init__(client, key, **how)
+        self._holdings = self._known.reentrant
+
+    def _inherits(self, owner: object) -> bool:
+        return False
+
+    async def _try(self, attempt: Attempt) -> bool:
+        mine = self._held_by(attempt.owner)
+        if mine is None or not mine.alive or mine.left is not None:
+            return await super()._try(attempt)
+        attempt.holding = mine
+        mine.count += 1
+        return True
+
+    async def _leave(self, holding: Holding) -> bool:
+        if holding.count == 1:
+            return await super()._leave(holding)
+        if holding.alive:
+            holding.count -= 1
+            return True
+        # The count dies with the lease: what is left of it is given up at once, and all who counted have lost it.
+        await super()._leave(holding)
+        holding.lost = True
+        return False

@@ -1,0 +1,202 @@
+# Generated from _async/clientlock.py by tools/unasync.py; change that one.
+"""The drop-in for redis-py's `Lock`: its attributes, methods and exceptions."""
+
+from collections.abc import Callable
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Literal, NoReturn, TypeVar
+
+from interlock.core.errors import LockLost, NotHeld, StoreError
+from interlock.keylock._sync.tokens import TokenLock
+from interlock.keylock.arguments import SHORTEST_PAUSE, checked_bytes, checked_flag, checked_seconds, pauses
+from interlock.keylock.holdings import Attempt, Holding
+from interlock.remote.redispy import library_of
+from interlock.runtime import _threads as rt
+from interlock.runtime import log
+
+L = TypeVar("L", bound="DropIn")
+T = TypeVar("T")
+
+
+class Local:
+    """Has the `token` of the calling thread or task, to read and to set, as redis-py's `lock.local` has."""
+
+    def __init__(self, lock: "DropIn") -> None:
+        self._lock = lock
+
+    @property
+    def token(self) -> bytes | None:
+        """What the caller has in the key, or None; set it to speak for an acquisition made elsewhere."""
+        mine = self._lock._mine()
+        return None if mine is None else mine.token
+
+    @token.setter
+    def token(self, token: str | bytes | None) -> None:
+        lock = self._lock
+        mine = lock._mine()
+        if token is not None:
+            lock._holdings.add(Holding(lock._encoded_key, checked_bytes(token, "token"), None, lock._owner()))
+        elif mine is not None:
+            lock._holdings.remove(mine)
+
+
+class DropIn(TokenLock):
+    """What `ClientLock` is, but for the arguments of its `acquire`."""
+
+    def __init__(
+        self,
+        redis: Any,
+        name: str | bytes,
+        timeout: float | None = None,
+        sleep: float = 0.1,
+        blocking: bool = True,
+        blocking_timeout: float | None = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+    ) -> None:
+        name = bytes(name) if isinstance(name, memoryview) else name
+        super().__init__(redis, name, shared=not checked_flag(thread_local, "thread_local"))
+        self.redis = redis
+        self.name = name
+        self.timeout = None if timeout is None else checked_seconds(timeout, "timeout")
+        self.sleep = _checked_sleep(sleep)
+        self.blocking = blocking
+        self.blocking_timeout = _checked_wait(blocking_timeout)
+        self.thread_local = thread_local
+        self.raise_on_release_error = raise_on_release_error
+        self.local = Local(self)
+        self._plain: type[Exception] = NotHeld
+        self._not_owned: type[Exception] = LockLost
+        library = library_of(redis)
+        if library is not None:
+            errors = import_module(f"{library}.exceptions")
+            self._plain, self._not_owned = errors.LockError, errors.LockNotOwnedError
+
+    def _inherits(self, owner: object) -> bool:
+        return rt.TASKS
+
+    def _acquire(
+        self, sleep: float | None, blocking: bool | None, seconds: float | None, token: str | bytes | None
+    ) -> rt.Result[bool]:
+        """Take the lock; wait for it unless told otherwise.
+
+        Args:
+            sleep, blocking, seconds: as in the lock, whose own count if None.
+            token: what to write into the key instead of a random token.
+        """
+        limit = self.blocking_timeout if seconds is None else _checked_wait(seconds)
+        pause = self.sleep if sleep is None else _checked_sleep(sleep)
+        chosen = None if token is None else checked_bytes(token, "token")
+        blocking = self.blocking if blocking is None else blocking
+        spread = pauses(pause, pause, 0.8)
+        attempt = Attempt(self._owner(), limit if blocking else 0.0, self.timeout, spread, chosen)
+        return self._as_client(self._obtain, attempt)
+
+    def _as_client(self, function: Callable[..., rt.Result[T]], *args: Any) -> T:
+        """Call a step; raise what the client raised: programs that move over from redis-py catch that."""
+        try:
+            return function(*args)
+        except StoreError as error:
+            cause = error.__cause__ or error
+            raise cause from cause.__cause__
+
+    def _fail(self, kind: type[Exception], message: str) -> NoReturn:
+        error = kind(message)
+        error.lock_name = self.name  # type: ignore[attr-defined]
+        raise error
+
+    def _held(self, complaint: str) -> Holding:
+        """Return what the caller holds."""
+        mine = self._mine()
+        if mine is None:
+            self._fail(self._plain, complaint)
+        return mine
+
+    def _limited(self, what: str) -> float:
+        if self.timeout is None:
+            self._fail(self._plain, f"Cannot {what} a lock with no timeout")
+        return self.timeout
+
+    def release(self) -> rt.Result[None]:
+        """Give the lock back; a task that is cancelled meanwhile has done it.
+
+        Raises:
+            LockError: the caller holds nothing.
+            LockNotOwnedError: it had lost the lock.
+            The client's exceptions: the server can't be reached or refuses; call again.
+        """
+        return self._give_back(self._held("Cannot release a lock that's not owned or is already unlocked."))
+
+    def _give_back(self, mine: Holding) -> None:
+        if not self._as_client(self._release, mine):
+            self._fail(self._not_owned, "Cannot release a lock that's no longer owned")
+
+    def extend(self, additional_time: float, replace_ttl: bool = False) -> rt.Result[Literal[True]]:
+        """Let the lease last longer.
+
+        Args:
+            additional_time: seconds.
+            replace_ttl: True to count them from now, False to add them.
+
+        Raises:
+            LockError: the caller holds nothing, or the lock has no time-out.
+            LockNotOwnedError: it has lost the lock.
+            The client's exceptions: the server can't be reached or refuses.
+        """
+        mine = self._held("Cannot extend an unlocked lock")
+        self._limited("extend")
+        return self._last("extend", mine, checked_seconds(additional_time, "additional_time"), not replace_ttl)
+
+    def reacquire(self) -> rt.Result[Literal[True]]:
+        """Let the lease last its whole time-out again, from now.
+
+        Raises:
+            LockError: the caller holds nothing, or the lock has no time-out.
+            LockNotOwnedError: it has lost the lock.
+            The client's exceptions: the server can't be reached or refuses.
+        """
+        mine = self._held("Cannot reacquire an unlocked lock")
+        return self._last("reacquire", mine, self._limited("reacquire"), False)
+
+    def _last(self, what: str, mine: Holding, seconds: float, lengthen: bool) -> Literal[True]:
+        if not self._as_client(self._renew, mine, seconds, lengthen):
+            self._fail(self._not_owned, f"Cannot {what} a lock that's no longer owned")
+        return True
+
+    def locked(self) -> bool:
+        """Ask the server whether anybody holds the lock."""
+        return self._as_client(self._holder) is not None
+
+    def owned(self) -> rt.Result[bool]:
+        """Ask the server whether the caller holds the lock."""
+        return self._as_client(self._is_held, self._mine())
+
+    def __enter__(self: L) -> L:
+        if not self._acquire(None, None, None, None):
+            self._fail(self._plain, "Unable to acquire lock within the time specified")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except (self._plain, self._not_owned):
+            if self.raise_on_release_error:
+                raise
+            log.warn("the lock %r was unlocked or no longer owned when its body ended", self.name)
+        except Exception as failure:
+            if error is None:
+                raise
+            self._note(error, failure)
+
+
+def _checked_sleep(sleep: float) -> float:
+    return max(SHORTEST_PAUSE, checked_seconds(sleep, "sleep")) if sleep != 0 else SHORTEST_PAUSE
+
+
+def _checked_wait(seconds: float | None) -> float | None:
+    """Return how long to wait at most; like redis-py, take less than nothing for one try."""
+    if isinstance(seconds, (int, float)) and seconds <= 0:
+        return 0.0
+    return None if seconds is None else checked_seconds(seconds, "blocking_timeout")

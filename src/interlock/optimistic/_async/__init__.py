@@ -1,0 +1,1 @@
+"""`atransact`, and what a backend offers it; the source of `_sync`."""

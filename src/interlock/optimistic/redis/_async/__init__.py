@@ -1,0 +1,1 @@
+"""Transactions on Redis for asyncio tasks; the source of `_sync`."""

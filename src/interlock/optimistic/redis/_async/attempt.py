@@ -1,0 +1,316 @@
+"""One try on Redis: what is watched and queued, and what is said to the server about it.
+
+Source: https://redis.io/docs/latest/develop/using-commands/transactions/ (optimistic locking by check-and-set).
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NoReturn
+from weakref import WeakSet
+
+from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
+from interlock.optimistic.errors import CommandRefused, TryAgain
+from interlock.optimistic.queued import Queued
+from interlock.optimistic.redis._async.connection import AsyncTransactionConnection, borrow
+from interlock.optimistic.redis.libraries import ConnectionFailed, RedisCommand, checked_library, slot_in
+from interlock.optimistic.redis.reads import keys_read
+from interlock.optimistic.redis.transaction import Transaction
+from interlock.optimistic.tries import Tries
+from interlock.remote.redispy import given_code, is_cluster
+from interlock.runtime import _aio as rt
+from interlock.runtime import clock
+
+MULTI, EXEC, UNWATCH = (RedisCommand([name.encode()], name) for name in ("MULTI", "EXEC", "UNWATCH"))
+HARMLESS = {b"WATCH", b"MULTI"}
+NO_KEY = "on a cluster the keys say which node to ask: name one, e.g. transact(client, function, key)"
+ONE_TAG = (
+    "all keys of a transaction must share a slot; give them one hash tag, "
+    "e.g. '{book:1}:copies' and '{book:1}:readers'"
+)
+
+_may_multi: WeakSet[Any] = WeakSet()
+"""Clients that a server has answered OK to MULTI: where MULTI is refused, what follows it would be done at once."""
+
+
+class AsyncRedisBackend:
+    """A client of redis-py or valkey-py as a backend.
+
+    Args:
+        client: a client, also of Sentinel or a cluster.
+
+    Raises:
+        InvalidArgument: it is none, or one of asyncio for threads, or the other way round.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.library = checked_library(client, rt.TASKS)
+        self.client = client
+        self.cluster = is_cluster(client)
+
+    def begin(self, tries: Tries) -> "AsyncRedisAttempt":
+        """Return the attempt for the next try."""
+        return AsyncRedisAttempt(self, tries)
+
+    async def connection(self, slot: int | None, fresh: bool) -> tuple[AsyncTransactionConnection, Any]:
+        """Return a connection, and the callbacks that shape its replies.
+
+        Args:
+            slot: of the keys, on a cluster.
+            fresh: True to connect it anew.
+
+        Raises:
+            InvalidArgument: it is a cluster, and there is no slot.
+            StoreError: the server can't be reached.
+        """
+        if self.cluster and slot is None:
+            raise InvalidArgument(NO_KEY)
+        try:
+            # async only
+            if self.cluster:
+                await self.client.initialize()
+            home = self.library.home_of(self.client, slot)
+            connection = await borrow(self.library, getattr(home, "connection_pool", home), fresh)
+            return connection, home.response_callbacks
+        except self.library.failures as error:
+            await self.look_again()
+            raise StoreError(f"the server can't be reached: {error!r}; nothing was changed") from error
+
+    async def look_again(self) -> None:
+        """Ask a cluster where its slots are: a node that can't be reached may have a successor."""
+        if self.cluster:
+            with suppress(*self.library.failures):
+                await self.client.nodes_manager.initialize()
+
+
+class AsyncRedisAttempt:
+    """One try.
+
+    Args:
+        backend: the client.
+        tries: which try it is, and how long an answer may take.
+    """
+
+    def __init__(self, backend: AsyncRedisBackend, tries: Tries) -> None:
+        self._backend = backend
+        self._tries = tries
+        self._connection: AsyncTransactionConnection | None = None
+        self._callbacks: Any = {}
+        self._turn = rt.Turn()  # a function may gather() its reads
+        self._watched: dict[bytes, None] = {}
+        self._watching = False
+        self._slot: int | None = None
+        self._moved = self._heard = self._repeated = False
+        self._failure: StoreError | None = None
+        self._writes: list[Queued] = []
+        self.transaction = Transaction(self, backend, tries.number, self._writes)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """What is watched, for messages."""
+        return [_text(key) for key in self._watched]
+
+    async def watch(self, keys: Sequence[Any]) -> None:
+        """Watch those keys that are not watched yet."""
+        encoded = self.transaction.encoded(keys)
+        async with self._turn:
+            packet = self._to_watch(encoded)
+            if packet:
+                self._heard_of_watch(packet[0], (await self._say(packet))[0])
+
+    async def read(self, request: RedisCommand, watch: bool = True) -> Any:
+        """Do a command now.
+
+        Args:
+            request: the command.
+            watch: first, in the same packet, watch the keys that it reads.
+        """
+        keys = keys_read(request.words)
+        async with self._turn:
+            packet = self._to_watch(keys or ()) if watch else []
+            try:
+                replies = await self._say([*packet, request])
+            except ConnectionFailed as error:
+                if keys is not None:
+                    raise
+                unknown = f"the server's answer to {request.name} did not come: it may have been done"
+                self._fail(UnknownOutcome(unknown), error)
+            if packet:
+                self._heard_of_watch(packet[0], replies[0])
+            if isinstance(replies[-1], Exception):
+                self._raise_if_passing(replies[-1])
+                raise replies[-1]
+        return request.shaped(replies[-1], self._callbacks)
+
+    async def commit(self) -> bool:
+        """Do all that is queued, unless something that is watched has changed; return whether it was done."""
+        self.transaction.end()
+        async with self._turn:
+            if self._failure is not None:  # also when the function has passed over it
+                raise self._failure
+            if self._connection is not None and self._connection.broken:
+                raise ConnectionFailed("a read was interrupted, and with it the watch; nothing was changed")
+            if not self._writes and not self._watching:
+                return True
+            replies = await self._execute()
+        return replies is not None and self._settle(replies)
+
+    async def _execute(self) -> list[Any] | None:
+        """Return the replies to what was queued; None if something that is watched has changed."""
+        opening = [MULTI]
+        # Alone, if it may be refused, or if the connection may be dead: what follows has no second try.
+        if self._backend.client not in _may_multi or not self._heard:
+            self._heard_of_multi((await self._ask(opening))[0], "nothing was changed")
+            opening = []
+        try:
+            replies = await self._ask([*opening, *(each.request for each in self._writes), EXEC])
+        except ConnectionFailed as error:
+            if not self._writes:
+                raise
+            raise UnknownOutcome(
+                "the server's answer to EXEC did not come: the transaction was done as a whole, or not at all, and "
+                "which is not known. It is not tried again, since it could be done twice. Look at the keys; where "
+                "that does not tell, let the transaction also write a key of its own (tx.set('done:<id>', 1)), and "
+                "look for that"
+            ) from error.__cause__
+        self._watching = False  # whatever EXEC answers
+        if opening:
+            self._heard_of_multi(replies.pop(0), "what was queued may have been done without a guard")
+        done = replies.pop()
+        if isinstance(done, Exception):
+            self._refuse(replies, done)
+        return None if done is None else list(done)
+
+    def _settle(self, replies: Sequence[Any]) -> bool:
+        """Give each write its reply."""
+        shaped = [
+            each.request.shaped(reply, self._callbacks) for each, reply in zip(self._writes, replies, strict=True)
+        ]
+        refused = []
+        for each, reply in zip(self._writes, shaped, strict=True):
+            each.settle(reply)
+            if isinstance(reply, Exception):
+                refused.append((each.name, reply))
+        if refused:
+            raise CommandRefused(
+                f"the transaction is done, except {len(refused)} of its {len(shaped)} commands, which the server "
+                f"refused: {'; '.join(f'{name}: {error}' for name, error in refused)}. Redis does not roll back",
+                shaped,
+            ) from refused[0][1]
+        return True
+
+    async def _say(self, packet: Sequence[RedisCommand]) -> list[Any]:
+        try:
+            return await self._ask(packet)
+        except ConnectionFailed as error:
+            self._fail(error, error.__cause__)
+
+    async def _ask(self, packet: Sequence[RedisCommand]) -> list[Any]:
+        """Send a packet on the connection of this try, and return the replies.
+
+        Raises:
+            ConnectionFailed: the connection failed.
+            StoreError, InvalidArgument: there is no connection.
+        """
+        if self._connection is None:
+            self._connection, self._callbacks = await self._backend.connection(self._slot, self._repeated)
+        try:
+            replies = await self._connection.exchange(packet, self._tries.io_timeout(clock.now()))
+        except ConnectionFailed as error:
+            if not self._may_repeat(packet, error):
+                raise
+            connection, self._connection, self._repeated = self._connection, None, True
+            await connection.close()
+            return await self._ask(packet)
+        self._heard = True
+        return replies
+
+    def _may_repeat(self, packet: Sequence[RedisCommand], error: ConnectionFailed) -> bool:
+        """Tell whether a packet may be sent on another connection: once, if the first that was lent was dead.
+
+        That one was closed by the server while nobody used it; nothing was watched on it, and nothing is done twice.
+        """
+        harmless = all(each.words[0] in HARMLESS or keys_read(each.words) is not None for each in packet)
+        late = isinstance(error.__cause__, self._backend.library.time_is_over)
+        return harmless and not (self._heard or self._repeated or late)
+
+    def _fail(self, error: StoreError, cause: BaseException | None) -> NoReturn:
+        """Raise, and keep the error for the commit: a function that passes over it must not commit unguarded."""
+        self._failure = error
+        raise error from cause
+
+    def _to_watch(self, keys: Sequence[bytes]) -> list[RedisCommand]:
+        fresh = [key for key in dict.fromkeys(keys) if key not in self._watched]
+        for key in fresh if self._backend.cluster else ():
+            slot = self._backend.library.slot_of(key)
+            if self._slot is not None and slot != self._slot:
+                first = _text([*self._watched, *fresh][0])
+                raise InvalidArgument(
+                    f"{_text(key)!r} is in slot {slot} of the cluster, {first!r} in slot {self._slot}: {ONE_TAG}"
+                )
+            self._slot = slot
+        return [RedisCommand([b"WATCH", *fresh], "WATCH")] if fresh else []
+
+    def _heard_of_watch(self, command: RedisCommand, reply: Any) -> None:
+        if isinstance(reply, Exception):
+            self._raise_if_passing(reply)
+            self._fail(StoreError(f"the server refused WATCH: {reply}; nothing was changed"), reply)
+        self._watched.update(dict.fromkeys(command.words[1:]))
+        self._watching = True
+
+    def _heard_of_multi(self, reply: Any, what: str) -> None:
+        if not isinstance(reply, Exception):
+            _may_multi.add(self._backend.client)
+            return
+        _may_multi.discard(self._backend.client)
+        raise StoreError(f"the server refused MULTI: {reply}; {what}") from reply
+
+    def _refuse(self, replies: Sequence[Any], done: Exception) -> NoReturn:
+        """Raise why nothing was done: the refusal of the first command that could not be queued, or of EXEC."""
+        refusals = ((each.name, reply) for each, reply in zip(self._writes, replies, strict=False))
+        name, error = next(((name, each) for name, each in refusals if isinstance(each, Exception)), ("EXEC", done))
+        code = given_code(error)
+        if code == "CROSSSLOT" or (code in ("MOVED", "ASK") and slot_in(error) != self._slot):
+            raise InvalidArgument(f"the cluster refused {name}: {error}: {ONE_TAG}") from error
+        self._raise_if_passing(error)
+        raise StoreError(
+            f"the server refused {name}, and with it the whole transaction: {error}; nothing was changed"
+        ) from error
+
+    def _raise_if_passing(self, error: Exception) -> None:
+        """Raise if a refusal means that the slot is elsewhere, or on its way there."""
+        if given_code(error) not in ("MOVED", "ASK", "TRYAGAIN"):
+            return
+        if self._backend.cluster:
+            self._moved = True
+            self._fail(TryAgain(f"the cluster has the keys on another node: {error}; nothing was changed"), error)
+        what = f"this server is a node of a cluster ({error}): use the library's cluster client; nothing was changed"
+        self._fail(StoreError(what), error)
+
+    async def __aenter__(self) -> "AsyncRedisAttempt":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.transaction.end()
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            # After an interrupt or a cancellation nothing more is sent.
+            if self._watching and not connection.broken and (kind is None or issubclass(kind, Exception)):
+                async with self._turn:
+                    with suppress(ConnectionFailed):
+                        await self._ask([UNWATCH])
+                        self._watching = False
+        finally:
+            connection.broken = connection.broken or self._watching  # to disconnect also forgets what is watched
+            await connection.close()
+        if self._moved:
+            await self._backend.look_again()
+
+
+def _text(key: bytes) -> str:
+    """Return a key for people."""
+    return key.decode(errors="replace")

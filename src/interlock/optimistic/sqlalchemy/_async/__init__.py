@@ -1,0 +1,1 @@
+"""Sessions for asyncio tasks; the source of `_sync`."""

@@ -1,0 +1,97 @@
+# Generated from _async/sessions.py by tools/unasync.py; change that one.
+"""Sessions of SQLAlchemy as a backend: a new session for each try."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+from sqlalchemy.orm.exc import StaleDataError
+
+from interlock.core.errors import InvalidArgument
+from interlock.optimistic.sqlalchemy.errors import passing, raise_translated
+from interlock.optimistic.sqlalchemy.makers import called_with, maker_of, plain
+from interlock.optimistic.sqlalchemy.reads import Reads, RowChanged
+from interlock.optimistic.tries import Tries
+from interlock.runtime import _threads as rt
+
+CHANGED = (RowChanged, StaleDataError)
+
+
+class SessionAttempt:
+    """One try; see `interlock.optimistic.Attempt`.
+
+    Args:
+        session: used up by it.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self.transaction = session
+        self._reads = Reads(plain(session))
+        self._said: Sequence[Any] = ()
+
+    @property
+    def keys(self) -> Sequence[Any]:
+        """What was read, for messages."""
+        return self._reads.keys or self._said
+
+    def watch(self, keys: Sequence[Any]) -> None:
+        """Refuse: what is read is watched."""
+        raise InvalidArgument("what the function reads by its session is watched; there are no keys to be given")
+
+    def read(self, request: Any) -> Any:
+        """Execute a statement."""
+        return self.transaction.execute(request)
+
+    def commit(self) -> bool:
+        """Commit, if what was read is unchanged."""
+        try:
+            if not called_with(self.transaction, self._verify_and_flush):
+                return False
+        except DBAPIError as error:
+            raise_translated(error)
+        try:
+            self.transaction.commit()
+        except DBAPIError as error:
+            raise_translated(error, at_commit=True)
+        return True
+
+    def _verify_and_flush(self, session: Session) -> bool:
+        self._said = self._reads.keys
+        try:
+            self._reads.verify()
+            session.flush()
+        except CHANGED:
+            return False
+        return True
+
+    def __enter__(self) -> "SessionAttempt":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._said = self._said or self._reads.keys
+        self.transaction.close()
+        if isinstance(error, DBAPIError) and passing(error):
+            raise_translated(error)
+        return isinstance(error, CHANGED)  # then there is another try
+
+
+class SessionBackend:
+    """An engine, or a sessionmaker, as a backend.
+
+    Args:
+        where: what sessions are made of.
+
+    Raises:
+        InvalidArgument: it is something else.
+    """
+
+    def __init__(self, where: Any) -> None:
+        self._make = maker_of(where, rt.TASKS)
+
+    def begin(self, tries: Tries) -> SessionAttempt:
+        """Return the attempt for the next try."""
+        return SessionAttempt(self._make())

@@ -1,0 +1,100 @@
+"""Clients of redis-py and valkey-py: how they are recognised, and what their errors mean; neither is imported."""
+
+from inspect import iscoroutinefunction
+
+LIBRARIES = ("redis", "valkey")
+LOGIN = "wrong user or password, or none: give them in the URL (redis://user:password@host) or to the client"
+_TO_A_NODE = "this server is a node of a cluster: use a client for Clusters, or redis+cluster://"
+ADVICE = {
+    "WRONGTYPE": "the key holds something that is no lock, so another program uses it: choose another name "
+    "(connect() also has namespace=), or remove the key",
+    "NOPERM": "the server's access list forbids it: allow the user (ACL SETUSER)",
+    "NOAUTH": LOGIN,
+    "WRONGPASS": LOGIN,
+    "OOM": "the server is full and refuses to write: raise its maxmemory, or remove data; leave maxmemory-policy at "
+    "noeviction, any other may throw held locks away",
+    "READONLY": "this is a replica, which can't write: connect to the primary, or through Sentinel "
+    "(redis+sentinel://, or a client's master_for), which knows it",
+    "LOADING": "the server is starting and still loads its data: try again in a moment",
+    "MASTERDOWN": "the replica has lost its primary: connect to the primary, or through Sentinel, which knows it",
+    "CLUSTERDOWN": "the cluster has no working node for this name now: look at CLUSTER INFO",
+    "TRYAGAIN": "the slot of this name is being moved to another node of the cluster: try again in a moment",
+    "BUSY": "the server is busy with a script that does not end: look at SCRIPT KILL",
+    "MISCONF": "the server can't save its data to disk and so refuses to write: look at its log",
+    "NOREPLICAS": "the server has fewer replicas than min-replicas-to-write asks for",
+    "CROSSSLOT": "the keys of one name must be in one slot: this is a defect of interlock, please report it",
+    "UNKNOWN": "the server does not know a command that locks need: it must be Redis 6 or Valkey 7.2, or newer",
+    "MOVED": _TO_A_NODE,
+    "ASK": _TO_A_NODE,
+}
+"""What to do, by the code that the server's refusal begins with."""
+
+_BY_CLASS = {
+    "AskError": "ASK",
+    "AuthenticationError": "NOAUTH",
+    "AuthorizationError": "NOAUTH",
+    "BusyLoadingError": "LOADING",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "ClusterDownError": "CLUSTERDOWN",
+    "MasterDownError": "MASTERDOWN",
+    "MovedError": "MOVED",
+    "NoPermissionError": "NOPERM",
+    "NoScriptError": "NOSCRIPT",
+    "OutOfMemoryError": "OOM",
+    "ReadOnlyError": "READONLY",
+    "TryAgainError": "TRYAGAIN",
+}
+"""The codes of the libraries' own classes, from whose texts the library has cut them off."""
+
+
+def library_of(client: object) -> str | None:
+    """Return the name of the library that a client, or what its class is made of, comes from; None if from none."""
+    names = (base.__module__.partition(".")[0] for base in type(client).__mro__)
+    return next((name for name in names if name in LIBRARIES), None)
+
+
+def is_async(client: object) -> bool:
+    """Tell whether a client is one of asyncio."""
+    if iscoroutinefunction(getattr(client, "execute_command", None)):
+        return True
+    return any(".asyncio" in base.__module__ for base in type(client).__mro__)
+
+
+def is_cluster(client: object) -> bool:
+    """Tell whether a client speaks to a cluster."""
+    return hasattr(client, "nodes_manager")
+
+
+def names_of(error: BaseException) -> set[str]:
+    """Return the names of the classes of an exception."""
+    return {each.__name__ for each in type(error).__mro__}
+
+
+def given_code(error: BaseException) -> str:
+    """Return the code that a refusal was given: by its class, else the first word of its text."""
+    for each in type(error).__mro__:
+        if each.__name__ in _BY_CLASS:
+            return _BY_CLASS[each.__name__]
+    return str(error).partition(" ")[0]
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code of a refusal; one that came through a script is looked for in its text."""
+    text, code = str(error), given_code(error)
+    if code in ADVICE or code == "NOSCRIPT":
+        return code
+    lower = text.lower()
+    if "unknown command" in lower or "unknown redis command" in lower:
+        return "UNKNOWN"  # first: its text has the words of the command, so the name of a lock
+    if "permission" in lower or "acl failure" in lower or "the user executing the script can't" in lower:
+        return "NOPERM"
+    if "attempt to" in lower and "script" in lower:
+        return "WRONGTYPE"  # the script stumbled over what it found under the key
+    if "unauthenticated" in lower:
+        return "NOAUTH"
+    return next((each for each in ADVICE if each in text and each not in ("MOVED", "ASK")), code)
+
+
+def advice_on(code: str) -> str:
+    """Return what to do about a refusal."""
+    return ADVICE.get(code, "look at the server's log")
