@@ -66,6 +66,20 @@ class Waiter:
         """Nothing to give back."""
 
 
+class StoppedClock:
+    """As `runtime.clock`, where no time passes but by the world's leave."""
+
+    @staticmethod
+    def now() -> float:
+        """Return always the same."""
+        return 0.0
+
+
+async def sleep(seconds: float) -> None:
+    """Let some time pass."""
+    await effect(Sleep())
+
+
 class Runtime:
     """As `runtime._aio`, for one caller.
 

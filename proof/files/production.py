@@ -73,6 +73,9 @@ def changed(module: str, old: str, new: str) -> Production:
     if text.count(old) != 1:
         raise ValueError(f"{old!r} occurs {text.count(old)} times in {MODULES[module].__name__}, not once")
     fresh = executed(MODULES[module], text.replace(old, new))
+    for name, value in vars(MODULES[module]).items():
+        if isinstance(value, type):  # what both are made of stays the same
+            setattr(fresh, name, value)
     if module == "claiming":
         return PRODUCTION._replace(acquire=fresh.acquire)
     return PRODUCTION._replace(line=fresh) if module == "line" else PRODUCTION._replace(plan=fresh)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proof.pending.mutants import CALLER, CLAIMING, PENDING, Change, Mutant
+from proof.changes import Change
+from proof.pending.mutants import CALLER, CLAIMING, PENDING, Mutant
 from proof.pending.options import Fence, Listing, Move, Options, Update, exclusive, semaphore
 
 PLAIN = Options()

@@ -52,7 +52,7 @@ PARTS = (
     Part("mysql", 400, 400, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 490, src("stores/postgresql")),
     Part("redis", 1350, 3240, src("stores/redis", "_redis")),
-    Part("advisory", 650, 1520, src("stores/advisory", "stores/advisory.py")),
+    Part("advisory", 650, 865, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 4180, src("django")),
     Part("cli", 1000, 1610, src("cli")),
     Part("keylock", 470, 526, src("keylock")),
@@ -98,7 +98,7 @@ SAME_NAMES = {
 
 FOREIGN = {
     "_available_connections": ("_redis/perloop.py",),
-    "_blake2": ("stores/files/keys.py",),
+    "_blake2": ("stores/files/slots.py",),
     "_buffer": ("_redis/aconnection.py",),
     "_conninfo_attempts": ("stores/postgresql/factory.py",),
     "_conninfo_attempts_async": ("stores/postgresql/factory.py",),
@@ -109,7 +109,7 @@ FOREIGN = {
     "_get_pk_val": ("django/guarded/saving.py",),
     "_get_running_loop": ("runtime/shared.py",),
     "_in_use_connections": ("_redis/perloop.py",),
-    "_is_owned": ("runtime/sync.py", "stores/files/liveness.py"),
+    "_is_owned": ("runtime/sync.py",),
     "_read_query_result": ("stores/advisory/mysql.py", "stores/mysql/connection.py"),
     "_set_running_loop": ("django/store.py",),
     "_sock": (

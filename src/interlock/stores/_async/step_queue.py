@@ -31,7 +31,6 @@ from interlock.runtime import clock
 LOOK_AGAIN = 1.0  # seconds; only a safety net where every hand-over is told
 SHORTEST_LOOK = 0.001  # seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
-BUSY_LIMIT = 5.0  # seconds
 AWAY = 0.25  # seconds until a store that is away is asked again
 RECOVERY = 60.0  # seconds to wait for a store that is away, where the caller has set no limit
 FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
@@ -77,9 +76,15 @@ class AsyncStepQueue:
     Args:
         steps: the store.
         waiters: who waits in this process.
+
+    Attributes:
+        busy_limit: seconds for which a busy store is asked again; an acquire goes on until its own time is over.
+        busy_text: what is said then.
     """
 
     node_of = None
+    busy_limit = 5.0  # seconds
+    busy_text = "the store was busy for 5 s: somebody keeps its own lock; nothing was done"
 
     def __init__(self, steps: AsyncSteps, waiters: Waiters) -> None:
         self._steps = steps
@@ -152,14 +157,30 @@ class AsyncStepQueue:
         steps: Mapping[str, Step] = {}
         if self._renew_many is not None and len(by_key) > 1:
             steps = await self._renew_many(by_key)
-        for key, ids in by_key.items():
-            try:
-                step = steps.get(key) or await self._insist(key, renew, ids)
-            except StoreError as error:
-                answers |= dict.fromkeys(ids, error)
-                continue
-            answers |= zip(ids, step.answer, strict=True)
-            await self._tell(key, step)
+        shortest = min((claim.spec.ttl for claim in claims), default=0.0)
+        deadline = clock.now() + min(self.busy_limit, shortest / 10)
+        pause = SHORTEST_PAUSE
+        while by_key:
+            busy: dict[str, list[str]] = {}
+            for key, ids in by_key.items():
+                await rt.give_way()
+                try:
+                    step = steps.get(key) or await self._step(key, renew, ids)
+                except StoreError as error:
+                    answers |= dict.fromkeys(ids, error)
+                    continue
+                if step is None:  # no reason to let the leases of others end
+                    busy[key] = ids
+                    continue
+                answers |= zip(ids, step.answer, strict=True)
+                await self._tell(key, step)
+            if busy and clock.now() > deadline:
+                answers |= {id: StoreError(self.busy_text) for ids in busy.values() for id in ids}
+                break
+            by_key = busy
+            if busy:
+                await rt.sleep(pause)
+                pause = min(LONGEST_PAUSE, 2 * pause)
         return [answers.get(claim.id, GONE) for claim in claims]
 
     async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
@@ -197,13 +218,11 @@ class AsyncStepQueue:
         Raises:
             StoreError: it was busy for too long.
         """
-        deadline = clock.now() + BUSY_LIMIT
+        deadline = clock.now() + self.busy_limit
         pause = SHORTEST_PAUSE
         while (step := await self._step(key, decide, *args)) is None:
             if clock.now() > deadline:
-                raise StoreError(
-                    f"the store was busy for {BUSY_LIMIT:g} s: somebody keeps its own lock; nothing was done"
-                )
+                raise StoreError(self.busy_text)
             await rt.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
         return step

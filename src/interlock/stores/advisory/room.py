@@ -199,8 +199,10 @@ class AdvisoryRoom:
             known = session in self.sessions
             self.sessions.discard(session)
         session.end()
-        if known and session.silent and session.pid == session.reported_pid:  # else a pooler may have lent it
-            threads.spawn("interlock-advisory-end", self._end_unheard, session)
+        if known and session.silent:
+            self.rest()  # what broke one has mostly broken all
+            if session.pid == session.reported_pid:  # else a pooler may have lent it
+                threads.spawn("interlock-advisory-end", self._end_unheard, session)
 
     def rest(self) -> None:
         """End the sessions that nobody uses."""
@@ -244,6 +246,7 @@ class AdvisoryRoom:
         """End the session of a claim that was taken out, and tell whose it is."""
         if place.session is not None:
             self.drop(place.session)
+            self.rest()  # the others lead to the same server, by the same way
         if place.state == "using":
             place.owner.doubt(place.claim.id)
         else:

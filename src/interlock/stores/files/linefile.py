@@ -54,7 +54,8 @@ class LineFile(OpenFile):
     """
 
     __slots__ = (
-        "_folder", "_known", "_name", "_span", "head", "inside", "key", "last_tail", "lost", "mutex", "retired", "trusted",
+        "_folder", "_known", "_name", "_span",
+        "head", "inside", "key", "last_tail", "lost", "mutex", "retired", "trusted",
     )  # fmt: skip
 
     def __init__(self, folder: Folder, key: str) -> None:
@@ -134,11 +135,7 @@ class LineFile(OpenFile):
 
     def _is_sound(self, data: bytes) -> bool:
         head, end = self.head, DONE_AT + MOMENT
-        try:
-            micros_in(data, DONE_AT)
-        except ValueError:
-            return False
-        whole = data[:DONE_AT] == head[:DONE_AT] and data[end : len(head)] == head[end:]
+        whole = micros_in(data, DONE_AT) >= 0 and data[:DONE_AT] == head[:DONE_AT] and data[end : len(head)] == head[end:]
         return whole and not (len(data) - len(head)) % SLOT
 
     def _put_right(self, found: bytes) -> None:

@@ -114,7 +114,7 @@ class Liveness:
         StoreError: no liveness pipe could be made; the message says what to do.
     """
 
-    def __init__(self, folder: Path, mend: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, mend: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
         self._mend = mend
         self._section = Section()

@@ -108,12 +108,9 @@ def moment(micros: int) -> bytes:
 
 
 def micros_in(text: bytes, at: int) -> int:
-    """Return the microseconds of the moment that stands at a place.
-
-    Raises:
-        ValueError: there is none.
-    """
-    return int(text[at : at + 10]) * MICROS + int(text[at + 11 : at + MOMENT])
+    """Return the microseconds of the moment that stands at a place; -1 if there is none."""
+    digits = text[at : at + 10] + text[at + 11 : at + MOMENT]
+    return int(digits) if len(digits) == MOMENT - 1 and digits.isdigit() else -1
 
 
 def parse(raw: bytes) -> Slot:
@@ -131,11 +128,12 @@ def parse(raw: bytes) -> Slot:
         if alive[:1] == "." or "/" in alive or "\0" in alive:
             return fence  # it is a file name in alive/, and must not lead out of there
         who, label = _texts(words[6].decode(errors="replace"))
+        pid, host = words[4][4:], words[5][5:].decode(errors="replace")
         return Place(
             raw[ID_AT : ID_AT + ID_WIDTH].decode().rstrip(), state, int(units), int(capacity),
             micros_in(raw, UNTIL_AT), int(words[1][4:]), int(raw[BEAT_AT : BEAT_AT + 6]), fence,
-            micros_in(raw, SINCE_AT), micros_in(raw, HELD_AT), int(raw[NUMBER_AT : NUMBER_AT + 4]),
-            words[2] == b"once=1", who, label, f"{words[5][5:].decode()} {int(words[4][4:] or b'0')}",
+            max(0, micros_in(raw, SINCE_AT)), max(0, micros_in(raw, HELD_AT)), int(raw[NUMBER_AT : NUMBER_AT + 4]),
+            words[2] == b"once=1", who, label, f"{host} {int(pid) if pid.isdigit() else 0}",
             raw[PIPE_AT : PIPE_AT + 6].decode().lstrip("0"), alive,
         )  # fmt: skip
     except (LookupError, ValueError):

@@ -17,6 +17,7 @@ class AsyncFolderSteps:
 
     def __init__(self, steps: FileSteps) -> None:
         self.step = rt.plain(steps.step)
+        self.step_now = steps.step
         self.keys = rt.plain(steps.keys)
         self.tell = steps.tell
         self.origin = steps.origin
@@ -78,6 +79,12 @@ class AsyncFileQueue(AsyncStepQueue):
     Args:
         steps: the lines, shared with all who use the folder in this process.
     """
+
+    busy_limit = 1.0  # seconds: the guard is held for microseconds, except by a process that was stopped in it
+    busy_text = (
+        "the guard of a line, or the marker of the folder, is held by a process that was stopped in the middle of a "
+        "step, or by some other program: continue it or kill it (lslocks shows which), then call again"
+    )
 
     def __init__(self, steps: FileSteps) -> None:
         super().__init__(AsyncFolderSteps(steps), steps.waiters)
