@@ -50,7 +50,7 @@ PARTS = (
     Part("files, lines of C", 450, 639, src("stores/files"), ".c"),
     Part("sqlite", 330, 584, src("stores/sqlite", "stores/sqlite.py")),
     Part("mysql", 400, 400, src("stores/mysql", "stores/mysql.py")),
-    Part("postgresql", 490, 1900, src("stores/postgresql", "stores/sql")),
+    Part("postgresql", 490, 490, src("stores/postgresql")),
     Part("redis", 1350, 3240, src("stores/redis", "_redis")),
     Part("advisory", 650, 865, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 4180, src("django")),

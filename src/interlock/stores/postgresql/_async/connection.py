@@ -20,7 +20,7 @@ from interlock.core.redaction import UNTOLD
 from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
-from interlock.runtime.process import checked_pid
+from interlock.runtime.process import checked_pid, in_forked_child
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.problems import (
     AT_ONCE,
@@ -49,9 +49,9 @@ RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in
 PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
 LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
-PING = "ping"  # what a subscription tells itself
 
 _abandoned: deque[tuple[float, PGconn]] = deque()
+in_forked_child(_abandoned.clear)  # libpq would say goodbye on them
 
 
 class AsyncServer:
@@ -298,7 +298,7 @@ class AsyncPgSubscription(AsyncPgConnection):
     async def confirm(self, deadline: float) -> None:
         """Tell this connection something, to find out whether it hears."""
         try:
-            self._send((notifying([(self._server.channel, PING)]),))
+            self._send((notifying([(self._server.channel, "ping")]),))
             self._pgconn.flush()
         except psycopg.OperationalError as error:
             raise failure("", str(error).strip(), self._where, True) from error

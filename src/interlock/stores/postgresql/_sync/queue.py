@@ -75,7 +75,7 @@ class PostgresQueue(ServerQueue):
         crashed = int(grace or 0) / MICROS
         found: list[tuple[str, Literal["ok", "warn", "fail", ""], str]] = [
             ("version", "ok" if int(number) >= OLDEST else "fail", f"PostgreSQL {version}; it must be 14 or newer"),
-            ("role", "fail" if replica != "0" else "", "this is a replica, which can't write: connect to the primary"),
+            ("role", "fail" if replica != "0" else "", "it is a replica, which can't write: connect to the primary"),
             (
                 "persistence", "warn" if "off" in (fsync, pages) else "",
                 f"fsync is {fsync}, full_page_writes {pages}: after a crash of the machine two may hold a lock",
