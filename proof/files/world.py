@@ -7,7 +7,6 @@ it over in the store when it is over for its owner, or when its owner has sent a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from interlock.core.claims import USING, fits
 from interlock.core.line import GONE
@@ -229,4 +228,3 @@ class World(Callers):
         if fits(head.units, head.capacity, [(place.units, place.capacity) for place in holders]):
             return f"the lock is free for {head.id}, and nothing wakes it"
         return None
-
