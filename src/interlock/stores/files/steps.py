@@ -276,7 +276,7 @@ class FileSteps:
         return line
 
     def make_room(self) -> bool:
-        """Close the files of names without claims of this process, since it may have no more; False if there are none."""
+        """Close the files of names without claims of this process; False if there are none."""
         with self._mutex:
             idle = [key for key, line in self.lines.items() if line.is_ours() and self._is_idle(line)]
             retired = [self.lines.pop(key) for key in idle]
