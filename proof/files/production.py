@@ -1,6 +1,7 @@
 """The code that is checked: what the package uses, or a copy of it with one change in its text.
 
-`core/_async/acquire.py` is run as a generator: each `await` of its text is made a `yield from`, nothing else is changed.
+`core/_async/acquire.py` is run as a generator: each `await` of its text is made a `yield from`, and
+nothing else is changed.
 """
 
 from __future__ import annotations

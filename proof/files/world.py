@@ -228,4 +228,3 @@ class World(Callers):
         if fits(head.units, head.capacity, [(place.units, place.capacity) for place in holders]):
             return f"the lock is free for {head.id}, and nothing wakes it"
         return None
-

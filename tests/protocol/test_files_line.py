@@ -105,7 +105,8 @@ class Pair:
         for id, (ours, theirs) in list(self.waiters.items()):
             told, heard = ours.wait(0.0), [each for each in theirs.told if each is not None]
             if told is not None or heard:
-                assert told is not None and heard, (self.steps, id, told, heard)
+                assert told is not None, (self.steps, id, heard)
+                assert heard, (self.steps, id, told)
                 assert (told.id, told.slot) == (heard[-1].id, heard[-1].slot), self.steps
                 self.fence(told.id, told.fence, heard[-1].fence)
                 theirs.told.clear()

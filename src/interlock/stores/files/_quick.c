@@ -71,9 +71,11 @@ typedef struct {
     long pipe;
 } Slot;
 
-/* Names of attributes: the module's state. */
+/* Attributes of a LineFile or an OpenFile; their names are the module's state. */
+enum { FD, MARK, DEVICE, INODE, PATH, HEAD, TRUSTED, COUNT };
+static const char *const NAMES[COUNT] = {"fd", "mark", "device", "inode", "path", "head", "trusted"};
 typedef struct {
-    PyObject *fd, *mark, *device, *inode, *path, *head, *trusted;
+    PyObject *of[COUNT];
 } Names;
 
 static long long
@@ -99,6 +101,14 @@ digits(const char *text, int width)
     return value;
 }
 
+/* Read a moment, in microseconds; -1 if there is none. */
+static long long
+moment_at(const char *text)
+{
+    long long whole = digits(text, 10), part = digits(text + 11, 6);
+    return whole < 0 || part < 0 || text[10] != '.' ? -1 : whole * MICROS + part;
+}
+
 static long long
 fence_at(const char *slot)
 {
@@ -111,12 +121,11 @@ static int
 read_slot(const char *text, Slot *slot)
 {
     static const char units[] = "units=1/1 ttl=", once[] = " once=", alive[] = " alive=";
-    long long whole = digits(text + UNTIL_AT, 10), part = digits(text + UNTIL_AT + 11, 6);
     slot->fence = digits(text + FENCE_AT, FENCE_WIDTH);
     slot->pipe = (long)digits(text + PIPE_AT, PIPE_WIDTH);
-    slot->until = whole * MICROS + part;
-    if (slot->fence < 0 || slot->fence > MOST_NUMBER || whole < 0 || part < 0 || slot->pipe < 0 ||
-        text[UNTIL_AT + 10] != '.' || memcmp(text + FENCE_AT - 6, "fence=", 6) ||
+    slot->until = moment_at(text + UNTIL_AT);
+    if (slot->fence < 0 || slot->fence > MOST_NUMBER || slot->until < 0 || slot->pipe < 0 ||
+        memcmp(text + FENCE_AT - 6, "fence=", 6) ||
         memcmp(text + UNTIL_AT - 7, " until=", 7) || memcmp(text + ID_AT - 4, " id=", 4) ||
         memcmp(text + PIPE_AT - 6, " pipe=", 6) || memcmp(text + TAIL_AT, units, sizeof units - 1) ||
         text[SLOT - 1] != '\n')
@@ -149,11 +158,8 @@ pad(PyObject *id, char *padded)
 {
     Py_ssize_t size;
     const char *text = PyUnicode_AsUTF8AndSize(id, &size);
-    if (text == NULL) {
-        PyErr_Clear();
-        return 0;
-    }
-    if (size == 0 || size > ID_WIDTH)
+    PyErr_Clear();
+    if (text == NULL || size == 0 || size > ID_WIDTH)
         return 0;
     memset(padded, ' ', ID_WIDTH);
     memcpy(padded, text, size);
@@ -216,15 +222,14 @@ static int
 open_of(const Names *names, PyObject *object)
 {
     struct stat found;
-    int fd = (int)number_attribute(object, names->fd);
+    int fd = (int)number_attribute(object, names->of[FD]);
     if (fd < 0 || fstat(fd, &found) < 0 || found.st_nlink < 1 ||
-        found.st_ino != (ino_t)number_attribute(object, names->inode) ||
-        found.st_dev != (dev_t)number_attribute(object, names->device))
+        found.st_ino != (ino_t)number_attribute(object, names->of[INODE]) ||
+        found.st_dev != (dev_t)number_attribute(object, names->of[DEVICE]))
         return -1;
     return fd;
 }
 
-/* Give the guard back, unless that is done already. */
 static void
 unguard(Line *line)
 {
@@ -254,19 +259,19 @@ take_guard(int fd)
 static int
 is_found(const Names *names, PyObject *object)
 {
-    PyObject *trusted = PyObject_GetAttr(object, names->trusted);
+    PyObject *trusted = PyObject_GetAttr(object, names->of[TRUSTED]);
     double until = trusted == NULL ? 0.0 : PyFloat_AsDouble(trusted), now = (double)clock_micros(CLOCK_MONOTONIC) * 1e-6;
     Py_XDECREF(trusted);
     if (now < until)
         return 1;
     struct stat found;
-    PyObject *path = PyObject_GetAttr(object, names->path);
+    PyObject *path = PyObject_GetAttr(object, names->of[PATH]);
     int there = path != NULL && PyBytes_Check(path) && lstat(PyBytes_AsString(path), &found) == 0 &&
-                found.st_ino == (ino_t)number_attribute(object, names->inode) &&
-                found.st_dev == (dev_t)number_attribute(object, names->device);
+                found.st_ino == (ino_t)number_attribute(object, names->of[INODE]) &&
+                found.st_dev == (dev_t)number_attribute(object, names->of[DEVICE]);
     Py_XDECREF(path);
     PyObject *moment = there ? PyFloat_FromDouble(now + TRUST) : NULL;
-    there = moment != NULL && PyObject_SetAttr(object, names->trusted, moment) == 0;
+    there = moment != NULL && PyObject_SetAttr(object, names->of[TRUSTED], moment) == 0;
     Py_XDECREF(moment);
     return there;
 }
@@ -303,13 +308,13 @@ survey(Line *line)
 static int
 guard(const Names *names, PyObject *object, int pid, Line *line)
 {
-    line->fd = (int)number_attribute(object, names->fd);
-    PyObject *head = PyObject_GetAttr(object, names->head);
+    line->fd = (int)number_attribute(object, names->of[FD]);
+    PyObject *head = PyObject_GetAttr(object, names->of[HEAD]);
     char *text;
     int taken = 0;
     /* A descriptor that somebody closed may be another file's by now: that one's place is another. */
-    if (getpid() == pid && lseek(line->fd, 0, SEEK_CUR) == number_attribute(object, names->mark) && head != NULL && PyBytes_AsStringAndSize(head, &text, &line->head) == 0 &&
-        take_guard(line->fd)) {
+    int ours = getpid() == pid && lseek(line->fd, 0, SEEK_CUR) == number_attribute(object, names->of[MARK]);
+    if (ours && head != NULL && PyBytes_AsStringAndSize(head, &text, &line->head) == 0 && take_guard(line->fd)) {
         line->size = pread(line->fd, line->data, MOST_BYTES, 0);
         taken = line->size >= line->head && line->size < MOST_BYTES && (line->size - line->head) % SLOT == 0 &&
                 memcmp(line->data, text, line->head) == 0 && is_found(names, object);
@@ -324,6 +329,14 @@ guard(const Names *names, PyObject *object, int pid, Line *line)
     return taken;
 }
 
+/* Return another process's pipe of that name; -1 if it is not open here, or its name is gone. */
+static int
+pipe_of(const Names *names, const char *name, PyObject *others)
+{
+    PyObject *pipe = PyDict_GetItemString(others, name);
+    return pipe == NULL ? -1 : open_of(names, pipe);
+}
+
 /* Read an exclusive claim whose lease lasts and whose process lives; 0 also if that one's pipe is not open here yet. */
 static int
 read_live(const Names *names, const Line *line, Py_ssize_t at, Slot *slot, const char *token, PyObject *others)
@@ -332,8 +345,7 @@ read_live(const Names *names, const Line *line, Py_ssize_t at, Slot *slot, const
         return 0;
     if (strcmp(slot->token, token) == 0)
         return 1;
-    PyObject *pipe = PyDict_GetItemString(others, slot->token);
-    int fd = pipe == NULL ? -1 : open_of(names, pipe);
+    int fd = pipe_of(names, slot->token, others);
     if (fd < 0)
         return 0;
     if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
@@ -410,28 +422,19 @@ join(PyObject *module, PyObject *args)
     return joined ? Py_BuildValue("sL", before.token, holder.until - line.now) : Py_NewRef(Py_None);
 }
 
-/* Return the open wake-up pipe of a waiter in another process; -1 if it is not open here, or its name is gone. */
-static int
-pipe_of(const Names *names, const Slot *slot, PyObject *others)
-{
-    char name[MOST_TOKEN + 32];
-    snprintf(name, sizeof name, "%s.%ld", slot->token, slot->pipe);
-    PyObject *pipe = PyDict_GetItemString(others, name);
-    return pipe == NULL ? -1 : open_of(names, pipe);
-}
-
 /* Hand over to the first in line; its id and fence if it is in this process, else 2, or 0 if Python is to do that. */
 static PyObject *
 hand_over(const Names *names, Line *line, const char *token, PyObject *others)
 {
     Slot slot, head;
-    char text[ID_AT], message[ID_WIDTH + 32];
+    char text[ID_AT], message[ID_WIDTH + 32], name[MOST_TOKEN + 32];
     if (!read_live(names, line, line->first, &slot, token, others) ||
         (line->second && !read_live(names, line, line->second, &head, token, others)))
         return PyLong_FromLong(0); /* a dead one that comes to the head of the line is to be cleared away */
     const char *waits = line->data + line->first, *id = waits + ID_AT;
     int mine = strcmp(slot.token, token) == 0, size = ID_WIDTH;
-    int pipe = mine ? -1 : pipe_of(names, &slot, others);
+    snprintf(name, sizeof name, "%s.%ld", slot.token, slot.pipe);
+    int pipe = mine ? -1 : pipe_of(names, name, others);
     if ((!mine && pipe < 0) || pwrite(line->fd, "done    ", 8, line->held) != 8)
         return PyLong_FromLong(0);
     while (size > 0 && id[size - 1] == ' ')
@@ -465,13 +468,7 @@ leave(PyObject *module, PyObject *args)
         return NULL;
     const Names *names = PyModule_GetState(module);
     if (pad(id, padded) && guard(names, object, pid, &line)) {
-        long long whole = 0, part = 0;
-        int mine = line.held > 0 && has_id(&line, line.held, padded);
-        if (mine) {
-            whole = digits(line.data + line.held + UNTIL_AT, 10);
-            part = digits(line.data + line.held + UNTIL_AT + 11, 6);
-        }
-        if (mine && whole >= 0 && part >= 0 && whole * MICROS + part > line.now) {
+        if (line.held > 0 && has_id(&line, line.held, padded) && moment_at(line.data + line.held + UNTIL_AT) > line.now) {
             if (!line.first && line.size <= line.head + MOST_IDLE * SLOT)
                 answer = PyLong_FromLong(pwrite(line.fd, "done    ", 8, line.held) == 8);
             else if (line.first && capacity == 1)
@@ -503,15 +500,9 @@ static int
 start(PyObject *module)
 {
     Names *names = PyModule_GetState(module);
-    names->fd = PyUnicode_InternFromString("fd");
-    names->mark = PyUnicode_InternFromString("mark");
-    names->device = PyUnicode_InternFromString("device");
-    names->inode = PyUnicode_InternFromString("inode");
-    names->path = PyUnicode_InternFromString("path");
-    names->head = PyUnicode_InternFromString("head");
-    names->trusted = PyUnicode_InternFromString("trusted");
-    if (!names->fd || !names->mark || !names->device || !names->inode || !names->path || !names->head || !names->trusted)
-        return -1;
+    for (int at = 0; at < COUNT; at++)
+        if ((names->of[at] = PyUnicode_InternFromString(NAMES[at])) == NULL)
+            return -1;
     PyObject *layout = Py_BuildValue("iiiiiiiiiii", SLOT, FENCE_AT, UNTIL_AT, SINCE_AT, HELD_AT, MOMENT, ID_AT, ID_WIDTH,
                                      PIPE_AT, TAIL_AT, MOST_IDLE);
     int added = layout == NULL ? -1 : PyModule_AddObjectRef(module, "LAYOUT", layout);
@@ -523,15 +514,8 @@ static void
 end(void *module)
 {
     Names *names = PyModule_GetState(module);
-    if (names == NULL)
-        return;
-    Py_XDECREF(names->fd);
-    Py_XDECREF(names->mark);
-    Py_XDECREF(names->device);
-    Py_XDECREF(names->inode);
-    Py_XDECREF(names->path);
-    Py_XDECREF(names->head);
-    Py_XDECREF(names->trusted);
+    for (int at = 0; names != NULL && at < COUNT; at++)
+        Py_XDECREF(names->of[at]);
 }
 
 static PyModuleDef_Slot slots[] = {

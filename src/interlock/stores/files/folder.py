@@ -231,7 +231,10 @@ class Folder:
             OSError: it can't be read.
         """
         with self._section.entered():
-            return self._fence_in(os.pread(self._open_fences(), MOST_FENCES, 0))
+            try:
+                return self._fence_in(os.pread(self._open_fences(create=False), MOST_FENCES, 0))
+            except FileNotFoundError:
+                return 0
 
     def raise_floor(self, fence: int) -> bool:
         """Remember `fence` before the file that shows it is removed.
@@ -244,7 +247,7 @@ class Folder:
             OSError: it can't be written.
         """
         with self._section.entered():
-            fd = self._open_fences()
+            fd = self._open_fences(create=True)
             if not _lock_soon(fd):
                 return False
             try:
@@ -254,10 +257,12 @@ class Folder:
             finally:
                 fcntl.flock(fd, fcntl.LOCK_UN)
 
-    def _open_fences(self) -> int:
+    def _open_fences(self, create: bool) -> int:
         if not self._fences.is_intact():
             self._fences.close()
-            self._fences = OpenFile(f"{self._real}/fences", open_file(self._real, "fences", self.sharing))
+            self._fences = OpenFile(
+                f"{self._real}/fences", open_file(self._real, "fences", self.sharing, create=create)
+            )
         return self._fences.fd
 
     def _fence_in(self, record: bytes) -> int:

@@ -100,7 +100,8 @@ class LineFile(OpenFile):
                 give_turn()
                 continue
             data = os.pread(self.fd, self._span, 0)
-            if not (data.startswith(self.head) and len(data) < self._span and clock.now() < self.trusted):
+            whole = data.startswith(self.head) and not (len(data) - len(self.head)) % SLOT
+            if not (whole and len(data) < self._span and clock.now() < self.trusted):
                 data = self._read_carefully(data)
             if data:
                 return data
@@ -135,7 +136,9 @@ class LineFile(OpenFile):
 
     def _is_sound(self, data: bytes) -> bool:
         head, end = self.head, DONE_AT + MOMENT
-        whole = micros_in(data, DONE_AT) >= 0 and data[:DONE_AT] == head[:DONE_AT] and data[end : len(head)] == head[end:]
+        whole = (
+            micros_in(data, DONE_AT) >= 0 and data[:DONE_AT] == head[:DONE_AT] and data[end : len(head)] == head[end:]
+        )
         return whole and not (len(data) - len(head)) % SLOT
 
     def _put_right(self, found: bytes) -> None:

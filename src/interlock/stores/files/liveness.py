@@ -109,12 +109,13 @@ class Liveness:
     Args:
         folder: the folder alive/.
         mend: makes it again if it was removed.
+        own: False to look only.
 
     Raises:
         StoreError: no liveness pipe could be made; the message says what to do.
     """
 
-    def __init__(self, folder: Path, mend: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, folder: Path, mend: Callable[[], None] = lambda: None, own: bool = True) -> None:
         self._folder = folder
         self._mend = mend
         self._section = Section()
@@ -124,7 +125,9 @@ class Liveness:
         self.wakeups: dict[int, WakeupPipe] = {}
         self.others: dict[str, OpenFile] = {}
         self._own = OpenFile(folder)
-        self._make_own()
+        self.token = ""
+        if own:
+            self._make_own()
 
     # -- the own liveness pipe ---------------------------------------------------------------------------------
 
@@ -319,7 +322,7 @@ class Liveness:
             while self._idle:
                 self._discard(self._idle.pop())
             self._own.remove()
-            self._close_others()
+            self.close_others()
 
     def forget(self) -> None:
         """In a forked child: close the pipes without removing them, since they are the parent's."""
@@ -328,9 +331,10 @@ class Liveness:
         for pipe in self.wakeups.values():
             pipe.close()
         self._own.close()
-        self._close_others()
+        self.close_others()
 
-    def _close_others(self) -> None:
+    def close_others(self) -> None:
+        """Close what is open of other processes."""
         while self.others:
             self.others.popitem()[1].close()
 

@@ -9,7 +9,7 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -32,7 +32,7 @@ from interlock.stores.files.folder import Folder, give_turn, names_in
 from interlock.stores.files.linefile import LineFile
 from interlock.stores.files.liveness import Liveness, WakeupPipe
 from interlock.stores.files.marker import MarkerTaken
-from interlock.stores.files.opening import NotOurs, read_file
+from interlock.stores.files.opening import MOST_BYTES, NotOurs, read_file
 from interlock.stores.files.plan import Tell, actions, dead_among, line_of, watched_by
 from interlock.stores.files.slots import (
     DONE_AT,
@@ -147,7 +147,7 @@ class FileSteps:
     def _guarded(self, line: LineFile, decide: Decide, args: tuple[Any, ...]) -> Step | None:
         """Do a step of a line; the guard is given back by the caller."""
         if decide is renew:
-            line.trusted = 0.0  # it asks whether the file is still the one in the folder
+            line.trusted = self.trusted = 0.0  # it asks whether all is still in the folder
         data = line.guard()
         if line.lost:
             line.lost, self.trusted = False, 0.0
@@ -276,13 +276,19 @@ class FileSteps:
         return line
 
     def make_room(self) -> bool:
-        """Close the files of half of the names: the process may have no more open files; False if there are none."""
+        """Close the files of names without claims of this process; False if there are none."""
         with self._mutex:
-            self._most_open = max(1, len(self.lines) // 2)
-            retired = [self.lines.pop(each) for each in [*islice(self.lines, -(-len(self.lines) // 2))]]
+            idle = [key for key, line in self.lines.items() if line.is_ours() and self._is_idle(line)]
+            retired = [self.lines.pop(key) for key in idle]
+            self._most_open = max(8, len(self.lines) + len(retired) // 2)
         for line in retired:
             self._retire(line)
         return bool(retired)
+
+    def _is_idle(self, line: LineFile) -> bool:
+        token = self.liveness().token
+        slots = line.slots(os.pread(line.fd, MOST_BYTES, 0))
+        return not any(isinstance(slot, Place) and slot.alive == token for slot in slots)
 
     def _retire(self, line: LineFile) -> None:
         line.retired = True
@@ -315,9 +321,22 @@ class FileSteps:
         lease = int(clock.now() * MICROS)
         line = line_of(slots, 0, 0, lease)
         tokens = {place.alive for place in line.places}
-        is_alive = self.liveness().is_alive
-        dead = {token for token in tokens if token and not is_alive(token)}
+        with self._looking() as liveness:
+            dead = {token for token in tokens if token and not liveness.is_alive(token)}
         return live(line, Clock(lease, 0, dead))
+
+    @contextlib.contextmanager
+    def _looking(self) -> Iterator[Liveness]:
+        """See which processes live, if need be without a liveness pipe of one's own."""
+        liveness = self._liveness
+        if liveness is not None:
+            yield liveness
+            return
+        liveness = Liveness(self.folder.alive, self.folder.mend, own=False)
+        try:
+            yield liveness
+        finally:
+            liveness.close_others()
 
     def sweep(self, most: int = SWEEP) -> int:
         """Remove what the dead left: liveness pipes, and the files of names that nobody has used for a minute.
@@ -328,7 +347,8 @@ class FileSteps:
         Returns:
             How many names were removed.
         """
-        self.liveness().sweep()
+        with self._looking() as liveness:
+            liveness.sweep()
         removed = 0
         old = clock.time_of_day() - OLD
         with os.scandir(self.folder.lines) as entries:

@@ -12,7 +12,7 @@ from interlock.core.store import ALL, Feature
 from interlock.runtime import clock
 from interlock.stores.files.failures import failing
 from interlock.stores.files.options import options
-from interlock.stores.files.steps import FileSteps, open_steps, use
+from interlock.stores.files.steps import FileSteps, close_if_unused, open_steps, use
 
 
 class FileStore:
@@ -37,6 +37,7 @@ class FileStore:
         self._steps = open_steps(*self._where)
         with contextlib.suppress(OSError):
             self._steps.sweep()
+        close_if_unused(self._steps)  # so that nothing is open of a store that nobody uses
 
     @classmethod
     def from_url(cls, url: SplitResult) -> "FileStore":
