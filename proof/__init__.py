@@ -1,4 +1,4 @@
-"""A model checker for protocols written as generators: every interleaving, crash and lost reply."""
+"""A model checker for protocols written as coroutines: every interleaving, crash and lost reply."""
 
 from proof.automaton import Automaton, Final, HiddenState
 from proof.explore import Graph, System, Violation, explore

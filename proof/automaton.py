@@ -1,10 +1,10 @@
 """A protocol as a finite automaton, extracted from its own code while it is explored.
 
-A protocol is a generator function: it yields requests and is resumed with their results, or with an
-exception thrown into it. A generator cannot be copied, so a local state is remembered as the history of
-results that leads to it, and is rebuilt by replay. Two histories lead to one local state when the suspended
-generator looks the same after both: the same code position and the same live variables, along the whole
-chain of `yield from`.
+A protocol is a coroutine function (or a generator function): it suspends with a request and is resumed with the
+result, or with an exception thrown into it. A coroutine cannot be copied, so a local state is remembered as the history
+of results that leads to it, and is rebuilt by replay. Two histories lead to one local state when the suspended
+coroutine looks the same after both: the same code position and the same live variables, along the whole
+chain of `await`.
 
 This is right as long as a protocol keeps everything that it remembers in variables. Something hidden (a
 counter in an object, say) would merge states that differ. So every local state keeps a few of the other
@@ -14,7 +14,7 @@ histories that led to it and demands that they go on alike; if not, `HiddenState
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Hashable, Mapping
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +22,8 @@ from proof.renaming import mentions, permutation, renamed
 from proof.snapshot import Position, frozen, snapshot
 
 History = tuple[object, ...]
-Factory = Callable[[], Generator[Any, Any, Any]]
+Protocol = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
+Factory = Callable[[], Protocol]
 
 
 class Final(NamedTuple):
@@ -46,12 +47,12 @@ class _Key(NamedTuple):
 
 
 class Automaton:
-    """The automaton of one generator function; local states are numbered from 0 in the order of discovery.
+    """The automaton of one protocol; local states are numbered from 0 in the order of discovery.
 
-    `requests[local]` is what the protocol asks for in a local state: what it yielded, or a `Final`.
+    `requests[local]` is what the protocol asks for in a local state: what it suspended with, or a `Final`.
 
     Args:
-        factory: makes a fresh generator, the same at every call.
+        factory: makes a fresh coroutine or generator, the same at every call.
         witnesses: how many further histories of each local state are compared with the first one.
     """
 
@@ -78,7 +79,7 @@ class Automaton:
 
         Args:
             local: the number of a local state.
-            result: the value sent into the generator. An exception is thrown into it instead.
+            result: the value sent into the protocol. An exception is thrown into it instead.
 
         Raises:
             HiddenState: the protocol does not behave as a function of its variables.
@@ -191,25 +192,25 @@ class Automaton:
         return target
 
     def _replay(self, history: History) -> tuple[Any, _Key]:
-        """Run a fresh generator through a history; return its request and the key of the local state."""
-        generator = self._factory()
+        """Run a fresh protocol through a history; return its request and the key of the local state."""
+        protocol = self._factory()
         thrown: object = None
         try:
-            request = next(generator)
+            request = protocol.send(None)
             for result in history:
                 if isinstance(result, BaseException):
                     thrown = result
-                    request = generator.throw(_clean(result))
+                    request = protocol.throw(_clean(result))
                 else:
-                    request = generator.send(result)
+                    request = protocol.send(result)
         except StopIteration as end:
             return Final("done", end.value), _Key((), ("done", frozen(end.value)))
         except BaseException as error:
             if not isinstance(error, Exception) and error is not thrown:
                 raise  # somebody interrupts the checker itself
             return Final("raised", _clean(error)), _Key((), ("raised", frozen(error)))
-        positions, values = snapshot(generator)
-        _close(generator)
+        positions, values = snapshot(protocol)
+        _close(protocol)
         return request, _Key(positions, (frozen(request), *values))
 
 
@@ -239,9 +240,9 @@ def _clean(error: BaseException) -> BaseException:
     return error
 
 
-def _close(generator: Generator[Any, Any, Any]) -> None:
-    """Close a generator; one that goes on yielding when it is closed is at fault, but not judged here."""
+def _close(protocol: Protocol) -> None:
+    """Close a protocol; one that goes on asking when it is closed is at fault, but not judged here."""
     try:
-        generator.close()
+        protocol.close()
     except RuntimeError:
         pass

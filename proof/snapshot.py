@@ -1,7 +1,7 @@
-"""Snapshots of values and of suspended generators: hashable keys, equal when the originals behave alike.
+"""Snapshots of values and of suspended coroutines: hashable keys, equal when the originals behave alike.
 
-Two snapshots of a generator are equal when the whole chain of `yield from` stands at the same
-instructions, with equal live variables and equal values on the interpreter's stack (the iterator of a `for`
+Two snapshots of a coroutine (or a generator) are equal when the whole chain of `await` and `yield from` stands at the
+same instructions, with equal live variables and equal values on the interpreter's stack (the iterator of a `for`
 loop, a half-evaluated expression, the exception being handled).
 """
 
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from types import CellType, CodeType, FrameType, FunctionType, GeneratorType, MethodType
+from types import CellType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType, MethodType
 from typing import Any, NamedTuple
 
 from proof.frames import live_variables
@@ -30,7 +30,7 @@ class Position(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A suspended generator: one position for each level of `yield from`, and the values that matter."""
+    """A suspended coroutine: one position for each level of `await` or `yield from`, and the values that matter."""
 
     positions: tuple[Position, ...]
     values: tuple[Hashable, ...]
@@ -40,7 +40,7 @@ def frozen(value: object) -> Hashable:
     """Return a hashable stand-in of a value, different for values of different type or content.
 
     Numbers, strings, enums, tuples, lists, sets, mappings, dataclasses, objects with `__slots__` and no
-    `__dict__`, exceptions, functions, built-in iterators and suspended generators are taken by content. Any
+    `__dict__`, exceptions, functions, built-in iterators and suspended coroutines are taken by content. Any
     other object is a constant, known by its type alone.
     """
     kind = type(value)
@@ -87,15 +87,15 @@ def _frozen_builtin(value: tuple[object, ...] | list[object] | str | bytes | flo
 
 
 def _frozen_code(value: object) -> Hashable:
-    """Functions with what they close over, methods, generators, iterators; everything else by its type."""
+    """Functions with what they close over, methods, coroutines, iterators; everything else by its type."""
     kind = type(value)
     if isinstance(value, FunctionType):
         cells = tuple(map(_cell_content, value.__closure__ or ()))
         return ("function", value.__module__, value.__qualname__, cells)
     if isinstance(value, MethodType):
         return ("method", value.__func__.__qualname__, frozen(value.__self__))
-    if isinstance(value, GeneratorType):
-        return ("generator", snapshot(value))
+    if isinstance(value, GeneratorType | CoroutineType):
+        return ("suspended", snapshot(value))
     if isinstance(value, type):
         return ("class", value.__module__, value.__qualname__)
     if isinstance(value, Iterator) and kind.__module__ == "builtins":
@@ -120,43 +120,53 @@ def _frozen_iterator(iterator: Iterator[object]) -> Hashable:
             return name
 
 
-def snapshot(generator: Any) -> Snapshot:
-    """Return the local state of a generator and of all that it delegates to by `yield from`.
+def snapshot(suspended: Any) -> Snapshot:
+    """Return the local state of a coroutine or a generator, and of all that it waits for.
 
     Args:
-        generator: a generator that is suspended or finished; not a running one.
+        suspended: one that is suspended or finished; not a running one.
     """
     positions: list[Position] = []
     values: list[Hashable] = []
-    while isinstance(generator, GeneratorType) and generator.gi_frame is not None:
-        frame = generator.gi_frame
+    frame, inner = _frame(suspended)
+    while frame is not None:
         variables = dict(frame.f_locals)
         live = live_variables(frame.f_code).get(frame.f_lasti, frozenset(variables))
         names = tuple(sorted(live & variables.keys()))
         positions.append(Position(frame.f_code, frame.f_lasti, names))
         values += [frozen(variables[name]) for name in names]
-        values += map(frozen, _stack(generator, frame, variables))
-        generator = generator.gi_yieldfrom
-    if generator is not None and not isinstance(generator, GeneratorType):
-        values.append(frozen(generator))
+        values += map(frozen, _stack(suspended, frame, variables, inner))
+        suspended = inner
+        frame, inner = _frame(suspended)
+    if suspended is not None and not isinstance(suspended, GeneratorType | CoroutineType):
+        values.append(frozen(suspended))
     return Snapshot(tuple(positions), tuple(values))
 
 
-def _stack(generator: GeneratorType[Any, Any, Any], frame: FrameType, variables: dict[str, Any]) -> list[object]:
+def _frame(suspended: Any) -> tuple[FrameType | None, Any]:
+    """The frame of a coroutine or a generator, None if it has ended; and what it waits for."""
+    if isinstance(suspended, CoroutineType):
+        return suspended.cr_frame, suspended.cr_await
+    if isinstance(suspended, GeneratorType):
+        return suspended.gi_frame, suspended.gi_yieldfrom
+    return None, None
+
+
+def _stack(suspended: Any, frame: FrameType, variables: dict[str, Any], inner: Any) -> list[object]:
     """The values on the stack of a suspended frame.
 
     Python does not show them, but the garbage collector must visit them: they are what is left of a
-    generator's referents when its variables and its administration are taken away.
+    coroutine's referents when its variables and its administration are taken away.
     """
     code = frame.f_code
     shared = {*code.co_cellvars, *code.co_freevars}  # these are referred to through cells
     known: list[object] = [value for name, value in variables.items() if name not in shared]
-    known += [code, frame, frame.f_locals, generator.__name__, generator.__qualname__]
-    if generator.gi_yieldfrom is not None:
-        known.append(generator.gi_yieldfrom)
+    known += [code, frame, frame.f_locals, suspended.__name__, suspended.__qualname__]
+    if inner is not None:
+        known.append(inner)
     surplus = Counter(map(id, known))
     left = []
-    for referent in gc.get_referents(generator):
+    for referent in gc.get_referents(suspended):
         if surplus[id(referent)] > 0:
             surplus[id(referent)] -= 1
         elif not _administration(referent, code):

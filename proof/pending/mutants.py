@@ -1,39 +1,22 @@
 """Safeguards taken away, one at a time: each mutant must be caught.
 
-Most are made from the source text of production code: one snippet is replaced, and the text runs as a module of
-its own, so that production code carries no hooks. Safeguards that are the store's are taken away in the world.
+Most are made from the source text of production code (`proof.changes`). Safeguards that are the store's are taken
+away in the world.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from proof.changes import Change, changed
 from proof.pending.options import Options
 from proof.pending.verdicts import Verdict, verdict
 from proof.pending.world import Parts
 
 PENDING = "interlock.core.pending"
-CLAIMING = "interlock.core.acquire"
-CALLER = "proof.pending.caller"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A snippet of a module that is replaced.
-
-    Attributes:
-        module: its full name.
-        old: the snippet, which must be there exactly once.
-        new: what takes its place.
-    """
-
-    module: str
-    old: str
-    new: str
+CLAIMING = "interlock.core._async.acquire"
+CALLER = "proof.caller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +38,6 @@ class Mutant:
     fair: bool = False
 
 
-def changed(change: Change) -> ModuleType:
-    """Return a fresh module made of a module's source with one snippet replaced.
-
-    Args:
-        change: which snippet of which module.
-
-    Raises:
-        ValueError: the snippet is not there exactly once.
-    """
-    found = find_spec(change.module)
-    if found is None or found.origin is None or not found.has_location:
-        raise ValueError(f"there is no source of {change.module}")
-    source = Path(found.origin).read_text()
-    times = source.count(change.old)
-    if times != 1:
-        raise ValueError(f"this is {times} times in {change.module}, not once:\n{change.old}")
-    module = ModuleType(change.module)
-    exec(compile(source.replace(change.old, change.new), found.origin, "exec"), module.__dict__)
-    return module
-
-
 def parts(change: Change | None) -> Parts:
     """Return the code under check, with the change in it."""
     if change is None:
@@ -84,9 +46,9 @@ def parts(change: Change | None) -> Parts:
     if change.module == PENDING:
         return Parts(pending=module.Pending)
     if change.module == CLAIMING:
-        return Parts(acquire=module.acquire, attempt=module.AcquireCall)
+        return Parts(acquire=module.acquire)
     # The changed caller must raise and catch the world's own errors, and use its requests.
-    from proof.pending import caller
+    from proof import caller
 
     for name, value in vars(caller).items():
         if isinstance(value, type) and value.__module__ == CALLER:

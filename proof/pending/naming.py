@@ -26,7 +26,7 @@ def afresh(
     progress: list[Any],
     same: bool,
 ) -> tuple[Store, Flying, list[int], list[Any]]:
-    """Answer a request for a fresh id.
+    """Answer a request for a fresh id; the one before is taken now.
 
     Args:
         number: the caller that asks.
@@ -38,22 +38,22 @@ def afresh(
         The store, the requests under way, the local states and the progress of all callers afterwards.
     """
     name = NAMES[number]
-    if same:
-        return store, flying, _replaced(locals_, number, automata[number].step(locals_[number], name)), progress
+    taken = name + "'"
+    asking = locals_[number]
+    if same or taken not in automata[number].mentions(asking):  # the first one, or it is not used (mutants)
+        answered = automata[number].step(asking, name if same else taken)
+        return store, flying, _replaced(locals_, number, answered), progress
     used = _used(automata, store, flying, locals_, progress)
     spare = next(spare for spare in map((name.lower() + "{}").format, range(1, 100)) if spare not in used)
-    fresh = name + "'"
-    asking = automata[number].step(locals_[number], fresh)
-    if {name, fresh} & automata[number].mentions(asking) == {name}:  # the new id is not used (a mutant)
-        return store, flying, _replaced(locals_, number, asking), progress
-    others = _replaced(locals_, number, asking)
+    others = list(locals_)
     old: dict[Hashable, Hashable] = {name: spare}
     if any(name in automaton.mentions(local) for automaton, local in zip(automata, others, strict=True)):
         others = [automaton.rename(local, old) for automaton, local in zip(automata, others, strict=True)]
-    others[number] = automata[number].rename(others[number], {fresh: name})
+    others[number] = automata[number].step(automata[number].rename(others[number], {taken: name}), taken)
     rows = tuple(row._replace(id=spare, lease=0) if row.id == name else row for row in store.rows)
+    words = tuple(sorted((spare, *word[1:]) if word[0] == name else word for word in store.words))
     flying = tuple(sorted(((who, renamed(request, old)) for who, request in flying), key=repr))
-    return Store(rows, store.issued), flying, others, [renamed(each, old) for each in progress]
+    return Store(rows, store.issued, words), flying, others, [renamed(each, old) for each in progress]
 
 
 def _used(
@@ -61,6 +61,7 @@ def _used(
 ) -> set[object]:
     used: set[object] = {row.id for row in store.rows}
     used.update(request.id for _, request in flying)
+    used.update(id for id, *_ in store.words)
     for automaton, local in zip(automata, locals_, strict=True):
         used |= automaton.mentions(local)
     for each in progress:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from interlock.core.claims import Claim, State
+from interlock.core.pending import Pending
+from interlock.core.queue import EnterResult, Renewed
+from proof.runtime import Waiter, drive
 
 
 # No named tuples: two of different classes would be equal, and the worlds that hold them one and the same.
@@ -67,7 +70,19 @@ class Renew:
     id: str
 
 
-Write: TypeAlias = Create | Update | Promote | PromoteIfFree | Delete | Reap | Renew
+@dataclass(frozen=True, slots=True)
+class Do:
+    """A step on a line as a whole."""
+
+    decide: str
+    id: str
+    units: int = 0
+    capacity: int = 0
+    wait: bool = False
+    again: bool = False
+
+
+Write: TypeAlias = Create | Update | Promote | PromoteIfFree | Delete | Reap | Renew | Do
 Request: TypeAlias = Write | List
 
 
@@ -123,3 +138,31 @@ class ModelRegister:
     def evict(self, key: str, id: str | None) -> Reap:
         """As `pending.Register.evict`: the request for it."""
         raise NotImplementedError("no caller of the checker evicts")
+
+
+class RegisterQueue:
+    """A queue for coroutines, made of the steps of the pending protocol, which are generators.
+
+    Args:
+        steps: the protocol on a register.
+    """
+
+    def __init__(self, steps: Pending) -> None:
+        self._steps = steps
+
+    def subscribe(self) -> Waiter:
+        """Return what the caller can wait on."""
+        return Waiter()
+
+    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+        """As `Pending.enter`."""
+        result: EnterResult = await drive(self._steps.enter(claim, waiter, wait, again))
+        return result
+
+    async def leave(self, claim: Claim) -> bool:
+        """As `Pending.leave`."""
+        return bool(await drive(self._steps.leave(claim)))
+
+    async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
+        """As `Pending.renew`."""
+        return list(await drive(self._steps.renew(claims)))

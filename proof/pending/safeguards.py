@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proof.pending.mutants import CALLER, CLAIMING, PENDING, Change, Mutant
+from proof.changes import Change
+from proof.pending.mutants import CALLER, CLAIMING, PENDING, Mutant
 from proof.pending.options import Fence, Listing, Move, Options, Update, exclusive, semaphore
 
 PLAIN = Options()
@@ -49,12 +50,12 @@ TOGETHER = "together = mine.capacity == WRITER_UNITS and all(capacity == WRITER_
 JUNK = "junk = next((r.id for r in records if r.expired and r.id != me), None)"
 
 UNKNOWN = "        except UnknownOutcome:\n            result = GIVEN_UP"
-ANSWERED = "            yield Answered(answers[0])\n"
-TAKEN_BACK = "        yield from _time_is_over(queue, call, answer.outage, at.in_line)\n"
-GIVEN_UP = "            at.left_behind = yield from _give_back(queue, call.claim)\n"
-NO_MORE = '        if answer.state == "using" or'
+ANSWERED = "            await effect(Answered(bool(answers[0])))\n"
+TAKEN_BACK = "        await _time_is_over(queue, call, answer.outage, at.in_line)\n"
+GIVEN_UP = "                at.left_behind = await _give_back(queue, call.claim)\n"
+NO_MORE = '            if answer.state == "using" or'
 REFUSED = "            return REFUSED"
-COUNTED = "            until = at.sent + call.claim.spec.ttl\n"
+COUNTED = "                until = at.sent + call.claim.spec.ttl\n"
 DUMB = Update.THERE
 
 LOOKS = (
@@ -154,13 +155,13 @@ GRANTS = (
         "no look at the own deadline after the promotion",
         "fence",
         Options(leases=True, fence=Fence.ISSUED, attempts=2, lapses=2, stepwise=True),
-        _claiming("            if alive:\n", "            if True:\n"),
+        _claiming("if await rt.before(call.now, until):", "if True:"),
     ),
     Mutant(
         "the lease is counted from the answer, not from before the request",
         "two holders",
         LEASES,
-        _claiming(COUNTED, f"            at.sent = yield NOW\n{COUNTED}"),
+        _claiming(COUNTED, f"                at.sent = await rt.time_by(call.now)\n{COUNTED}"),
     ),
     Mutant(
         "fence = 1 + the highest one in the records",
@@ -180,14 +181,14 @@ LEASE = (
         "two holders",
         LEASES,
         _caller(
-            f"{ANSWERED}            if not answers[0]:", "            yield Answered(True)\n            if False:"
+            f"{ANSWERED}            if not answers[0]:", "            await effect(Answered(True))\n            if False:"
         ),
     ),
     Mutant(
         "the watchdog counts the lease from the answer",
         "two holders",
         LEASES,
-        _caller(ANSWERED, f"            yield Renewing()\n{ANSWERED}"),
+        _caller(ANSWERED, f"            await effect(Renewing())\n{ANSWERED}"),
     ),
     Mutant(
         "a record that has not expired is reaped",
@@ -219,13 +220,13 @@ LEAVING = (
         "the id is kept after the claim was given up",
         "two holders",
         Options(leases=True, lost=2, lapses=1),
-        _claiming("call.claim = call.claim._replace(id=fresh)", "pass"),
+        _claiming("call.claim = call.claim._replace(id=rt.fresh_id())", "rt.fresh_id()"),
     ),
     Mutant(
         "a time-out forgets to leave",
         "left behind",
         Options(timeouts=True),
-        _claiming(TAKEN_BACK, TAKEN_BACK.replace("_time_is_over(queue, call, answer.outage, at.in_line)", "()")),
+        _claiming(TAKEN_BACK, "        pass\n"),
     ),
     Mutant(
         "a refused try leaves its record",
@@ -237,13 +238,13 @@ LEAVING = (
         "a call that is broken off forgets to leave",
         "left behind",
         Options(cancels=None),
-        _caller("            yield from withdraw(queue, claim)\n        elif", "            pass\n        elif"),
+        _caller("            await withdraw(queue, claim)\n        elif", "            pass\n        elif"),
     ),
     Mutant(
         "a call that is broken off leaves by its first id",
         "left behind",
         Options(leases=True, cancels=None),
-        _caller("claim = attempt.claim", "claim = Claim(first, spec)"),
+        _caller("claim = call.claim", "claim = Claim(first, spec)"),
     ),
     Mutant(
         "a promotion that came too late is not given up",

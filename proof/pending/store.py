@@ -25,6 +25,7 @@ class Row(NamedTuple):
     fence: int = 0
     expired: bool = False
     lease: int = CURRENT
+    slot: int = 0
 
     @property
     def owner(self) -> int:
@@ -41,10 +42,11 @@ Rows = tuple[Row, ...]
 
 
 class Store(NamedTuple):
-    """All that the store knows: the records in the order of their keys, and the last fence issued."""
+    """All that the store knows: the records in order, the last fence issued; and who was told of it (id, fence, slot)."""
 
     rows: Rows = ()
     issued: int = 0
+    words: tuple[tuple[str, int, int], ...] = ()
 
 
 class Effect(NamedTuple):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from interlock.core import acquire as claiming
 from interlock.core import pending
+from interlock.core._async import acquire as claiming
 from interlock.core.claims import LockSpec
-from interlock.core.effects import FreshId
+from proof import caller as call
 from proof.automaton import Automaton, Final
-from proof.pending import caller as call
 from proof.pending import register as ask
+from proof.pending.line import GivesUp, step_queue
 from proof.pending.naming import Flying, afresh
 from proof.pending.options import NAMES, TTL, Fence, Options
 from proof.pending.steps import (
@@ -23,18 +23,20 @@ from proof.pending.steps import (
     Caller,
     Process,
     Step,
+    effects,
     moment,
 )
-from proof.pending.store import OLD, RENEWAL, Row, Store, incompatible, write
+from proof.pending.store import OLD, RENEWAL, Row, Store, incompatible
+from proof.runtime import FreshId
 
 
 class Parts(NamedTuple):
     """The code that is checked; production's, unless a mutant takes its place."""
 
     acquire: Any = claiming.acquire
-    attempt: Any = claiming.AcquireCall
     pending: Any = pending.Pending
     caller: Any = call.caller
+    step_queue: Any = None
 
 
 class Book(NamedTuple):
@@ -72,11 +74,16 @@ class World:
     def _factory(self, spec: tuple[int, int]) -> Any:
         parts, options = self.parts, self.options
         asked = LockSpec("key", *spec, ttl=TTL)
-        queue = parts.pending(ask.ModelRegister(options.folds))
+        queue: Any
+        if options.steps is None:
+            queue = ask.RegisterQueue(parts.pending(ask.ModelRegister(options.folds)))
+        else:
+            queue = step_queue(parts.step_queue)
+            queue = GivesUp(queue) if options.gives_up else queue
 
         def factory() -> Any:
             return parts.caller(
-                parts.acquire, parts.attempt, queue, asked,
+                parts.acquire, queue, asked,
                 wait=options.wait, timeout=options.timeouts, attempts=options.attempts,
             )  # fmt: skip
 
@@ -130,7 +137,7 @@ class World:
             lease = moment(self.options, state[3 + number]) if request.id in NAMES else OLD
             sender = state[3 + number]._replace(spoiled=True)
             rest = (book, *state[3 : 3 + number], sender, *state[4 + number :])
-            for effect in write(self.options, store, request, lease):
+            for effect in effects(self.options, store, request, lease):
                 words = f"a late request of {NAMES[number]} arrives: {effect.words}"
                 yield NETWORK, words, None, (effect.store, flying[:place] + flying[place + 1 :], *rest)
 
@@ -150,7 +157,7 @@ class World:
         if step.wrong is not None:
             book = book._replace(wrong=step.wrong)
         after: State = (step.store, flying, book, *state[3 : 3 + number], step.process, *state[4 + number :])
-        if not step.process.dead and isinstance(self.automata[number].requests[step.process.local], FreshId):
+        if not step.process.dead:
             after = self._refreshed(after, number)
         tag = step.tag
         if self.options.attempts is not None and tag is None and self.all_finished(after):
@@ -166,18 +173,20 @@ class World:
         return book._replace(granted=max(book.granted, fence), entered=True, wrong=wrong)
 
     def _refreshed(self, state: State, number: int) -> State:
-        """Go on from a request for a fresh id: the new one gets the caller's name, the old one another."""
-        processes: list[Process] = list(state[3:])
-        store, flying, locals_, progress = afresh(
-            number, self.automata, state[0], state[1],
-            [process.local for process in processes], [process.progress for process in processes],
-            self.options.same_id,
-        )  # fmt: skip
-        for place, local in enumerate(locals_):
-            processes[place] = processes[place]._replace(local=local, progress=progress[place])
-        settled = self._callers[number].settled(store, processes[number], locals_[number])
-        processes[number] = settled.process
-        return (settled.store, flying, state[2], *processes)
+        """Go on while a fresh id is asked for: the one that was taken gets the caller's name, the old one another."""
+        while isinstance(self.automata[number].requests[state[3 + number].local], FreshId):
+            processes: list[Process] = list(state[3:])
+            store, flying, locals_, progress = afresh(
+                number, self.automata, state[0], state[1],
+                [process.local for process in processes], [process.progress for process in processes],
+                self.options.same_id,
+            )  # fmt: skip
+            for place, local in enumerate(locals_):
+                processes[place] = processes[place]._replace(local=local, progress=progress[place])
+            settled = self._callers[number].settled(store, processes[number], locals_[number])
+            processes[number] = settled.process
+            state = (settled.store, flying, state[2], *processes)
+        return state
 
     def _expiries(self, state: State) -> Iterator[tuple[object, str, object, State]]:
         store, flying, book = state[:3]
@@ -196,7 +205,7 @@ class World:
             rows = (*store.rows[:place], row._replace(expired=True), *store.rows[place + 1 :])
             words = f"{row.id}'s record expires{' too early' if early else ''}"
             actor, tag = (ENVIRONMENT, LAPSE) if live else (CLOCK, None)
-            yield actor, words, tag, (Store(rows, store.issued), flying, after, *state[3:])
+            yield actor, words, tag, (store._replace(rows=rows), flying, after, *state[3:])
 
 
 def _over(row: Row, owner: Process) -> bool:

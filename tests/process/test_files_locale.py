@@ -42,7 +42,7 @@ def test_a_holder_in_a_locale_with_a_comma_keeps_its_lock(tmp_path: Path, folder
         assert holder.stdout is not None
         assert holder.stdout.readline() == "holds\n"
         with interlock.connect(f"file://{folder}") as locks:
-            assert [view.state for view in locks.claims()] == ["using"]
+            assert [view.state for view in locks.claims()] == ["lines"]
             assert locks.lock("book").acquire(blocking=False) is None
             holder.kill()
             with locks.lock("book", timeout=30):

@@ -188,7 +188,7 @@ def test_a_renewal_with_a_marker_that_is_locked_is_tried_again(line: interlock.L
 def test_a_release_with_a_marker_that_is_locked_says_so_within_a_second(line: interlock.Locks, folder: Path) -> None:
     grant = held(line)
     with taken(folder):
-        (folder / "using" / "book").unlink()
+        (folder / "lines" / "book").unlink()
         with within(1.0), pytest.raises(StoreError, match=r"marker.*lslocks"):
             grant.release()
     grant.release()
@@ -198,7 +198,7 @@ def test_a_release_with_a_marker_that_is_locked_says_so_within_a_second(line: in
 
 # -- subfolders that were removed ---------------------------------------------------------------------------
 
-ROOMS = ["using", "pending", "alive"]
+ROOMS = ["lines", "pending", "alive"]
 
 
 def handed_over(locks: interlock.Locks, folder: Path) -> bool:
@@ -259,7 +259,7 @@ def test_who_holds_learns_at_once_that_alive_was_removed(line: interlock.Locks, 
     assert held(line).renew() is True
 
 
-@pytest.mark.parametrize("room", ["using", "pending"])
+@pytest.mark.parametrize("room", ["lines", "pending"])
 def test_the_doctor_says_what_is_missing(line: interlock.Locks, folder: Path, room: str) -> None:
     shutil.rmtree(folder / room)
     found = line.doctor()
@@ -289,7 +289,7 @@ def test_a_liveness_pipe_is_made_though_alive_is_removed_whenever_a_marker_was_j
 
 
 def test_who_looks_at_a_folder_without_lines_sees_none(line: interlock.Locks, folder: Path) -> None:
-    shutil.rmtree(folder / "using")
+    shutil.rmtree(folder / "lines")
     assert line.claims() == []
 
 

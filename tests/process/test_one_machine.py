@@ -142,7 +142,7 @@ def test_a_process_at_its_limit_of_files_spoils_nothing(tmp_path: Path) -> None:
     other = Remote(None)
     try:
         other.do(
-            "import os, resource, interlock.locks.doctor, interlock.stores.files\n"
+            "import os, resource, interlock.client._sync.doctor, interlock.stores.files\n"
             "limit = len(os.listdir('/proc/self/fd'))\n"
             "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
             "errors = set()\n"
@@ -170,7 +170,7 @@ def test_every_call_at_the_limit_of_files_says_what_to_do(tmp_path: Path) -> Non
     other = Remote(url)
     try:
         other.do(
-            "import os, resource, interlock.locks.doctor, interlock.stores.files\n"
+            "import os, resource, interlock.client._sync.doctor, interlock.stores.files\n"
             "grant = locks.lock('held').acquire()\n"
             "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
             "used = max(map(int, os.listdir('/proc/self/fd')))\n"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proof.__main__ import main
+from proof.changes import Change, changed
 from proof.pending import report
-from proof.pending.mutants import CLAIMING, Change, Mutant, changed, judged
+from proof.pending.mutants import CLAIMING, Mutant, judged
 from proof.pending.report import shown
 from proof.pending.safeguards import MUTANTS, NOT_NEEDED
 
@@ -40,13 +41,13 @@ def test_a_change_must_fit_exactly_once() -> None:
     with pytest.raises(ValueError, match="0 times"):
         changed(Change(CLAIMING, "this is not in the source", ""))
     with pytest.raises(ValueError, match="2 times"):
-        changed(Change(CLAIMING, "yield from queue.leave(", ""))
+        changed(Change(CLAIMING, "await queue.leave(", ""))
     with pytest.raises(ValueError, match="no source"):
         changed(Change("sys", "", ""))
 
 
 def test_a_change_leaves_production_alone() -> None:
-    from interlock.core import acquire as claiming
+    from interlock.core._async import acquire as claiming
 
     module = changed(Change(CLAIMING, "LOST_REPLIES = 3", "LOST_REPLIES = 7"))
     assert (module.LOST_REPLIES, claiming.LOST_REPLIES) == (7, 3)

@@ -14,8 +14,8 @@ from interlock._redis.limit import MOST
 from interlock._redis.map import Map
 from interlock._redis.options import SENTINEL, TLS, is_secure
 from interlock._redis.urls import client_of
-from interlock.core.errors import InvalidArgument
 from interlock.client.connect import split
+from interlock.core.errors import InvalidArgument
 from interlock.testing.world import TASKS, THREADS, World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
 from tests.servers.home import Port

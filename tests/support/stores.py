@@ -10,9 +10,8 @@ from uuid import uuid4
 from interlock.client.connect import open_store
 from interlock.core.store import Store
 from interlock.stores.driven import DrivenStore
-from interlock.stores.files import opened
-from interlock.stores.sql.ddl import ddl
-from interlock.stores.sql.mysql import ddl as table_of_mysql
+from interlock.stores.mysql.table import ddl as table_of_mysql
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
 from tests.servers.redis_server import Kind
@@ -51,13 +50,13 @@ def _file(folder: Path) -> Place:
 
 
 def _file_apart(folder: Path) -> Place:
-    """As connections of several processes, which share no liveness pipe and no open files."""
-    url = f"file://{folder / 'locks'}"
+    """As connections of several processes: by paths of their own, they share no liveness pipe and no open files."""
+    (folder / "locks").mkdir(0o700, exist_ok=True)
 
     def apart() -> Store:
-        store = open_store(url)
-        opened._opened.clear()  # the next one does not find it
-        return store
+        link = folder / uuid4().hex
+        link.symlink_to(folder / "locks")
+        return open_store(f"file://{link}")
 
     return Place(open=apart, frees_at_death=True)
 

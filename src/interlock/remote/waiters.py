@@ -1,7 +1,7 @@
 """The waiting claims of this process, and what wakes each."""
 
 from interlock.core.queue import Granted, Tells
-from interlock.runtime.process import in_forked_child, WeakRegistry
+from interlock.runtime.process import WeakRegistry, in_forked_child
 
 DIGITS = 19  # of the largest fence
 
@@ -14,6 +14,8 @@ class Waiters:
     Attributes:
         by_id: what wakes each; always the same dictionary.
     """
+
+    __slots__ = ("__weakref__", "by_id")
 
     def __init__(self) -> None:
         self.by_id: dict[str, Tells] = {}

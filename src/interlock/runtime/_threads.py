@@ -209,6 +209,53 @@ class Waiter:
         """Nothing to give back."""
 
 
+class Arrivals:
+    """Waits for what arrives on a socket that a library reads itself.
+
+    Args:
+        fileno: of the socket.
+        read: lets the library read what has arrived.
+    """
+
+    __slots__ = ("_poll", "_read")
+
+    def __init__(self, fileno: int, read: Callable[[], object]) -> None:
+        self._poll = poller()
+        self._poll.register(fileno, READABLE)
+        self._read = read
+
+    def look(self) -> None:
+        """Read what is there."""
+        if self._poll.poll(0):
+            self._read()
+
+    def wait(self, deadline: float) -> bool:
+        """Wait until something was read; False if the moment came before."""
+        left = deadline - clock.now()
+        if left <= 0 or not self._poll.poll(min(left, LONGEST_SLEEP) * 1000 + 0.5):
+            return False
+        self._read()
+        return True
+
+    def close(self) -> None:
+        """Read no more."""
+
+
+def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+    """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
+
+    Args:
+        fd: to be read from.
+        ends: the others.
+        seconds: after which it is nothing.
+    """
+    poll = poller()
+    poll.register(fd, READABLE)
+    for each in ends:
+        poll.register(each, 0)
+    return [each for each, _ in poll.poll(max(0.0, min(seconds, LONGEST_SLEEP)) * 1000)]
+
+
 class Alarm:
     """Calls a function when a moment comes, in a thread of its own that starts when it is needed.
 

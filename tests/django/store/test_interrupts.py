@@ -11,9 +11,9 @@ import pytest
 from django.db import connection, transaction
 from store.shelf.models import Item
 
+from interlock.client._sync.grants import Grant
 from interlock.django import commit_checks, committing, locks, occupation, occupies, occupy, relied, rows
 from interlock.django.testing import override_locks
-from interlock.client._sync.grants import Grant
 from interlock.testing.waiting import eventually
 
 OURS = {each.__file__ for each in (occupation, rows, relied, committing, commit_checks)}

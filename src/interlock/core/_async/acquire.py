@@ -147,8 +147,12 @@ async def _start_afresh(rt: Any, call: AcquireCall, at: Progress, answer: EnterR
     if not await _in_time(rt, call):
         if at.left_behind is not None:
             raise at.left_behind
+        if answer.outage is not None:
+            raise answer.outage.error
         return False
-    if answer is GIVEN_UP:
+    if answer.outage is not None:
+        await rt.sleep(await _pause_in_outage(rt, call, at, answer.outage, answer.look_again))
+    elif answer is GIVEN_UP:
         at.unanswered = _one_more(at.unanswered)
         await rt.sleep(answer.look_again * 2**at.unanswered)
     return True
@@ -165,9 +169,7 @@ async def _wait(rt: Any, queue: AsyncQueue, call: AcquireCall, at: Progress, ans
         return False
     pause = answer.look_again
     if answer.outage is not None:
-        at.away_since = at.now if at.away_since is None else at.away_since
-        at.now = await rt.time_by(call.now)
-        pause = _until_next_try(call, answer.outage, pause, at.now, at.away_since)
+        pause = await _pause_in_outage(rt, call, at, answer.outage, pause)
     if answer.state == "busy":  # whoever keeps the store busy for long is not asked all the time
         pause += min(MOST_PAUSE, (at.now - call.started) / 20)
     if answer.state == "pending" and call.wait and call.waiter is None:
@@ -216,15 +218,17 @@ def _closed(claim: Claim) -> StoreError:
     )
 
 
-def _until_next_try(call: AcquireCall, outage: Outage, pause: float, now: float, since: float) -> float:
-    """Return how many seconds to wait for a store that is away since a moment.
+async def _pause_in_outage(rt: Any, call: AcquireCall, at: Progress, outage: Outage, pause: float) -> float:
+    """Return how many seconds to wait for a store that is away.
 
     Raises:
         StoreError: there is no limit of time, and it has been away for so long that nobody should wait for it.
     """
+    at.away_since = at.now if at.away_since is None else at.away_since
+    at.now = await rt.time_by(call.now)
     if call.deadline is not None:
-        return max(0.0, min(pause, call.deadline - now))
-    if now - since > outage.wait_limit:
+        return max(0.0, min(pause, call.deadline - at.now))
+    if at.now - at.away_since > outage.wait_limit:
         raise outage.error
     return pause
 

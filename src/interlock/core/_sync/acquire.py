@@ -148,8 +148,12 @@ def _start_afresh(rt: Any, call: AcquireCall, at: Progress, answer: EnterResult)
     if not _in_time(rt, call):
         if at.left_behind is not None:
             raise at.left_behind
+        if answer.outage is not None:
+            raise answer.outage.error
         return False
-    if answer is GIVEN_UP:
+    if answer.outage is not None:
+        rt.sleep(_pause_in_outage(rt, call, at, answer.outage, answer.look_again))
+    elif answer is GIVEN_UP:
         at.unanswered = _one_more(at.unanswered)
         rt.sleep(answer.look_again * 2**at.unanswered)
     return True
@@ -166,9 +170,7 @@ def _wait(rt: Any, queue: Queue, call: AcquireCall, at: Progress, answer: EnterR
         return False
     pause = answer.look_again
     if answer.outage is not None:
-        at.away_since = at.now if at.away_since is None else at.away_since
-        at.now = rt.time_by(call.now)
-        pause = _until_next_try(call, answer.outage, pause, at.now, at.away_since)
+        pause = _pause_in_outage(rt, call, at, answer.outage, pause)
     if answer.state == "busy":  # whoever keeps the store busy for long is not asked all the time
         pause += min(MOST_PAUSE, (at.now - call.started) / 20)
     if answer.state == "pending" and call.wait and call.waiter is None:
@@ -217,15 +219,17 @@ def _closed(claim: Claim) -> StoreError:
     )
 
 
-def _until_next_try(call: AcquireCall, outage: Outage, pause: float, now: float, since: float) -> float:
-    """Return how many seconds to wait for a store that is away since a moment.
+def _pause_in_outage(rt: Any, call: AcquireCall, at: Progress, outage: Outage, pause: float) -> float:
+    """Return how many seconds to wait for a store that is away.
 
     Raises:
         StoreError: there is no limit of time, and it has been away for so long that nobody should wait for it.
     """
+    at.away_since = at.now if at.away_since is None else at.away_since
+    at.now = rt.time_by(call.now)
     if call.deadline is not None:
-        return max(0.0, min(pause, call.deadline - now))
-    if now - since > outage.wait_limit:
+        return max(0.0, min(pause, call.deadline - at.now))
+    if at.now - at.away_since > outage.wait_limit:
         raise outage.error
     return pause
 

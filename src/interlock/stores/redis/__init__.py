@@ -1,106 +1,62 @@
 """redis://, rediss://, valkey://, unix://, redis+sentinel://, redis+cluster://: locks on a Redis or Valkey server."""
 
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock._redis.clients import checked_client, factory_of
-from interlock._redis.clusterurl import hosts_of
-from interlock._redis.libraries import is_cluster
-from interlock._redis.slots import Address
-from interlock._redis.urls import client_of
-from interlock.core.oldstore import BaseStore, Store
+from interlock.core.store import ALL, Feature
+from interlock.runtime import clock
+from interlock.stores.redis.clients import settings_of_client
+from interlock.stores.redis.settings import Settings, settings_of
 
-__all__ = ["RedisStores", "from_client"]
+__all__ = ["RedisStore", "from_client"]
 
 
-class RedisStores(BaseStore):
-    """What makes stores of URLs."""
+class RedisStore:
+    """Locks on a server of Redis or Valkey, or a cluster of them.
+
+    Args:
+        settings: how to reach it.
+    """
+
+    features: frozenset[Feature] = ALL
+    frees_at_death = False
+    in_process = False
+    now = staticmethod(clock.awake_or_not)
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
 
     @classmethod
-    def from_url(cls, url: SplitResult) -> Store:
-        """Connect threads to a server."""
-        client = client_of(url, tasks=False)
-        return _for_threads(client, lambda: [each.close() for each in _all_of(client)], _starts(url))
+    def from_url(cls, url: SplitResult) -> "RedisStore":
+        """Return the store that a URL names; nothing is connected yet."""
+        return cls(settings_of(url))
 
-    @classmethod
-    def from_url_for_tasks(cls, url: SplitResult) -> Store:
-        """Connect asyncio tasks to a server."""
-        client = client_of(url, tasks=True)
+    def queue(self) -> Any:
+        """As `Store.queue`."""
+        if self._settings.kind == "cluster":
+            from interlock.stores.redis._sync.cluster import RedisClusterQueue
 
-        async def release(closing: bool) -> None:
-            from interlock._redis.perloop import leave  # only programs with an event loop load asyncio
+            return RedisClusterQueue(self._settings)
+        from interlock.stores.redis._sync.queue import RedisQueue
 
-            if not is_cluster(client):
-                for each in _all_of(client):
-                    await leave(each.connection_pool)
-            elif closing:
-                await (getattr(client, "aclose", None) or client.close)()
+        return RedisQueue(self._settings)
 
-        return _for_tasks(client, release, _starts(url))
+    def aqueue(self) -> Any:
+        """As `Store.aqueue`."""
+        if self._settings.kind == "cluster":
+            from interlock.stores.redis._async.cluster import AsyncRedisClusterQueue
 
+            return AsyncRedisClusterQueue(self._settings)
+        from interlock.stores.redis._async.queue import AsyncRedisQueue
 
-def _starts(url: SplitResult) -> list[Address]:
-    """Return the nodes of a cluster that a URL names."""
-    return hosts_of(url) if url.scheme.endswith("+cluster") else []
+        return AsyncRedisQueue(self._settings)
 
 
-def _all_of(client: Any) -> list[Any]:
-    """Return a client, and those with which it asks the Sentinels."""
-    manager = None if is_cluster(client) else getattr(client.connection_pool, "sentinel_manager", None)
-    return [client, *(manager.sentinels if manager is not None else ())]
-
-
-def from_client(client: Any, tasks: bool) -> Store:
+def from_client(client: Any, tasks: bool) -> RedisStore:
     """Return the store on the server of a client that the program has already.
 
     Args:
-        client: of redis-py or valkey-py; it stays the program's, and open.
+        client: of redis-py or valkey-py; only what it says about its server is used.
         tasks: True if asyncio tasks will use the store.
     """
-    checked_client(client, tasks)
-    return _for_tasks(client, None) if tasks else _for_threads(client, None)
-
-
-def _for_threads(client: Any, release: Any, starts: Sequence[Address] = ()) -> Store:
-    from interlock.stores.redis.store import RedisStore
-    from interlock.stores.redis.subscription import Subscription
-
-    if is_cluster(client):
-        from interlock._redis.cluster import AnyNode, ClusterPool
-        from interlock._redis.map import Map
-
-        map = Map(client, tasks=False, starts=starts)
-        cluster = ClusterPool(map)
-        return RedisStore(
-            cluster, lambda *its: map.heard_by(Subscription(AnyNode(map, cluster.nodes), *its)), release
-        )
-    from interlock._redis.pool import Pool
-    from interlock._redis.sentinel import SentinelPool
-    from interlock._redis.sentinels import asks_sentinel
-
-    factory = factory_of(client, tasks=False)
-    pool = (SentinelPool if asks_sentinel(factory) else Pool)(factory)
-    return RedisStore(pool, lambda *its: Subscription(factory, *its), release)
-
-
-def _for_tasks(client: Any, release: Any, starts: Sequence[Address] = ()) -> Store:
-    from interlock.stores.redis.astore import AsyncRedisStore
-    from interlock.stores.redis.asubscription import AsyncSubscription
-
-    if is_cluster(client):
-        from interlock._redis.acluster import AsyncClusterPool
-        from interlock._redis.cluster import AnyNode
-        from interlock._redis.map import Map
-
-        map = Map(client, tasks=True, starts=starts)
-        cluster = AsyncClusterPool(map)
-        node = AnyNode(map, cluster.nodes)
-        return AsyncRedisStore(cluster, lambda *its: map.heard_by(AsyncSubscription(node, *its)), release)
-    from interlock._redis.apool import AsyncPool
-    from interlock._redis.asentinel import AsyncSentinelPool
-    from interlock._redis.sentinels import asks_sentinel
-
-    factory = factory_of(client, tasks=True)
-    pool = (AsyncSentinelPool if asks_sentinel(factory) else AsyncPool)(factory)
-    return AsyncRedisStore(pool, lambda *its: AsyncSubscription(factory, *its), release)
+    return RedisStore(settings_of_client(client, tasks))

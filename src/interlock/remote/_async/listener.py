@@ -1,0 +1,183 @@
+"""One subscription for all who wait: a task or thread of its own hears who was promoted, and wakes them.
+
+A store gives a function `subscribe(deadline)`, which connects and returns when the server has confirmed the
+subscription.  What that must have is said in `AsyncSubscription`.  After silence the server is asked whether
+it is there; a subscription that ended is made anew, with growing pauses; then everybody looks, since what was said
+meanwhile was not heard.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from interlock.core.errors import StoreError
+from interlock.remote.failures import NoAnswer, closed, no_answer
+from interlock.remote.waiters import Waiters
+from interlock.runtime import _aio as rt
+from interlock.runtime import clock
+
+SILENCE = 2.0  # seconds without a message while somebody waits; then the server is asked to confirm
+IDLE = 60.0  # seconds without a waiter, after which the subscription ends
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between two attempts to subscribe
+
+
+class AsyncSubscription(Protocol):
+    """A connection that hears messages; only one task or thread uses it, but for `close`."""
+
+    async def receive(self, deadline: float) -> list[str]:
+        """Return what came, each as `Waiters.hear` takes it; an empty list for an answer to `confirm`.
+
+        Raises:
+            NoAnswer: nothing came until the deadline; it can be asked again.
+            StoreError: the subscription ended.
+        """
+
+    async def confirm(self, deadline: float) -> None:
+        """Ask for an answer; best by subscribing again, which mends what something in between forgot."""
+
+    def close(self) -> None:
+        """End it, and whatever waits in `receive`; from any thread; never waits."""
+
+
+class AsyncListener:
+    """The subscription of one process or event loop.
+
+    Args:
+        subscribe: connects and subscribes.
+        waiters: whom to tell.
+        where: the server, for messages.
+        io_timeout: seconds to wait for an answer.
+
+    Attributes:
+        live: whether messages are heard now.
+    """
+
+    def __init__(
+        self, subscribe: Callable[[float], rt.Result[Any]], waiters: Waiters, where: str, io_timeout: float
+    ) -> None:
+        self._subscribe = subscribe
+        self._waiters = waiters
+        self._where = where
+        self._io_timeout = io_timeout
+        self._mutex = rt.Mutex()
+        self._starting: list[rt.Waiter] = []
+        self._runs = False
+        self._pause: Any = None
+        self._subscription: Any = None
+        self._used = 0.0
+        self._closed = False
+        self.live = False
+
+    async def start(self, deadline: float) -> None:
+        """Return when messages are heard; whoever waits registers before.
+
+        Raises:
+            StoreError: they are not; why.
+        """
+        waiter = rt.Waiter()
+        with self._mutex:
+            if self._closed:
+                raise closed()
+            self._used = clock.now()
+            if self.live:
+                return
+            self._starting.append(waiter)
+            if not self._runs:
+                self._runs = True
+                if rt.spawn("interlock-listener", self._run) is None:
+                    self._runs = False
+                    raise StoreError("no thread could be started to wait for locks: the interpreter ends")
+        told = await waiter.wait(deadline - clock.now())
+        if isinstance(told, StoreError):
+            raise told
+        if not self.live:
+            raise closed() if self._closed else no_answer(self._where, self._io_timeout)
+
+    async def _run(self) -> None:
+        pause = SHORTEST_PAUSE
+        while True:
+            began = clock.now()
+            try:
+                await self._listen()
+                return
+            except StoreError as error:
+                self._failed(error)
+            except BaseException:
+                self._failed(StoreError("the subscription was broken off"))
+                self._runs = False
+                raise
+            if self._has_ended():
+                return
+            if clock.now() - began > SILENCE:
+                pause = SHORTEST_PAUSE
+            self._pause = rt.Waiter()
+            await self._pause.wait(pause)
+            pause = min(LONGEST_PAUSE, 2 * pause)
+
+    def _has_ended(self) -> bool:
+        """Tell whether nobody needs the subscription; then whoever comes next starts it again."""
+        with self._mutex:
+            live, self.live = self.live, False  # in this order: who waits registers first, and then looks at it
+            unused = not self._waiters and not self._starting and clock.now() - self._used >= IDLE
+            if self._closed or unused:
+                self._runs = False
+                return True
+            self.live = live
+            return False
+
+    def _failed(self, error: StoreError) -> None:
+        """Tell those who wait for the subscription why there is none."""
+        with self._mutex:
+            self.live = False
+            subscription, self._subscription = self._subscription, None
+            starting, self._starting = self._starting, []
+        if subscription is not None:
+            subscription.close()
+        for each in starting:
+            each.tell(copy.copy(error))
+
+    async def _listen(self) -> None:
+        """Subscribe, and hear until nobody needs it.
+
+        Raises:
+            StoreError: it ended before.
+        """
+        subscription = await self._subscribe(clock.now() + self._io_timeout)
+        with self._mutex:
+            self._subscription = subscription
+            self.live = not self._closed
+            starting, self._starting = self._starting, []
+        for each in starting:
+            each.tell(self)
+        self._waiters.wake_all()
+        asked = False
+        while not (self._closed and self._has_ended()):
+            try:
+                messages = await subscription.receive(clock.now() + SILENCE)
+            except NoAnswer:
+                if asked:
+                    raise
+                if self._waiters:
+                    asked = True
+                    await subscription.confirm(clock.now() + self._io_timeout)
+                elif self._has_ended():
+                    break
+                continue
+            asked = False
+            for each in messages:
+                self._waiters.hear(each)
+        subscription.close()
+
+    def distrust(self) -> None:
+        """Subscribe anew, at another server: this one may have been replaced."""
+        self.live = False
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.close()
+
+    def close(self) -> None:
+        """End the subscription; never waits."""
+        self._closed = True
+        self.distrust()
+        if self._pause is not None:
+            self._pause.tell()

@@ -1,0 +1,222 @@
+# Generated from _async/pool.py by tools/unasync.py; change that one.
+"""Exclusive connections to one server: bounded, first come, first served; one deadline for all that a request needs.
+
+A store gives a function `open(deadline)`, which returns a connection that is ready, or raises Unreachable, Denied,
+NoRoom or Refused.  What a connection must have is said in `Connection`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from interlock.core.errors import UnknownOutcome
+from interlock.remote.failures import ConnectionEnded, NoRoom, Refused, closed, no_room
+from interlock.runtime import _threads as rt
+from interlock.runtime import clock
+
+MOST = 32  # connections of a process to one server, unless the user says otherwise
+ROOM: Any = object()
+"""Told to who waits for a connection: make one."""
+
+
+class Connection(Protocol):
+    """A connection that one request uses at a time.
+
+    Attributes:
+        trust: kept for the pool.
+    """
+
+    trust: object
+
+    def ask(self, request: Any, deadline: float) -> Any:
+        """Send a request and return the reply.
+
+        Args:
+            request: what the store's own code understands.
+            deadline: until when to wait, by `clock.now`.
+
+        Raises:
+            Refused: the server answered so; the connection is good.
+            ConnectionEnded, NoAnswer: it is not used any more.
+        """
+
+    def abandon(self, undo: Any) -> None:
+        """Close it though a request has no answer; never waits.
+
+        Args:
+            undo: what is to be performed right after that request if it ever arrives; None for nothing.
+        """
+
+    def close(self) -> None:
+        """Close it; never waits."""
+
+
+class Pool:
+    """The connections to one server.
+
+    Args:
+        open: makes a connection.
+        where: the server, for messages.
+        most: so many connections at once.
+    """
+
+    def __init__(self, open: Callable[[float], rt.Result[Any]], where: str, most: int = MOST) -> None:
+        self._open = open
+        self._where = where
+        self._most = most
+        self._idle: list[Any] = []
+        self._count = 0  # what there is, and what is being made
+        self._line: deque[rt.Waiter] = deque()
+        self._mutex = rt.Mutex()
+        self._trust = object()  # what connections have that nothing speaks against
+        self.closed = False
+
+    def ask(self, request: Any, deadline: float, undo: Callable[[], Any] | None = None) -> Any:
+        """Send a request over a connection of its own and return the reply.
+
+        Args:
+            request: as for `Connection.ask`.
+            deadline: until when to wait for a connection and the reply, by `clock.now`.
+            undo: returns what follows on the same connection if no answer comes.
+
+        Raises:
+            StoreError: Unreachable and NoRoom if nothing was sent; Refused; ConnectionEnded or NoAnswer.
+        """
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._take(deadline)
+        try:
+            reply = connection.ask(request, deadline)
+        except Refused as error:
+            self._put(connection)
+            if error.is_away:
+                self.distrust()
+            raise
+        except BaseException as error:
+            # Where the connection has ended, nothing can be late, and the same claim is asked for again.
+            connection.abandon(None if undo is None or isinstance(error, ConnectionEnded) else undo())
+            self._freed()
+            if isinstance(error, UnknownOutcome):
+                self.distrust()
+            raise
+        self._put(connection)
+        return reply
+
+    def _take(self, deadline: float) -> Any:
+        began = clock.now()
+        waiter = None
+        while True:
+            with self._mutex:
+                if self.closed:
+                    raise closed()
+                if self._idle:
+                    return self._idle.pop()
+                if waiter is None and self._count < self._most:
+                    self._count += 1
+                else:
+                    waiter = rt.Waiter()
+                    self._line.append(waiter)
+            found = ROOM if waiter is None else self._wait(waiter, deadline, began)
+            if found is not ROOM:
+                return found
+            try:
+                return self._made(deadline)
+            except NoRoom:
+                if not self._count:
+                    raise
+                waiter = ROOM  # the server lets in no more: share what there is
+
+    def _made(self, deadline: float) -> Any:
+        try:
+            connection = self._open(deadline)
+        except BaseException as error:
+            self._freed(not isinstance(error, NoRoom))
+            raise
+        connection.trust = self._trust
+        return connection
+
+    def _wait(self, waiter: rt.Waiter, deadline: float, began: float) -> Any:
+        """Wait for a connection, or for room to make one.
+
+        Raises:
+            NoRoom: neither came in time.
+        """
+        found = None
+        try:
+            found = waiter.wait(deadline - clock.now())
+        finally:
+            if found is None:
+                self._give_up(waiter)
+        if found is None:
+            raise closed() if self.closed else no_room(self._where, self._most, clock.now() - began)
+        return found
+
+    def _give_up(self, waiter: rt.Waiter) -> None:
+        """Leave the line; what was told just now goes to the next one."""
+        with self._mutex:
+            if waiter in self._line:
+                self._line.remove(waiter)
+                return
+        found = waiter.wait(0.0)  # it was told: this waits for nothing
+        if found is ROOM:
+            self._freed()
+        elif found is not None:
+            self._put(found)
+
+    def _put(self, connection: Any) -> None:
+        """Take back a connection that is good."""
+        trust = connection.trust
+        if not self._line:
+            self._idle.append(connection)
+            if trust is self._trust and not self._line and not self.closed:
+                return  # most of the time
+            try:
+                self._idle.remove(connection)
+            except ValueError:
+                return  # somebody has taken it meanwhile
+        with self._mutex:
+            good = trust is self._trust and not self.closed
+            if good and self._line:
+                self._line.popleft().tell(connection)
+                return
+        if good:
+            self._put(connection)
+        else:
+            connection.close()
+            self._freed()
+
+    def _freed(self, room: bool = True) -> None:
+        """A connection ended: the next in line may make one, unless there is no room for it at the server."""
+        with self._mutex:
+            if room and self._line:
+                self._line.popleft().tell(ROOM)
+            else:
+                self._count -= 1
+
+    def distrust(self) -> None:
+        """Use no connection any more that there is now."""
+        self._trust = object()
+        self._drop(0)
+
+    def rest(self) -> None:
+        """Close those that nobody uses, but for one."""
+        self._drop(1)
+
+    def _drop(self, kept: int) -> None:
+        while len(self._idle) > kept:
+            try:
+                connection = self._idle.pop(0)
+            except IndexError:
+                return
+            connection.close()
+            self._freed()
+
+    def close(self) -> None:
+        """Close all; those in use when their requests end."""
+        self.closed = True
+        self._drop(0)
+        with self._mutex:
+            line, self._line = self._line, deque()
+        for waiter in line:
+            waiter.tell()

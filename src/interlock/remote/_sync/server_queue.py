@@ -1,0 +1,355 @@
+# Generated from _async/server_queue.py by tools/unasync.py; change that one.
+"""The queue of a store on a server: a step of a line is one request; what lost answers, outages and hand-overs mean.
+
+A store gives a `Wire` (its requests and answers), a pool with `ask(request, deadline, undo)`, and what subscribes
+(see `listener`); a subclass says how keys are listed and what its doctor does.
+
+Each request may be sent twice: a claim is known by its id.  A request that may put a claim into a line and had no
+answer in time is followed by its `undo` on the same connection; so that claim's id is never used again.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, LockSpec, keys_of, namespace_of
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.core.line import GONE as GONE_THERE
+from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
+from interlock.remote._sync.listener import Listener
+from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable
+from interlock.remote.successors import Successors
+from interlock.remote.wire import AGAIN, LOOK_FIRST, REMOVED, TRY, WAIT, Left, Mode, Promised, Wire
+from interlock.runtime import _threads as rt
+from interlock.runtime import clock, log
+
+CUTS = 5  # so many connections may end in a row under one request
+RECOVERY = 60.0  # seconds that a server is waited for without a limit; a fail-over takes 15 to 30
+FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
+MOST_GHOSTS = 256
+
+
+class ServerQueue:
+    """A queue on a server, for one process or event loop.
+
+    Args:
+        wire: the language of the server.
+        pool: what sends a request and returns the reply.
+        subscribe: as for `Listener`; it subscribes to `channel`.
+        channel: where this process or loop listens; nobody else does.
+
+    Attributes:
+        channel: as given.
+    """
+
+    node_of: Callable[[Claim], object] | None = None
+
+    def __init__(self, wire: Wire, pool: Any, subscribe: Callable[[float], rt.Result[Any]], channel: str) -> None:
+        self._wire = wire
+        self._pool = pool
+        self.channel = channel
+        self._waiters = Successors()
+        self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
+        self._early: dict[str, Early] = {}
+        self._ghosts: dict[str, Claim] = {}
+        self._doubt: Callable[[str], object] = _nobody_doubts
+        self._answered = False
+        self._unheard = False
+
+    def set_doubt(self, doubt: Callable[[str], object]) -> None:
+        """Let a function be called with each claim that the server may not have any more."""
+        self._doubt = doubt
+
+    def subscribe(self) -> Any:
+        """Return what the caller can wait on."""
+        return rt.Waiter()
+
+    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+        """As `Queue.enter`."""
+        mode = AGAIN if again else WAIT if wait else TRY
+        if waiter is not None:
+            known = self._take_place_of_early(claim.id, waiter)
+            if known is not None:
+                return known
+            if not self._listener.live:
+                try:
+                    self._listener.start(clock.now() + self._wire.io_timeout)
+                except StoreError as error:
+                    return self._failed(claim, error, wait, again, None)
+        elif mode is WAIT:
+            if self._listener.live:
+                self._early[claim.id] = early = Early()
+                self._waiters.add(claim.id, early)
+            else:
+                mode = LOOK_FIRST  # a claim stands in line when its process listens
+        try:
+            reply = self._ask(self._wire.enter(claim, mode, self.channel), self._undo(claim, mode))
+        except StoreError as error:
+            return self._failed(claim, error, wait, again, mode)
+        self._answered = True
+        if self._ghosts:
+            self._take_out_ghosts()
+        return self._entered(claim.id, self._wire.entered(reply), wait, again)
+
+    def _undo(self, claim: Claim, mode: Mode) -> Callable[[], Any] | None:
+        return None if mode is AGAIN else partial(self._wire.leave, claim, 0.0, "", "")
+
+    def _take_place_of_early(self, id: str, waiter: Tells) -> EnterResult | None:
+        """Let a waiter be told what is told to a claim; return where that stands, if it entered a moment ago."""
+        early = self._early.pop(id, None)
+        if early is None:
+            self._waiters.add(id, waiter)
+            return None
+        early.waiter = waiter  # in this order: who fetched it before tells it now
+        self._waiters.add(id, waiter)
+        granted = early.message
+        if granted is not None:
+            self._waiters.remove(id)
+            return EnterResult("using", granted.fence, asked=False, slot=granted.slot)
+        if early.told or not early.look_again:
+            return None
+        return EnterResult("pending", look_again=early.look_again, asked=False)
+
+    def _entered(self, id: str, answer: EnterResult | Promised | None, wait: bool, again: bool) -> EnterResult:
+        """Take the answer of the server."""
+        if isinstance(answer, Promised):
+            self._waiters.follow(answer.before, id, answer.fence)
+            answer = EnterResult("pending", look_again=answer.look_again)
+        if answer is not None and answer.state == "pending":
+            early = self._early.get(id)
+            if early is not None:
+                early.look_again = answer.look_again
+            return answer
+        if self._early:
+            self._early.pop(id, None)
+        if answer is not None and answer.state == "using":
+            self._waiters.holds(id)
+            self._waiters.remove(id)
+            return answer
+        self._waiters.leaves(id)
+        return answer or (GONE if again else OCCUPIED if wait else REFUSED)
+
+    def _failed(self, claim: Claim, error: StoreError, wait: bool, again: bool, mode: Mode | None) -> EnterResult:
+        """Say how a claim stands whose request failed.
+
+        Args:
+            claim: which one.
+            error: why.
+            wait, again: as for `enter`.
+            mode: as it was sent; None if it was not.
+
+        Raises:
+            StoreError: waiting does not help, or is not wanted.
+        """
+        late = isinstance(error, NoAnswer) and mode is not None and not again
+        if not again:
+            self._early.pop(claim.id, None)
+            self._waiters.leaves(claim.id)
+        if late and len(self._ghosts) < MOST_GHOSTS:
+            self._ghosts[claim.id] = claim
+        if not _may_pass(error, again) or not (wait or late):
+            raise error
+        answered = self._answered or (isinstance(error, Passing) and not error.is_away)
+        outage = Outage(error, max(RECOVERY, claim.spec.ttl) if answered else FIRST_CONTACT)
+        state = "gone" if late else "busy"
+        if not again and not late and isinstance(error, UnknownOutcome) and mode is not None:
+            state = "indeterminate"
+        return EnterResult(state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage)  # type: ignore[arg-type]
+
+    def _take_out_ghosts(self) -> None:
+        """Take out claims whose requests had no answer, in case that their `undo` did not arrive either."""
+        while self._ghosts:
+            try:
+                _, claim = self._ghosts.popitem()
+            except KeyError:
+                return
+            try:
+                self._left(claim, self._ask(self._wire.leave(claim, 0.0, self.channel, "")), "")
+            except StoreError:
+                pass  # its lease ends
+
+    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+        """As `Queue.leave`."""
+        if self._early:
+            self._early.pop(claim.id, None)
+        let_in = self._waiters.leaves(claim.id, not done)
+        request = self._wire.leave(claim, done, self.channel, let_in)
+        try:
+            reply = self._pool.ask(request, clock.now() + self._wire.io_timeout)
+        except (ConnectionEnded, NoAnswer) as error:
+            times = CUTS if type(error) is ConnectionEnded else 1
+            return self._leave_again(claim, request, let_in, times)
+        except BaseException:
+            self._left_unheard(let_in)
+            raise
+        left = self._wire.left(reply)
+        return True if left is REMOVED else self._left(claim, reply, let_in)
+
+    def _left(self, claim: Claim, reply: Any, let_in: str) -> bool:
+        """Take the answer to a leave: tell those of this process who were promoted by it."""
+        left = self._wire.left(reply)
+        removed = left.removed
+        self._tell(left)
+        while left.more:
+            left = self._wire.left(self._ask(self._wire.leave(claim, 0.0, self.channel, "")))
+            self._tell(left)
+        if let_in and not removed:
+            # The server no longer had the claim that let it in: what it promised to those behind may be void.
+            self._left_unheard(let_in)
+        return removed
+
+    def _tell(self, left: Left) -> None:
+        for id, fence, slot in left.promoted:
+            self._waiters.notify(id, fence, slot)
+        if left.unheard and not self._unheard:
+            self._unheard = True
+            log.warn("this user may not publish: who waits in other processes hears late, by its own look (+publish)")
+
+    def _leave_again(self, claim: Claim, request: Any, let_in: str, times: int) -> bool:
+        """Ask again, on other connections: an earlier request may have done it, so the answer is yes."""
+        try:
+            while True:
+                times -= 1
+                try:
+                    reply = self._pool.ask(request, clock.now() + self._wire.io_timeout)
+                    break
+                except ConnectionEnded:
+                    if not times:
+                        raise
+            self._left(claim, reply, let_in)
+        except BaseException:
+            self._left_unheard(let_in)
+            raise
+        self._waiters.wake_all()  # the reply that was lost said who was promoted
+        return True
+
+    def _left_unheard(self, let_in: str) -> None:
+        """The reply to a release is lost, or its promise is void: let all look, and the successor be renewed."""
+        self._waiters.wake_all()
+        if let_in:
+            self._doubt(let_in)
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
+        """As `Queue.renew`; an attempt without an answer leaves time for others before a lease ends."""
+        if not claims:
+            return []
+        limit = min(self._wire.io_timeout, *[claim.spec.ttl / 3 for claim in claims])
+        reply = self._ask_twice(self._wire.renew(claims), limit)
+        answers = self._wire.renewed(claims, reply)
+        for claim, answer in zip(claims, answers, strict=True):
+            if answer == GONE_THERE:
+                self._waiters.forget(claim.id)
+        return answers
+
+    def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
+        """As `Queue.adopt`."""
+        found = self._wire.adopted(self._ask_twice(self._wire.adopt(key, id, claim, self.channel)))
+        if found is None:
+            return None
+        self._waiters.holds(claim.id)
+        return Held(claim, found[0], 0.0, found[1])
+
+    def evict(self, key: str, id: str | None) -> int:
+        """As `Queue.evict`."""
+        count, more = self._wire.evicted(self._ask_twice(self._wire.evict(key, id)))
+        if more:
+            nobody = Claim(rt.fresh_id(), LockSpec(key))
+            self._left(nobody, self._ask(self._wire.leave(nobody, 0.0, self.channel, "")), "")
+        return count
+
+    def look(self, key: str) -> list[ClaimView]:
+        """As `Queue.look`."""
+        known = self.keys(key) if key.endswith(SEPARATOR) else [key]
+        views = []
+        for each in keys_of(key, known):
+            views += self._wire.views(each, self._ask_twice(self._wire.look(each)))
+        return views
+
+    def namespaces(self) -> list[str]:
+        """List the namespaces in which somebody holds a lock or waits."""
+        found = {namespace_of(each) for each in self.keys("")}
+        return sorted([each for each in found if self.look(each + SEPARATOR)])
+
+    def keys(self, prefix: str) -> list[str]:
+        """List the keys that begin with a prefix and may have claims; of the subclass."""
+        raise NotImplementedError
+
+    def doctor(self) -> list[Check]:
+        """Find out whether the server is fit; of the subclass."""
+        raise NotImplementedError
+
+    def rest(self) -> None:
+        """Close the connections that nobody uses, but for one."""
+        self._pool.rest()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.abort()
+
+    def abort(self) -> None:
+        """Close all connections without waiting."""
+        self._pool.close()
+        self._waiters.wake_all()  # so that each waiter here finds it closed
+        self._listener.close()
+
+    def distrust(self) -> None:
+        """Another server may have taken the place of this one: use no connection to it, and let all look."""
+        self._pool.distrust()
+        self._listener.distrust()
+        self._waiters.wake_all()
+
+    def _ask(self, request: Any, undo: Callable[[], Any] | None = None, limit: float | None = None) -> Any:
+        """Ask; where a connection ends, on others."""
+        deadline = clock.now() + (limit or self._wire.io_timeout)
+        for _ in range(CUTS):
+            try:
+                return self._pool.ask(request, deadline, undo)
+            except ConnectionEnded:
+                pass
+        return self._pool.ask(request, deadline, undo)
+
+    def _ask_twice(self, request: Any, limit: float | None = None) -> Any:
+        """Ask, and once more if no answer comes: what lies between may have forgotten the connection."""
+        try:
+            return self._ask(request, None, limit)
+        except NoAnswer:
+            return self._ask(request, None, limit)
+
+
+class Early:
+    """What a claim is told whose caller has not subscribed yet: it stands in line a moment before.
+
+    Attributes:
+        message: that it holds the lock.
+        told: True if it should look.
+        look_again: seconds to wait at most.
+        waiter: who is told from now on.
+    """
+
+    __slots__ = ("look_again", "message", "told", "waiter")
+
+    def __init__(self) -> None:
+        self.message: Granted | None = None
+        self.told = False
+        self.look_again = 0.0
+        self.waiter: Tells | None = None
+
+    def tell(self, message: Any = None) -> None:
+        """As `Tells.tell`."""
+        if message is not None:
+            self.message = message
+        self.told = True
+        if self.waiter is not None:
+            self.waiter.tell(message)
+
+
+def _may_pass(error: StoreError, in_line: bool) -> bool:
+    """Tell whether it helps to wait."""
+    if isinstance(error, Passing):
+        return in_line or not error.needs_operator
+    return isinstance(error, (UnknownOutcome, Unreachable)) and not isinstance(error, Denied)
+
+
+def _nobody_doubts(id: str) -> None:
+    """Nobody renews leases here."""

@@ -1,0 +1,119 @@
+"""What a server store gives to `ServerQueue`: how its requests are written and its answers read; no I/O."""
+
+import random
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from interlock.core.claims import Claim, ClaimView
+from interlock.core.queue import EnterResult, Renewed
+
+Mode: TypeAlias = Literal["t", "o", "w", "a"]
+TRY: Mode = "t"  # one try
+LOOK_FIRST: Mode = "o"  # one try; whoever waits subscribes before it stands in line
+WAIT: Mode = "w"  # stand in line if it is occupied
+AGAIN: Mode = "a"  # where does it stand: it is in line, or gone
+
+
+LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
+
+
+def look_after(seconds: float) -> float:
+    """Return after how many seconds a waiter looks by itself: not all of them at the same moment."""
+    return min(LOOK_AGAIN, seconds) * random.uniform(1.0, 1.1)
+
+
+class Promised(NamedTuple):
+    """An answer to `enter`: the claim waits, and holds the lock with `fence` as soon as the one before it has left.
+
+    Only where `before` is of the same channel, and wants the lock for itself; a store may leave these answers out.
+
+    Attributes:
+        before: the claim right before it.
+        fence: its fence.
+        look_again: seconds.
+    """
+
+    before: str
+    fence: int
+    look_again: float
+
+
+class Left(NamedTuple):
+    """The answer to `leave`.
+
+    Attributes:
+        removed: whether the claim was there.
+        promoted: id, fence and slot of the waiters of the same channel who hold the lock now (with fence 0: who are
+            to look), whom nobody else tells.
+        more: True if more can be promoted than one step does: it is asked again.
+        unheard: True if others could not be told, since this user may not send messages.
+    """
+
+    removed: bool
+    promoted: Sequence[tuple[str, int, int]] = ()
+    more: bool = False
+    unheard: bool = False
+
+
+REMOVED, NOT_THERE = Left(True), Left(False)
+
+
+class Wire(Protocol):
+    """The language of one kind of server.
+
+    Attributes:
+        where: the server, for messages.
+        io_timeout: seconds to wait for an answer.
+    """
+
+    where: str
+    io_timeout: float
+
+    def enter(self, claim: Claim, mode: Mode, channel: str) -> Any:
+        """Ask for the lock; idempotent by the claim's id.
+
+        Args:
+            claim: who asks for what.
+            mode: as above.
+            channel: where this process listens.
+        """
+
+    def entered(self, reply: Any) -> EnterResult | Promised | None:
+        """Read the answer: using, pending, done before; None: not in line (refused, occupied, or gone)."""
+
+    def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> Any:
+        """Take a claim out.
+
+        Args:
+            claim: which one.
+            done: seconds for which a record is kept that its run was completed; 0 for none.
+            channel: where this process listens: its waiters are told by the answer; "" for nobody's.
+            let_in: the claim that knows already that it comes next; "" if none does.
+        """
+
+    def left(self, reply: Any) -> Left:
+        """Read the answer."""
+
+    def renew(self, claims: Sequence[Claim]) -> Any:
+        """Extend leases; the claims are on one node (see `node_of`)."""
+
+    def renewed(self, claims: Sequence[Claim], reply: Any) -> list[Renewed]:
+        """Read the answer, for each claim."""
+
+    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Any:
+        """Rename a claim that holds the lock."""
+
+    def adopted(self, reply: Any) -> tuple[int, int] | None:
+        """Read the answer: fence and slot; None if it is gone."""
+
+    def evict(self, key: str, id: str | None) -> Any:
+        """Take out a claim, or all of a key."""
+
+    def evicted(self, reply: Any) -> tuple[int, bool]:
+        """Read the answer: how many, and whether others are still to be promoted (by a `leave` of nobody's claim)."""
+
+    def look(self, key: str) -> Any:
+        """Ask who is in a line."""
+
+    def views(self, key: str, reply: Any) -> list[ClaimView]:
+        """Read the answer: the live claims in line order."""

@@ -1,0 +1,114 @@
+"""Sockets of tasks, with absolute deadlines; the names of `_threads`."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from interlock.runtime import clock
+from interlock.stores.redis.settings import Address
+from interlock.stores.redis.sockets import keep_alive
+
+
+class Stream(asyncio.Protocol):
+    """A socket by a protocol of its own; one task uses it, or `divert` gives all that comes to a function."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: Any = None
+        self._data = b""
+        self._future: asyncio.Future[None] | None = None
+        self._ended = False
+        self._heard: Callable[[bytes], object] | None = None
+        self._lost: Callable[[], object] = _nobody_cares
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As `Protocol.connection_made`."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """As `Protocol.data_received`."""
+        if self._heard is not None:
+            self._heard(data)
+            return
+        self._data += data
+        self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """As `Protocol.connection_lost`."""
+        self._ended = True
+        self._wake()
+        self._lost()
+
+    def _wake(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def divert(self, heard: Callable[[bytes], object], lost: Callable[[], object]) -> None:
+        """Call functions with what comes from now on, and when the connection has ended."""
+        self._heard, self._lost = heard, lost
+        if self._ended:
+            self._loop.call_soon(lost)
+
+    def write(self, data: bytes) -> None:
+        """Send without waiting."""
+        self._transport.write(data)
+
+    async def send(self, data: bytes, deadline: float) -> None:
+        """Send; what does not go out until somebody receives in vain is noticed then."""
+        self._transport.write(data)
+
+    async def receive(self, deadline: float) -> bytes:
+        """As the `receive` of threads."""
+        if not self._data and not self._ended:
+            self._future = self._loop.create_future()
+            timer = self._loop.call_later(max(0.0, deadline - clock.now()), self._wake)
+            try:
+                await self._future
+            finally:
+                self._future = None
+                timer.cancel()
+            if not self._data and not self._ended:
+                raise TimeoutError
+        data, self._data = self._data, b""
+        return data
+
+    def send_and_close(self, data: bytes) -> None:
+        """Send behind what had no answer, and close."""
+        if not self._ended and not self._loop.is_closed():
+            self._transport.write(data)
+        self.close()
+
+    def close(self) -> None:
+        """Close; from any thread, and also where the loop has ended."""
+        if self._loop.is_closed():
+            self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # closed when it is collected
+        elif asyncio._get_running_loop() is self._loop:
+            self._close()
+        else:
+            self._loop.call_soon_threadsafe(self._close)
+
+    def _close(self) -> None:
+        self._ended = True
+        self._wake()
+        self._transport.close()
+
+
+async def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool) -> Stream:
+    """As the `open_stream` of threads."""
+    loop = asyncio.get_running_loop()
+    stream: Stream
+    async with asyncio.timeout(max(0.0, deadline - clock.now())):
+        if isinstance(address, str):
+            _, stream = await loop.create_unix_connection(Stream, address)
+        else:
+            name = None if tls is None else address[0]
+            _, stream = await loop.create_connection(Stream, *address, ssl=tls, server_hostname=name)
+    sock = stream._transport.get_extra_info("socket")
+    if sock is not None:
+        keep_alive(sock, io_timeout)
+    return stream
+
+
+def _nobody_cares() -> None:
+    """The connection has ended, and nobody waits for anything."""

@@ -1,0 +1,294 @@
+"""A cluster: which node a name lives on, and what to do when it moves.
+
+All fields of a line are in one key, so a slot that is moved key by key has each line here or there, never in parts.
+Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from interlock.core.claims import Claim
+from interlock.core.errors import StoreError
+from interlock.core.queue import Renewed
+from interlock.remote._async.server_queue import AsyncServerQueue
+from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed, ended
+from interlock.runtime import _aio as rt
+from interlock.runtime import clock
+from interlock.stores.redis._async.connection import AsyncDialer, AsyncRedisSubscription
+from interlock.stores.redis._async.queue import AsyncRedisQueue, fresh_channel, pool_to
+from interlock.stores.redis.errors import Redirected, refusal
+from interlock.stores.redis.keys import line_of
+from interlock.stores.redis.resp import Command, ReplyError, pack
+from interlock.stores.redis.scripts import with_source
+from interlock.stores.redis.settings import Address, Settings
+from interlock.stores.redis.slots import CLUSTER_SLOTS, SLOTS, Shares, covered, host_or, shares_of, slot_of
+from interlock.stores.redis.wire import RedisWire
+
+PAUSE = 0.05  # seconds before a node is asked again that could not do it
+HOPS = 5  # nodes that point elsewhere in a row, before there is a pause
+ASKING = pack("ASKING")
+
+
+class AsyncCluster:
+    """The connections to the nodes of a cluster; as a pool.
+
+    Args:
+        settings: how to reach it.
+
+    Attributes:
+        addresses: of the nodes that serve slots.
+        version: how often the map was read.
+        on_change: called after it has changed.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._pools: dict[Address, Any] = {}
+        self._shares: Shares = []
+        self._owners: list[Address | None] = [None] * SLOTS
+        self.addresses: list[Address] = []
+        self.version = 0
+        self.on_change: Callable[[], object] = _nobody_cares
+        self.closed = False
+
+    def dialer(self, address: Address) -> AsyncDialer:
+        """Return what makes connections to a node."""
+        return AsyncDialer(self._settings.at(address))
+
+    def _pool(self, address: Address) -> Any:
+        if self.closed:
+            raise closed()
+        pool = self._pools.get(address)
+        if pool is None:
+            dialer = self.dialer(address)
+            pool = self._pools.setdefault(address, pool_to(dialer))
+            dialer.moved = pool.distrust
+        return pool
+
+    def node_of(self, line: str) -> Address:
+        """Return the node that a line lives on; any for no line.
+
+        Raises:
+            Passing: no node has it now.
+        """
+        if not line:
+            return random.choice(self.addresses or list(self._settings.nodes))
+        if line[0] == "@":
+            host, _, port = line[1:].rpartition(":")
+            return host, int(port)
+        address = self._owners[slot_of(line)]
+        if address is None:
+            raise Passing(f"no node of the cluster has {line!r} now; look at CLUSTER INFO")
+        return address
+
+    async def ask(self, command: Command, deadline: float, undo: Callable[[], Command] | None = None) -> Any:
+        """As `AsyncPool.ask`, on the node that the line lives on; follows it until the deadline."""
+        target: Address | None = None
+        asking = False
+        hops = 0
+        while True:
+            version = self.version
+            try:
+                if not version and command.line[:1] != "@":
+                    await self.read_map(version)
+                address = target or self.node_of(command.line)
+                return await self._ask_node(address, command, asking, deadline, undo)
+            except Redirected as error:
+                hops += 1
+                asking = error.asking
+                target = self._reached(error.address, address)
+                if not asking:
+                    await self._read_map_if_possible(version, target)
+                if hops > HOPS:
+                    await rt.sleep(PAUSE)
+                if clock.now() > deadline:
+                    raise Passing(str(error)) from error
+            except NoAnswer:
+                rt.spawn("interlock-map", self._read_map_if_possible, version)
+                raise
+            except (NoRoom, Denied):
+                raise
+            except (Passing, Unreachable):
+                target, asking = None, False
+                if clock.now() + PAUSE > deadline:
+                    raise
+                await rt.sleep(PAUSE)
+                await self._read_map_if_possible(version)
+
+    async def _ask_node(
+        self, address: Address, command: Command, asking: bool, deadline: float, undo: Callable[[], Command] | None
+    ) -> Any:
+        if not asking:
+            return await self._pool(address).ask(command, deadline, undo)
+        both = Command(ASKING + with_source(command.data), command.line, 2)
+        _, reply = await self._pool(address).ask(both, deadline, undo)
+        if isinstance(reply, ReplyError):
+            raise refusal(reply, self._settings.at(address).where, command.line)
+        return reply
+
+    def _reached(self, announced: tuple[str, int], asked: Address) -> Address:
+        address = host_or(announced[0], asked[0]), announced[1]
+        return address if self._settings.remap is None else self._settings.remap(address)
+
+    async def _read_map_if_possible(self, version: int, first: Address | None = None) -> None:
+        try:
+            await self.read_map(version, first)
+        except StoreError:
+            pass  # whoever asks next says so
+
+    async def read_map(self, version: int = -1, first: Address | None = None) -> None:
+        """Read the map, unless somebody else has read it after `version`.
+
+        Args:
+            version: what was known when something went wrong; -1 to read it in any case.
+            first: the node that knows best, if any.
+
+        Raises:
+            StoreError: no node tells it.
+        """
+        failure: StoreError | None = None
+        best: tuple[int, Shares] = 0, []
+        known = random.sample(self.addresses, len(self.addresses))
+        for address in dict.fromkeys([*([] if first is None else [first]), *known, *self._settings.nodes]):
+            if version not in (-1, self.version):
+                return
+            try:
+                limit = clock.now() + self._settings.io_timeout / 2
+                reply = await self._pool(address).ask(Command(CLUSTER_SLOTS), limit)
+            except StoreError as error:
+                failure = error
+                continue
+            shares = shares_of(reply, address[0], self._settings.remap)
+            best = max(best, (covered(shares), shares))
+            if best[0] == SLOTS:
+                break
+        if not best[1]:
+            raise failure or Passing("no node of the Redis cluster says where its slots are: look at CLUSTER INFO")
+        self._install(best[1])
+
+    def _install(self, shares: Shares) -> None:
+        changed = shares != self._shares
+        if changed:
+            owners: list[Address | None] = [None] * SLOTS
+            for first, last, address in shares:
+                owners[first : last + 1] = [address] * (last + 1 - first)
+            self._shares, self._owners = shares, owners
+            self.addresses = sorted({address for _, _, address in shares})
+        self.version += 1
+        if changed and self.version > 1:
+            self.on_change()
+
+    def distrust(self) -> None:
+        """Use no connection any more that there is now."""
+        for pool in list(self._pools.values()):
+            pool.distrust()
+
+    def rest(self) -> None:
+        """As `AsyncPool.rest`, for all nodes."""
+        for pool in list(self._pools.values()):
+            pool.rest()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.closed = True
+        for pool in list(self._pools.values()):
+            pool.close()
+
+
+class AsyncClusterSubscription:
+    """A subscription at whichever node is there: messages reach all of them.
+
+    Args:
+        subscription: at the node.
+        address: of the node.
+        cluster: whose node it is.
+    """
+
+    def __init__(self, subscription: AsyncRedisSubscription, address: Address, cluster: AsyncCluster) -> None:
+        self.address = address
+        self._cluster = cluster
+        self.receive = subscription.receive
+        self._confirm = subscription.confirm
+        self.close = subscription.close
+
+    async def confirm(self, deadline: float) -> None:
+        """See that the node is in the cluster: one that has left confirms all, and is deaf."""
+        try:
+            await self._cluster.read_map()
+        except StoreError:
+            return  # whoever waits asks the store in a while, and is told there
+        if self.address not in self._cluster.addresses:
+            raise ended("a node that has left the Redis cluster")
+        await self._confirm(deadline)
+
+
+class AsyncRedisClusterQueue(AsyncRedisQueue):
+    """The queue of one process or event loop on a cluster.
+
+    Args:
+        settings: how to reach it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._cluster = AsyncCluster(settings)
+        self._cluster.on_change = self._map_changed
+        self._address: Address | None = None
+        wire = RedisWire(settings.where, settings.io_timeout, together=False)
+        AsyncServerQueue.__init__(self, wire, self._cluster, self._subscribe, fresh_channel())
+
+    async def _subscribe(self, deadline: float) -> Any:
+        if not self._cluster.version:
+            await self._cluster.read_map(0)
+        failure: StoreError | None = None
+        addresses = self._cluster.addresses
+        for address in random.sample(addresses, len(addresses)):
+            try:
+                subscription = await self._cluster.dialer(address).subscribe(self.channel, deadline)
+            except Unreachable as error:
+                failure = error
+                continue
+            self._address = address
+            return AsyncClusterSubscription(subscription, address, self._cluster)
+        raise failure or Unreachable("the Redis cluster has no nodes that serve slots")
+
+    def _map_changed(self) -> None:
+        """Let all look; subscribe elsewhere if the node of the subscription has gone."""
+        if self._address not in self._cluster.addresses:
+            self._listener.distrust()
+        self._waiters.wake_all()
+
+    def node_of(self, claim: Claim) -> object:
+        """Return the node that has a claim, so that the claims of one node are renewed together."""
+        try:
+            return self._cluster.node_of(line_of(claim.spec.key))
+        except StoreError:  # whoever asks is told
+            return None
+
+    async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
+        """As `AsyncQueue.renew`; those that one answer does not serve are asked for alone, wherever they are."""
+        answers = await AsyncServerQueue.renew(self, claims)
+        for place, answer in enumerate(answers):
+            if isinstance(answer, StoreError) and len(claims) > 1:
+                try:
+                    answers[place : place + 1] = await AsyncServerQueue.renew(self, claims[place : place + 1])
+                except StoreError as error:
+                    answers[place] = error
+        return answers
+
+    async def nodes(self) -> list[str]:
+        """Return what stands for each node that serves slots, in the place of a line."""
+        await self._cluster.read_map()
+        return [f"@{host}:{port}" for host, port in self._cluster.addresses]
+
+    async def keys(self, prefix: str) -> list[str]:
+        """As `AsyncRedisQueue.keys`, of all nodes."""
+        found: set[str] = set()
+        for node in await self.nodes():
+            found |= await self._keys_at(node, prefix)
+        return sorted(found)
+
+
+def _nobody_cares() -> None:
+    """Take a change that concerns nobody."""

@@ -1,0 +1,304 @@
+"""Connections to one server: opened, logged in, and asked."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from interlock.core.errors import StoreError
+from interlock.remote.failures import Denied, NoAnswer, ended, no_answer
+from interlock.runtime import _aio as rt
+from interlock.runtime import clock, log
+from interlock.stores.redis import _aio as sockets
+from interlock.stores.redis.errors import LOGIN, code_of, garbled, refusal, unreachable
+from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, ReplyError, pack
+from interlock.stores.redis.scripts import with_source
+from interlock.stores.redis.settings import Address, Settings
+
+INFO = pack("INFO", "replication")
+_PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MULTILINE)
+
+
+class AsyncRedisConnection:
+    """One command out, one reply in.
+
+    Attributes:
+        trust: kept for the pool.
+    """
+
+    __slots__ = ("_io_timeout", "_parser", "_where", "stream", "trust")
+
+    def __init__(self, stream: sockets.Stream, where: str, io_timeout: float) -> None:
+        self.stream = stream
+        self._where = where
+        self._io_timeout = io_timeout
+        self._parser = Parser()
+        self.trust: object = None
+
+    async def ask(self, command: Command, deadline: float) -> Any:
+        """As `AsyncConnection.ask`."""
+        reply = await self.raw(command.data, command.replies, deadline)
+        if type(reply) is not ReplyError:
+            return reply
+        if str(reply).startswith("NOSCRIPT"):
+            reply = await self.raw(with_source(command.data), 1, deadline)
+            if type(reply) is not ReplyError:
+                return reply
+        raise refusal(reply, self._where, command.line)
+
+    async def raw(self, data: bytes, replies: int, deadline: float) -> Any:
+        """Send, and return the reply, which may be a ReplyError; more than one as a list.
+
+        Raises:
+            ConnectionEnded, NoAnswer: it did not come.
+        """
+        try:
+            await self.stream.send(data, deadline)
+            if replies != 1:
+                return [await self.next(deadline) for _ in range(replies)]
+            data = await self.stream.receive(deadline)
+            if data[:1] == b":" and data[1:-2].isdigit() and data[-2:] == b"\r\n":
+                return int(data[1:-2])  # most of the time
+            return await self._rest(data, deadline)
+        except TimeoutError:
+            raise no_answer(self._where, self._io_timeout) from None
+        except Garbage as error:
+            raise garbled(self._where, error) from None
+        except OSError as error:
+            raise ended(self._where, error) from error
+
+    async def next(self, deadline: float) -> Any:
+        """Return what comes next."""
+        reply = self._parser.next()
+        if reply is MISSING:
+            return await self._rest(await self.stream.receive(deadline), deadline)
+        return reply
+
+    async def _rest(self, data: bytes, deadline: float) -> Any:
+        while True:
+            if not data:
+                raise ConnectionResetError("closed by the server")
+            self._parser.feed(data)
+            if (reply := self._parser.next()) is not MISSING:
+                return reply
+            data = await self.stream.receive(deadline)
+
+    def abandon(self, undo: Command | None) -> None:
+        """As `AsyncConnection.abandon`."""
+        if undo is None:
+            self.stream.close()
+        else:
+            self.stream.send_and_close(with_source(undo.data))  # nobody would hear NOSCRIPT
+
+    def close(self) -> None:
+        """As `AsyncConnection.close`."""
+        self.stream.close()
+
+
+class AsyncRedisSubscription:
+    """A connection that hears the messages on one channel."""
+
+    __slots__ = ("_channel", "_connection", "_where")
+
+    def __init__(self, connection: AsyncRedisConnection, channel: str, where: str) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._where = where
+
+    async def receive(self, deadline: float) -> list[str]:
+        """As `AsyncSubscription.receive`."""
+        try:
+            message = await self._connection.next(deadline)
+        except TimeoutError:
+            raise no_answer(self._where, 0.0) from None
+        except (OSError, Garbage) as error:
+            raise ended(self._where, error) from error
+        if isinstance(message, ReplyError):
+            raise refusal(message, self._where)
+        if type(message) is list and len(message) == 3 and message[0] == b"message":
+            return [message[2].decode(errors="replace")]
+        return []
+
+    async def confirm(self, deadline: float) -> None:
+        """Subscribe again: that changes nothing where the server knows of it, and mends it where it does not."""
+        try:
+            await self._connection.stream.send(pack("SUBSCRIBE", self._channel), deadline)
+        except OSError as error:
+            raise ended(self._where, error) from error
+
+    def close(self) -> None:
+        """As `AsyncSubscription.close`."""
+        self._connection.close()
+
+
+class AsyncDialer:
+    """Makes connections to one server, and notices when they lead to another primary than before.
+
+    Args:
+        settings: how to reach it.
+
+    Attributes:
+        moved: called when another server has taken its place.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.where = settings.where
+        self._sentinels: AsyncSentinels | None = AsyncSentinels(settings) if settings.kind == "sentinel" else None
+        self._primary: bytes | None = None
+        self._address: Address | str = settings.address
+        self.moved: Callable[[], object] = _nobody_cares
+
+    async def open(self, deadline: float, looks: bool = True) -> AsyncRedisConnection:
+        """Return a connection that is ready.
+
+        Args:
+            deadline: until when, by `clock.now`.
+            looks: True where replies are expected at once.
+
+        Raises:
+            StoreError: it can't be reached, or does not let us in.
+        """
+        settings = self.settings
+        deadline = min(deadline, clock.now() + settings.connect_timeout)
+        address = settings.address
+        if self._sentinels is not None:
+            address = await self._sentinels.primary(deadline)
+        self._address = address
+        connection = await self._connected(address, deadline, looks)
+        try:
+            info = await self._log_in(connection, deadline)
+        except BaseException:
+            connection.close()
+            raise
+        found = None if isinstance(info, ReplyError) or info is None else _PRIMARY.search(info)
+        if found is not None:
+            before, self._primary = self._primary, found[1]
+            if before is not None and before != found[1]:
+                self.moved()
+        return connection
+
+    async def _connected(self, address: Address | str, deadline: float, looks: bool) -> AsyncRedisConnection:
+        try:
+            context = self.settings.context()
+            stream = await sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
+        except (OSError, ValueError) as error:
+            raise unreachable(self.where, error) from error
+        return AsyncRedisConnection(stream, self.where, self.settings.io_timeout)
+
+    async def _log_in(self, connection: AsyncRedisConnection, deadline: float) -> Any:
+        """Log in; return what the server says about its replication."""
+        settings = self.settings
+        login: tuple[str, ...] = tuple(each for each in (settings.username, settings.password) if each is not None)
+        if settings.credentials is not None:
+            login = tuple(await rt.offload(settings.credentials))
+        words = [("AUTH", *login)] if login else []
+        if settings.client_name:
+            words.append(("CLIENT", "SETNAME", settings.client_name))
+        if settings.db:
+            words.append(("SELECT", str(settings.db)))
+        try:
+            data = b"".join([pack(*each) for each in words]) + INFO
+            replies = await connection.raw(data, len(words) + 1, deadline)
+        except NoAnswer as error:
+            raise unreachable(self.where, TimeoutError()) from error
+        replies = replies if words else [replies]
+        for reply, each in zip(replies, words, strict=False):
+            if isinstance(reply, ReplyError) and each[0] != "CLIENT":
+                if each[0] == "AUTH":
+                    raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
+                raise unreachable(self.where, reply) from reply
+        info = replies[-1]
+        if isinstance(info, ReplyError) and code_of(str(info)) != "NOPERM":
+            raise unreachable(self.where, info) from info
+        return info
+
+    async def subscribe(self, channel: str, deadline: float) -> AsyncRedisSubscription:
+        """Return a subscription that the server has confirmed.
+
+        Raises:
+            StoreError: it can't be reached, or refuses.
+        """
+        connection = await self.open(deadline, looks=False)
+        try:
+            reply = await connection.raw(pack("SUBSCRIBE", channel), 1, deadline)
+            if isinstance(reply, ReplyError):
+                raise refusal(reply, self.where)
+        except BaseException:
+            connection.close()
+            raise
+        return AsyncRedisSubscription(connection, channel, self.where)
+
+    async def check(self) -> None:
+        """Ask the Sentinels whether the primary is another one by now."""
+        if self._sentinels is not None:
+            try:
+                address = await self._sentinels.primary(clock.now() + self.settings.io_timeout)
+            except StoreError:
+                return  # locks go on over open connections
+            if address != self._address:
+                self._address = address
+                self.moved()
+
+
+class AsyncSentinels:
+    """Asks the Sentinels of a service which server is its primary.
+
+    Source: https://redis.io/docs/latest/develop/reference/sentinel-clients/
+
+    Args:
+        settings: of the service.
+    """
+
+    IO_TIMEOUT = 0.25  # seconds to wait for one of several
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._silent = False
+
+    async def primary(self, deadline: float) -> Address:
+        """Return the address of the primary, by the Sentinel that knows of the latest fail-over.
+
+        Raises:
+            StoreError: none of them knows it.
+        """
+        answers = []
+        failure: StoreError | None = None
+        for node in self._settings.nodes:
+            try:
+                answers += await self._ask(node, deadline)
+            except StoreError as error:
+                failure = error
+                if isinstance(error, Denied):
+                    raise
+        if answers:
+            self._silent = False
+            return max(answers)[1]
+        if not self._silent:
+            self._silent = True
+            log.warn("no Sentinel of %r answers: a new primary would not be noticed", self._settings.service)
+        text = f"no primary found: {failure}" if failure else "no primary found for it"
+        raise unreachable(
+            self._settings.where, OSError(f"{text}; do its Sentinels run, and see a primary that does?")
+        )
+
+    async def _ask(self, node: Address, deadline: float) -> list[tuple[int, Address]]:
+        """Return the epoch of the last fail-over and the address of the primary, if a Sentinel knows it."""
+        sentinel = self._settings.sentinel
+        assert sentinel is not None
+        limit = clock.now() + (self.IO_TIMEOUT if len(self._settings.nodes) > 1 else sentinel.io_timeout)
+        dialer = AsyncDialer(sentinel.at(node))
+        connection = await dialer.open(min(deadline, limit))
+        try:
+            reply = await connection.ask(Command(pack("SENTINEL", "MASTERS")), min(deadline, limit))
+        finally:
+            connection.close()
+        found = []
+        for flat in reply:
+            facts = dict(zip(flat[::2], flat[1::2], strict=False))
+            if facts.get(b"name") == self._settings.service.encode():
+                found.append((int(facts.get(b"config-epoch", 0)), (facts[b"ip"].decode(), int(facts[b"port"]))))
+        return found
+
+
+def _nobody_cares() -> None:
+    """Take the news of another primary where nothing depends on it."""

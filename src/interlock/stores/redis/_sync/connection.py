@@ -1,0 +1,305 @@
+# Generated from _async/connection.py by tools/unasync.py; change that one.
+"""Connections to one server: opened, logged in, and asked."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from interlock.core.errors import StoreError
+from interlock.remote.failures import Denied, NoAnswer, ended, no_answer
+from interlock.runtime import _threads as rt
+from interlock.runtime import clock, log
+from interlock.stores.redis import _threads as sockets
+from interlock.stores.redis.errors import LOGIN, code_of, garbled, refusal, unreachable
+from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, ReplyError, pack
+from interlock.stores.redis.scripts import with_source
+from interlock.stores.redis.settings import Address, Settings
+
+INFO = pack("INFO", "replication")
+_PRIMARY = re.compile(rb"role:master\b.*^master_replid:(\w+)", re.DOTALL | re.MULTILINE)
+
+
+class RedisConnection:
+    """One command out, one reply in.
+
+    Attributes:
+        trust: kept for the pool.
+    """
+
+    __slots__ = ("_io_timeout", "_parser", "_where", "stream", "trust")
+
+    def __init__(self, stream: sockets.Stream, where: str, io_timeout: float) -> None:
+        self.stream = stream
+        self._where = where
+        self._io_timeout = io_timeout
+        self._parser = Parser()
+        self.trust: object = None
+
+    def ask(self, command: Command, deadline: float) -> Any:
+        """As `Connection.ask`."""
+        reply = self.raw(command.data, command.replies, deadline)
+        if type(reply) is not ReplyError:
+            return reply
+        if str(reply).startswith("NOSCRIPT"):
+            reply = self.raw(with_source(command.data), 1, deadline)
+            if type(reply) is not ReplyError:
+                return reply
+        raise refusal(reply, self._where, command.line)
+
+    def raw(self, data: bytes, replies: int, deadline: float) -> Any:
+        """Send, and return the reply, which may be a ReplyError; more than one as a list.
+
+        Raises:
+            ConnectionEnded, NoAnswer: it did not come.
+        """
+        try:
+            self.stream.send(data, deadline)
+            if replies != 1:
+                return [self.next(deadline) for _ in range(replies)]
+            data = self.stream.receive(deadline)
+            if data[:1] == b":" and data[1:-2].isdigit() and data[-2:] == b"\r\n":
+                return int(data[1:-2])  # most of the time
+            return self._rest(data, deadline)
+        except TimeoutError:
+            raise no_answer(self._where, self._io_timeout) from None
+        except Garbage as error:
+            raise garbled(self._where, error) from None
+        except OSError as error:
+            raise ended(self._where, error) from error
+
+    def next(self, deadline: float) -> Any:
+        """Return what comes next."""
+        reply = self._parser.next()
+        if reply is MISSING:
+            return self._rest(self.stream.receive(deadline), deadline)
+        return reply
+
+    def _rest(self, data: bytes, deadline: float) -> Any:
+        while True:
+            if not data:
+                raise ConnectionResetError("closed by the server")
+            self._parser.feed(data)
+            if (reply := self._parser.next()) is not MISSING:
+                return reply
+            data = self.stream.receive(deadline)
+
+    def abandon(self, undo: Command | None) -> None:
+        """As `Connection.abandon`."""
+        if undo is None:
+            self.stream.close()
+        else:
+            self.stream.send_and_close(with_source(undo.data))  # nobody would hear NOSCRIPT
+
+    def close(self) -> None:
+        """As `Connection.close`."""
+        self.stream.close()
+
+
+class RedisSubscription:
+    """A connection that hears the messages on one channel."""
+
+    __slots__ = ("_channel", "_connection", "_where")
+
+    def __init__(self, connection: RedisConnection, channel: str, where: str) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._where = where
+
+    def receive(self, deadline: float) -> list[str]:
+        """As `Subscription.receive`."""
+        try:
+            message = self._connection.next(deadline)
+        except TimeoutError:
+            raise no_answer(self._where, 0.0) from None
+        except (OSError, Garbage) as error:
+            raise ended(self._where, error) from error
+        if isinstance(message, ReplyError):
+            raise refusal(message, self._where)
+        if type(message) is list and len(message) == 3 and message[0] == b"message":
+            return [message[2].decode(errors="replace")]
+        return []
+
+    def confirm(self, deadline: float) -> None:
+        """Subscribe again: that changes nothing where the server knows of it, and mends it where it does not."""
+        try:
+            self._connection.stream.send(pack("SUBSCRIBE", self._channel), deadline)
+        except OSError as error:
+            raise ended(self._where, error) from error
+
+    def close(self) -> None:
+        """As `Subscription.close`."""
+        self._connection.close()
+
+
+class Dialer:
+    """Makes connections to one server, and notices when they lead to another primary than before.
+
+    Args:
+        settings: how to reach it.
+
+    Attributes:
+        moved: called when another server has taken its place.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.where = settings.where
+        self._sentinels: Sentinels | None = Sentinels(settings) if settings.kind == "sentinel" else None
+        self._primary: bytes | None = None
+        self._address: Address | str = settings.address
+        self.moved: Callable[[], object] = _nobody_cares
+
+    def open(self, deadline: float, looks: bool = True) -> RedisConnection:
+        """Return a connection that is ready.
+
+        Args:
+            deadline: until when, by `clock.now`.
+            looks: True where replies are expected at once.
+
+        Raises:
+            StoreError: it can't be reached, or does not let us in.
+        """
+        settings = self.settings
+        deadline = min(deadline, clock.now() + settings.connect_timeout)
+        address = settings.address
+        if self._sentinels is not None:
+            address = self._sentinels.primary(deadline)
+        self._address = address
+        connection = self._connected(address, deadline, looks)
+        try:
+            info = self._log_in(connection, deadline)
+        except BaseException:
+            connection.close()
+            raise
+        found = None if isinstance(info, ReplyError) or info is None else _PRIMARY.search(info)
+        if found is not None:
+            before, self._primary = self._primary, found[1]
+            if before is not None and before != found[1]:
+                self.moved()
+        return connection
+
+    def _connected(self, address: Address | str, deadline: float, looks: bool) -> RedisConnection:
+        try:
+            context = self.settings.context()
+            stream = sockets.open_stream(address, context, deadline, self.settings.io_timeout, looks)
+        except (OSError, ValueError) as error:
+            raise unreachable(self.where, error) from error
+        return RedisConnection(stream, self.where, self.settings.io_timeout)
+
+    def _log_in(self, connection: RedisConnection, deadline: float) -> Any:
+        """Log in; return what the server says about its replication."""
+        settings = self.settings
+        login: tuple[str, ...] = tuple(each for each in (settings.username, settings.password) if each is not None)
+        if settings.credentials is not None:
+            login = tuple(rt.offload(settings.credentials))
+        words = [("AUTH", *login)] if login else []
+        if settings.client_name:
+            words.append(("CLIENT", "SETNAME", settings.client_name))
+        if settings.db:
+            words.append(("SELECT", str(settings.db)))
+        try:
+            data = b"".join([pack(*each) for each in words]) + INFO
+            replies = connection.raw(data, len(words) + 1, deadline)
+        except NoAnswer as error:
+            raise unreachable(self.where, TimeoutError()) from error
+        replies = replies if words else [replies]
+        for reply, each in zip(replies, words, strict=False):
+            if isinstance(reply, ReplyError) and each[0] != "CLIENT":
+                if each[0] == "AUTH":
+                    raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
+                raise unreachable(self.where, reply) from reply
+        info = replies[-1]
+        if isinstance(info, ReplyError) and code_of(str(info)) != "NOPERM":
+            raise unreachable(self.where, info) from info
+        return info
+
+    def subscribe(self, channel: str, deadline: float) -> RedisSubscription:
+        """Return a subscription that the server has confirmed.
+
+        Raises:
+            StoreError: it can't be reached, or refuses.
+        """
+        connection = self.open(deadline, looks=False)
+        try:
+            reply = connection.raw(pack("SUBSCRIBE", channel), 1, deadline)
+            if isinstance(reply, ReplyError):
+                raise refusal(reply, self.where)
+        except BaseException:
+            connection.close()
+            raise
+        return RedisSubscription(connection, channel, self.where)
+
+    def check(self) -> None:
+        """Ask the Sentinels whether the primary is another one by now."""
+        if self._sentinels is not None:
+            try:
+                address = self._sentinels.primary(clock.now() + self.settings.io_timeout)
+            except StoreError:
+                return  # locks go on over open connections
+            if address != self._address:
+                self._address = address
+                self.moved()
+
+
+class Sentinels:
+    """Asks the Sentinels of a service which server is its primary.
+
+    Source: https://redis.io/docs/latest/develop/reference/sentinel-clients/
+
+    Args:
+        settings: of the service.
+    """
+
+    IO_TIMEOUT = 0.25  # seconds to wait for one of several
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._silent = False
+
+    def primary(self, deadline: float) -> Address:
+        """Return the address of the primary, by the Sentinel that knows of the latest fail-over.
+
+        Raises:
+            StoreError: none of them knows it.
+        """
+        answers = []
+        failure: StoreError | None = None
+        for node in self._settings.nodes:
+            try:
+                answers += self._ask(node, deadline)
+            except StoreError as error:
+                failure = error
+                if isinstance(error, Denied):
+                    raise
+        if answers:
+            self._silent = False
+            return max(answers)[1]
+        if not self._silent:
+            self._silent = True
+            log.warn("no Sentinel of %r answers: a new primary would not be noticed", self._settings.service)
+        text = f"no primary found: {failure}" if failure else "no primary found for it"
+        raise unreachable(
+            self._settings.where, OSError(f"{text}; do its Sentinels run, and see a primary that does?")
+        )
+
+    def _ask(self, node: Address, deadline: float) -> list[tuple[int, Address]]:
+        """Return the epoch of the last fail-over and the address of the primary, if a Sentinel knows it."""
+        sentinel = self._settings.sentinel
+        assert sentinel is not None
+        limit = clock.now() + (self.IO_TIMEOUT if len(self._settings.nodes) > 1 else sentinel.io_timeout)
+        dialer = Dialer(sentinel.at(node))
+        connection = dialer.open(min(deadline, limit))
+        try:
+            reply = connection.ask(Command(pack("SENTINEL", "MASTERS")), min(deadline, limit))
+        finally:
+            connection.close()
+        found = []
+        for flat in reply:
+            facts = dict(zip(flat[::2], flat[1::2], strict=False))
+            if facts.get(b"name") == self._settings.service.encode():
+                found.append((int(facts.get(b"config-epoch", 0)), (facts[b"ip"].decode(), int(facts[b"port"]))))
+        return found
+
+
+def _nobody_cares() -> None:
+    """Take the news of another primary where nothing depends on it."""

@@ -1,0 +1,99 @@
+# Generated from _async/queue.py by tools/unasync.py; change that one.
+"""The queue on a Redis server, on the primary that Sentinel names, or on a cluster."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from interlock.core.claims import Check, Claim
+from interlock.core.queue import Renewed
+from interlock.remote._sync.pool import Pool
+from interlock.remote._sync.server_queue import ServerQueue
+from interlock.runtime import _threads as rt
+from interlock.runtime import clock
+from interlock.stores.redis._sync.connection import Dialer
+from interlock.stores.redis._sync.doctor import examine
+from interlock.stores.redis.keys import key_of, pattern_of
+from interlock.stores.redis.resp import Command, pack
+from interlock.stores.redis.settings import Address, Settings
+from interlock.stores.redis.wire import RedisWire
+
+CHANNEL = "interlock:wake:"
+
+
+def pool_to(dialer: Dialer) -> Any:
+    """Return the connections to one server: a pool for threads, one connection for tasks."""
+    return Pool(dialer.open, dialer.where, dialer.settings.most)
+
+
+class RedisQueue(ServerQueue):
+    """The queue of one process or event loop on one server.
+
+    Args:
+        settings: how to reach it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._dialer = Dialer(settings)
+        self._dialer.moved = self.distrust
+        wire = RedisWire(settings.where, settings.io_timeout, together=True)
+        channel = fresh_channel()
+        super().__init__(wire, pool_to(self._dialer), self._subscribe, channel)
+
+    def _subscribe(self, deadline: float) -> Any:
+        return self._dialer.subscribe(self.channel, deadline)
+
+    def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
+        """As `Queue.renew`; looks whether the server is still the one to ask."""
+        self._dialer.check()
+        return super().renew(claims)
+
+    def keys(self, prefix: str) -> list[str]:
+        """List the keys that begin with a prefix and may have claims; by SCAN, in small steps."""
+        return sorted(self._keys_at("", prefix))
+
+    def _keys_at(self, node: str, prefix: str) -> set[str]:
+        found: set[str] = set()
+        cursor: Any = b"0"
+        while True:
+            command = pack("SCAN", cursor, "MATCH", pattern_of(prefix), "COUNT", "1000")
+            cursor, names = self._ask_twice(Command(command, node))
+            found.update(key_of(name.decode()) for name in names)
+            if cursor in (b"0", 0):
+                return found
+
+    def nodes(self) -> list[str]:
+        """Return what stands for each server that has keys, in the place of a line."""
+        return [""]
+
+    def dialer_to(self, address: Address) -> Dialer:
+        """Return what makes connections to another server of the same group."""
+        return Dialer(self._settings.at(address))
+
+    def ask(self, command: bytes, node: str) -> Any:
+        """Ask a server something that may be asked twice; `node` stands for it in the place of a line."""
+        return self._ask_twice(Command(command, node))
+
+    def listen(self) -> None:
+        """Return when messages are heard."""
+        self._listener.start(clock.now() + self._settings.io_timeout)
+
+    def hears_itself(self, seconds: float) -> bool:
+        """Send a message to this process; tell whether it arrives."""
+        id, waiter = rt.fresh_id(), rt.Waiter()
+        self._waiters.add(id, waiter)
+        try:
+            self.ask(pack("PUBLISH", self.channel, f"{id} 1"), "")
+            return waiter.wait(seconds) is not None
+        finally:
+            self._waiters.leaves(id)
+
+    def doctor(self) -> list[Check]:
+        """As `Queue.doctor`."""
+        return examine(self)
+
+
+def fresh_channel() -> str:
+    """Return the name of a channel that nobody else listens to."""
+    return CHANNEL + uuid4().hex

@@ -1,0 +1,158 @@
+"""Sockets of threads, with absolute deadlines; the names of `_aio`."""
+
+import os
+import select
+import socket
+from typing import Any
+
+from interlock.runtime import clock
+from interlock.runtime.polling import is_own_poll
+from interlock.stores.redis.settings import Address
+from interlock.stores.redis.sockets import keep_alive
+
+LOOK = 250e-6  # seconds to look for a reply before the thread sleeps
+MOST = 65536  # bytes taken at a time
+SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
+
+
+class Stream:
+    """A socket; each call has an absolute deadline."""
+
+    __slots__ = ("_sock",)
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """Send all.
+
+        Raises:
+            TimeoutError: not until the deadline.
+            OSError: the connection ended.
+        """
+        self._sock.settimeout(_left(deadline))
+        self._sock.sendall(data)
+
+    def receive(self, deadline: float) -> bytes:
+        """Return what comes next; nothing if the connection ended.
+
+        Raises:
+            TimeoutError: nothing came until the deadline.
+            OSError: the connection ended.
+        """
+        self._sock.settimeout(_left(deadline))
+        data: bytes = self._sock.recv(MOST)
+        return data
+
+    def send_and_close(self, data: bytes) -> None:
+        """Send behind what had no answer, if that is possible at once, and close."""
+        try:
+            self._sock.settimeout(0)
+            self._sock.send(data)
+        except (OSError, ValueError):
+            pass  # its buffer is full, or it has ended: then nothing of it can be late
+        self.close()
+
+    def close(self) -> None:
+        """Close, and wake a thread that receives."""
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except (OSError, ValueError):
+            pass
+        self._sock.close()
+
+    def __del__(self) -> None:
+        """Close the socket of a connection that was dropped; in a forked child, its copy only."""
+        self._sock.close()
+
+
+class PolledStream(Stream):
+    """As `Stream`, by a socket that never blocks; if the last reply came soon, it looks before the thread sleeps."""
+
+    __slots__ = ("_looks", "_near", "_poll", "_receive", "_send")
+
+    def __init__(self, sock: Any, looks: bool) -> None:
+        super().__init__(sock)
+        sock.setblocking(False)
+        self._send, self._receive = sock.send, sock.recv
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._looks = self._near = looks and SEVERAL
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """As `Stream.send`."""
+        try:
+            sent = self._send(data)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            super().send(data[sent:], deadline)
+            self._sock.setblocking(False)
+
+    def receive(self, deadline: float) -> bytes:
+        """As `Stream.receive`."""
+        if not self._looks:
+            return self._after_sleep(deadline)
+        began = now = clock.now()
+        while self._near and now < began + LOOK:
+            try:
+                return self._receive(MOST)  # type: ignore[no-any-return]
+            except BlockingIOError:
+                os.sched_yield()
+            now = clock.now()
+        data = self._after_sleep(deadline)
+        self._near = clock.now() < began + 2 * LOOK
+        return data
+
+    def _after_sleep(self, deadline: float) -> bytes:
+        while True:
+            if not self._poll.poll(_left(deadline) * 1000):
+                raise TimeoutError
+            try:
+                return self._receive(MOST)  # type: ignore[no-any-return]
+            except BlockingIOError:
+                pass  # woken for nothing
+
+
+def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool) -> Stream:
+    """Connect.
+
+    Args:
+        address: host and port, or the path of a UNIX socket.
+        tls: the context of TLS; None without.
+        deadline: until when.
+        io_timeout: seconds after which the kernel gives up data that nobody takes.
+        looks: True where replies are expected at once.
+
+    Raises:
+        OSError: it could not be done; TimeoutError: not in time.
+    """
+    if isinstance(address, str):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(_left(deadline))
+        try:
+            sock.connect(address)
+        except BaseException:
+            sock.close()
+            raise
+    else:
+        sock = socket.create_connection(address, timeout=_left(deadline))
+    try:
+        keep_alive(sock, io_timeout)
+        if tls is not None:
+            sock.settimeout(_left(deadline))
+            return Stream(tls.wrap_socket(sock, server_hostname=address[0]))
+        # gevent and its like put a socket and a way of waiting of their own there.
+        if type(sock) is socket.socket and is_own_poll() and type(sock).__module__ == "socket":
+            return PolledStream(sock, looks and hasattr(os, "sched_yield"))
+    except BaseException:
+        sock.close()
+        raise
+    return Stream(sock)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - clock.now()
+    if left <= 0:
+        raise TimeoutError
+    return left

@@ -1,0 +1,119 @@
+"""What a client of redis-py or valkey-py says about its server, by its public attributes; no library is imported."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from inspect import iscoroutinefunction
+from typing import Any
+
+from interlock.core.errors import InvalidArgument
+from interlock.core.redaction import described
+from interlock.remote._sync.pool import MOST
+from interlock.stores.redis.options import TLS
+from interlock.stores.redis.settings import IO_TIMEOUT, PORT, Address, Credentials, Settings
+
+LIBRARIES = ("redis", "valkey")
+UNSAID = (None, 100, 1 << 31)  # what the libraries take where nobody has said how many connections there may be
+PLAIN = ("Connection", "UnixDomainSocketConnection", "SentinelManagedConnection")
+SECURE = ("SSLConnection", "SentinelManagedSSLConnection")
+
+
+def settings_of_client(client: Any, tasks: bool) -> Settings:
+    """Return how a client reaches its server.
+
+    Args:
+        client: of redis-py or valkey-py.
+        tasks: True if asyncio tasks will use the store.
+
+    Raises:
+        InvalidArgument: it is none, or of the other colour, or makes connections of a class of the program's own.
+    """
+    cluster = hasattr(client, "nodes_manager")
+    pool = getattr(client, "connection_pool", None)
+    if not cluster and not hasattr(pool, "connection_kwargs"):
+        raise InvalidArgument(f"{described(client)} is no client of redis: give one like redis.Redis(...)")
+    asynchronous = _is_async(client)
+    if asynchronous and not tasks:
+        raise InvalidArgument(f"{described(client)} is a client of asyncio: give it to interlock.aconnect()")
+    if tasks and not asynchronous:
+        raise InvalidArgument(
+            f"{described(client)} would block the event loop: give aconnect() a client of asyncio, or give it to "
+            f"connect()"
+        )
+    if cluster:
+        return _of_cluster(client)
+    if hasattr(pool, "sentinel_manager"):
+        return _of_sentinel(pool)
+    return _of_pool(pool)
+
+
+def _is_async(client: Any) -> bool:
+    if iscoroutinefunction(getattr(client, "execute_command", None)):
+        return True
+    return any(".asyncio" in base.__module__ for base in type(client).__mro__)
+
+
+def _of_pool(pool: Any) -> Settings:
+    given: Mapping[str, Any] = pool.connection_kwargs
+    settings = _of_connection(pool.connection_class, given)
+    if given.get("path"):
+        settings = replace(settings, address=str(given["path"]))
+    most = getattr(pool, "max_connections", None)
+    return replace(settings, most=MOST if most in UNSAID else int(most))
+
+
+def _of_connection(kind: type, given: Mapping[str, Any]) -> Settings:
+    """Return what the arguments of a library's connection say.
+
+    Raises:
+        InvalidArgument: the class is the program's own.
+    """
+    if kind.__module__.partition(".")[0] not in LIBRARIES or kind.__name__ not in PLAIN + SECURE:
+        raise InvalidArgument(
+            f"the client makes connections of {kind.__module__}.{kind.__qualname__}; interlock opens its own and can't "
+            f"use them: give connect() a URL, or a client with a credential_provider"
+        )
+    secure = kind.__name__ in SECURE
+    limit = given.get("socket_timeout") or IO_TIMEOUT
+    return Settings(
+        address=(given.get("host") or "localhost", int(given.get("port") or PORT)),
+        username=given.get("username"),
+        password=given.get("password"),
+        credentials=_credentials_of(given.get("credential_provider")),
+        db=int(given.get("db") or 0),
+        client_name=given.get("client_name"),
+        tls={name: given[name] for name in TLS & given.keys() if given[name] is not None} if secure else None,
+        io_timeout=limit,
+        connect_timeout=min(limit, given.get("socket_connect_timeout") or limit),
+    )
+
+
+def _credentials_of(provider: Any) -> Credentials | None:
+    return None if provider is None else lambda: tuple(provider.get_credentials())
+
+
+def _of_sentinel(pool: Any) -> Settings:
+    clients = [each.connection_pool for each in pool.sentinel_manager.sentinels]
+    asking = [_of_pool(each) for each in clients]
+    nodes = tuple(each.address for each in asking if not isinstance(each.address, str))
+    return replace(_of_pool(pool), kind="sentinel", service=pool.service_name, nodes=nodes, sentinel=asking[0])
+
+
+def _of_cluster(client: Any) -> Settings:
+    manager = client.nodes_manager
+    nodes = [*(getattr(client, "startup_nodes", None) or ()), *manager.startup_nodes.values()]
+    known: list[Address] = [(node.host, int(node.port)) for node in nodes if node.host]
+    node = nodes[-1]
+    if hasattr(node, "connection_kwargs"):
+        kind, given = node.connection_class, node.connection_kwargs
+    else:
+        pool = (getattr(client, "get_valkey_connection", None) or client.get_redis_connection)(node).connection_pool
+        kind, given = pool.connection_class, pool.connection_kwargs
+    settings = _of_connection(kind, {**given, "db": 0})
+    most = given.get("max_connections")
+    return replace(
+        settings,
+        kind="cluster",
+        nodes=tuple(dict.fromkeys(known)),
+        most=MOST if most in UNSAID else int(most or MOST),
+        remap=getattr(manager, "address_remap", None),
+    )

@@ -1,0 +1,29 @@
+-- A claim that holds the lock goes on under another id, with its fence, slot and place.
+-- ARGV: id, new id, ttl, channel, about.
+-- Returns the fence, or {fence, slot}; -1 if it is gone.
+local id, new, ttl, channel, about = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local known = open(new)
+drop('')  -- see `flush`
+known = settle(new, known)
+local answer = -1
+local state, ended, _, _, its, _, slot = parse(known)
+if state == 'u' and ended > now then  -- it was done, and the reply was lost
+  answer = granted(its, slot)
+else
+  local stop = now + 1 + ttl
+  local u, c, number, held, rest
+  state, ended, u, c, its, number, slot, held, rest = parse(call('HGET', line.key, '@' .. id))
+  if state == 'u' and ended > now then
+    rest = string.match(rest, '^%d %d+ ') .. channel .. ' ' .. about
+    drop('@' .. id)
+    write('@' .. new, record_of('u', stop, u, c, its, number, slot, held, rest))
+    line.counted = true
+    if line.holder == id then line.holder = new end
+    line.ends = line.used == u and stop or math.min(line.ends, stop)
+    keep(stop)
+    answer = granted(its, slot)
+  end
+end
+save()
+tell('', '')
+return answer

@@ -1,0 +1,94 @@
+-- A claim asks for the lock, or where it stands.
+-- ARGV: ttl, units, capacity, once (0 or 1), channel, about, mode, id.  mode: t (one try), o (one try of one that would
+-- wait), w (it waits), a (it stands in line, or is gone).
+-- Returns the fence, or {fence, slot}: it holds the lock; 0: occupied; -1: gone; -2: the run was completed before;
+-- -(10 + milliseconds): it waits, and looks again then; or {that, before, fence}: it holds the lock with that fence as soon
+-- as `before` has left.
+local ttl, units, capacity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local once, channel, about, mode, id = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local stop = now + 1 + ttl
+local mine = open(id)
+local rest = once .. ' ' .. now .. ' ' .. channel .. ' ' .. about
+local is_done = once == '1' and line.done > now
+
+-- How long a waiter waits until it looks.  The head looks when the first lease of a holder ends.  The others look a
+-- little later, in case the head is dead too, and as often as the shortest lease before them could end.
+local function look_after(number)
+  local soon = math.max(1, line.ends - now + 1)
+  if number == line.first then return soon end
+  return math.min(soon + 1000, math.max(1000, line.quick))
+end
+
+-- Stand in line; return the answer.
+local function stand()
+  -- Who is right before it, if that is of the same process and wants the lock for itself?
+  local before, record = line.holder, nil
+  while line.first <= line.last do
+    before = call('HGET', line.key, '#' .. line.last)
+    record = before and call('HGET', line.key, '@' .. before)
+    if record then break end
+    drop('#' .. line.last)
+    line.last = line.last - 1
+    before = line.holder
+  end
+  if record then
+    local _, _, u, c, _, _, _, _, its_rest = parse(record)
+    if u ~= c or channel_in(its_rest) ~= channel then before = '-' end
+  else
+    line.quick = ttl
+  end
+  line.last = line.last + 1
+  line.quick = math.min(line.quick, ttl)
+  line.queued = true
+  local its = next_fence()
+  write('fence', its)
+  write('#' .. line.last, id)
+  write('@' .. id, record_of('p', stop, units, capacity, its, line.last, 0, 0, rest))
+  local answer = -10 - look_after(line.last)
+  if before == '-' then return answer end
+  return {answer, before, tonumber(its)}
+end
+
+-- Return the answer to a claim that is in line.
+local function extended(record)
+  local state, ended, u, c, its, number, slot, held, its_rest = parse(record)
+  if not state or ended <= now then  -- what has expired is never revived
+    drop('@' .. id)
+    drop('#' .. (number or ''))
+    flush()
+    return nil
+  end
+  if ended < stop then
+    ended = stop
+    write('@' .. id, record_of(state, stop, u, c, its, number, slot, held, its_rest))
+  end
+  if state == 'p' then return -10 - look_after(tonumber(number)) end
+  if line.used == u then line.ends, line.counted = ended, true end
+  return granted(its, slot)
+end
+
+local answer
+if line.used > 0 or line.first <= line.last then
+  if mode == 'a' then drop('') end  -- see `flush`
+  mine = settle(id, mine)
+  answer = mine and extended(mine)
+end
+if answer then  -- it was there
+elseif mode == 'a' then
+  answer = -1
+elseif is_done then
+  answer = -2
+elseif line.used + units <= math.min(line.limit or capacity, capacity) and not head() then
+  local its, slot = next_fence(), count(id, stop, units, capacity)
+  write('fence', its)
+  write('@' .. id, record_of('u', stop, units, capacity, its, 0, slot, now, rest))
+  answer = granted(its, slot)
+elseif mode ~= 'w' then
+  answer = 0
+else
+  answer = stand()
+end
+if answer ~= 0 and answer ~= -1 and answer ~= -2 then keep(stop) end
+save()
+tell('', id)
+return answer

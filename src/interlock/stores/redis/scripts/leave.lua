@@ -1,0 +1,52 @@
+-- A claim goes; whoever is next holds the lock.
+-- ARGV: milliseconds for which it is recorded that its run was completed (0 for no record), channel, let_in (the claim that
+-- knows already that it comes next, or empty), id.
+-- Returns 1 if it was there, else 0; plus 2 if more are to be promoted than one step does; plus 4 if others could not be
+-- told; or a list of that and of id, fence and slot of those of the same channel who were promoted.
+local record, channel, let_in, id = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local mine = open(id)
+if line.more == '1' or line.ends and line.ends <= now then mine = settle(id, mine) end
+local state, ended, u, c, _, number, slot = parse(mine)
+local removed = 0
+if state and ended > now and (record == 0 or state == 'u') then removed = 1 end
+drop('@' .. id)  -- if it is not there, see `flush`
+if removed == 0 and state and ended > now then
+  line.drops[#line.drops] = ''
+elseif state == 'p' then
+  drop('#' .. number)
+  flush()  -- it is not the next any more
+end
+if removed == 1 and state == 'u' then
+  line.used, line.counted = line.used - u, true
+  if line.used <= 0 then
+    clear()
+  elseif line.mixed == '1' then
+    sweep()
+  elseif u == 1 and c >= 2 and c <= 1024 then
+    mark(tonumber(slot), '0')
+  end
+end
+if removed == 1 and record > 0 then
+  line.done = now + record
+  write('done', line.done)
+  keep(line.done)
+  -- Those who want to run only if nobody has need not wait any more.
+  for place = line.first, line.last do
+    local other = call('HGET', line.key, '#' .. place)
+    local its_state, _, _, _, _, _, _, _, rest = parse(other and call('HGET', line.key, '@' .. other))
+    if its_state == 'p' and string.sub(rest, 1, 1) == '1' then
+      drop('@' .. other)
+      drop('#' .. place)
+      line.told[#line.told + 1] = {other, '0', 0, channel_in(rest)}
+    end
+  end
+  flush()
+end
+hand_over()
+if line.used == 0 and line.first > line.last then idle() end
+save()
+local reply = tell(channel, let_in ~= '' and let_in or id, {0})
+local code = removed + 2 * tonumber(line.more) + line.unheard
+if #reply == 1 then return code end
+reply[1] = code
+return reply

@@ -1,0 +1,237 @@
+-- The line of one name, in one hash.  This stands before each step.  Fields:
+--   fence   the highest one that was issued, in microseconds of the server's clock or counted on from there
+--   kept    when the key expires
+--   done    until when it is recorded that a run of `once` was completed
+--   using   totals of the holders: "units capacity ends mixed slots holder": the smallest capacity; no lease ends before
+--           `ends`; mixed is 1 if capacities differ; slots has a 1 for each number that is taken, or is "-"; holder is the
+--           id if one has it all for itself, else "-"
+--   queue   of the waiters: "first last quick more": the numbers of the first and the last; no waiter's lease is shorter
+--           than `quick`; more is 1 while others whose turn has come are still to be promoted
+--   #N      the id of the waiter with that number; one that gave up leaves a hole
+--   @ID     a claim: "state ends units capacity fence number slot held once since channel about"; state is u (it holds
+--           the lock; number is 0) or p (it waits)
+-- Times are milliseconds of the server's clock.  A claim has its fence from the moment when it enters.  After every step:
+-- the first waiter does not fit beside the holders, and nobody waits where nobody holds.
+local call = redis.call
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local instant = clock[1] .. string.sub('00000' .. clock[2], -6)  -- microseconds; as text, since formatting them is slow
+-- What is known of the line: in one table, because functions that share few variables are quickly made.  What is to be
+-- written and dropped is kept until `save`.
+local line = {key = KEYS[1], told = {}, unheard = 0, drops = {}, writes = {}, counted = false, queued = false,
+  fence = '0', kept = 0, done = 0, used = 0, first = 1, last = 0, mixed = '0', slots = '-', holder = '-'}
+
+-- Read a line; return the record of one claim.
+local function open(id)
+  local found = call('HMGET', line.key, 'fence', 'kept', 'done', 'using', 'queue', '@' .. id)
+  line.fence, line.kept, line.done = found[1] or '0', tonumber(found[2]) or 0, tonumber(found[3]) or 0
+  line.counted, line.queued = false, false
+  line.used, line.limit, line.ends, line.mixed, line.slots, line.holder = 0, nil, nil, '0', '-', '-'
+  line.first, line.last, line.quick, line.more = 1, 0, 0, '0'
+  if found[4] then
+    local used, limit, ends
+    used, limit, ends, line.mixed, line.slots, line.holder =
+      string.match(found[4], '^(%d+) (%d+) (%d+) (%d) (%S+) (%S+)$')
+    line.used, line.limit, line.ends = tonumber(used), tonumber(limit), tonumber(ends)
+  end
+  if found[5] then
+    local first, last, quick
+    first, last, quick, line.more = string.match(found[5], '^(%d+) (%d+) (%d+) (%d)$')
+    line.first, line.last, line.quick = tonumber(first), tonumber(last), tonumber(quick)
+  end
+  return found[6]
+end
+
+local function parse(record)
+  local state, stop, u, c, its, number, slot, held, rest =
+    string.match(record or '', '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  return state, tonumber(stop), tonumber(u), tonumber(c), its, number, slot, held, rest
+end
+
+local function record_of(state, stop, u, c, its, number, slot, held, rest)
+  return state .. ' ' .. stop .. ' ' .. u .. ' ' .. c .. ' ' .. its .. ' ' .. number .. ' ' .. slot .. ' ' .. held
+    .. ' ' .. rest
+end
+
+local function drop(field)
+  line.drops[#line.drops + 1] = field
+end
+
+local function write(field, value)
+  line.writes[#line.writes + 1] = field
+  line.writes[#line.writes + 1] = value
+end
+
+-- Write what is to be written; first what is dropped, since a server without memory lets scripts go on that began so.
+local function flush()
+  if line.drops[1] then call('HDEL', line.key, unpack(line.drops)) end
+  if line.writes[1] then call('HSET', line.key, unpack(line.writes)) end
+  line.drops, line.writes = {}, {}
+end
+
+-- The channel of a claim, from the rest of its record.
+local function channel_in(rest)
+  return string.match(rest, '^%d %d+ (%S+) ')
+end
+
+-- Issue the next fence, as text.
+local function next_fence()
+  local before = line.fence
+  -- As texts of the same length they compare as numbers do.
+  if #before == #instant and before >= instant or #before > #instant then
+    line.fence = string.format('%.0f', tonumber(before) + 1)
+  else
+    line.fence = instant
+  end
+  return line.fence
+end
+
+-- Let the key live beyond `stop`: an idle name keeps its fence for 60 s, so that the clock is beyond it then, also that of
+-- another server.  30 s longer, so that most steps need not do it again.
+local function keep(stop)
+  if line.kept >= stop + 60000 then return end
+  line.kept = stop + 90000
+  write('kept', line.kept)
+  line.expires = true
+end
+
+-- Nobody holds the lock and nobody waits: a key that would live for long expires when the clock is beyond the fence.
+local function idle()
+  local stop = math.max(now, tonumber(line.fence) / 1000, line.done) + 90000
+  if line.kept - stop > 240000 then
+    line.kept = math.floor(stop)
+    write('kept', line.kept)
+    line.expires = true
+  end
+end
+
+-- Note whether a number is taken.
+local function mark(slot, taken)
+  local all = line.slots == '-' and '' or line.slots
+  all = all .. string.rep('0', slot + 1 - #all)
+  all = string.gsub(string.sub(all, 1, slot) .. taken .. string.sub(all, slot + 2), '0+$', '')
+  line.slots = all == '' and '-' or all
+end
+
+-- Count one more holder; return its number: `slot`, or the lowest that is free.
+local function count(id, stop, u, c, slot)
+  line.counted = true
+  line.holder = line.used == 0 and u == c and id or '-'
+  line.used = line.used + u
+  if line.limit and line.limit ~= c then line.mixed = '1' end
+  line.limit = math.min(line.limit or c, c)
+  line.ends = math.min(line.ends or stop, stop)
+  if u ~= 1 or c < 2 or c > 1024 then return 0 end  -- such holders have no numbers
+  slot = slot or line.slots == '-' and 0 or (string.find(line.slots, '0', 1, true) or #line.slots + 1) - 1
+  mark(slot, '1')
+  return slot
+end
+
+-- Nobody holds it.
+local function clear()
+  line.counted = true
+  line.used, line.limit, line.ends, line.mixed, line.slots, line.holder = 0, nil, nil, '0', '-', '-'
+end
+
+-- Drop the holders whose leases have ended, and count the others afresh.
+local function sweep()
+  flush()
+  clear()
+  local all = call('HGETALL', line.key)
+  for i = 1, #all, 2 do
+    if string.sub(all[i], 1, 1) == '@' then
+      local state, stop, u, c, _, _, slot = parse(all[i + 1])
+      if state == 'u' and stop > now then
+        count(string.sub(all[i], 2), stop, u, c, tonumber(slot))
+      elseif state == 'u' then
+        drop(all[i])
+      end
+    end
+  end
+  flush()
+end
+
+-- Return the id and the facts of the first waiter whose lease is good; drop those before it.
+local function head()
+  while line.first <= line.last do
+    local id = call('HGET', line.key, '#' .. line.first)
+    local state, stop, u, c, its, _, _, _, rest = parse(id and call('HGET', line.key, '@' .. id))
+    if state == 'p' and stop > now then return id, stop, u, c, its, rest end
+    if state == 'p' then drop('@' .. id) end
+    drop('#' .. line.first)
+    line.first = line.first + 1
+    line.queued = true
+  end
+end
+
+-- Promote the waiters whose turn has come, from the head; nobody overtakes one that does not fit.  250 in one step: the
+-- server does nothing else meanwhile.
+local function hand_over()
+  if line.more == '1' then line.more, line.queued = '0', true end
+  for turn = 1, 251 do
+    if line.limit and line.used >= line.limit then return end
+    local id, stop, u, c, its, rest = head()
+    if not id or line.used + u > math.min(line.limit or c, c) then return end
+    line.queued = true
+    if turn > 250 then
+      line.more = '1'
+      return
+    end
+    drop('#' .. line.first)
+    line.first = line.first + 1
+    local slot = count(id, stop, u, c)
+    write('@' .. id, record_of('u', stop, u, c, its, 0, slot, now, rest))
+    line.told[#line.told + 1] = {id, its, slot, channel_in(rest)}
+  end
+end
+
+-- Drop the holders whose leases have ended, and promote; return the record of one claim as it is then.
+local function settle(id, mine)
+  local ended = line.ends and line.ends <= now
+  if ended then sweep() end
+  hand_over()
+  if not ended and not line.told[1] then return mine end
+  flush()
+  return call('HGET', line.key, '@' .. id)
+end
+
+-- Write all that has changed.
+local function save()
+  if line.counted and line.used > 0 then
+    write('using', line.used .. ' ' .. line.limit .. ' ' .. line.ends .. ' ' .. line.mixed .. ' ' .. line.slots .. ' '
+      .. line.holder)
+  elseif line.counted then
+    drop('using')
+  end
+  if line.queued and line.first <= line.last then
+    write('queue', line.first .. ' ' .. line.last .. ' ' .. line.quick .. ' ' .. line.more)
+  elseif line.queued then
+    drop('queue')
+  end
+  flush()
+  if line.expires then call('PEXPIREAT', line.key, line.kept) end
+  line.expires = false
+end
+
+-- Tell those who were promoted, but for one who knows: by message, or by the reply if the caller's process is theirs.
+local function tell(channel, knows, reply)
+  for _, one in ipairs(line.told) do
+    local id, its, slot, where = unpack(one)
+    if id == knows then  -- it has begun
+    elseif where == channel then
+      reply[#reply + 1] = id
+      reply[#reply + 1] = tonumber(its)
+      reply[#reply + 1] = slot
+    else
+      local answer = redis.pcall('PUBLISH', where, id .. ' ' .. its .. ' ' .. slot)
+      if type(answer) == 'table' and answer.err then line.unheard = 4 end  -- this user may not
+    end
+  end
+  return reply
+end
+
+-- What a holder is answered: its fence, and its number if that is not 0.
+local function granted(its, slot)
+  if tonumber(slot) == 0 then return tonumber(its) end
+  return {tonumber(its), tonumber(slot)}
+end

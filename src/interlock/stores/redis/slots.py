@@ -1,0 +1,50 @@
+"""The slots of a cluster: which one a key is in, and who serves each, as CLUSTER SLOTS says.
+
+Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+"""
+
+from binascii import crc_hqx
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from interlock.stores.redis.resp import pack
+from interlock.stores.redis.settings import Address
+
+SLOTS = 16384
+CLUSTER_SLOTS = pack("CLUSTER", "SLOTS")
+Shares: TypeAlias = list[tuple[int, int, Address]]
+"""Ranges of slots, first and last, and the node that serves each, in order."""
+
+
+def slot_of(key: str) -> int:
+    """Return the slot of a key: only what is in its first pair of braces counts, if there is something."""
+    start = key.find("{")
+    end = key.find("}", start + 1)
+    tag = key[start + 1 : end] if 0 <= start < end - 1 else key
+    return crc_hqx(tag.encode(), 0) % SLOTS
+
+
+def host_or(announced: bytes | str | None, answered: str) -> str:
+    """Return the host that a cluster announces; if it knows none, that of the node that answered."""
+    host = announced.decode() if isinstance(announced, bytes) else announced
+    return answered if host in (None, "", "?") else str(host)
+
+
+def shares_of(reply: Any, answered: str, remap: Callable[[Address], Address] | None) -> Shares:
+    """Return who serves which slots, from the answer to CLUSTER SLOTS.
+
+    Args:
+        reply: the answer; a node that has left the cluster knows no slots.
+        answered: the host of the node that gave it.
+        remap: from an announced address to one that can be reached from here.
+    """
+    found = []
+    for first, last, primary, *_ in reply:
+        address = host_or(primary[0], answered), int(primary[1])
+        found.append((first, last, address if remap is None else remap(address)))
+    return sorted(found)
+
+
+def covered(shares: Shares) -> int:
+    """Return how many slots are served."""
+    return sum(last + 1 - first for first, last, _ in shares)

@@ -1,0 +1,186 @@
+"""The steps of a line as commands to Redis, and what the scripts answer."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec
+from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
+from interlock.remote.wire import NOT_THERE, REMOVED, Left, Mode, Promised, look_after
+from interlock.runtime.process import HOST, pid
+from interlock.stores.redis.errors import refusal
+from interlock.stores.redis.keys import line_of
+from interlock.stores.redis.resp import Command, ReplyError, begun, ended, pack
+from interlock.stores.redis.scripts import ADOPT, ENTER, EVICT, LEAVE, LOOK, RENEW, Script
+
+GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
+REMOVED_BIT, MORE_BIT, UNHEARD_BIT = 1, 2, 4
+
+
+class RedisWire:
+    """As `remote.wire.Wire`.
+
+    Args:
+        where: the server, for messages.
+        io_timeout: seconds to wait for an answer.
+        together: True if lines of different names may be in one command: on a cluster they may not.
+    """
+
+    def __init__(self, where: str, io_timeout: float, together: bool) -> None:
+        self.where = where
+        self.io_timeout = io_timeout
+        self._together = together
+        self._entering = lru_cache(4096)(_entering)
+        self._leaving = lru_cache(4096)(_leaving)
+
+    def enter(self, claim: Claim, mode: Mode, channel: str) -> Command:
+        """As `Wire.enter`."""
+        start, line = self._entering(claim.spec, claim.who, mode, channel)
+        return Command(ended(start, claim.id), line)
+
+    def entered(self, reply: Any) -> EnterResult | Promised | None:
+        """As `Wire.entered`."""
+        if type(reply) is list:
+            first, *rest = reply
+            if first > 0:
+                return EnterResult("using", first, slot=rest[0])
+            return Promised(rest[0].decode(), rest[1], _pause(first))
+        if reply > 0:
+            return EnterResult("using", reply)
+        if reply <= PENDING_THERE:
+            return EnterResult("pending", look_again=_pause(reply))
+        return DONE_BEFORE if reply == DONE_THERE else None
+
+    def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> Command:
+        """As `Wire.leave`."""
+        start, alone, line = self._leaving(claim.spec.key, done, channel)
+        return Command(ended(ended(start, let_in) if let_in else alone, claim.id), line)
+
+    def left(self, reply: Any) -> Left:
+        """As `Wire.left`."""
+        if reply == REMOVED_BIT:
+            return REMOVED
+        if reply == 0:
+            return NOT_THERE
+        code, *told = reply if type(reply) is list else (reply,)
+        promoted = [
+            (id.decode(), fence if type(fence) is int else int(fence), int(slot))
+            for id, fence, slot in zip(told[::3], told[1::3], told[2::3], strict=True)
+        ]
+        return Left(bool(code & REMOVED_BIT), promoted, bool(code & MORE_BIT), bool(code & UNHEARD_BIT))
+
+    def renew(self, claims: Sequence[Claim]) -> Command:
+        """As `Wire.renew`."""
+        if self._together or len(claims) == 1:
+            return Command(_renewal(claims), line_of(claims[0].spec.key))
+        data = b"".join([_renewal((claim,)) for claim in claims])
+        return Command(data, line_of(claims[0].spec.key), len(claims))
+
+    def renewed(self, claims: Sequence[Claim], reply: Any) -> list[Renewed]:
+        """As `Wire.renewed`."""
+        if not self._together and len(claims) > 1:  # a list of answers
+            reply = [each[0] if type(each) is list else each for each in reply]
+        return [self._renewed(claim, word) for claim, word in zip(claims, reply, strict=True)]
+
+    def _renewed(self, claim: Claim, word: Any) -> Renewed:
+        if type(word) is int:
+            return word
+        error = word if isinstance(word, ReplyError) else ReplyError(word.decode(errors="replace"))
+        return refusal(error, self.where, line_of(claim.spec.key))
+
+    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Command:
+        """As `Wire.adopt`."""
+        return _call(ADOPT, line_of(key), id, claim.id, _milliseconds(claim.spec.ttl), channel, _about(claim))
+
+    def adopted(self, reply: Any) -> tuple[int, int] | None:
+        """As `Wire.adopted`."""
+        if type(reply) is list:
+            return reply[0], reply[1]
+        return None if reply == GONE_THERE else (reply, 0)
+
+    def evict(self, key: str, id: str | None) -> Command:
+        """As `Wire.evict`."""
+        return _call(EVICT, line_of(key), id or "")
+
+    def evicted(self, reply: Any) -> tuple[int, bool]:
+        """As `Wire.evicted`."""
+        return (reply[0], True) if type(reply) is list else (reply, False)
+
+    def look(self, key: str) -> Command:
+        """As `Wire.look`."""
+        return _call(LOOK, line_of(key))
+
+    def views(self, key: str, reply: Any) -> list[ClaimView]:
+        """As `Wire.views`."""
+        now, flat = int(reply[0]), reply[1]
+        name = key.partition(SEPARATOR)[2]
+        found = [
+            (int(record.split(b" ", 5)[4]), _view(name, field[1:].decode(), record.decode(errors="replace"), now))
+            for field, record in zip(flat[::2], flat[1::2], strict=True)
+            if field[:1] == b"@" and record.count(b" ") >= 11
+        ]
+        return [view for _, view in sorted(found, key=lambda each: each[0]) if view.expires_in > 0]
+
+
+def _pause(answer: int) -> float:
+    return look_after((PENDING_THERE - answer) / 1000)
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(int(seconds * 1000 + 0.999))
+
+
+def _call(script: Script, line: str, *words: str) -> Command:
+    return Command(pack(b"EVALSHA", script.sha, b"1", line, *words), line)
+
+
+def _about(claim: Claim) -> str:
+    who = claim.who.replace("\n", " ")
+    return f"{HOST}\n{pid()}\n{who}\n{claim.spec.label}"
+
+
+def _entering(spec: LockSpec, who: str, mode: Mode, channel: str) -> tuple[bytes, str]:
+    """Return what stays the same when a thread enters with the same spec again and again, and the line."""
+    line = line_of(spec.key)
+    words = (
+        _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel,
+        _about(Claim("", spec, who)), mode,
+    )  # fmt: skip
+    return begun(1, b"EVALSHA", ENTER.sha, b"1", line, *words), line
+
+
+def _leaving(key: str, done: float, channel: str) -> tuple[bytes, bytes, str]:
+    """Return what stays the same when a claim leaves, with and without one that was let in, and the line."""
+    line = line_of(key)
+    start = begun(2, b"EVALSHA", LEAVE.sha, b"1", line, _milliseconds(done), channel)
+    return start, ended(start, ""), line
+
+
+def _renewal(claims: Sequence[Claim]) -> bytes:
+    words: list[str] = []
+    for claim in claims:
+        words += (claim.id, _milliseconds(claim.spec.ttl))
+    lines = [line_of(claim.spec.key) for claim in claims]
+    return pack(b"EVALSHA", RENEW.sha, str(len(claims)), *lines, *words)
+
+
+def _view(name: str, id: str, record: str, now: int) -> ClaimView:
+    state, ends, units, capacity, fence, _, _, held, _, since, _, rest = record.split(" ", 11)
+    left = int(ends) - now
+    host, process, who, label = rest.split("\n", 3)
+    holds = state == "u"
+    return ClaimView(
+        name=name,
+        id=id,
+        state="using" if holds else "pending",
+        units=int(units),
+        capacity=int(capacity),
+        fence=int(fence) if holds else None,
+        host=host,
+        pid=int(process),
+        thread=who,
+        label=label,
+        since=int(since) / 1000,
+        expires_in=min(left, max(1, left - 1)) / 1000,  # the server rounds up
+        held_since=int(held) / 1000 if holds else None,
+    )
