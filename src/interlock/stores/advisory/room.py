@@ -171,7 +171,7 @@ class AdvisoryRoom:
     def take(self, most: float) -> Any:
         """Return a session that nobody uses, or a new one, which is to be opened; None if there are `most`."""
         checked_pid()
-        while True:
+        while most:
             with self.mutex:
                 if not self._idle:
                     if len(self.sessions) >= most:
@@ -183,6 +183,7 @@ class AdvisoryRoom:
                 if not found.has_ended():
                     return found
             self.drop(found)
+        return None
 
     def keep(self, session: BaseSession) -> None:
         """Keep a session for the next who needs one, if it is fit."""
