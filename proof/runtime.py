@@ -83,7 +83,7 @@ async def sleep(seconds: float) -> None:
 class Runtime:
     """As `runtime._aio`, for one caller.
 
-    `fresh_id` is no place to suspend, so an id is kept in store; the world is asked for another one at the next place.
+    `fresh_id` can't suspend, so an id is kept in store; at the next place that can, the world is asked for another.
     """
 
     __slots__ = ("_id",)

@@ -92,9 +92,7 @@ MUTANTS = (
         "hold the lock",
         Change(SUCCESSORS, "        if self._before:\n", "        if False:\n"),
     ),
-    Mutant(
-        "a promise is void if the server had forgotten who made it", _FORGET, "is void", world=_Trusting
-    ),
+    Mutant("a promise is void if the server had forgotten who made it", _FORGET, "is void", world=_Trusting),
     Mutant(
         "nobody is promised the lock but by the one right before it",
         _ONE,

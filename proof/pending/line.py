@@ -69,7 +69,7 @@ def step_queue(module: Any = None) -> Any:
 
 
 class GivesUp:
-    """A queue that gives up a new claim that had no answer, as `remote._async.server_queue` does; the rest is as it was.
+    """A queue that gives up a new claim that had no answer, as `remote._async.server_queue` does.
 
     Args:
         queue: the queue.
@@ -118,13 +118,15 @@ def do(options: Options, store: Store, request: ask.Do, lease: int) -> Iterator[
     kept = [word for word in store.words if word[0][0].upper() not in owners]
     words = tuple(sorted([*kept, *told]))
     promoted = tuple(_plain(place, counts) for place in step.promoted)
-    answer = _plain(step.answer, counts) if isinstance(step.answer, Place) else step.answer
+    answer = step.answer
+    if request.decide == "enter" and answer is not None:
+        answer = _plain(answer, counts)
     step = Step(None, answer, promoted, 0, step.more)
     yield Effect(_shown(request, step), step, Store(rows, after.top if counts else 0, words))
 
 
 def _shown(request: ask.Do, step: Step) -> str:
-    answer = step.answer.state if isinstance(step.answer, Place) else step.answer
+    answer = getattr(step.answer, "state", step.answer)
     told = ", ".join(f"{place.id} is promoted" for place in step.promoted)
     asks = "asks again" if request.again else f"does {request.decide}"
     return f"{asks}: {answer}" + (f"; {told}" if told else "")

@@ -6,7 +6,7 @@ away in the world.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proof.changes import Change, changed
@@ -17,6 +17,7 @@ from proof.pending.world import Parts
 PENDING = "interlock.core.pending"
 CLAIMING = "interlock.core._async.acquire"
 CALLER = "proof.caller"
+LINE = "interlock.core.line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class Mutant:
 
 
 def parts(change: Change | None) -> Parts:
-    """Return the code under check, with the change in it."""
-    if change is None:
+    """Return the code under check, with the change in it; that of a line is one of the options."""
+    if change is None or change.module == LINE:
         return Parts()
     module: Any = changed(change)
     if change.module == PENDING:
@@ -63,4 +64,7 @@ def judged(mutant: Mutant, limit: int | None = None) -> Verdict:
         mutant: which.
         limit: give up after so many states.
     """
-    return verdict(mutant.options, parts(mutant.change), fair=mutant.fair, limit=limit)
+    options = mutant.options
+    if mutant.change is not None and mutant.change.module == LINE:
+        options = replace(options, steps=changed(mutant.change))
+    return verdict(options, parts(mutant.change), fair=mutant.fair, limit=limit)
