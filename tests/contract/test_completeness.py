@@ -83,7 +83,8 @@ def test_what_does_not_wait_is_no_coroutine_in_either_colour(pair: tuple[Any, An
     if isinstance(one, FunctionType):
         assert not inspect.iscoroutinefunction(other)
         return
-    waits = {"acquire", "release", "renew", "locked", "claims", "namespaces", "evict", "doctor", "close"} & public(other)
+    waits = {"acquire", "release", "renew", "locked", "claims", "namespaces", "evict", "doctor", "close"}
+    waits &= public(other)
     found = {name for name in public(other) if inspect.iscoroutinefunction(inspect.getattr_static(other, name))}
     assert found == waits
     assert not any(inspect.iscoroutinefunction(inspect.getattr_static(one, name)) for name in public(one))

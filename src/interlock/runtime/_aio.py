@@ -88,7 +88,7 @@ async def finish(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) ->
 
 
 async def finish_within(seconds: float, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-    """Call a function to its end; if the caller is cancelled, only for so many seconds more, then it is cancelled too.
+    """Call a function to its end; if the caller is cancelled, for so many seconds more, then it is cancelled too.
 
     Raises:
         Whatever the function raises; the cancellation, from that, if there was one too.

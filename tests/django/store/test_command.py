@@ -17,6 +17,7 @@ from interlock.django.claimlines import FLOOR
 from interlock.django.guarded.admin import EditedPage
 from interlock.django.models import Claim
 from interlock.django.store import OrmStore
+from interlock.stores.driven import DrivenStore
 
 
 def interlock(*words: str) -> int:
@@ -115,7 +116,7 @@ def test_a_release_sweeps_also_in_a_program_that_releases_once() -> None:
     Claim.objects.update(until=1)
     for name in ("a", "b"):
         store = OrmStore("default")
-        with Locks(store).lock(name):
+        with Locks(DrivenStore(store)).lock(name):
             pass
         store.close()
     assert [claim.claim for claim in Claim.objects.all()] == [FLOOR]

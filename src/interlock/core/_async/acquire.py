@@ -122,7 +122,7 @@ async def _enter(queue: AsyncQueue, call: AcquireCall, at: Progress) -> EnterRes
     """Ask the store, and count the requests in a row that had no answer."""
     before, call.entered = call.entered, True
     try:
-        # An id enters once: what was told to a claim that has expired must not be taken for one that entered after it.
+        # An id enters once: what was told to a claim that has expired must not be taken for one that entered later.
         answer = await queue.enter(call.claim, call.waiter, call.wait, at.in_line or at.uncertain)
     except UnknownOutcome:
         if at.unanswered >= LOST_REPLIES:
