@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.stores.base import BaseStore
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -57,13 +56,6 @@ def test_files_of_ours_that_a_page_names_exist() -> None:
             f"{page.relative_to(ROOT)}: {name}" for name in named if not any(f.endswith(f"/{name}") for f in files)
         ]
     assert found == []
-
-
-def test_the_page_for_stores_of_others_tells_all_that_a_store_may_have() -> None:
-    page = (ROOT / "docs/howto/third-party-store.md").read_text()
-    rows = [row for row in page.splitlines() if row.startswith("| `")]
-    told = {name for row in rows for name in re.findall(r"`(\w+)[`(]", row.split("|")[1])}
-    assert told == {name for name in dir(BaseStore) if not name.startswith("_")}
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:

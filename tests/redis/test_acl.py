@@ -10,7 +10,6 @@ from interlock.core.errors import StoreError
 from interlock.stores.redis import errors as acl
 from interlock.stores.redis import errors as problems
 from interlock.stores.redis.resp import ReplyError
-from interlock.testing.contract.interrupts import interrupted_at, quiet
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World
 from tests.servers import Proxy, RedisCluster, RedisSentinel, RedisServer, need
@@ -86,23 +85,6 @@ def test_after_replies_that_did_not_come(world: World, server: RedisServer, prox
         proxy.cut_after_request(b"EVALSHA")
         assert ann.do(ann.do(lock.acquire).release) is True
     assert world.nothing_left()
-
-
-@quiet
-@pytest.mark.usefixtures("rights")
-def test_after_interrupts_at_any_moment(world_of_threads: World, server: RedisServer) -> None:
-    world = world_of_threads
-    lock = connect_to(world, url_of(server)).lock(world.name)
-
-    def work() -> None:
-        with lock:
-            pass
-
-    work()
-    moment = 0
-    while interrupted_at(moment, work):
-        moment += 1
-    assert moment > 10
 
 
 @pytest.mark.usefixtures("rights")

@@ -9,9 +9,9 @@ import pytest
 
 from interlock.client.connect import open_store
 from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.core.store import Store
 from interlock.remote._sync.listener import SILENCE
 from interlock.runtime.sync import fresh_id, run
-from interlock.stores.base import Store
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
 from tests.servers import Proxy, RedisServer, need
