@@ -26,7 +26,7 @@ ADDRESSES = {
 }
 
 
-async_engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
+async_engine = create_async_engine(url.replace("postgresql://", "postgresql+psycopg://"))
 
 
 def check() -> None:
