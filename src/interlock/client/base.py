@@ -34,7 +34,7 @@ from interlock.core.queue import AcquireCall, Held
 from interlock.core.redaction import masked
 from interlock.core.store import Store
 from interlock.runtime import log
-from interlock.runtime.process import pid
+from interlock.runtime.process import checked_pid, pid
 
 L = TypeVar("L")
 G = TypeVar("G", bound="BaseGrant")
@@ -715,7 +715,7 @@ class BaseGrant:
     @property
     def lost(self) -> bool:
         """True once the lease ended or the claim was evicted before it was released."""
-        if self._pid != pid():
+        if self._pid != checked_pid():
             return True
         if self._state == HELD and self._client.now() >= self._deadline:
             self._lose(LEASE_ENDED)
@@ -724,7 +724,7 @@ class BaseGrant:
     @property
     def inherited(self) -> bool:
         """True in a forked child, which owns nothing of its parent's grants."""
-        return self._pid != pid()
+        return self._pid != checked_pid()
 
     @property
     def _over(self) -> bool:

@@ -70,12 +70,18 @@ def default_url() -> str:
     return "file://" + runtime_folder()
 
 
-def open_store(url: Any, tasks: bool = False) -> Store:
+def open_store(
+    url: Any,
+    tasks: bool = False,
+    password: Callable[[], str] | None = None,
+    dial: Callable[[], Any] | None = None,
+) -> Store:
     """Return the store that `url` names.
 
     Args:
         url: scheme://…, or the client of a database that the program has already; None for `default_url()`.
         tasks: True if asyncio tasks will use it, False for threads.
+        password, dial: as for `connect`.
 
     Raises:
         InvalidArgument: not a URL, or a scheme or client that no installed store knows.
@@ -92,11 +98,14 @@ def open_store(url: Any, tasks: bool = False) -> Store:
     parts = split(url)
     _check_query(parts)
     factory = _factory(parts.scheme)
-    if hasattr(factory, "from_url_for_tasks"):  # a store whose steps are generators still
-        from interlock.stores.driven import DrivenStore
+    given = {key: value for key, value in (("password", password), ("dial", dial)) if value is not None}
+    if given:
+        from inspect import signature
 
-        return DrivenStore(factory.from_url_for_tasks(parts) if tasks else factory.from_url(parts))
-    store: Store = factory.from_url(parts)
+        refused = sorted(set(given) - set(signature(factory.from_url).parameters))
+        if refused:
+            raise InvalidArgument(f"{parts.scheme}:// takes no {refused[0]}=: only PostgreSQL, MySQL and MariaDB do")
+    store: Store = factory.from_url(parts, **given)
     return store
 
 
@@ -191,7 +200,14 @@ def _load(where: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def connect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> Locks:
+def connect(
+    url: Any = None,
+    *,
+    namespace: str = "",
+    ttl: float = DEFAULT_TTL,
+    password: Callable[[], str] | None = None,
+    dial: Callable[[], Any] | None = None,
+) -> Locks:
     """Return the locks of a store, for threads.
 
     Args:
@@ -200,6 +216,8 @@ def connect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -
             folder for each user whatever else the environment says.
         namespace: separates applications that share a store.
         ttl: seconds of lease of the locks made here, unless they say otherwise.
+        password: returns the password, asked for each connection: for tokens of a cloud (PostgreSQL, MySQL, MariaDB).
+        dial: returns a new connection of the driver, psycopg or PyMySQL, for what a URL can't say.
 
     Raises:
         InvalidArgument: an argument is out of its range, or nobody knows the scheme.
@@ -207,16 +225,23 @@ def connect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -
     """
     check_arguments(namespace, ttl)
     url = default_url() if url is None else url
-    locks = Locks(open_store(url), namespace=namespace, ttl=ttl)
-    locks._client.source = (_reconnect, url) if isinstance(url, str) else None
+    locks = Locks(open_store(url, False, password, dial), namespace=namespace, ttl=ttl)
+    locks._client.source = (_reconnect, url) if isinstance(url, str) and password is dial is None else None
     return locks
 
 
-def aconnect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> "AsyncLocks":
+def aconnect(
+    url: Any = None,
+    *,
+    namespace: str = "",
+    ttl: float = DEFAULT_TTL,
+    password: Callable[[], str] | None = None,
+    dial: Callable[[], Any] | None = None,
+) -> "AsyncLocks":
     """Return the locks of a store, for asyncio tasks; a plain function, as `connect`.
 
     Args:
-        url, namespace, ttl: as for `connect`.
+        url, namespace, ttl, password, dial: as for `connect`.
 
     Raises:
         InvalidArgument: an argument is out of its range, or nobody knows the scheme.
@@ -227,8 +252,8 @@ def aconnect(url: Any = None, *, namespace: str = "", ttl: float = DEFAULT_TTL) 
 
     check_arguments(namespace, ttl)
     url = default_url() if url is None else url
-    locks = AsyncLocks(open_store(url, tasks=True), namespace=namespace, ttl=ttl)
-    locks._client.source = (_areconnect, url) if isinstance(url, str) else None
+    locks = AsyncLocks(open_store(url, True, password, dial), namespace=namespace, ttl=ttl)
+    locks._client.source = (_areconnect, url) if isinstance(url, str) and password is dial is None else None
     return locks
 
 

@@ -19,7 +19,7 @@ from interlock.core.errors import StoreError
 from interlock.core.queue import Queue
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
-from interlock.runtime.process import pid
+from interlock.runtime.process import checked_pid
 
 
 class _AsyncBody:
@@ -85,7 +85,7 @@ class Grant(_AsyncBody, BaseGrant):
             StoreError: the store could not be asked; call again. Its lease is renewed no more, and ends.
         """
         client: Any = self._client
-        if self._state == RELEASED or self._pid != pid():
+        if self._state == RELEASED or self._pid != checked_pid():
             return False
         if self._free_at and self._free_at > client.now() and self.held and self._stays():
             return True
