@@ -46,4 +46,4 @@ def test_never_two_are_in_and_fences_increase(server: RedisServer, tmp_path: Pat
     with interlock.connect(server.url) as locks:
         eventually(lambda: locks.claims() == [], within=5)
     with server.wire() as wire:
-        assert wire.ask("KEYS", "*") == ["interlock:{:mixed}"]
+        assert wire.ask("KEYS", "*") == ["interlock:2:{:mixed}"]

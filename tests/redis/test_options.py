@@ -146,7 +146,7 @@ def test_a_client_with_connections_of_its_own_is_refused() -> None:
         pass
 
     client = redis.Redis(connection_pool=redis.ConnectionPool(connection_class=Own, host="h"))
-    with pytest.raises(InvalidArgument, match="give connect.. a URL"):
+    with pytest.raises(InvalidArgument, match=r"give connect\(\) a URL"):
         interlock.connect(client)
 
 

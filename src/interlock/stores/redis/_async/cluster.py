@@ -122,10 +122,11 @@ class AsyncCluster:
         if not asking:
             return await self._pool(address).ask(command, deadline, undo)
         both = Command(ASKING + with_source(command.data), command.line, 2)
-        _, reply = await self._pool(address).ask(both, deadline, undo)
-        if isinstance(reply, ReplyError):
-            raise refusal(reply, self._settings.at(address).where, command.line)
-        return reply
+        replies = await self._pool(address).ask(both, deadline, undo)
+        for reply in replies:
+            if isinstance(reply, ReplyError):
+                raise refusal(reply, self._settings.at(address).where, command.line)
+        return replies[1]
 
     def _reached(self, announced: tuple[str, int], asked: Address) -> Address:
         address = host_or(announced[0], asked[0]), announced[1]
