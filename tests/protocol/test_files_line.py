@@ -19,7 +19,8 @@ from interlock.core.claims import WRITER_UNITS, Claim, LockSpec
 from interlock.core.queue import Granted
 from interlock.runtime import clock
 from interlock.runtime._threads import fresh_id, sleep
-from interlock.stores.files import FileStore
+from interlock.stores.files import FileStore, slots
+from interlock.stores.files.linefile import MOST_IDLE
 from interlock.stores.memory import MemoryStore, Space
 
 KINDS = [(1, 1), (1, 1), (1, 3), (2, 3), (1, WRITER_UNITS), (WRITER_UNITS, WRITER_UNITS)]
@@ -191,6 +192,15 @@ class Pair:
             waiter.close()
         for queue in self.files:
             queue.close()
+
+
+def test_compiled_code_has_the_layout_of_a_slot() -> None:
+    native = pytest.importorskip("interlock.stores.files._quick")
+    s = slots
+    assert native.LAYOUT == (
+        s.SLOT, s.FENCE_AT, s.UNTIL_AT, s.SINCE_AT, s.HELD_AT, s.MOMENT, s.ID_AT, s.ID_WIDTH, s.PIPE_AT, s.TAIL_AT,
+        MOST_IDLE,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "python"])
