@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
+from argparse import REMAINDER, ArgumentParser
 from collections.abc import Sequence
+from importlib import import_module
 
 from proof.command import Command
-from proof.files import report as files
-from proof.handoff import report as handoff
-from proof.pending import report as pending
-from proof.seeds import report as seeds
 
-COMMANDS: tuple[Command, ...] = (seeds.COMMAND, pending.COMMAND, files.COMMAND, handoff.COMMAND)
+COMMANDS = ("seeds", "pending", "files", "handoff")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,14 +19,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after the program's name; None: those of this process.
     """
     parser = ArgumentParser(prog="python -m proof", description="The model checker.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        subparser = commands.add_parser(command.name, help=command.help, description=command.help)
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
-    options = parser.parse_args(arguments)
-    status: int = options.run(options)
-    return status
+    parser.add_argument("command", choices=COMMANDS, help="what to check; each has its own --help")
+    parser.add_argument("options", nargs=REMAINDER)
+    chosen = parser.parse_args(arguments)
+    command: Command = import_module(f"proof.{chosen.command}.report").COMMAND
+    parser = ArgumentParser(prog=f"python -m proof {command.name}", description=command.help)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(chosen.options))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """A protocol as a finite automaton, extracted from its own code while it is explored.
 
 A protocol is a coroutine function (or a generator function): it suspends with a request and is resumed with the
-result, or with an exception thrown into it. A coroutine cannot be copied, so a local state is remembered as the history
-of results that leads to it, and is rebuilt by replay. Two histories lead to one local state when the suspended
-coroutine looks the same after both: the same code position and the same live variables, along the whole
+result, or with an exception thrown into it. A coroutine cannot be copied, so a local state is remembered as the
+history of results that leads to it, and is rebuilt by replay. Two histories lead to one local state when the
+suspended coroutine looks the same after both: the same code position and the same live variables, along the whole
 chain of `await`.
 
 This is right as long as a protocol keeps everything that it remembers in variables. Something hidden (a

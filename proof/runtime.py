@@ -66,10 +66,24 @@ class Waiter:
         """Nothing to give back."""
 
 
+class StoppedClock:
+    """As `runtime.clock`, where no time passes but by the world's leave."""
+
+    @staticmethod
+    def now() -> float:
+        """Return always the same."""
+        return 0.0
+
+
+async def sleep(seconds: float) -> None:
+    """Let some time pass."""
+    await effect(Sleep())
+
+
 class Runtime:
     """As `runtime._aio`, for one caller.
 
-    `fresh_id` is no place to suspend, so an id is kept in store; the world is asked for another one at the next place.
+    `fresh_id` can't suspend, so an id is kept in store; at the next place that can, the world is asked for another.
     """
 
     __slots__ = ("_id",)

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.stores.redis.handoff import Handoff
-from interlock.stores.redis.waiters import NextHolder, RedisWaiters
+from interlock.core.line import Line, Step
+from interlock.remote.successors import Successors
+from proof.changes import Change, changed
 from proof.handoff.configurations import Configuration
-from proof.handoff.line import SERVER, Line, Pending, Promoted, Record, Server, enter, hand_over
+from proof.handoff.server import SERVER, Promise, Promoted, Server, outcome
+from proof.handoff.state import State
+from proof.handoff.verdicts import Verdict, verdict
+from proof.handoff.world import World
+
+SUCCESSORS = "interlock.remote.successors"
 
 _CANCEL = Configuration("three of one process, one gives up", (0, 0, 0), cancels=1)
-_PLAIN = Configuration("four processes, one is no successor", (0, 1, 2, 3), plain=(1,))
-_AGAIN = Configuration("three of one process, one gives up, a message is lost", (0, 0, 0), cancels=1, losses=1)
 _LAPSE = Configuration("three of one process, a lease ends", (0, 0, 0), lapses=1)
+_MESSAGE = Configuration("three of one process, one gives up, a message is lost", (0, 0, 0), cancels=1, losses=1)
 _FORGET = Configuration("three of one process, the server forgets", (0, 0, 0), forgets=1)
-_EVICT = Configuration("three of one process, an eviction", (0, 0, 0), evictions=1)
+_ONE = Configuration("three of one process", (0, 0, 0))
+_BEHIND = Configuration("one and two", (0, 1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,102 +32,77 @@ class Mutant:
         name: which one.
         configuration: where it shows.
         expected: a part of what the checker must say is wrong.
-        make: makes the registry of a process.
+        change: of the registry of a process.
         server: what the server does.
+        world: the world around them.
     """
 
     name: str
     configuration: Configuration
     expected: str
-    make: Callable[[], RedisWaiters] = RedisWaiters
+    change: Change | None = None
     server: Server = SERVER
+    world: Callable[..., World] = World
 
 
-class _Generous(RedisWaiters):
-    """Lets its successor in also where it only waited itself."""
-
-    def withdraw(self, id: str) -> NextHolder | None:  # type: ignore[override]
-        return self.pass_on(id)
-
-
-class _Twice(RedisWaiters):
-    """Lets its successor in also where it only waited itself, and has left before."""
-
-    def withdraw(self, id: str) -> None:
-        if id in self._waiters and id not in self._granted:
-            super().withdraw(id)
-        else:
-            self.pass_on(id)
+def judged(mutant: Mutant) -> Verdict:
+    """Explore the world of a mutant."""
+    make = Successors if mutant.change is None else changed(mutant.change).Successors
+    return verdict(mutant.configuration, make, mutant.server, mutant.world)
 
 
-class _Trusting(RedisWaiters):
+class _Trusting(World):
     """Believes in a promise although the server no longer had the claim that made it."""
 
-    def is_void(self, removed: bool) -> bool:
-        return False
+    def doubts(self, state: State, id: str) -> State:
+        return state
 
 
-class _Hoarding(Handoff):
-    """Keeps who was the successor before."""
-
-    def follow(self, before: str, id: str, fence: int) -> None:
-        self.after[before] = (id, fence)
-        self.before[id] = before
+def _promises_the_holder(line: Line, id: str) -> Promise:
+    """Make everybody the successor of the one who holds the lock."""
+    place = next(place for place in line.places if place.id == id)
+    return line.places[0].id, place.fence
 
 
-def _hoarding() -> RedisWaiters:
-    registry = RedisWaiters()
-    registry._handoff = _Hoarding()
-    return registry
-
-
-def _names_anybody(line: Line, id: str, again: bool, whole: bool) -> tuple[Line, int | Pending | None, Promoted]:
-    """Name a successor behind a waiter that is none."""
-    after, answer, promoted = enter(line, id, again, whole)
-    if answer != ("", 0) or not line.waiting or not whole or any(each.id == id for each in line.waiting):
-        return after, answer, promoted
-    before, fence = line.waiting[-1].id, after.fence + 1
-    after = after._replace(waiting=(*after.waiting[:-1], Record(id, fence)), fence=fence)
-    return after, (before, fence), promoted
-
-
-def _forgets_the_fence(line: Line, id: str, again: bool, whole: bool) -> tuple[Line, int | Pending | None, Promoted]:
-    """A successor that looks is no successor any more."""
-    after, answer, promoted = enter(line, id, again, whole)
-    if again and isinstance(answer, tuple):
-        waiting = tuple(each._replace(fence=0) if each.id == id else each for each in after.waiting)
-        after = after._replace(waiting=waiting)
-    return after, answer, promoted
-
-
-def _issues_another(line: Line) -> tuple[Line, Promoted]:
-    """A promoted successor gets another fence than the one it was named with."""
-    return hand_over(
-        line._replace(waiting=tuple(each._replace(fence=0) for each in line.waiting[:1]) + line.waiting[1:])
-    )
+def _issues_another(line: Line, step: Step) -> tuple[Line, Promoted]:
+    """Whoever is promoted gets a fence of its own."""
+    after, told = outcome(line, step)
+    ids = {id for id, _ in told}
+    top = after.top + len(ids)
+    places = tuple(place._replace(fence=top) if place.id in ids else place for place in after.places)
+    return after._replace(places=places, top=top), tuple((id, top) for id in ids)
 
 
 MUTANTS = (
-    Mutant("only a holder lets its successor in", _CANCEL, "hold the lock", make=_Generous),
-    Mutant("not even if it leaves a second time", _AGAIN, "hold the lock", make=_Twice),
-    Mutant("a new successor takes the place of the old one", _LAPSE, "disagree", make=_hoarding),
-    Mutant("a promise is void if the server had forgotten who made it", _FORGET, "is void", make=_Trusting),
     Mutant(
-        "successors stand right behind holders or successors",
-        _PLAIN,
-        "gets in after",
-        server=SERVER._replace(enter=_names_anybody),
+        "only a holder lets its successor in",
+        _CANCEL,
+        "hold the lock",
+        Change(SUCCESSORS, "if held and hands_over:", "if hands_over:"),
     ),
     Mutant(
-        "a successor that looks keeps its fence",
-        _EVICT,
-        "gets in after",
-        server=SERVER._replace(enter=_forgets_the_fence),
+        "a new successor takes the place of the old one",
+        _LAPSE,
+        "disagree",
+        Change(SUCCESSORS, "if former is not None:", "if False:"),
+    ),
+    Mutant(
+        "a claim that holds the lock is nobody's successor",
+        _MESSAGE,
+        "hold the lock",
+        Change(SUCCESSORS, "        if self._before:\n", "        if False:\n"),
+    ),
+    Mutant("a promise is void if the server had forgotten who made it", _FORGET, "is void", world=_Trusting),
+    Mutant(
+        "nobody is promised the lock but by the one right before it",
+        _ONE,
+        "hold the lock",
+        server=SERVER._replace(promise=_promises_the_holder),
     ),
     Mutant(
         "a promoted successor keeps its fence",
-        _EVICT,
+        _BEHIND,
         "gets in after",
-        server=SERVER._replace(hand_over=_issues_another),
+        server=SERVER._replace(outcome=_issues_another),
     ),
 )

@@ -1,4 +1,4 @@
-"""The verdicts on the successors of the Redis store, for a terminal and as Markdown for the documentation."""
+"""The verdicts on the local hand-off, for a terminal and as Markdown for the documentation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from proof.command import Command, mutants_markdown
 from proof.handoff.configurations import CONFIGURATIONS
-from proof.handoff.mutants import MUTANTS
+from proof.handoff.mutants import MUTANTS, judged
 from proof.handoff.verdicts import Verdict, verdict
 
 
@@ -32,7 +32,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace) -> int:
     if options.mutants:
-        caught = [(each, verdict(each.configuration, each.make, each.server)) for each in MUTANTS]
+        caught = [(each, judged(each)) for each in MUTANTS]
         print(
             mutants_markdown(caught) if options.markdown else "\n\n".join(f"{each.name}\n{it}" for each, it in caught)
         )
@@ -48,4 +48,4 @@ def _run(options: Namespace) -> int:
     return int(any(each.wrong is not None for each in found))
 
 
-COMMAND = Command("handoff", "Check the successors of the Redis store.", _add_arguments, _run)
+COMMAND = Command("handoff", "Check the local hand-off.", _add_arguments, _run)

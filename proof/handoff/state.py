@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from proof.handoff.line import Line
+from interlock.core.line import Line
 
 Table = tuple[
-    tuple[tuple[str, bool], ...],
-    tuple[tuple[str, int], ...],
+    tuple[str, ...],
+    tuple[str, ...],
     tuple[tuple[str, tuple[str, int]], ...],
     tuple[tuple[str, str], ...],
 ]
-"""Of a process: who waits and has a waiter; what was told before there was one; who comes after whom; and before."""
+"""Of a process: who waits; who holds the lock; who comes after whom; and before."""
 
 
 class Caller(NamedTuple):

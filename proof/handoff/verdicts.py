@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.stores.redis.waiters import RedisWaiters
+from interlock.remote.successors import Successors
 from proof.explore import explore
 from proof.handoff.configurations import Configuration
-from proof.handoff.line import SERVER, Server
+from proof.handoff.server import SERVER, Server
 from proof.handoff.state import State
 from proof.handoff.world import World
 from proof.liveness import can_reach
@@ -40,7 +40,10 @@ class Verdict:
 
 
 def verdict(
-    configuration: Configuration, make: Callable[[], RedisWaiters] = RedisWaiters, server: Server = SERVER
+    configuration: Configuration,
+    make: Callable[[], Successors] = Successors,
+    server: Server = SERVER,
+    world: Callable[..., World] = World,
 ) -> Verdict:
     """Explore a configuration and judge it.
 
@@ -48,8 +51,9 @@ def verdict(
         configuration: who, and what may happen.
         make: makes the registry of a process; a mutant's, or those that the package uses.
         server: what the server does.
+        world: the world around them.
     """
-    graph = explore(World(configuration, make, server))
+    graph = explore(world(configuration, make, server))
     wrong, at = None, 0
     if graph.violation is not None:
         wrong, at = graph.violation.message, graph.violation.state

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from interlock.core.line import Line
 from interlock.core.queue import Granted
-from interlock.stores.redis.waiters import NextHolder, RedisWaiters
+from interlock.remote.successors import Successors
 from proof.explore import Successor
 from proof.handoff.configurations import Configuration
-from proof.handoff.line import (
-    SERVER,
-    Line,
-    Promoted,
-    Server,
-    evicted,
-    expired,
-    is_holder,
-    is_there,
-)
+from proof.handoff.server import OVER, SERVER, Promoted, Server, expired
 from proof.handoff.state import Caller, Forgotten, Left, State, Table
 
 REQUESTS = ("enter", "leave", "renew")
@@ -48,11 +40,11 @@ class World:
     def __init__(
         self,
         configuration: Configuration,
-        make: Callable[[], RedisWaiters] = RedisWaiters,
+        make: Callable[[], Successors] = Successors,
         server: Server = SERVER,
     ) -> None:
         self.configuration = configuration
-        self.make = make
+        self.registry = make()
         self.server = server
 
     def init(self) -> State:
@@ -92,30 +84,27 @@ class World:
         if phase == "idle":
             fresh = self._fresh(number, id)
             registry, words = self._thaw(state, number)
-            registry.expect(fresh)
+            registry.add(fresh, _Waiter(words))
             after = self._with(state, number, Caller("asked", fresh), registry, words)
             yield name, f"{name} asks as {fresh}", "ask", self._send(after, ("enter", fresh, False))
         elif phase == "waiting":
             if word:
                 yield name, f"{name} takes what it was told", "take", self._gets_in(state, number, word)
             registry, words = self._thaw(state, number)
-            _, granted = registry.register(id, _Waiter(words))
+            registry.add(id, _Waiter(words))
             looking = self._with(state, number, caller._replace(phase="looking"), registry, words)
-            if granted is None:
-                yield name, f"{name} looks", "look", self._send(looking, ("enter", id, True))
-            else:
-                yield name, f"{name} hears what it was told", "take", self._gets_in(looking, number, granted.fence)
+            yield name, f"{name} looks", "look", self._send(looking, ("enter", id, True))
             if state.left.cancels:
                 less = state._replace(left=state.left._replace(cancels=state.left.cancels - 1))
-                yield name, f"{name} gives up", "give up", self._gives_up(less, number)
+                yield name, f"{name} gives up", "give up", self._leaves(less, number, "giving up")
         elif phase == "inside":
-            yield name, f"{name} leaves", "leave", self._leaves(state, number)
+            yield name, f"{name} leaves", "leave", self._leaves(state, number, "leaving")
 
     def _gets_in(self, state: State, number: int, fence: int) -> State:
         """The caller holds the lock, unless its own clock says that this is over."""
         id = state.callers[number].id
         if id in state.over:
-            return self._gives_up(state, number)
+            return self._leaves(state, number, "giving up")
         right = fence > state.last or id in state.evicted or id in state.forgotten.ids
         wrong = "" if right else f"fence {fence} gets in after {state.last}"
         callers = _put(state.callers, number, Caller("inside", id))
@@ -130,24 +119,16 @@ class World:
         forgotten = state.forgotten._replace(doubted=state.forgotten.doubted - {id})
         return self._send(state._replace(forgotten=forgotten), ("renew", id, None))
 
-    def _leaves(self, state: State, number: int) -> State:
-        """The release of a grant."""
+    def _leaves(self, state: State, number: int, phase: str) -> State:
+        """The release of a grant, or the end of an acquire without one."""
         id = state.callers[number].id
         registry, words = self._thaw(state, number)
-        successor = registry.pass_on(id)
-        after = self._with(state, number, Caller("leaving", id), registry, words)
+        let_in = registry.leaves(id)
+        after = self._with(state, number, Caller(phase, id), registry, words)
         forgotten = after.forgotten
-        if successor is not None and successor[0] in forgotten.ids:
-            after = after._replace(forgotten=forgotten._replace(promised=forgotten.promised | {successor[0]}))
-        return self._send(after, ("leave", id, successor))
-
-    def _gives_up(self, state: State, number: int) -> State:
-        """The end of an acquire without a grant."""
-        id = state.callers[number].id
-        registry, words = self._thaw(state, number)
-        successor: NextHolder | None = registry.withdraw(id)  # type: ignore[func-returns-value]  # only a mutant has one
-        after = self._with(state, number, Caller("giving up", id), registry, words)
-        return self._send(after, ("leave", id, successor))
+        if let_in in forgotten.ids:
+            after = after._replace(forgotten=forgotten._replace(promised=forgotten.promised | {let_in}))
+        return self._send(after, ("leave", id, let_in))
 
     def _ends(self, state: State, number: int, phase: str = "idle") -> State:
         """The call is over; perhaps another follows."""
@@ -178,12 +159,10 @@ class World:
             state = self._send(state._replace(line=line), ("stands", id, answer))
             return self._publish(state, promoted)
         if kind == "renew":
-            return self._send(state, ("renewed", id, is_holder(state.line, id)))
-        removed = is_there(state.line, id)
-        line, promoted = self.server.leave(state.line, id, what)
+            return self._send(state, ("renewed", id, self.server.is_kept(state.line, id)))
+        line, removed, promoted = self.server.leave(state.line, id, what)
         mine = tuple(each for each in promoted if each[0][0] == id[0])
-        successor = what[0] if what is not None else None
-        state = self._send(state._replace(line=line), ("left", id, (removed, successor, mine)))
+        state = self._send(state._replace(line=line), ("left", id, (removed, what, mine)))
         return self._publish(state, tuple(each for each in promoted if each not in mine))
 
     def _publish(self, state: State, promoted: Promoted) -> State:
@@ -201,19 +180,21 @@ class World:
             registry.notify(id, what)
             return self._with(state, some, state.callers[some], registry, words)
         if kind == "renewed":
-            if what or number is None or state.callers[number].phase != "inside":
+            if what:
                 return state
-            return self._ends(state, number)  # lost
+            registry, words = self._thaw(state, some)
+            registry.forget(id)
+            state = self._with(state, some, state.callers[some], registry, words)
+            is_lost = number is not None and state.callers[number].phase == "inside"
+            return self._ends(state, number) if number is not None and is_lost else state
         if kind == "left":
             registry, words = self._thaw(state, some)
-            removed, successor, granted = what
+            removed, let_in, granted = what
             for other, fence in granted:
                 registry.notify(other, fence)
             state = self._with(state, some, state.callers[some], registry, words)
-            if successor is not None and registry.is_void(removed):
-                forgotten = state.forgotten
-                state = state._replace(forgotten=forgotten._replace(doubted=forgotten.doubted | {successor}))
-                state = self._asks_if_in_doubt(state, successor)
+            if let_in and not removed:
+                state = self.doubts(state, let_in)
             if number is not None and state.callers[number].phase in ("leaving", "giving up"):
                 return self._ends(state, number)
             return state
@@ -227,48 +208,49 @@ class World:
         registry, words = self._thaw(state, number)
         if isinstance(answer, int):
             registry.holds(caller.id)
+            registry.remove(caller.id)
             return self._gets_in(self._with(state, number, caller, registry, words), number, answer)
         if answer is None:
-            registry.withdraw(caller.id)
+            registry.leaves(caller.id)
             return self._ends(self._with(state, number, caller, registry, words), number)
         before, fence = answer
         if fence:
             registry.follow(before, caller.id, fence)
-        if caller.phase == "asked":
-            _, granted = registry.register(caller.id, _Waiter(words))
-            if granted is not None:
-                return self._gets_in(self._with(state, number, caller, registry, words), number, granted.fence)
         return self._with(state, number, caller._replace(phase="waiting"), registry, words)
+
+    def doubts(self, state: State, id: str) -> State:
+        """What was promised to a claim may be void."""
+        doubted = state.forgotten.doubted | {id}
+        return self._asks_if_in_doubt(state._replace(forgotten=state.forgotten._replace(doubted=doubted)), id)
 
     # What befalls them.
 
     def _mishaps(self, state: State) -> Iterator[Successor[State]]:
         left = state.left
-        records = [each for each in (state.line.holder, *state.line.waiting) if each is not None]
-        for record in records:
-            if left.lapses and record.alive and record.id not in state.over:
-                less = state._replace(left=left._replace(lapses=left.lapses - 1), over=state.over | {record.id})
-                yield "time", f"the lease of {record.id} ends", "lapse", less
-            if record.alive and record.id in state.over:
-                after = state._replace(line=expired(state.line, record.id))
-                yield "time", f"{record.id} expires on the server", "expire", after
-            if left.evictions:
-                line, promoted = self.server.hand_over(evicted(state.line, record.id))
-                less = state._replace(
-                    line=line, left=left._replace(evictions=left.evictions - 1), evicted=state.evicted | {record.id}
-                )
-                yield "operator", f"{record.id} is evicted", "evict", self._publish(less, promoted)
+        places = state.line.places
+        for id in [place.id for place in places if place.until != OVER]:
+            if left.lapses and id not in state.over:
+                less = state._replace(left=left._replace(lapses=left.lapses - 1), over=state.over | {id})
+                yield "time", f"the lease of {id} ends", "lapse", less
+            if id in state.over:
+                yield "time", f"{id} expires on the server", "expire", state._replace(line=expired(state.line, id))
+        for id in [place.id for place in places if left.evictions]:
+            line, promoted = self.server.evict(state.line, id)
+            less = state._replace(
+                line=line, left=left._replace(evictions=left.evictions - 1), evicted=state.evicted | {id}
+            )
+            yield "operator", f"{id} is evicted", "evict", self._publish(less, promoted)
         if left.losses:
             for at, message in enumerate(state.net):
                 lost = self._without(state, at)._replace(left=left._replace(losses=left.losses - 1))
                 for after in self._bereft(lost, message):
                     yield "net", f"{message[0]} of {message[1]} is lost", "loss", after
         if left.forgets:
-            ids = frozenset(each.id for each in records)
-            promised = frozenset(each[2][0] for each in state.net if each[0] == "leave" and each[2] is not None)
+            ids = frozenset(each.id for each in places)
+            promised = frozenset(each[2] for each in state.net if each[0] == "leave")
             known = state.forgotten
             forgotten = known._replace(ids=known.ids | ids, promised=known.promised | promised & ids)
-            empty = Line(fence=state.line.fence)
+            empty = Line(top=state.line.top)
             after = state._replace(line=empty, forgotten=forgotten, left=left._replace(forgets=left.forgets - 1))
             yield "fate", "the server forgets the line", "forget", after
         if left.kills:
@@ -276,26 +258,27 @@ class World:
                 yield "fate", f"process {process} is killed", "kill", self._killed(state, process)
 
     def _bereft(self, state: State, message: tuple[Any, ...]) -> Iterator[State]:
-        """Whoever waits for a reply that does not come looks again, leaves again, or its call has failed."""
+        """Whoever waits for a reply that does not come asks again, or gives the claim up, or its call has failed."""
         kind, id, *_ = message
         number = next((at for at, each in enumerate(state.callers) if each.id == id), None)
-        if number is None or kind == "word":
+        phase = "" if number is None or kind == "word" else state.callers[number].phase
+        if number is None or phase not in ("asked", "looking", "leaving", "giving up"):
             yield state
             return
-        caller = state.callers[number]
-        if caller.phase == "asked":
+        if phase == "asked":
             yield self._send(state, ("enter", id, False))
-        if caller.phase in ("asked", "looking"):
             registry, words = self._thaw(state, number)
-            _, granted = registry.register(id, _Waiter(words))
-            if granted is not None:
-                words[id] = granted.fence
-            yield self._with(state, number, caller._replace(phase="waiting"), registry, words)
-        elif caller.phase in ("leaving", "giving up"):
-            yield self._leaves(state, number) if caller.phase == "leaving" else self._gives_up(state, number)
-            yield self._ends(state._replace(over=state.over | {id}), number)  # nobody renews it
+            registry.leaves(id)
+            given_up = self._with(state, number, state.callers[number], registry, words)
+            yield self._ends(self._send(given_up, ("leave", id, "")), number)
+        elif phase == "looking":
+            yield state._replace(callers=_put(state.callers, number, state.callers[number]._replace(phase="waiting")))
         else:
-            yield state
+            let_in = next((each[2] for each in (message, *state.net) if each[0] == "leave" and each[1] == id), "")
+            let_in = message[2][1] if kind == "left" else let_in
+            yield self._send(state, ("leave", id, let_in))
+            failed = self._ends(state._replace(over=state.over | {id}), number)  # nobody renews it
+            yield self.doubts(failed, let_in) if let_in else failed
 
     def _killed(self, state: State, process: int) -> State:
         left = state.left._replace(kills=state.left.kills - 1)
@@ -323,25 +306,23 @@ class World:
     def _without(self, state: State, at: int) -> State:
         return state._replace(net=state.net[:at] + state.net[at + 1 :])
 
-    def _thaw(self, state: State, number: int) -> tuple[RedisWaiters, dict[str, int]]:
+    def _thaw(self, state: State, number: int) -> tuple[Successors, dict[str, int]]:
         """Make the registry of a caller's process as they are."""
-        waiting, grants, after, before = state.tables[self.configuration.processes[number]]
+        waiting, held, after, before = state.tables[self.configuration.processes[number]]
         words: dict[str, int] = {}
-        registry = self.make()
-        registry._waiters = {id: _Waiter(words) if hung else None for id, hung in waiting}
-        registry._granted = {id: Granted(id, fence) for id, fence in grants}
-        registry._handoff.after, registry._handoff.before = dict(after), dict(before)
+        registry = self.registry
+        registry.by_id.clear()
+        registry.by_id.update((id, _Waiter(words)) for id in waiting)
+        registry._held, registry._after, registry._before = set(held), dict(after), dict(before)
         return registry, words
 
-    def _with(
-        self, state: State, number: int, caller: Caller, registry: RedisWaiters, words: dict[str, int]
-    ) -> State:
+    def _with(self, state: State, number: int, caller: Caller, registry: Successors, words: dict[str, int]) -> State:
         """Keep the registry, the caller, and what was told to others."""
         table: Table = (
-            tuple(sorted((id, waiter is not None) for id, waiter in registry._waiters.items())),
-            tuple(sorted((id, granted.fence) for id, granted in registry._granted.items())),
-            tuple(sorted(registry._handoff.after.items())),
-            tuple(sorted(registry._handoff.before.items())),
+            tuple(sorted(registry.by_id)),
+            tuple(sorted(registry._held)),
+            tuple(sorted(registry._after.items())),
+            tuple(sorted(registry._before.items())),
         )
         tables = _put(state.tables, self.configuration.processes[number], table)
         callers = _put(state.callers, number, caller)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from interlock.core import line
 from proof.pending.options import (
     READER,
     WRITER,
@@ -58,6 +59,74 @@ ONCE = Options(N3, leases=True, attempts=1, lapses=1)
 FENCES = Options(N2, leases=True, fence=Fence.ISSUED, attempts=2, lapses=2)
 BAD = replace(FENCES, bad_clock=True, exclusion=False, one_using=True)
 FOR_EVER = Options(N2, leases=True, bad_clock=True, exclusion=False, one_using=True)
+
+LINE = Options(N2, ordered=True, steps=line, one_using=True)
+LINE3 = replace(LINE, spec=N3)
+LINE_LEASES = replace(LINE, leases=True)
+SERVER = replace(LINE_LEASES, lost=1, gives_up=True)
+LINE_ONCE = replace(LINE3, leases=True, attempts=1, lapses=1)
+LINE_FENCES = replace(LINE_LEASES, fence=Fence.ISSUED, attempts=2, lapses=2)
+
+LINES: tuple[Configuration, ...] = (
+    *_rows(
+        "line",
+        ("N=2", LINE),
+        ("N=3", LINE3),
+        ("N=4", replace(LINE, spec=N4)),
+        ("N=2, the store is busy at times", replace(LINE, busy=True)),
+        ("N=3, one try each", replace(LINE3, wait=False, attempts=1)),
+        ("writer, reader, reader", replace(LINE, spec=WRR)),
+        ("writer, writer, reader, reader", replace(LINE, spec=WWRR)),
+        ("semaphore 1/2, N=3", replace(LINE, spec=semaphore(3, 2))),
+        ("semaphore 1/2, 2/2, 1/2", replace(LINE, spec=((1, 2), (2, 2), (1, 2)))),
+        ("exclusive, semaphore 1/2, 1/2 of one name", replace(LINE, spec=((1, 1), (1, 2), (1, 2)))),
+    ),
+    *_rows(
+        "line, leases",
+        ("N=2, late heartbeats", replace(LINE_LEASES, heartbeats=True)),
+        ("N=2, late heartbeats, clocks looked at step by step", replace(LINE_LEASES, heartbeats=True, stepwise=True)),
+        ("N=2, late heartbeats, the store is busy at times", replace(LINE_LEASES, heartbeats=True, busy=True)),
+        ("N=3, one call each, one lapse", LINE_ONCE),
+        ("writer, reader, reader, one call each, one lapse", replace(LINE_ONCE, spec=WRR)),
+        ("semaphore 1/2, N=3, one call each, one lapse", replace(LINE_ONCE, spec=semaphore(3, 2))),
+        (
+            "N=2, any number of lapses, the store's clock is wrong",
+            replace(LINE_LEASES, bad_clock=True, exclusion=False),
+        ),
+    ),
+    *_rows(
+        "line, crashes",
+        ("N=2, two crashes", replace(LINE_LEASES, heartbeats=True, crashes=2)),
+        ("N=3, one call each, one crash", replace(LINE_ONCE, lapses=0, crashes=1)),
+    ),
+    *_rows(
+        "line, lost replies",
+        ("N=2, one lost reply, no leases end", replace(LINE_LEASES, lost=1, lapses=0)),
+        ("N=2, one call each, one lost reply, one lapse", replace(LINE_LEASES, lost=1, lapses=1, attempts=1)),
+        (
+            "N=2, a server's queue, one lost reply, no leases end",
+            replace(LINE_LEASES, lost=1, lapses=0, gives_up=True),
+        ),
+        (
+            "N=2, a server's queue, one call each, one lost reply, one lapse",
+            replace(LINE_LEASES, lost=1, lapses=1, attempts=1, gives_up=True),
+        ),
+    ),
+    *_rows(
+        "line, broken off",
+        ("N=2, cancelled anywhere, time-outs", replace(LINE, cancels=None, timeouts=True)),
+        ("N=2, time-outs, leases", replace(LINE_LEASES, timeouts=True)),
+        ("N=3, one call each, cancelled anywhere", replace(LINE3, cancels=None, attempts=1)),
+    ),
+    *_rows(
+        "line, fences",
+        ("N=2, three calls each, one lapse", replace(LINE_FENCES, attempts=3, lapses=1)),
+        ("N=2, two calls each, two lapses, late heartbeats", replace(LINE_FENCES, heartbeats=True)),
+        ("N=2, two calls each, one lapse, one lost reply", replace(LINE_FENCES, lapses=1, lost=1)),
+        ("N=3, one call each, one lapse", replace(LINE_ONCE, fence=Fence.ISSUED)),
+    ),
+)
+"""On a store that does a step on a line as a whole."""
 
 CI: tuple[Configuration, ...] = (
     *_rows(
@@ -139,9 +208,17 @@ CI: tuple[Configuration, ...] = (
         ("N=2, the same, folded", replace(FOR_EVER, folds=True)),
         ("N=2, two calls each, two lapses, fences", BAD),
     ),
+    *LINES,
 )
 
 LARGE: tuple[Configuration, ...] = (
+    *_rows(
+        "line",
+        ("N=2, one lost reply, any number of lapses", replace(LINE_LEASES, lost=1)),
+        ("N=2, a server's queue, one lost reply, any number of lapses", SERVER),
+        ("N=3, two calls each, two lapses", replace(LINE_ONCE, attempts=2, lapses=2)),
+        ("N=3, one call each, one crash, one lost reply, one lapse", replace(LINE_ONCE, crashes=1, lost=1)),
+    ),
     *_rows(
         "listing",
         ("N=3, two folders", Options(N3, listing=Listing.PENDINGS_FIRST)),

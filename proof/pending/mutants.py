@@ -1,17 +1,15 @@
 """Safeguards taken away, one at a time: each mutant must be caught.
 
-Most are made from the source text of production code: one snippet is replaced, and the text runs as a module of
-its own, so that production code carries no hooks. Safeguards that are the store's are taken away in the world.
+Most are made from the source text of production code (`proof.changes`). Safeguards that are the store's are taken
+away in the world.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from importlib.util import find_spec
-from pathlib import Path
-from types import ModuleType
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from proof.changes import Change, changed
 from proof.pending.options import Options
 from proof.pending.verdicts import Verdict, verdict
 from proof.pending.world import Parts
@@ -19,21 +17,7 @@ from proof.pending.world import Parts
 PENDING = "interlock.core.pending"
 CLAIMING = "interlock.core._async.acquire"
 CALLER = "proof.caller"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A snippet of a module that is replaced.
-
-    Attributes:
-        module: its full name.
-        old: the snippet, which must be there exactly once.
-        new: what takes its place.
-    """
-
-    module: str
-    old: str
-    new: str
+LINE = "interlock.core.line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +39,9 @@ class Mutant:
     fair: bool = False
 
 
-def changed(change: Change) -> ModuleType:
-    """Return a fresh module made of a module's source with one snippet replaced.
-
-    Args:
-        change: which snippet of which module.
-
-    Raises:
-        ValueError: the snippet is not there exactly once.
-    """
-    found = find_spec(change.module)
-    if found is None or found.origin is None or not found.has_location:
-        raise ValueError(f"there is no source of {change.module}")
-    source = Path(found.origin).read_text()
-    times = source.count(change.old)
-    if times != 1:
-        raise ValueError(f"this is {times} times in {change.module}, not once:\n{change.old}")
-    module = ModuleType(change.module)
-    exec(compile(source.replace(change.old, change.new), found.origin, "exec"), module.__dict__)
-    return module
-
-
 def parts(change: Change | None) -> Parts:
-    """Return the code under check, with the change in it."""
-    if change is None:
+    """Return the code under check, with the change in it; that of a line is one of the options."""
+    if change is None or change.module == LINE:
         return Parts()
     module: Any = changed(change)
     if change.module == PENDING:
@@ -101,4 +64,7 @@ def judged(mutant: Mutant, limit: int | None = None) -> Verdict:
         mutant: which.
         limit: give up after so many states.
     """
-    return verdict(mutant.options, parts(mutant.change), fair=mutant.fair, limit=limit)
+    options = mutant.options
+    if mutant.change is not None and mutant.change.module == LINE:
+        options = replace(options, steps=changed(mutant.change))
+    return verdict(options, parts(mutant.change), fair=mutant.fair, limit=limit)

@@ -51,8 +51,9 @@ def afresh(
         others = [automaton.rename(local, old) for automaton, local in zip(automata, others, strict=True)]
     others[number] = automata[number].step(automata[number].rename(others[number], {taken: name}), taken)
     rows = tuple(row._replace(id=spare, lease=0) if row.id == name else row for row in store.rows)
+    words = tuple(sorted((spare, *word[1:]) if word[0] == name else word for word in store.words))
     flying = tuple(sorted(((who, renamed(request, old)) for who, request in flying), key=repr))
-    return Store(rows, store.issued), flying, others, [renamed(each, old) for each in progress]
+    return Store(rows, store.issued, words), flying, others, [renamed(each, old) for each in progress]
 
 
 def _used(
@@ -60,6 +61,7 @@ def _used(
 ) -> set[object]:
     used: set[object] = {row.id for row in store.rows}
     used.update(request.id for _, request in flying)
+    used.update(id for id, *_ in store.words)
     for automaton, local in zip(automata, locals_, strict=True):
         used |= automaton.mentions(local)
     for each in progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from interlock.core.claims import WRITER_UNITS
 
@@ -71,6 +72,9 @@ class Options:
         wait: False for one try.
         attempts: how often each caller comes; None: for ever.
         stepwise: a look at the own clock is a step of its own.
+        steps: `core.line`, as it is or changed, if the store does a step on a line as a whole; None for a register.
+        busy: such a store may be busy.
+        gives_up: a new claim that had no answer is given up, as on a server; else it is asked again.
         exclusion: check that no two incompatible callers hold the lock.
         one_using: check that no two incompatible, unexpired using records are in the store.
     """
@@ -99,6 +103,9 @@ class Options:
     wait: bool = True
     attempts: int | None = None
     stepwise: bool = False
+    steps: Any = None
+    busy: bool = False
+    gives_up: bool = False
     exclusion: bool = True
     one_using: bool = False
 

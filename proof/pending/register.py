@@ -70,7 +70,19 @@ class Renew:
     id: str
 
 
-Write: TypeAlias = Create | Update | Promote | PromoteIfFree | Delete | Reap | Renew
+@dataclass(frozen=True, slots=True)
+class Do:
+    """A step on a line as a whole."""
+
+    decide: str
+    id: str
+    units: int = 0
+    capacity: int = 0
+    wait: bool = False
+    again: bool = False
+
+
+Write: TypeAlias = Create | Update | Promote | PromoteIfFree | Delete | Reap | Renew | Do
 Request: TypeAlias = Write | List
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proof.pending.mutants import CALLER, CLAIMING, PENDING, Change, Mutant
+from interlock.core import line
+from proof.changes import Change
+from proof.pending.mutants import CALLER, CLAIMING, LINE, PENDING, Mutant
 from proof.pending.options import Fence, Listing, Move, Options, Update, exclusive, semaphore
 
 PLAIN = Options()
@@ -23,6 +25,10 @@ def _pending(old: str, new: str) -> Change:
 
 def _claiming(old: str, new: str) -> Change:
     return Change(CLAIMING, old, new)
+
+
+def _line(old: str, new: str) -> Change:
+    return Change(LINE, old, new)
 
 
 def _caller(old: str, new: str) -> Change:
@@ -180,7 +186,8 @@ LEASE = (
         "two holders",
         LEASES,
         _caller(
-            f"{ANSWERED}            if not answers[0]:", "            await effect(Answered(True))\n            if False:"
+            f"{ANSWERED}            if not answers[0]:",
+            "            await effect(Answered(True))\n            if False:",
         ),
     ),
     Mutant(
@@ -253,6 +260,70 @@ LEAVING = (
     ),
 )
 
+IN_LINE = Options(ordered=True, steps=line, one_using=True)
+LEASED = replace(IN_LINE, leases=True)
+FENCED = replace(LEASED, fence=Fence.ISSUED, attempts=2, lapses=2)
+
+STEPS = (
+    Mutant(
+        "a newcomer overtakes those who wait",
+        "two records",
+        replace(IN_LINE, spec=((1, 2), (2, 2), (1, 2))),
+        _line(
+            "if has_room(now.places, spec.units, spec.capacity):",
+            "if has_room([each for each in now.places if each.state == USING], spec.units, spec.capacity):",
+        ),
+    ),
+    Mutant(
+        "who leaves takes the others with it",
+        "two holders",
+        replace(IN_LINE, spec=semaphore(3, 2)),
+        _line("if len(places) == 1 and places[0].id == id and not keep:", "if places[0].id == id and not keep:"),
+    ),
+    Mutant(
+        "what has expired stays in the line",
+        "stuck",
+        replace(LEASED, crashes=1),
+        _line("if place.until <= now or (dead and place.alive in dead):", "if False:"),
+    ),
+    Mutant(
+        "nobody is promoted while the line is settled",
+        "livelock",
+        IN_LINE,
+        _line("    if promoted:\n        places = _put(places, promoted)\n", ""),
+    ),
+    Mutant(
+        "fences are the time of day",
+        "fence",
+        FENCED,
+        _line("fence = stamp if stamp > top else top + 1", "fence = stamp"),
+    ),
+    Mutant(
+        "no look at the own deadline after the hand-over",
+        "fence",
+        FENCED,
+        _claiming("if await rt.before(call.now, until):", "if True:"),
+    ),
+    Mutant(
+        "what was told to an earlier claim is taken for this one's",
+        "two holders",
+        LEASED,
+        _claiming("if granted is not None and granted.id == call.claim.id:", "if granted is not None:"),
+    ),
+    Mutant(
+        "an id enters a second time after a lost answer",
+        "two holders",
+        replace(LEASED, lost=1),
+        _claiming("call.wait, at.in_line or at.uncertain)", "call.wait, at.in_line)"),
+    ),
+    Mutant(
+        "a claim that was granted too late stays in the line",
+        "left behind",
+        replace(LEASED, timeouts=True),
+        _claiming(GIVEN_UP + NO_MORE, NO_MORE),
+    ),
+)
+
 FOLDED = "request = register.promote_if_free(claim) if register.folds else register.promote(claim)"
 NOT_NEEDED: tuple[Mutant, ...] = (
     *(
@@ -284,4 +355,4 @@ NOT_NEEDED: tuple[Mutant, ...] = (
 )
 """What looks like a safeguard and is none: something else stands behind it."""
 
-MUTANTS: tuple[Mutant, ...] = (*LOOKS, *ORDER, *GRANTS, *LEASE, *LEAVING)
+MUTANTS: tuple[Mutant, ...] = (*LOOKS, *ORDER, *GRANTS, *LEASE, *LEAVING, *STEPS)

@@ -6,20 +6,23 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from interlock.core.errors import UnknownOutcome
+from interlock.core.queue import Granted
 from proof import caller as call
 from proof.automaton import Automaton, Final
 from proof.pending import register as ask
+from proof.pending.line import do
 from proof.pending.listing import read
 from proof.pending.options import NAMES, Options
 from proof.pending.store import CURRENT, OLD, RENEWAL, Effect, Store, write
 from proof.runtime import Before, Now, Sleep, Wait
 
-CRASH, LAPSE, CANCEL, TIMEOUT, LOST, RENEW, END = "crash", "lapse", "cancel", "timeout", "lost", "renew", "end"
+CRASH, LAPSE, CANCEL, TIMEOUT, LOST = "crash", "lapse", "cancel", "timeout", "lost"
+RENEW, BUSY, END = "renew", "busy", "end"
 ENVIRONMENT, CLOCK, NETWORK = "environment", "clock", "network"
 NO_ANSWER = UnknownOutcome("no answer came")
 BROKEN_OFF = call.Cancelled()
 REQUESTS = (
-    ask.Create, ask.List, ask.Update, ask.Promote, ask.PromoteIfFree, ask.Delete, ask.Reap, ask.Renew,
+    ask.Create, ask.List, ask.Update, ask.Promote, ask.PromoteIfFree, ask.Delete, ask.Reap, ask.Renew, ask.Do,
 )  # fmt: skip
 
 
@@ -127,6 +130,9 @@ class Caller:
                 words = f"{self.name} {effect.words}, but the answer is lost"
                 yield self._thrown(effect.store, process, NO_ANSWER, words, "lost")
         spoiled = process._replace(spoiled=True)
+        if self.options.busy and isinstance(request, ask.Do):
+            busy = self._answered(store, process, Effect("finds the store busy", None, store))
+            yield busy._replace(actor=ENVIRONMENT, tag=BUSY)
         if self.options.lost and process.progress is None:
             words = f"a request of {self.name} is lost: {request!r}"
             yield self._thrown(store, spoiled, NO_ANSWER, words, "lost")
@@ -143,16 +149,28 @@ class Caller:
         if isinstance(request, ask.List):
             return read(self.options, store, self.name, process.progress)
         lease = moment(self.options, process) if request.id in NAMES else OLD
-        return write(self.options, store, request, lease, process.progress)
+        return effects(self.options, store, request, lease, process.progress)
 
     def _answered(self, store: Store, process: Process, effect: Effect) -> Step:
         words = f"{self.name} {effect.words}"
         if effect.progress is not None:
             return Step(self.number, words, None, effect.store, process._replace(progress=effect.progress))
+        store, process = self._counted(effect.store, process, effect.answer is not None)
         local = self.automaton.step(process.local, effect.answer)
-        return self.settled(effect.store, process._replace(progress=None), local, words)
+        return self.settled(store, process._replace(progress=None), local, words)
+
+    def _counted(self, store: Store, process: Process, answered: bool) -> tuple[Store, Process]:
+        """The lease of a claim in a line counts from before the last step that was answered."""
+        request = self.automaton.requests[process.local]
+        if not isinstance(request, ask.Do) or request.decide != "enter" or not process.renewal:
+            return store, process
+        if answered:
+            process = process._replace(passed=process.renewal == 2)
+            store = self._leased(store, self.name, CURRENT, OLD)
+        return self._leased(store, self.name, RENEWAL, CURRENT), process._replace(renewal=0)
 
     def _thrown(self, store: Store, process: Process, error: BaseException, words: str, pays: str) -> Step:
+        store, process = self._counted(store, process, False)
         local = self.automaton.step(process.local, error)
         process = process._replace(progress=None, acquiring=process.acquiring and pays == "lost")
         if pays == "lost":
@@ -180,6 +198,13 @@ class Caller:
                 yield going_on(not process.passed, f"{self.name} looks at its own deadline: {_ahead(process)}")
             case Wait() | Sleep():
                 yield going_on(None, f"{self.name} has waited")
+                for word in store.words if isinstance(request, Wait) else ():
+                    if word[0][0].upper() == self.name:
+                        rest = store._replace(words=tuple(each for each in store.words if each != word))
+                        local = self.automaton.step(process.local, Granted(*word))
+                        yield self.settled(rest, process, local, f"{self.name} is told that {word[0]} holds the lock")
+                if self.options.cancels == 0 or not process.acquiring:
+                    return
                 words = f"the call of {self.name} is broken off at a wait"
                 yield self._thrown(store, process, BROKEN_OFF, words, "cancels")
             case _:
@@ -197,20 +222,27 @@ class Caller:
                 case Now():
                     answer = call.MOMENT
                     # Except where the time is read only to know how long to wait.
-                    if not isinstance(automaton.requests[automaton.step(local, answer)], Wait):
-                        process = process._replace(passed=False)
+                    if isinstance(automaton.requests[automaton.step(local, answer)], Wait):
+                        pass
+                    elif self.options.steps is not None and process.acquiring:
+                        process = process._replace(renewal=1)
+                        store = self._leased(store, name, RENEWAL, CURRENT)
+                    else:
+                        process = process._replace(passed=False, renewal=0)
                         store = self._leased(store, name, CURRENT, OLD)
                 case Before(deadline) if deadline != call.TIME_IS_OVER and not self.options.stepwise:
                     answer = not process.passed
                     words += "" if answer else ", too late by its own clock"
-                case Wait() | Sleep() if self.options.cancels == 0 or not process.acquiring:
+                case Sleep() if self.options.cancels == 0 or not process.acquiring:
+                    pass
+                case Wait() if self.options.steps is None and (self.options.cancels == 0 or not process.acquiring):
                     pass
                 case call.Acquiring():
                     process = process._replace(acquiring=True)
                 case call.Withdrawing():
                     process = process._replace(acquiring=False)
                 case call.Enter(granted):
-                    process = process._replace(holding=True, acquiring=False)
+                    process = process._replace(holding=True, acquiring=False, renewal=0)
                     tag, fence = ("enter", self.number), granted
                     words += ", and holds the lock"
                 case call.Renewing():
@@ -223,6 +255,8 @@ class Caller:
                     process = process._replace(holding=False)
                 case call.Finished():
                     wrong = wrong or self._left_behind(store, process)
+                    words_left = tuple(word for word in store.words if word[0][0].upper() != name)
+                    store = store._replace(words=words_left)
                     process = process._replace(acquiring=False, spoiled=process.spoiled and _has_rows(store, name))
                 case _:
                     # Nobody asks any more for the clock of one that comes no more.
@@ -243,7 +277,14 @@ class Caller:
         if not self.options.leases or all(row.id != id or row.lease != old for row in store.rows):
             return store
         rows = (row._replace(lease=new) if row.id == id and row.lease == old else row for row in store.rows)
-        return Store(tuple(rows), store.issued)
+        return store._replace(rows=tuple(rows))
+
+
+def effects(options: Options, store: Store, request: Any, lease: int, progress: Any = None) -> Iterator[Effect]:
+    """Yield every way in which a request that writes can go, to a register or to a line; as `store.write`."""
+    if isinstance(request, ask.Do):
+        return do(options, store, request, lease)
+    return write(options, store, request, lease, progress)
 
 
 def moment(options: Options, process: Process) -> int:

@@ -25,6 +25,7 @@ class Row(NamedTuple):
     fence: int = 0
     expired: bool = False
     lease: int = CURRENT
+    slot: int = 0
 
     @property
     def owner(self) -> int:
@@ -41,10 +42,11 @@ Rows = tuple[Row, ...]
 
 
 class Store(NamedTuple):
-    """All that the store knows: the records in the order of their keys, and the last fence issued."""
+    """All that the store knows: the records in order, the last fence issued; who was told (id, fence, slot)."""
 
     rows: Rows = ()
     issued: int = 0
+    words: tuple[tuple[str, int, int], ...] = ()
 
 
 class Effect(NamedTuple):
@@ -165,7 +167,7 @@ def _change(
 def _promote(options: Options, store: Store, request: Any, lease: int, progress: Any) -> Iterator[Effect]:
     folded = isinstance(request, ask.PromoteIfFree)
     verb = "goes from pending to using" + (" if it is free" if folded else "")
-    rows, issued = store
+    rows, issued, _ = store
     place = index(rows, request.id)
     if progress is not None and options.move is not Move.AT_ONCE:
         yield from _second_half(options, store, progress, verb)

@@ -11,6 +11,7 @@ from interlock.core.claims import LockSpec
 from proof import caller as call
 from proof.automaton import Automaton, Final
 from proof.pending import register as ask
+from proof.pending.line import GivesUp, step_queue
 from proof.pending.naming import Flying, afresh
 from proof.pending.options import NAMES, TTL, Fence, Options
 from proof.pending.steps import (
@@ -22,9 +23,10 @@ from proof.pending.steps import (
     Caller,
     Process,
     Step,
+    effects,
     moment,
 )
-from proof.pending.store import OLD, RENEWAL, Row, Store, incompatible, write
+from proof.pending.store import OLD, RENEWAL, Row, Store, incompatible
 from proof.runtime import FreshId
 
 
@@ -34,6 +36,7 @@ class Parts(NamedTuple):
     acquire: Any = claiming.acquire
     pending: Any = pending.Pending
     caller: Any = call.caller
+    step_queue: Any = None
 
 
 class Book(NamedTuple):
@@ -71,7 +74,12 @@ class World:
     def _factory(self, spec: tuple[int, int]) -> Any:
         parts, options = self.parts, self.options
         asked = LockSpec("key", *spec, ttl=TTL)
-        queue = ask.RegisterQueue(parts.pending(ask.ModelRegister(options.folds)))
+        queue: Any
+        if options.steps is None:
+            queue = ask.RegisterQueue(parts.pending(ask.ModelRegister(options.folds)))
+        else:
+            queue = step_queue(parts.step_queue)
+            queue = GivesUp(queue) if options.gives_up else queue
 
         def factory() -> Any:
             return parts.caller(
@@ -129,7 +137,7 @@ class World:
             lease = moment(self.options, state[3 + number]) if request.id in NAMES else OLD
             sender = state[3 + number]._replace(spoiled=True)
             rest = (book, *state[3 : 3 + number], sender, *state[4 + number :])
-            for effect in write(self.options, store, request, lease):
+            for effect in effects(self.options, store, request, lease):
                 words = f"a late request of {NAMES[number]} arrives: {effect.words}"
                 yield NETWORK, words, None, (effect.store, flying[:place] + flying[place + 1 :], *rest)
 
@@ -197,7 +205,7 @@ class World:
             rows = (*store.rows[:place], row._replace(expired=True), *store.rows[place + 1 :])
             words = f"{row.id}'s record expires{' too early' if early else ''}"
             actor, tag = (ENVIRONMENT, LAPSE) if live else (CLOCK, None)
-            yield actor, words, tag, (Store(rows, store.issued), flying, after, *state[3:])
+            yield actor, words, tag, (store._replace(rows=rows), flying, after, *state[3:])
 
 
 def _over(row: Row, owner: Process) -> bool:

@@ -1,6 +1,6 @@
 """Operations of Alembic that make and drop the table of locks: import this module in a migration.
 
-`op.create_interlock()` makes what `?create=true` makes on PostgreSQL, MySQL and MariaDB; `op.drop_interlock()` drops
+`op.create_interlock()` makes what the first use makes on PostgreSQL, MySQL and MariaDB; `op.drop_interlock()` drops
 it. Both work offline, too (`alembic upgrade --sql`).
 """
 

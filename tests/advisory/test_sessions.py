@@ -3,12 +3,14 @@
 import asyncio
 import ctypes
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -176,6 +178,7 @@ def test_sessions_are_few_and_who_finds_none_waits_for_one(server: Any, other: A
                 return grant.held
 
         crowd = [pool.submit(enters, name) for name in names]
+        eventually(lambda: len(locks.claims()) == len(names))
         eventually(lambda: len(other.locks(granted=False)) == 2)  # half of the sessions wait
         held = [locks.lock(f"mine {number}").acquire(timeout=0) for number in range(2)]
         with pytest.raises(StoreError, match="max_sessions"):
@@ -301,8 +304,8 @@ def test_a_waiter_goes_on_while_the_server_is_away(own_server: Any) -> None:
     with interlock.connect(url_of(own_server)) as locks, ThreadPoolExecutor() as pool:
         other.lock("book")
         found, _ = waiting(locks, other, pool, timeout=60)
-        other.close()
         own_server.kill()
+        other.close()
         throughout(0.5, lambda: not found.done())
         own_server.start()
         assert found.result(30).release()
@@ -322,3 +325,16 @@ def test_a_stopped_server_is_waited_for_no_longer_than_for_an_answer(server: Any
             proxy.cut()
             proxy.restore()
             assert locks.lock("book").acquire(timeout=20).release()
+
+
+def test_connections_on_which_nothing_is_said_are_kept_alive(server: Any, other: Any) -> None:
+    with interlock.connect(url_of(server)) as locks, locks.lock("book"):
+        found = []
+        for name in os.listdir("/proc/self/fd"):
+            with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as connection:
+                if connection.getpeername()[:2] == (server.host, server.port):
+                    found.append([connection.getsockopt(socket.IPPROTO_TCP, each) for each in KEPT_ALIVE])
+        assert found.count([15, 5, 3, 20_000]) == len(other.sessions())
+
+
+KEPT_ALIVE = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)

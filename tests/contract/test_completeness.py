@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.client._async.locks import AsyncLocks
 from interlock.client._async.grants import AsyncGrant, AsyncGrants
-from interlock.client._async.locks import AsyncAllLock, AsyncLock, AsyncRLock
+from interlock.client._async.locks import AsyncAllLock, AsyncLock, AsyncLocks, AsyncRLock
+from interlock.client._sync.grants import Grant, Grants
+from interlock.client._sync.locks import AllLock, Lock, Locks, RLock
 from interlock.client.base import ReadWrite
 from interlock.client.connect import BUILT_IN
-from interlock.client._sync.locks import Locks
-from interlock.client._sync.grants import Grant, Grants
-from interlock.client._sync.locks import AllLock, Lock, RLock
 from interlock.testing.world import KINDS, Place
 from tests.support.stores import PARTIAL_ROWS, ROWS
 

@@ -155,3 +155,12 @@ def test_doctor_names_the_schema_that_a_role_finds(server: PostgresServer, url: 
         for each, schema in ((ours, "public"), (theirs, "second")):
             found = {check.name: check for check in each.do(each.locks.doctor)}
             assert f"schema {schema}" in found["table"].detail
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [("postgres@", "nobody@", "is there such a role"), ("/postgres?", "/nowhere?", "no such database")],
+)
+def test_who_is_not_let_in_is_told_why_at_once(url: str, colour: str, old: str, new: str, said: str) -> None:
+    with side(colour, url.replace(old, new)) as ours, pytest.raises(StoreError, match=said):
+        ours.take("a")

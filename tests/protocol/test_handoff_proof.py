@@ -1,4 +1,4 @@
-"""The successors of the Redis store: the production registry of waiters in every interleaving, with every fault."""
+"""The local hand-off: the production registry of waiters in every interleaving, with every fault."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from proof import explore
 from proof.command import mutants_markdown
-from proof.handoff import CONFIGURATIONS, MUTANTS, Configuration, Mutant, Verdict, verdict
+from proof.handoff import CONFIGURATIONS, Configuration, Verdict, verdict
+from proof.handoff.mutants import MUTANTS, Mutant, judged
 from proof.handoff.report import markdown
 from proof.handoff.world import World
 
@@ -26,7 +27,7 @@ def found(configuration: Configuration) -> Verdict:
 
 @cache
 def caught(mutant: Mutant) -> Verdict:
-    return verdict(mutant.configuration, mutant.make, mutant.server)
+    return judged(mutant)
 
 
 @pytest.mark.parametrize("configuration", SMALL, ids=lambda configuration: configuration.name)
@@ -55,7 +56,7 @@ def test_handoff_get_in_before_the_server_knows() -> None:
         state
         for state in explore(world).states()
         if any(
-            each.phase == "inside" and each.id != (state.line.holder and state.line.holder.id)
+            each.phase == "inside" and each.id not in [place.id for place in state.line.places if place.state == "using"]
             for each in state.callers
         )
     ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proof.__main__ import main
+from proof.changes import Change, changed
 from proof.pending import report
-from proof.pending.mutants import CLAIMING, Change, Mutant, changed, judged
+from proof.pending.mutants import CLAIMING, Mutant, judged
 from proof.pending.report import shown
 from proof.pending.safeguards import MUTANTS, NOT_NEEDED
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from interlock.core.errors import StoreError
 from interlock.stores.redis import errors as acl
 from interlock.stores.redis import errors as problems
 from interlock.stores.redis.resp import ReplyError
-from interlock.core.errors import StoreError
 from interlock.testing.contract.interrupts import interrupted_at, quiet
 from interlock.testing.waiting import RENEWED, eventually
 from interlock.testing.world import TASKS, THREADS, Kind, World

@@ -128,6 +128,29 @@ def test_whoever_waits_too_long_is_told_that_all_are_in_use(
     assert pool.ask(2, later()) == 2
 
 
+def test_what_renews_or_frees_goes_before_what_enters(server: Server, threads: ThreadPoolExecutor) -> None:
+    pool = Pool(server.connect, "the server", 1)
+    held = threads.submit(pool.ask, "hold", later())
+    eventually(lambda: server.open and server.open[0].inside)
+    order: list[str] = []
+
+    def ask(name: str, undo: Any) -> None:
+        pool.ask(name, later(), undo)
+        order.append(name)
+
+    waiting = []
+    for number, (name, undo) in enumerate(
+        [("enter", lambda: "undo"), ("enter too", lambda: "undo"), ("leave", None)]
+    ):
+        waiting.append(threads.submit(ask, name, undo))
+        eventually(lambda number=number: len(pool._line) == number + 1)  # type: ignore[misc]
+    server.go.set()
+    for each in [held, *waiting]:
+        each.result(WAIT_LIMIT)
+    assert order[0] == "leave"
+    pool.close()
+
+
 @pytest.mark.parametrize("error", [NoAnswer("late"), KeyboardInterrupt()])
 def test_the_undo_follows_a_request_without_an_answer(pool: Pool, server: Server, error: BaseException) -> None:
     class Broken(Played):

@@ -55,7 +55,7 @@ _HOSTS = re.compile(r"[^/?#]*")
 CLIENTS = {
     "redis": "interlock.stores.redis:from_client",
     "valkey": "interlock.stores.redis:from_client",
-    "sqlalchemy": "interlock.stores.sql.engines:from_client",
+    "sqlalchemy": "interlock.stores.engines:from_client",
 }
 """The top-level module of a client's class, and what makes a store of it."""
 

@@ -481,43 +481,14 @@ class Alarm:
             self.set(self._now() + RETRY)
 
 
-class Body:
-    """The body of an `async with`, whose task is cancelled when its lock is lost."""
-
-    __slots__ = ("_cancelling", "_struck", "_task")
-
-    def __init__(self, task: "asyncio.Task[Any] | None") -> None:
-        self._task = task
-        self._cancelling = task.cancelling() if task is not None else 0
-        self._struck = False
-
-    def strike(self, why: str) -> None:
-        """Cancel the body."""
-        task = self._task
-        if task is None or task.done():
-            return
-        if asyncio._get_running_loop() is not task.get_loop():
-            task.get_loop().call_soon_threadsafe(self.strike, why)
-        elif task is asyncio.current_task():
-            # It finds the loss out itself, and may be about to end: a running task can't take its own cancellation
-            # back (before Python 3.13).
-            task.get_loop().call_soon(self.strike, why)
-        else:
-            self._struck = True
-            task.cancel(why)
-
-    def leave(self, kind: type[BaseException] | None) -> bool:
-        """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
-        task, self._task = self._task, None
-        if not self._struck or task is None:
-            return False
-        self._struck = False
-        return task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+def is_running(task: "asyncio.Task[Any]") -> bool:
+    """Tell whether a task may be in the middle of a step: it is the calling one, or its loop is another thread's."""
+    return asyncio._get_running_loop() is not task.get_loop() or task is asyncio.current_task()
 
 
-def enter_body() -> Body:
-    """Return the body that begins now, in the calling task."""
-    return Body(asyncio.current_task())
+def call_soon(task: "asyncio.Task[Any]", function: Callable[[], object]) -> None:
+    """Call a function on the loop of a task, when that has made its step."""
+    task.get_loop().call_soon_threadsafe(function)
 
 
 def around_generator(lock: Any, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -35,7 +35,6 @@ GENERATORS = True
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
 LONGEST_SLEEP = 3600.0  # seconds
 RETRY = 0.02  # seconds after an error that should not be
-NEAR = 0.0002  # seconds in which a server answers that is worth a look before one sleeps
 
 drive: Callable[[Op[Any]], Any] = run  # until the last store is no generator any more
 
@@ -213,20 +212,17 @@ class Waiter:
 class Arrivals:
     """Waits for what arrives on a socket that a library reads itself.
 
-    A thread looks for a moment before it sleeps, if the last arrival came soon: that is quicker by what it takes to wake up.
-
     Args:
         fileno: of the socket.
         read: lets the library read what has arrived.
     """
 
-    __slots__ = ("_near", "_poll", "_read")
+    __slots__ = ("_poll", "_read")
 
     def __init__(self, fileno: int, read: Callable[[], object]) -> None:
         self._poll = poller()
         self._poll.register(fileno, READABLE)
         self._read = read
-        self._near = True
 
     def look(self) -> None:
         """Read what is there."""
@@ -235,18 +231,9 @@ class Arrivals:
 
     def wait(self, deadline: float) -> bool:
         """Wait until something was read; False if the moment came before."""
-        began = moment = clock.now()
-        if self._near:
-            until = min(deadline, began + NEAR)
-            while moment < until:
-                if self._poll.poll(0):
-                    self._read()
-                    return True
-                moment = clock.now()
-        if moment >= deadline or not self._poll.poll(min(deadline - moment, LONGEST_SLEEP) * 1000 + 0.5):
-            self._near = False
+        left = deadline - clock.now()
+        if left <= 0 or not self._poll.poll(min(left, LONGEST_SLEEP) * 1000 + 0.5):
             return False
-        self._near = clock.now() - began < NEAR
         self._read()
         return True
 

@@ -35,17 +35,18 @@ class Progress:
         now: the moment before the next request.
         sent: the moment before the last request in which the store took part, from which the lease counts.
         in_line: True if the claim is known to stand in line.
+        uncertain: True if it may have entered, since a request of it had no answer.
         granted: the hand-over of this claim, if it came.
         unanswered: requests in a row that had no answer.
         away_since: since when the store is away; None while it is there.
         left_behind: why a claim that was granted too late could not be taken out.
     """
 
-    __slots__ = ("away_since", "granted", "in_line", "left_behind", "now", "sent", "unanswered")
+    __slots__ = ("away_since", "granted", "in_line", "left_behind", "now", "sent", "unanswered", "uncertain")
 
     def __init__(self, started: float) -> None:
         self.now = self.sent = started
-        self.in_line = False
+        self.in_line = self.uncertain = False
         self.granted: Granted | None = None
         self.unanswered = 0
         self.away_since: float | None = None
@@ -121,12 +122,16 @@ async def _enter(queue: AsyncQueue, call: AcquireCall, at: Progress) -> EnterRes
     """Ask the store, and count the requests in a row that had no answer."""
     before, call.entered = call.entered, True
     try:
-        answer = await queue.enter(call.claim, call.waiter, call.wait, at.in_line)
+        # An id enters once: what was told to a claim that has expired must not be taken for one that entered after it.
+        answer = await queue.enter(call.claim, call.waiter, call.wait, at.in_line or at.uncertain)
     except UnknownOutcome:
         if at.unanswered >= LOST_REPLIES:
             raise
         at.unanswered += 1
+        at.uncertain = True
         return BUSY
+    if answer.state == "indeterminate":
+        at.uncertain = True
     if answer.state in NOT_IN_LINE:
         call.entered = before
     if answer is not GIVEN_UP:
@@ -141,7 +146,7 @@ async def _start_afresh(rt: Any, call: AcquireCall, at: Progress, answer: EnterR
         StoreError: there is none, and the claim before could not be taken out; or too many had no answer.
     """
     call.claim = call.claim._replace(id=rt.fresh_id())
-    call.entered = at.in_line = False
+    call.entered = at.in_line = at.uncertain = False
     at.granted = None
     # Leases that end before the replies come would else keep the caller here for ever.
     if not await _in_time(rt, call):

@@ -129,6 +129,7 @@ class SwapSteps:
         self._store = store
         self._known: dict[str, Known] = {}
         self._asked: dict[str, deque[Asked]] = {}  # by key: who waits for a step that is being done
+        self._leader: dict[str, Any] = {}  # by key: who is at it
         self._doubted: set[str] = set()  # keys of swaps that may still be done
         self._mutex = rt.Mutex()
         self._ahead: int | None = None  # microseconds of the server's clock, beside the one of this machine
@@ -149,11 +150,13 @@ class SwapSteps:
         Raises:
             UnknownOutcome: nobody knows whether it was done.
         """
-        mine = Asked(decide, tuple(map(_longer, args)))
+        mine, me, nested = Asked(decide, tuple(map(_longer, args))), rt.caller(), False
         with self._mutex:
             others = self._asked.get(key)
             if others is None:
                 self._asked[key] = deque()
+            elif self._leader.get(key) is me:  # a signal handler in the middle of a step of its own thread
+                nested = True
             else:
                 mine.waiter = rt.Waiter()
                 others.insert(0 if decide is leave else len(others), mine)
@@ -161,9 +164,11 @@ class SwapSteps:
             if isinstance(mine.step, StoreError):
                 raise mine.step
             return mine.step
+        batch = [mine]
         with self._mutex:
-            batch = [mine, *self._asked.get(key, ())]
-            self._asked[key] = deque()
+            if not nested:
+                batch += self._asked.get(key, ())
+                self._asked[key], self._leader[key] = deque(), me
         try:
             self._do(key, batch)
         except BaseException as error:
@@ -173,7 +178,8 @@ class SwapSteps:
         finally:
             for each in batch[1:]:
                 each.waiter.tell(DONE)
-            self._pass_on(key)
+            if not nested:
+                self._pass_on(key)
         return mine.step  # type: ignore[return-value]
 
     def _leads(self, key: str, mine: "Asked") -> bool:
@@ -211,6 +217,7 @@ class SwapSteps:
                 others.popleft().waiter.tell(LEAD)
             else:
                 self._asked.pop(key, None)
+                self._leader.pop(key, None)
 
     def _do(self, key: str, batch: "Sequence[Asked]") -> None:
         """Do steps in one swap; those of others in this process too, so that few of them meet at the server."""

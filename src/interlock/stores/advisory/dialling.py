@@ -7,9 +7,9 @@ from urllib.parse import SplitResult
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.redaction import UNTOLD
+from interlock.remote.failures import Unreachable
 from interlock.stores.advisory.session import IO_TIMEOUT, KEPT_ALIVE
 from interlock.stores.mysql.dialling import FAILURES, arguments_in, failed
-from interlock.stores.sql.problems import Unreachable
 
 
 def dialled(url: SplitResult, torn: bool) -> tuple[Any, int]:

@@ -8,8 +8,8 @@ from urllib.parse import SplitResult, parse_qsl
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import number_in
 from interlock.core.redaction import is_torn, place_of, read, whole
+from interlock.remote.urls import check, conninfo_of, options_in, port_of
 from interlock.runtime.process import HOST, pid
-from interlock.stores.sql.urls import check, conninfo_of, options_in, port_of
 
 MAX_SESSIONS = 32
 SEQUENCE = "interlock_fence"

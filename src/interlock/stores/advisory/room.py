@@ -171,7 +171,7 @@ class AdvisoryRoom:
     def take(self, most: float) -> Any:
         """Return a session that nobody uses, or a new one, which is to be opened; None if there are `most`."""
         checked_pid()
-        while True:
+        while most:
             with self.mutex:
                 if not self._idle:
                     if len(self.sessions) >= most:
@@ -183,6 +183,7 @@ class AdvisoryRoom:
                 if not found.has_ended():
                     return found
             self.drop(found)
+        return None
 
     def keep(self, session: BaseSession) -> None:
         """Keep a session for the next who needs one, if it is fit."""
@@ -199,8 +200,10 @@ class AdvisoryRoom:
             known = session in self.sessions
             self.sessions.discard(session)
         session.end()
-        if known and session.silent and session.pid == session.reported_pid:  # else a pooler may have lent it
-            threads.spawn("interlock-advisory-end", self._end_unheard, session)
+        if known and session.silent:
+            self.rest()  # what broke one has mostly broken all
+            if session.pid == session.reported_pid:  # else a pooler may have lent it
+                threads.spawn("interlock-advisory-end", self._end_unheard, session)
 
     def rest(self) -> None:
         """End the sessions that nobody uses."""
@@ -244,6 +247,7 @@ class AdvisoryRoom:
         """End the session of a claim that was taken out, and tell whose it is."""
         if place.session is not None:
             self.drop(place.session)
+            self.rest()  # the others lead to the same server, by the same way
         if place.state == "using":
             place.owner.doubt(place.claim.id)
         else:

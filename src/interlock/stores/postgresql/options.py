@@ -13,8 +13,8 @@ from interlock.core.errors import InvalidArgument
 from interlock.core.options import flag_in, number_in, seconds_in
 from interlock.core.redaction import is_torn, masked, place_of, read, whole
 from interlock.remote.engines import arguments_of, checked_engine, engine_of, given_by, place_of_engine
+from interlock.remote.urls import check, conninfo_of, options_in
 from interlock.stores.postgresql.ddl import GRACE, TABLE, ddl
-from interlock.stores.sql.urls import check, conninfo_of, options_in
 
 IO_TIMEOUT = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process for its steps, besides the one that listens

@@ -28,7 +28,7 @@ _ADVICE = {
     "role SELECT, INSERT, UPDATE, DELETE on it, SELECT, INSERT on the one called …_alive, EXECUTE on the functions "
     "and USAGE on the schema",
     "28P01": "user name or password is wrong",
-    "28000": "the server does not let this user in: look at its pg_hba.conf",
+    "28000": "the server does not let this user in: is there such a role? Else look at its pg_hba.conf",
     "3D000": "there is no such database",
     FULL: "the server, database, role or pooler has as many connections as it may have: raise its limit, or let the "
     "processes have fewer (?max_connections=)",
@@ -39,7 +39,12 @@ _ADVICE = {
 }
 AT_ONCE = ("40001", "40P01", "55P03", "57014")
 """Others were in the way, or it took too long for that: the step was undone, and can be asked for again at once."""
-_DENIED = {"28P01": "password authentication failed", "28000": "pg_hba.conf", "3D000": "does not exist"}
+_DENIED = (
+    ("28P01", "password authentication failed"),
+    ("28000", "pg_hba.conf"),
+    ("28000", 'role "'),
+    ("3D000", 'database "'),
+)
 _FULL = ("too many clients", "too many connections for", "remaining connection slots", "no more connections allowed")
 """What servers say who make no more connections, and last PgBouncer."""
 
@@ -77,7 +82,7 @@ def not_connected(error: BaseException, where: str) -> StoreError:
     text = str(error).strip() or type(error).__name__
     if any(words in text for words in _FULL):
         return NoRoom(f"{where} refused: {text} ({FULL}); {_ADVICE[FULL]}")
-    for code, words in _DENIED.items():
+    for code, words in _DENIED:
         if getattr(error, "sqlstate", None) == code or (words in text and "FATAL" in text):
             return Denied(f"{where} refused: {text} ({code}); {_ADVICE[code]}")
     return Unreachable(f"{where} can't be reached: {text}; {LOOK}")

@@ -42,8 +42,6 @@ class Statement(NamedTuple):
 BEGIN = Statement(b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE")
 COMMIT = Statement(b"COMMIT")
 ROLLBACK = Statement(b"ROLLBACK")
-WHOSE = Statement(b"SELECT pg_backend_pid()")
-MAKE_LOCK = Statement(b"SELECT pg_advisory_xact_lock(7308896216438961)")  # one process makes the table at a time
 
 
 @lru_cache(4096)
@@ -91,7 +89,8 @@ class PostgresWire:
         self.deaf = False
         names = names_of(options.table, options.schema)
         making = ddl(options.table, options.schema, options.grace)
-        self.making = [Statement(each.encode()) for each in statements(making)]
+        one_at_a_time = "SELECT pg_advisory_xact_lock(7308896216438961)"
+        self.making = [Statement(each.encode()) for each in (one_at_a_time, *statements(making))]
 
         def step(columns: str, function: str, values: int) -> bytes:
             places = ", ".join(f"${place}" for place in range(1, values + 1))
@@ -211,19 +210,18 @@ def _view(
     since: str, left: str, held: str,
 ) -> ClaimView:  # fmt: skip
     host, _, pid = home.rpartition(" ")
-    using = held != "0"
     return ClaimView(
         name=name,
         id=id,
-        state=USING if using else PENDING,
+        state=PENDING if held == "0" else USING,
         units=int(units),
         capacity=int(capacity),
-        fence=int(fence) if using else None,
+        fence=None if held == "0" else int(fence),
         host=host,
         pid=int(pid),
         thread=who,
         label=label,
         since=int(since) / MICROS,
         expires_in=int(left) / MICROS,
-        held_since=int(held) / MICROS if using else None,
+        held_since=None if held == "0" else int(held) / MICROS,
     )

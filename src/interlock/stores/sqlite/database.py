@@ -88,8 +88,6 @@ class Database:
             except sqlite3.Error as error:
                 self._failed(error)
                 return None
-            except OSError as error:
-                raise self._moved() from error
             finally:
                 self._inside = False
 
@@ -99,9 +97,8 @@ class Database:
         name = key.encode()
         execute("BEGIN IMMEDIATE")
         try:
-            found = lstat(opened.path)
-            if (found.st_ino, found.st_dev) != opened.inode:
-                raise FileNotFoundError(opened.path)
+            if not opened.is_in_place():
+                raise sqlite3.OperationalError("its file is not there")
             row = execute(_FIND, (name,)).fetchone()
             before = EMPTY if row is None else self._line(key, row[0])
             now = Clock(int(clock.now() * MICROS), int(clock.awake_or_not() * MICROS) + opened.ahead)
@@ -154,6 +151,12 @@ class Database:
             StoreError: as `step`.
         """
         path, now = self.options.path, clock.now()
+        if self._opened is not None and not self._opened.is_in_place():
+            self._drop()
+            raise StoreError(
+                f"{path}-… was removed or replaced while it was in use: who held locks in it has lost them; let nobody do "
+                f"that, and try again"
+            ) from error
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         if code in _BUSY:
             if not self._busy_since or now - self._busy_at > 1.0:  # nobody has asked for a while
@@ -168,13 +171,6 @@ class Database:
         self._drop()
         kind = Passing if code in _PASSING else StoreError
         raise kind(f"{path}: {error}; {_ADVICE.get(code, 'see `interlock doctor`')}") from error
-
-    def _moved(self) -> StoreError:
-        self._drop()
-        return StoreError(
-            f"{self.options.path}-… was removed or replaced while it was in use: who held locks in it has lost them; "
-            f"let nobody do that, and try again"
-        )
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a text."""

@@ -53,7 +53,7 @@ class Boot(NamedTuple):
     """Which boot of the machine a file of claims is for.
 
     Attributes:
-        file: its name.
+        file: what its name ends with.
         id: of the boot.
         began: when the machine was started, microseconds since the epoch.
         clock: which time namespace its lease clock is of.
@@ -83,6 +83,14 @@ class Opened(NamedTuple):
     connection: sqlite3.Connection
     alive: int
     ahead: int
+
+    def is_in_place(self) -> bool:
+        """Tell whether its path still leads to it."""
+        try:
+            found = os.lstat(self.path)
+        except OSError:
+            return False
+        return (found.st_ino, found.st_dev) == self.inode
 
     def close(self) -> None:
         """Close it: first SQLite, which else would lose its locks."""
@@ -132,16 +140,15 @@ def open_claims(options: SqliteOptions) -> Opened:
 def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
     """Open the file of the claims; while this goes on, nobody else makes or removes one."""
     began = int((clock.time_of_day() - clock.awake_or_not()) * MICROS)
-    here = Boot(f"{os.path.basename(path)}-{secrets.token_hex(6)}", machine.boot_id(), began, machine.clock(), began)
-    folder = os.path.dirname(path)
+    here = Boot(secrets.token_hex(6), machine.boot_id(), began, machine.clock(), began)
     row = execute("SELECT file, id, began, clock, ahead FROM boot").fetchone()
     boot = here if row is None else Boot(*row)
-    file = os.path.join(folder, boot.file)
+    file = f"{path}-{boot.file}"
     if row is None or not os.path.lexists(file) or not (_is_same(boot, here) or _lives(file)):
         others = _others(path)
         written = [os.lstat(each).st_mtime_ns // 1000 + LATE - int(clock.awake_or_not() * MICROS) for each in others]
         boot = here._replace(ahead=max([began, *written]))
-        file = os.path.join(folder, boot.file)
+        file = f"{path}-{boot.file}"
         _make(file, sharing)
         _fill(file, execute, int(clock.awake_or_not() * MICROS) + boot.ahead)
         for each in others:

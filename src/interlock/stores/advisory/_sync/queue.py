@@ -282,7 +282,7 @@ class AdvisoryQueue:
             foreign_view(key, row) if place is None else view_of(place)
             for row, place in zip(rows, shown, strict=True)
         ]
-        views += [view_of(each) for each in own if each not in shown and not each.stands]
+        views += [view_of(each) for each in own if each not in shown]
         return sorted(views, key=lambda view: view.state != "using")
 
     def ask(self, word: str, key: int = 0, pid: int = 0) -> Rows:

@@ -20,7 +20,7 @@ from interlock.core.redaction import UNTOLD
 from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
-from interlock.runtime.process import checked_pid
+from interlock.runtime.process import checked_pid, in_forked_child
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.problems import (
     AT_ONCE,
@@ -37,9 +37,7 @@ from interlock.stores.postgresql.problems import (
 from interlock.stores.postgresql.wire import (
     BEGIN,
     COMMIT,
-    MAKE_LOCK,
     ROLLBACK,
-    WHOSE,
     PostgresWire,
     Row,
     Statement,
@@ -51,9 +49,9 @@ RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in
 PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
 LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
-PING = "ping"  # what a subscription tells itself
 
 _abandoned: deque[tuple[float, PGconn]] = deque()
+in_forked_child(_abandoned.clear)  # libpq would say goodbye on them
 
 
 class AsyncServer:
@@ -162,18 +160,14 @@ class AsyncPgConnection:
         if self._ended:  # while nobody used it
             self._begin(await self._server.dial(deadline))
         rows = await self._insist(request, deadline)
-        if request.told is not None and rows[0][-1]:
-            await self._tell(telling(rows, request.told), deadline)
-        return rows
-
-    async def _tell(self, statement: Statement | None, deadline: float) -> None:
-        """Tell who was promoted, after a step that had to be on the disk first."""
-        if statement is not None:
+        others = telling(rows, request.told) if request.told is not None and rows[0][-1] else None
+        if others is not None:
             try:
-                await self._insist(statement, deadline)
+                await self._insist(others, deadline)
             except (Refused, ConnectionEnded, NoAnswer) as error:
                 self._ended = not isinstance(error, Refused)
                 log.warn("could not tell who is next, who will find out by looking: %s", error)
+        return rows
 
     async def _insist(self, statement: Statement, deadline: float) -> list[Row]:
         """Perform a statement, and do what is missing for it."""
@@ -191,7 +185,7 @@ class AsyncPgConnection:
                     server.explicit = True
                 elif code in (TABLE, FUNCTION, SCHEMA) and server.options.create and not made:
                     made = True
-                    await self._in_transaction(deadline, MAKE_LOCK, *server.wire.making)
+                    await self._in_transaction(deadline, *server.wire.making)
                 elif code in AT_ONCE and clock.now() < until:
                     await rt.sleep(PAUSE)
                 else:
@@ -213,10 +207,8 @@ class AsyncPgConnection:
         pgconn, arrivals = self._pgconn, self._arrivals
         try:
             self._send(statements)
-            while pgconn.flush():  # more than a socket takes at once
+            while pgconn.flush() and clock.now() < deadline:  # more than a socket takes at once
                 await arrivals.wait(min(deadline, clock.now() + FULL_SOCKET))
-                if clock.now() >= deadline:
-                    raise no_answer(self._where, self._server.options.io_timeout)
             while True:
                 while not self._ended and pgconn.is_busy():
                     if not await arrivals.wait(deadline):
@@ -281,7 +273,7 @@ class AsyncPgSubscription(AsyncPgConnection):
 
     async def listen(self, deadline: float) -> None:
         """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""
-        rows = await self.exchange((WHOSE,), deadline)
+        rows = await self.exchange((Statement(b"SELECT pg_backend_pid()"),), deadline)
         self._deaf = self._server.wire.deaf = rows[0][0] != str(self._pgconn.backend_pid)
         if not self._deaf:
             await self.exchange((Statement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
@@ -306,7 +298,7 @@ class AsyncPgSubscription(AsyncPgConnection):
     async def confirm(self, deadline: float) -> None:
         """Tell this connection something, to find out whether it hears."""
         try:
-            self._send((notifying([(self._server.channel, PING)]),))
+            self._send((notifying([(self._server.channel, "ping")]),))
             self._pgconn.flush()
         except psycopg.OperationalError as error:
             raise failure("", str(error).strip(), self._where, True) from error

@@ -2,6 +2,7 @@
 """The queue on PostgreSQL."""
 
 from itertools import count
+from typing import Literal
 
 from interlock.core.claims import MICROS, Check, Claim, ClaimView
 from interlock.core.errors import LockError, StoreError
@@ -68,26 +69,27 @@ class PostgresQueue(ServerQueue):
             rows = self._ask(self._statements.about)
             times.append(clock.now() - sent)
         version, replica, fsync, pages, number, now = rows[0]
-        checks = [Check("version", "ok", f"PostgreSQL {version}")]
-        if int(number) < OLDEST:
-            checks = [Check("version", "fail", f"PostgreSQL {version} is too old: 14 or newer")]
-        if replica != "0":
-            checks.append(Check("role", "fail", "this is a replica, which can't write: connect to the primary"))
-        if "off" in (fsync, pages):
-            words = f"fsync is {fsync}, full_page_writes {pages}: after a crash of the machine two may hold a lock"
-            checks.append(Check("persistence", "warn", words))
-        skew = clock.time_of_day() - int(now) / MICROS
-        words = f"differs from this machine's by {skew * 1000:.0f} ms"
-        if abs(skew) > SKEW:
-            words += "; leases are judged by the server's clock alone, which must not jump: let NTP slew it"
-        checks.append(Check("clock", "ok" if abs(skew) <= SKEW else "warn", words))
-        checks.append(Check("server", "ok", f"answers in {min(times) * MICROS:.0f} us"))
         self._ask(self._statements.evict("doctor", "nobody"))
         (schema, grace), *_ = self._ask(self._statements.place)
-        checks.append(
-            Check("table", "ok", f"in the schema {schema}; who finds another schema shares no lock with it")
-        )
-        if grace not in ("", "0"):
-            words = f"the server has crashed: locks are given out again in {int(grace) / MICROS:.0f} s"
-            checks.append(Check("grace", "warn", words))
-        return checks
+        skew = clock.time_of_day() - int(now) / MICROS
+        crashed = int(grace or 0) / MICROS
+        found: list[tuple[str, Literal["ok", "warn", "fail", ""], str]] = [
+            ("version", "ok" if int(number) >= OLDEST else "fail", f"PostgreSQL {version}; it must be 14 or newer"),
+            ("role", "fail" if replica != "0" else "", "it is a replica, which can't write: connect to the primary"),
+            (
+                "persistence", "warn" if "off" in (fsync, pages) else "",
+                f"fsync is {fsync}, full_page_writes {pages}: after a crash of the machine two may hold a lock",
+            ),
+            (
+                "clock", "ok" if abs(skew) <= SKEW else "warn",
+                f"differs from this machine's by {skew * 1000:.0f} ms; leases are judged by the server's clock "
+                f"alone, which must not jump: let NTP slew it",
+            ),
+            ("server", "ok", f"answers in {min(times) * MICROS:.0f} us"),
+            ("table", "ok", f"in the schema {schema}: who finds another schema shares no lock with it"),
+            (
+                "grace", "warn" if crashed > 0 else "",
+                f"the server has crashed: locks are given out again in {crashed:.0f} s",
+            ),
+        ]  # fmt: skip
+        return [Check(name, status, detail) for name, status, detail in found if status]

@@ -7,9 +7,9 @@ from typing import Any
 
 from interlock.core.claims import DEFAULT_TTL, MIN_TTL, SEPARATOR, Check
 from interlock.core.errors import LockError
+from interlock.remote.redispy import code_of
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
-from interlock.stores.redis.errors import code_of
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import Command, ReplyError, pack
 
@@ -29,7 +29,7 @@ _REPLICA = re.compile(rb"^slave\d+:ip=([^,]+),port=(\d+)", re.MULTILINE)
 
 
 def examine(queue: Any) -> list[Check]:
-    """Look at version, round trip, clocks, memory policy, persistence, replicas and rights; let a message go round."""
+    """Look at version, round trip, clocks, memory policy, persistence and rights; let a message go round."""
     checks = []
     missing: dict[str, None] = {}
     try:
@@ -193,7 +193,7 @@ def _try_scripts(queue: Any, missing: dict[str, None]) -> None:
         if "evalsha" in str(error.__cause__):  # else it is what was found already
             missing["evalsha"] = None
     for name, why in zip(refused[::2], refused[1::2], strict=True):
-        if code_of(why.decode(errors="replace")) == "NOPERM":
+        if code_of(ReplyError(why.decode(errors="replace"))) == "NOPERM":
             missing["&interlock:*" if b"channel" in why else name.decode()] = None
 
 
@@ -214,9 +214,11 @@ def _message(queue: Any, missing: dict[str, None]) -> Check:
         status: Any = "warn" if step == "publish" else "fail"
         return Check("messages", status, f"the access list forbids to {step}: {error.__cause__}")
     if not heard:
-        text = f"what was published did not arrive within {TRIES * MESSAGE_LIMIT:g} s: waiters hear by their own look"
+        seconds = TRIES * MESSAGE_LIMIT
+        text = f"what was published did not arrive within {seconds:g} s: waiters hear by their own look"
         return Check("messages", "fail", text)
-    return Check("messages", "ok", f"subscribed, published and received within {(clock.now() - began) * 1000:.1f} ms")
+    took = (clock.now() - began) * 1000
+    return Check("messages", "ok", f"subscribed, published and received within {took:.1f} ms")
 
 
 def _mark(error: LockError, name: str, missing: dict[str, None]) -> None:
@@ -226,4 +228,4 @@ def _mark(error: LockError, name: str, missing: dict[str, None]) -> None:
 
 
 def _is_forbidden(error: LockError) -> bool:
-    return isinstance(error.__cause__, ReplyError) and code_of(str(error.__cause__)) == "NOPERM"
+    return isinstance(error.__cause__, ReplyError) and code_of(error.__cause__) == "NOPERM"

@@ -1,0 +1,150 @@
+"""A store that does a step on a line as a whole: production's queue of such stores, and `core.line` behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from interlock.core.claims import USING, Claim, LockSpec
+from interlock.core.errors import UnknownOutcome
+from interlock.core.line import Clock, Line, Origin, Place, Step
+from interlock.core.queue import BUSY, GIVEN_UP, EnterResult
+from proof import runtime
+from proof.changes import changed
+from proof.pending import register as ask
+from proof.pending.options import Fence, Options
+from proof.pending.store import Effect, Row, Store
+from proof.runtime import effect
+
+STEP_QUEUE = "interlock.stores._async.step_queue"
+NOW = Clock(1, 1)
+OVER, AHEAD = 0, 2
+ORIGIN = Origin()
+
+
+class Waiters:
+    """As `remote.waiters.Waiters`: the world knows who waits, and tells them."""
+
+    __slots__ = ()
+    by_id: dict[str, Any] = {}
+
+    def add(self, id: str, waiter: Any) -> None:
+        """Nothing."""
+
+    def notify(self, id: str, fence: int, slot: int) -> bool:
+        """Nothing: the world has noted who was promoted."""
+        return True
+
+
+class Steps:
+    """A step store whose steps the world does."""
+
+    __slots__ = ()
+    origin = ORIGIN
+    look_again = 1.0
+
+    async def step(self, key: str, decide: Any, *args: Any) -> Step | None:
+        """Ask the world for a step."""
+        if decide.__name__ == "enter":
+            claim, _, wait, again = args
+            request = ask.Do("enter", claim.id, claim.spec.units, claim.spec.capacity, wait, again)
+        elif decide.__name__ == "leave":
+            request = ask.Do("leave", args[0])
+        else:
+            ((id,),) = args
+            request = ask.Do("renew", id)
+        step: Step | None = await effect(request)
+        return step
+
+
+def step_queue(module: Any = None) -> Any:
+    """Return production's queue on such a store.
+
+    Args:
+        module: its module, if it was changed.
+    """
+    module = module or changed(STEP_QUEUE)
+    module.rt, module.clock = runtime, runtime.StoppedClock
+    return module.AsyncStepQueue(Steps(), Waiters())
+
+
+class GivesUp:
+    """A queue that gives up a new claim that had no answer, as `remote._async.server_queue` does.
+
+    Args:
+        queue: the queue.
+    """
+
+    def __init__(self, queue: Any) -> None:
+        self.queue = queue
+        self.subscribe, self.leave, self.renew = queue.subscribe, queue.leave, queue.renew
+
+    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+        """As `AsyncQueue.enter`."""
+        try:
+            result: EnterResult = await self.queue.enter(claim, waiter, wait, again)
+        except UnknownOutcome:
+            return BUSY if again else GIVEN_UP
+        return result
+
+
+def do(options: Options, store: Store, request: ask.Do, lease: int) -> Iterator[Effect]:
+    """Yield what a step makes of the line.
+
+    Args:
+        options: the store's habits.
+        store: before.
+        request: the step.
+        lease: the moment from which the lease is counted that this step begins or extends.
+    """
+    line = Line(tuple(map(_place, store.rows)), store.issued)
+    match request.decide:
+        case "enter":
+            claim = Claim(request.id, LockSpec("", request.units, request.capacity))
+            step = options.steps.enter(line, NOW, claim, ORIGIN, request.wait, request.again)
+        case "leave":
+            step = options.steps.leave(line, NOW, request.id)
+        case _:
+            step = options.steps.renew(line, NOW, [request.id])
+            step = step._replace(answer=tuple(step.answer))
+    after = line if step.line is None else step.line
+    leases = {row.id: row.lease for row in store.rows}
+    if request.decide != "leave":
+        leases[request.id] = lease
+    counts = options.fence is not Fence.NONE
+    rows = tuple(_row(place, leases[place.id], counts) for place in after.places)
+    told = {(place.id, place.fence if counts else 1, place.slot) for place in step.promoted}
+    owners = {id[0].upper() for id, *_ in told}  # who waits keeps the last message
+    kept = [word for word in store.words if word[0][0].upper() not in owners]
+    words = tuple(sorted([*kept, *told]))
+    promoted = tuple(_plain(place, counts) for place in step.promoted)
+    answer = step.answer
+    if request.decide == "enter" and answer is not None:
+        answer = _plain(answer, counts)
+    step = Step(None, answer, promoted, 0, step.more)
+    yield Effect(_shown(request, step), step, Store(rows, after.top if counts else 0, words))
+
+
+def _shown(request: ask.Do, step: Step) -> str:
+    answer = getattr(step.answer, "state", step.answer)
+    told = ", ".join(f"{place.id} is promoted" for place in step.promoted)
+    asks = "asks again" if request.again else f"does {request.decide}"
+    return f"{asks}: {answer}" + (f"; {told}" if told else "")
+
+
+def _place(row: Row) -> Place:
+    until = OVER if row.expired else AHEAD
+    return Place(
+        row.id, "using" if row.state == USING else "pending", row.units, row.capacity, until, 1, 0, row.fence, 1, 0,
+        row.slot, False, "", "", "", "", "",
+    )  # fmt: skip
+
+
+def _row(place: Place, lease: int, counts: bool) -> Row:
+    fence = place.fence if counts else 1
+    return Row(place.id, place.units, place.capacity, place.state, fence, place.until <= NOW.lease, lease, place.slot)
+
+
+def _plain(place: Place, counts: bool) -> Place:
+    """A place without what nobody compares."""
+    return place._replace(until=0, ttl=0, beat=0, since=0, held=0, fence=place.fence if counts else 1)
