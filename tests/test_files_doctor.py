@@ -12,26 +12,27 @@ import pytest
 
 import interlock
 from interlock import InvalidArgument, StoreError
-from interlock.core.claims import Check, Claim, ClaimView
-from interlock.core.effects import Op, Sleep
-from interlock.core.queue import BUSY, EnterResult
-from interlock.locks import doctor
-from interlock.locks.doctor import round_trip
+from interlock.core.claims import Check
 from interlock.runtime import log
-from interlock.runtime.sync import run
 from interlock.stores.files import FileStore, checks, folder, machine, marker
-from interlock.stores.memory import MemoryStore, Space
-from interlock.testing.faults import Around, Failing
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[FileStore]:
-    made = FileStore(str(tmp_path / "locks"))
-    yield made
-    made.close()
+def path(tmp_path: Path) -> Path:
+    """The folder."""
+    return tmp_path / "locks"
 
 
-def finding(store: FileStore, name: str) -> Check:
+@pytest.fixture
+def store(path: Path) -> Iterator[interlock.Locks]:
+    """A connection to it, which has it open."""
+    with interlock.connect(f"file://{path}") as locks:
+        with locks.lock("first"):
+            pass
+        yield locks
+
+
+def finding(store: interlock.Locks, name: str) -> Check:
     return next(check for check in store.doctor() if check.name == name)
 
 
@@ -46,12 +47,12 @@ def test_the_longest_head_is_seen_and_nothing_foreign(tmp_path: Path) -> None:
         assert {check.status for check in locks.doctor()} == {"ok"}
 
 
-def test_a_sound_folder_is_ok_in_every_point(store: FileStore) -> None:
+def test_a_sound_folder_is_ok_in_every_point(store: interlock.Locks) -> None:
     assert {check.status for check in store.doctor()} == {"ok"}
 
 
 def test_a_network_file_system_is_refused_and_found(
-    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: interlock.Locks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "file_system", lambda path: "nfs4")
     monkeypatch.setattr(folder, "file_system", lambda path: "nfs4")
@@ -60,13 +61,13 @@ def test_a_network_file_system_is_refused_and_found(
         FileStore(str(tmp_path / "other"))
 
 
-def test_missing_permissions_are_found(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_permissions_are_found(store: interlock.Locks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert finding(store, "permissions").status == "fail"
 
 
-def test_a_folder_that_everybody_may_write_is_found(store: FileStore) -> None:
-    store.folder.path.chmod(0o777)
+def test_a_folder_that_everybody_may_write_is_found(store: interlock.Locks, path: Path) -> None:
+    path.chmod(0o777)
     assert finding(store, "permissions").status == "warn"
 
 
@@ -81,7 +82,7 @@ def refuse(number: int) -> Callable[..., Any]:
     ("flock", "says"), [(lambda fd, how: None, "not exclude"), (refuse(errno.ENOLCK), "not work")]
 )
 def test_os_locks_that_do_not_work_are_found(
-    store: FileStore, monkeypatch: pytest.MonkeyPatch, flock: Any, says: str
+    store: interlock.Locks, monkeypatch: pytest.MonkeyPatch, flock: Any, says: str
 ) -> None:
     monkeypatch.setattr(fcntl, "flock", flock)
     found = finding(store, "OS locks")
@@ -96,56 +97,54 @@ def test_a_folder_without_os_locks_is_refused(tmp_path: Path, monkeypatch: pytes
         FileStore(str(tmp_path / "locks"))
 
 
-def test_named_pipes_that_do_not_work_are_found(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_pipes_that_do_not_work_are_found(store: interlock.Locks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "mkfifo", refuse(errno.EPERM))
     assert finding(store, "named pipes").status == "fail"
 
 
-def test_another_machine_is_found_and_refused(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_machine_is_found_and_refused(
+    store: interlock.Locks, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(marker, "boot_id", lambda: "another")
     assert finding(store, "machine").status == "fail"
     with pytest.raises(StoreError, match="another machine"):
-        FileStore(str(store.folder.path))
+        FileStore(str(path))
 
 
-def test_a_marker_that_somebody_locks_for_ever_is_said(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.folder.leave()
+def test_a_marker_that_somebody_locks_for_ever_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interlock.connect(f"file://{path}").close()
     monkeypatch.setattr(marker.time, "sleep", lambda seconds: None)
-    with open(store.folder.path / "interlock") as locked:
+    with open(path / "interlock") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
         with pytest.raises(StoreError, match="lslocks"):
-            FileStore(str(store.folder.path))
+            FileStore(str(path))
 
 
-def test_a_clock_that_was_set_back_is_found(store: FileStore) -> None:
-    store.folder.raise_floor(8 * 10**15)
-    store.folder.raise_floor(1)
-    assert store.folder.floor() == 8 * 10**15
+def test_a_clock_that_was_set_back_is_found(store: interlock.Locks, path: Path) -> None:
+    (path / "fences").write_bytes(b"%020d\n" % (8 * 10**15))
     assert finding(store, "clock").status == "warn"
 
 
-def test_what_does_not_belong_here_is_found(store: FileStore, tmp_path: Path) -> None:
+def test_what_does_not_belong_here_is_found(store: interlock.Locks, path: Path) -> None:
     for number in range(7):
-        (store.folder.using / f"foreign{number}").write_text("not a line of claims")
-    (store.folder.using / "folder").mkdir()
-    (store.folder.pending / "orphan").write_text("")
-    (store.folder.path / "notes.txt").write_text("")
+        (path / "lines" / f"foreign{number}").write_text("not a line of claims")
+    (path / "lines" / "folder").mkdir()
+    (path / "notes.txt").write_text("")
     found = finding(store, "contents")
     assert found.status == "warn"
-    assert found.detail.startswith("10 foreign")
+    assert found.detail.startswith("9 foreign")
 
 
-def test_a_damaged_claim_a_dead_holder_and_what_was_put_aside_are_found(store: FileStore) -> None:
-    with interlock.connect(f"file://{store.folder.path}") as locks:
-        grant = locks.lock("book").acquire()
-        assert grant is not None
-        line = store.folder.using / "book"
-        text = line.read_bytes()
-        at = text.index(b" alive=") + len(b" alive=")
-        line.write_bytes(text[:at] + b"1-0" + b" " * 0 + text[at + 3 :] + b"#" * 512)
-        (store.folder.path / "broken").mkdir()
-        (store.folder.path / "broken" / "book.1").write_text("")
-        found = {check.name: check for check in store.doctor()}
+def test_a_damaged_claim_a_dead_holder_and_what_was_put_aside_are_found(store: interlock.Locks, path: Path) -> None:
+    grant = store.lock("book").acquire()
+    assert grant is not None
+    line = path / "lines" / "book"
+    text = line.read_bytes()
+    at = text.index(b" alive=") + len(b" alive=")
+    line.write_bytes(text[:at] + b"1-0" + text[at + 3 :] + b"#" * 512)
+    (path / "broken").mkdir()
+    (path / "broken" / "book.1").write_text("")
+    found = {check.name: check for check in store.doctor()}
     assert "can't be read" in found["contents"].detail
     assert found["dead holders"].status == "warn"
     assert found["broken"].status == "warn"
@@ -160,66 +159,6 @@ def test_a_machine_without_proc_still_has_a_name(monkeypatch: pytest.MonkeyPatch
 def test_a_host_in_the_url_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="three slashes"):
         interlock.connect("file://server/folder")
-
-
-class Split(Around):
-    """A store that sends each acquire to another memory: it lets two in, and its fences go back.
-
-    Args:
-        stores: where the acquires go, in turn.
-        shows: whether a claim shows in its line.
-    """
-
-    def __init__(self, *stores: MemoryStore, shows: bool) -> None:
-        super().__init__(stores[0])
-        self.stores = iter(stores)
-        self.shows = shows
-
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
-        """As `Queue.enter`, on the next memory."""
-        self.inner = next(self.stores)
-        return (yield from self.inner.enter(claim, wakeup, wait, again))
-
-    def look(self, key: str) -> Op[list[ClaimView]]:
-        """As `Queue.look`."""
-        views = yield from self.inner.look(key)
-        return views if self.shows else []
-
-
-def memory(warm: int = 0) -> MemoryStore:
-    """Return a memory of its own, which has issued so many fences."""
-    space = Space()
-    space.fence = warm
-    return MemoryStore(space)
-
-
-def test_a_store_that_lets_two_in_is_found_by_the_round_trip() -> None:
-    found = run(round_trip(Split(memory(), memory(), shows=True), ""))
-    assert [check.status for check in found] == ["fail"]
-    assert "two in" in found[0].detail
-
-
-def test_a_claim_that_does_not_show_and_fences_that_go_back_are_found() -> None:
-    warm = memory(5)
-    found = run(round_trip(Split(warm, warm, memory(), shows=False), ""))
-    assert [check.status for check in found] == ["fail", "fail"]
-
-
-def test_a_store_that_fails_is_found_by_the_round_trip() -> None:
-    assert [check.status for check in run(round_trip(Failing(memory(), "enter"), ""))] == ["fail"]
-
-
-def test_a_lock_that_is_never_obtained_is_found_by_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "WAIT_LIMIT", 0.05)
-
-    class Full(Around):
-        def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
-            yield Sleep(0.01)
-            return BUSY
-
-    found = run(round_trip(Full(memory()), ""))
-    assert [check.status for check in found] == ["fail"]
-    assert "not obtained" in found[0].detail
 
 
 def test_the_log_goes_to_logging_or_where_it_is_diverted(caplog: pytest.LogCaptureFixture) -> None:

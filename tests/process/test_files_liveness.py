@@ -217,6 +217,8 @@ def test_the_doctor_sees_that_a_running_process_has_lost_its_liveness_pipe(folde
 
 def test_the_doctor_sees_that_its_own_process_has_lost_its_liveness_pipe(folder: Path) -> None:
     with connect(folder) as locks:
+        with locks.lock("book"):
+            pass
         remove_from(folder, HERE)
         assert "removed" in complaints(locks)["liveness pipe"]
         assert "liveness pipe" not in complaints(locks)

@@ -282,7 +282,7 @@ def test_a_second_connection_of_the_process_may_close_and_die(folder: Path, remo
         f"grant = locks.lock({NAME!r}).acquire()\n"
         f"other = interlock.connect(url); result = other.lock({NAME!r}).acquire(timeout=0)\n"
         "assert result is None\n"
-        "other.lock('more').acquire()\n"
+        "more = other.lock('more').acquire()\n"
         "other.close(); del other"
     )
     with connect(folder) as locks:

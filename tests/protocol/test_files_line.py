@@ -19,7 +19,8 @@ from interlock.core.claims import WRITER_UNITS, Claim, LockSpec
 from interlock.core.queue import Granted
 from interlock.runtime import clock
 from interlock.runtime._threads import fresh_id, sleep
-from interlock.stores.files import FileStore
+from interlock.stores.files import FileStore, slots
+from interlock.stores.files.linefile import MOST_IDLE
 from interlock.stores.memory import MemoryStore, Space
 
 KINDS = [(1, 1), (1, 1), (1, 3), (2, 3), (1, WRITER_UNITS), (WRITER_UNITS, WRITER_UNITS)]
@@ -55,6 +56,7 @@ class Pair:
 
     def __init__(self, folders: list[Path], seed: int) -> None:
         self.random = random.Random(seed)
+        self.simple = seed % 2 == 0  # short lines of exclusive locks, as compiled code takes them
         self.files = [FileStore.from_url(urlsplit(folder.as_uri())).queue() for folder in folders]
         self.memory = MemoryStore(Space()).queue()
         self.claims: dict[str, tuple[Claim, int]] = {}
@@ -115,9 +117,9 @@ class Pair:
 
     def enter(self) -> None:
         process = self.random.randrange(2)
-        units, capacity = self.random.choice(KINDS)
-        ttl = SHORT if self.random.random() < 0.2 else LONG
-        once = self.random.random() < 0.1
+        units, capacity = (1, 1) if self.simple else self.random.choice(KINDS)
+        ttl = SHORT if self.random.random() < 0.2 and not self.simple else LONG
+        once = self.random.random() < 0.1 and not self.simple
         claim = Claim(fresh_id(), LockSpec(NAME, units, capacity, ttl, self.random.choice(["", "shelf"]), once), "me")
         self.claims[claim.id] = claim, process
         self.again(claim.id, subscribe=self.random.random() < 0.7, again=False)
@@ -175,7 +177,8 @@ class Pair:
         """Do a random step."""
         ids = list(self.claims)
         what = self.random.choices(
-            [self.enter, self.again, self.leave, self.renew, self.adopt, self.evict], [5, 4, 5, 1, 1, 0.4]
+            [self.enter, self.again, self.leave, self.renew, self.adopt, self.evict],
+            [5, 0.5, 6, 0.2, 0.1, 0.1] if self.simple else [5, 4, 5, 1, 1, 0.4],
         )[0]
         if what in (self.enter, self.renew, self.evict):
             what()
@@ -191,6 +194,15 @@ class Pair:
             waiter.close()
         for queue in self.files:
             queue.close()
+
+
+def test_compiled_code_has_the_layout_of_a_slot() -> None:
+    native = pytest.importorskip("interlock.stores.files._quick")
+    s = slots
+    assert native.LAYOUT == (
+        s.SLOT, s.FENCE_AT, s.UNTIL_AT, s.SINCE_AT, s.HELD_AT, s.MOMENT, s.ID_AT, s.ID_WIDTH, s.PIPE_AT, s.TAIL_AT,
+        MOST_IDLE,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "python"])

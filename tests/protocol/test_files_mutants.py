@@ -42,7 +42,7 @@ def test_a_change_must_find_its_piece_of_text_exactly_once() -> None:
     with pytest.raises(ValueError, match="occurs 0 times"):
         changed("plan", "no such text", "")
     with pytest.raises(ValueError, match="not once"):
-        changed("plan", "self", "")
+        changed("plan", "place", "")
 
 
 def test_the_stores_page_shows_these_mutants() -> None:

@@ -55,7 +55,8 @@ def examine(folder: Folder, liveness: Liveness, places: Callable[[], list[Place]
 
 def _liveness(folder: Folder, liveness: Liveness, places: list[Place]) -> Found:
     """Does every process that has claims in the folder still have its liveness pipe there?"""
-    if not liveness.keep():
+    if not liveness.keep() or liveness.was_lost:
+        liveness.was_lost = False
         yield Check(
             "liveness pipe", "warn", f"this process's own was removed from alive/, its locks were lost: {REMEDY}"
         )

@@ -121,7 +121,7 @@ class Liveness:
         self._section = Section()
         self._idle: list[WakeupPipe] = []
         self._made = 0
-        self.closed = False
+        self.closed = self.was_lost = False
         self.wakeups: dict[int, WakeupPipe] = {}
         self.others: dict[str, OpenFile] = {}
         self._own = OpenFile(folder)
@@ -183,7 +183,7 @@ class Liveness:
         with self._section.entered():
             if self.closed or self.is_intact():
                 return True
-            old = self.token
+            old, self.was_lost = self.token, True
             self._make_own()
         log.warn(
             "the liveness pipe %s was removed from %s: the locks held by this process there are lost; exclude the "
