@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import interlock
 from interlock.core.errors import StoreError
 from interlock.testing.remote import Remote, RemoteError, logged
 from interlock.testing.waiting import RENEWED, eventually, moment, since
