@@ -151,7 +151,9 @@ def test_no_file_is_replaced_that_a_process_has_open_whatever_the_boot_is_called
         assert grant.renew() is not False
 
 
-def test_the_beginning_of_a_boot_tells_it_as_well_as_its_id(url: str, folder: Path, claims: Callable[[], str]) -> None:
+def test_the_beginning_of_a_boot_tells_it_as_well_as_its_id(
+    url: str, folder: Path, claims: Callable[[], str]
+) -> None:
     before = claims()
     with closing(sqlite3.connect(folder / "locks.db")) as kept, kept:
         kept.execute("UPDATE boot SET id = 'of another container'")
@@ -221,7 +223,9 @@ def channel_of(file: str, id: str) -> str:
     """Return where the process of a claim listens."""
     with closing(sqlite3.connect(file)) as database:
         lines = "\n".join(text for (text,) in database.execute("SELECT text FROM line"))
-    return next(word for row in lines.split("\n") if row.startswith(id) for word in row.split() if "interlock-" in word)
+    return next(
+        word for row in lines.split("\n") if row.startswith(id) for word in row.split() if "interlock-" in word
+    )
 
 
 def test_a_waiter_is_told_by_other_processes_and_not_by_other_users(

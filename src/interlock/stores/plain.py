@@ -9,6 +9,7 @@ from interlock.core.queue import AsyncQueue, Queue
 from interlock.core.store import ALL, Feature
 from interlock.remote.neighbours import neighbours
 from interlock.runtime import clock
+from interlock.stores._sync.step_queue import StepQueue
 
 
 class PlainStore:
@@ -28,8 +29,6 @@ class PlainStore:
 
     def queue(self) -> Queue:
         """As `Store.queue`."""
-        from interlock.stores._sync.step_queue import StepQueue
-
         return StepQueue(self.steps(), neighbours.waiters)
 
     def aqueue(self) -> AsyncQueue:

@@ -20,7 +20,11 @@ class MysqlStore(PlainStore):
     """
 
     def __init__(self, options: Any) -> None:
-        self._options = options
+        # Now, not at first use: a child forked while another thread imports would wait for that import for ever.
+        from interlock.stores._sync.swap import SwapSteps
+        from interlock.stores.mysql.lines import MysqlLines
+
+        self._made = lambda: SwapSteps(MysqlLines(options))
 
     @classmethod
     def from_url(
@@ -40,10 +44,7 @@ class MysqlStore(PlainStore):
 
     def steps(self) -> Any:
         """As `PlainStore.steps`."""
-        from interlock.stores._sync.swap import SwapSteps
-        from interlock.stores.mysql.lines import MysqlLines
-
-        return SwapSteps(MysqlLines(self._options))
+        return self._made()
 
 
 def _installed() -> None:

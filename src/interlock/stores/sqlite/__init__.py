@@ -5,6 +5,7 @@ from urllib.parse import SplitResult
 
 from interlock.runtime import clock
 from interlock.stores.plain import PlainStore
+from interlock.stores.sqlite.database import database_of
 from interlock.stores.sqlite.options import SqliteOptions, options_beside, options_of
 
 __all__ = ["SqliteStore", "from_client"]
@@ -29,8 +30,6 @@ class SqliteStore(PlainStore):
 
     def steps(self) -> Any:
         """As `PlainStore.steps`."""
-        from interlock.stores.sqlite.database import database_of
-
         return database_of(self._options)
 
 

@@ -27,7 +27,7 @@ FORKED_INSIDE = (
     "this process was forked, without Python being told, while another thread was in the middle of a step: SQLite "
     "can't be used in it; start it anew, or fork when no thread locks"
 )
-FORK = 1.0  # seconds that a fork waits for a step
+FORK = 10.0  # seconds that a fork waits for a step: the first one opens the files
 REMEMBERED = 256  # lines
 ROUNDS = 5
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
@@ -79,6 +79,9 @@ class Database:
                 middle of a step of its own thread.
         """
         checked_pid()
+        if _forking:
+            with _mutex:  # who forks comes first: threads that lock all the time would else never let it
+                pass
         with self.mutex:
             if self._inside:
                 raise StoreError(WITHIN_A_STEP)
@@ -154,8 +157,8 @@ class Database:
         if self._opened is not None and not self._opened.is_in_place():
             self._drop()
             raise StoreError(
-                f"{path}-… was removed or replaced while it was in use: who held locks in it has lost them; let nobody do "
-                f"that, and try again"
+                f"{path}-… was removed or replaced while it was in use: who held locks in it has lost them; let "
+                f"nobody do that, and try again"
             ) from error
         code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
         if code in _BUSY:
@@ -250,6 +253,7 @@ def _touch(line: Line, now: Clock) -> Step:
 _databases: dict[str, Database] = {}
 _mutex = threading.RLock()
 _held: list[Any] = []
+_forking: list[bool] = []
 _unusable: set[str] = set()
 
 
@@ -271,6 +275,7 @@ def database_of(options: SqliteOptions) -> Database:
 def _before_fork() -> None:
     """See that no thread is inside of SQLite: its mutexes and its locks on the file would look taken in the child."""
     _mutex.acquire()
+    _forking.append(True)
     mutexes = [database.mutex for database in _databases.values()]
     _held.extend(mutex for mutex in mutexes if mutex.acquire(timeout=FORK))
 
@@ -278,6 +283,7 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     while _held:
         _held.pop().release()
+    _forking.clear()
     _mutex.release()
 
 
@@ -285,6 +291,7 @@ def _after_fork_in_child() -> None:
     global _mutex
     _mutex = threading.RLock()
     _held.clear()
+    _forking.clear()
     for database in _databases.values():
         database.inherit()
     _databases.clear()
