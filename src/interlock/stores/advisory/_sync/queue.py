@@ -277,10 +277,10 @@ class AdvisoryQueue:
         rows = self.ask("look", number_of(key))
         own = self._room.settled(key)
         by_pid = {str(each.session.pid): each for each in own if each.session is not None}
-        shown = [by_pid.get(str(row[0])) for row in rows]
-        views = [
-            foreign_view(key, row) if place is None else view_of(place)
-            for row, place in zip(rows, shown, strict=True)
+        ours = {str(each.pid) for each in list(self._room.sessions)}  # also those that are about to give it back
+        shown = [by_pid[str(row[0])] for row in rows if str(row[0]) in by_pid]
+        views = [view_of(each) for each in shown] + [
+            foreign_view(key, row) for row in rows if str(row[0]) not in ours
         ]
         views += [view_of(each) for each in own if each not in shown]
         return sorted(views, key=lambda view: view.state != "using")
