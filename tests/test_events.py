@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.locks import events
-from interlock.client.base import BaseGrant
-from interlock.client.base import BaseSession
+from interlock.client import events
+from interlock.client.base import BaseClient, BaseGrant
 
-TELLS = (BaseGrant._tell, BaseGrant._tell_acquired, BaseSession.queued)
+TELLS = (BaseGrant._tell, BaseGrant._tell_acquired, BaseClient.queued)
 
 
 def of_the_seam(code: CodeType) -> bool:

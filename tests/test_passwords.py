@@ -11,10 +11,9 @@ import redis.asyncio
 import valkey
 
 import interlock
-from interlock._redis.clients import factory_of
-from interlock._redis.urls import client_of
 from interlock.cli import main
 from interlock.core.redaction import described, masked
+from interlock.stores.redis.settings import settings_of
 
 SECRET = "s3cret"
 # Parts of it, too: what stands between the characters that end the host of a URL.
@@ -96,7 +95,7 @@ def test_no_repr_shows_it() -> None:
     from interlock.django.conf import StoreSettings
 
     url = f"redis://me:{SECRET}@127.0.0.1:1/0"
-    things: list[Any] = [factory_of(client_of(urlsplit(url), tasks), tasks) for tasks in (False, True)]
+    things: list[Any] = [settings_of(urlsplit(url))]
     things += [StoreSettings(url, "", {"password": SECRET}, "", 30.0)]
     connected: list[Any] = []
     for scheme in ("redis", "postgresql", "mysql", "postgresql+advisory", "mysql+advisory"):
@@ -189,8 +188,7 @@ def test_what_a_url_looks_like_without_its_password(url: str, told: str) -> None
 
 def test_a_quoted_password_of_odd_characters_is_used_as_it_is() -> None:
     for password in ODD:
-        client = client_of(urlsplit(f"redis://me:{quote(password, safe='')}@127.0.0.1:1/0"), False)
-        assert client.get_connection_kwargs()["password"] == password
+        assert settings_of(urlsplit(f"redis://me:{quote(password, safe='')}@127.0.0.1:1/0")).password == password
 
 
 def test_things_are_named_by_their_kind() -> None:

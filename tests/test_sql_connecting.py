@@ -5,25 +5,20 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import pymysql
 import pytest
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.stores.advisory.options import options_of as advisory_options
 from interlock.stores.postgresql.options import options_of
-from interlock.stores.sql.engines import detached
 
 AT_MOST = 15.0  # seconds; three times what is allowed
-LIMITS = {
-    "mysql+pymysql": ("connect_timeout", "read_timeout", "write_timeout"),
-    "postgresql+psycopg": ("connect_timeout",),
-}
 
 
 def take(target: Any) -> None:
@@ -62,84 +57,24 @@ def test_an_engine_waits_no_longer_than_a_url_for_a_server_that_says_nothing(sil
     pool.shutdown()
 
 
-def told_to_the_driver(engine: Any) -> list[dict[str, Any]]:
-    """Return a list, for what the driver of an engine is told when it is to connect; it does not."""
-    seen: list[dict[str, Any]] = []
-
-    def connect(*args: Any, **given: Any) -> None:
-        seen.append(given)
-        raise ConnectionError("nobody is there")
-
-    engine.dialect.connect = connect
-    return seen
-
-
-def try_to_take(engine: Any) -> None:
-    with pytest.raises(StoreError, match="nobody is there"):
-        take(engine)
-
-
-@pytest.mark.parametrize("scheme", LIMITS)
-def test_only_our_own_connections_of_an_engine_get_the_deadline(scheme: str) -> None:
-    engine = create_engine(f"{scheme}://me@127.0.0.1:1/db")
-    seen = told_to_the_driver(engine)
-    event.listen(engine, "do_connect", lambda *given: None)
-    try_to_take(engine)
-    assert all(seen[-1][name] == 5 for name in LIMITS[scheme])
-    with pytest.raises(ConnectionError):
-        engine.connect()
-    assert not seen[-1].keys() & set(LIMITS[scheme])
-
-
-@pytest.mark.parametrize("how", ["by the URL", "by an argument", "by a hook", "by a later hook"])
-def test_the_deadline_of_the_program_counts(how: str) -> None:
-    query = "?connect_timeout=7" if how == "by the URL" else ""
-    arguments = {"connect_timeout": 7} if how == "by an argument" else {}
-    engine = create_engine(f"mysql+pymysql://me@127.0.0.1:1/db{query}", connect_args=arguments)
-    seen = told_to_the_driver(engine)
-
-    def hook(dialect: Any, record: Any, args: Any, given: Any) -> None:
-        given["connect_timeout"] = 7
-
-    if how == "by a later hook":
-        try_to_take(engine)
-    if "hook" in how:
-        event.listen(engine, "do_connect", hook)
-    try_to_take(engine)
-    assert (seen[-1]["connect_timeout"], seen[-1]["read_timeout"]) == (7, 5)
-
-
-@pytest.mark.parametrize("later", [False, True])
-def test_a_hook_of_the_program_connects_once_and_instead_of_the_driver(later: bool) -> None:
-    engine = create_engine("postgresql+psycopg://me@127.0.0.1:1/db")
-    seen = told_to_the_driver(engine)
-    calls: list[str] = []
-
-    def hook(dialect: Any, record: Any, args: Any, given: Any) -> None:
-        calls.append("hook")
-        raise ConnectionError("nobody is there")
-
-    if later:
-        try_to_take(engine)
-        seen.clear()
-    event.listen(engine, "do_connect", hook)
-    with pytest.raises(ConnectionError):
-        detached(engine, {"connect_timeout": 5})
-    assert (calls, seen) == (["hook"], [])
+def told_to_libpq(url: SplitResult) -> dict[str, Any]:
+    """Return what libpq is told by a URL."""
+    if url.scheme == "postgresql":
+        return options_of(url).arguments()
+    return conninfo_to_dict(advisory_options(url).conninfo)
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+advisory"])
 def test_libpq_gets_each_option_of_a_url_as_it_stands_there(scheme: str) -> None:
     query = "options=-c%20work_mem%3D5MB&sslrootcert=/my%20certs/c+a.pem&password=a%20b+c"
     url = urlsplit(f"{scheme}://me@h/db?{query}")
-    given = advisory_options(url).conninfo if "advisory" in scheme else options_of(url)[1]
-    found = conninfo_to_dict(given)
+    found = told_to_libpq(url)
     wanted = conninfo_to_dict(f"postgresql://me@h/db?{query}")
     assert {name: found[name] for name in wanted} == wanted
 
 
 @pytest.mark.parametrize("scheme", ["postgresql+advisory", "mysql+advisory", "mariadb+advisory"])
-@pytest.mark.parametrize("name", ["max_locks", "max_waiting", "sequence"])
+@pytest.mark.parametrize("name", ["max_sessions", "sequence"])
 def test_an_option_of_advisory_locks_that_stands_there_twice_is_refused(scheme: str, name: str) -> None:
     with pytest.raises(InvalidArgument, match=f"give {name} one value") as refused:
         advisory_options(urlsplit(f"{scheme}://me:secret@h/db?{name}=7&{name}=8"))
@@ -149,7 +84,7 @@ def test_an_option_of_advisory_locks_that_stands_there_twice_is_refused(scheme: 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+advisory"])
 def test_the_last_at_ends_the_password_on_all_stores(scheme: str) -> None:
     url = urlsplit(f"{scheme}://me:s3@cret@h/db")
-    found = conninfo_to_dict(advisory_options(url).conninfo if "advisory" in scheme else options_of(url)[1])
+    found = told_to_libpq(url)
     assert (found["password"], found["host"]) == ("s3@cret", "h")
 
 
@@ -179,14 +114,6 @@ def arguments(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_a_package_that_a_login_needs_is_named(scheme: str, arguments: list[dict[str, Any]]) -> None:
     with pytest.raises(StoreError, match="pip install cryptography"):
         take(f"{scheme}://me:x@127.0.0.1:1/db")
-
-
-def test_a_package_that_the_login_of_an_engine_needs_is_named() -> None:
-    def connect() -> None:
-        raise RuntimeError("'cryptography' package is required for sha256_password")
-
-    with pytest.raises(StoreError, match="pip install cryptography"):
-        take(create_engine("mysql+pymysql://", creator=connect))
 
 
 @pytest.mark.parametrize("scheme", ["mysql", "mysql+advisory"])

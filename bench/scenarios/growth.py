@@ -30,8 +30,8 @@ def line(url: Callable[[Place], str]) -> Callable[[Place], Line]:
     """The line of one name on a store."""
 
     def build(place: Place) -> Line:
-        from interlock.core.claims import SEPARATOR, Claim, LockSpec
         from interlock.client.connect import open_store
+        from interlock.core.claims import SEPARATOR, Claim, LockSpec
         from interlock.runtime.sync import fresh_id, run
 
         store = open_store(url(place))

@@ -12,14 +12,29 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from interlock.core.effects import Before, FreshId, Now, Sleep, Subscribe, Wait
-from interlock.core.queue import BUSY, OCCUPIED, EnterResult, Granted
-from interlock.stores.files.record import Slot
+from interlock.core.claims import USING
+from interlock.core.line import Origin, Place
+from interlock.core.queue import BUSY, EnterResult, Granted
 from proof.automaton import Automaton
 from proof.explore import Successor
-from proof.files.client import LEASE_ENDS, STARTED, Begin, Cancelled, Enter, Hold, Leave, client
+from proof.files.client import (
+    LEASE_ENDS,
+    STARTED,
+    Before,
+    Begin,
+    Cancelled,
+    Enter,
+    FreshId,
+    Hold,
+    Leave,
+    Now,
+    Sleep,
+    Subscribe,
+    Wait,
+    client,
+)
 from proof.files.configurations import Configuration
-from proof.files.judging import IsAlive, Judge, wrongly_answered
+from proof.files.judging import Judge, wrongly_answered
 from proof.files.production import Production
 from proof.files.state import (
     BEGIN,
@@ -39,7 +54,7 @@ from proof.files.state import (
     with_files,
     with_lease,
 )
-from proof.files.steps import EARLIER, LATER, OVER, Files, Ring, Stepped, Steps, perform
+from proof.files.steps import EARLIER, OVER, Files, IsAlive, Stepped, Steps, perform, told
 
 
 class Outcome(NamedTuple):
@@ -47,7 +62,7 @@ class Outcome(NamedTuple):
 
     words: str
     files: Files
-    rings: tuple[Ring, ...]
+    rings: tuple[Place, ...]
     answer: Any
     watch: frozenset[int]
     done: bool
@@ -66,7 +81,7 @@ class Callers:
         self.configuration = configuration
         self.roles = configuration.roles
         self.processes = configuration.processes or tuple(range(len(self.roles)))
-        self.steps = Steps(production.plan, configuration.shrinks)
+        self.steps = Steps(production, configuration.shrinks)
         self.automata = [Automaton(partial(client, production.acquire, role)) for role in self.roles]
         self._known: dict[Any, tuple[Outcome, ...]] = {}
         self._most_rows = len(self.roles) + configuration.lapses + configuration.evictions
@@ -85,9 +100,6 @@ class Callers:
             yield from self._step(state, number, request)
             if self.configuration.busy and isinstance(request, Enter) and self._guarded(state, number):
                 yield number, f"{name} finds the guard taken", FAULT, self.resumed(state, number, BUSY)
-            if isinstance(request, Enter) and self._behind_threads(state, number, request):
-                # The store knows the waiting threads of its own process without asking the files.
-                yield number, f"{name} sees threads that wait", None, self.resumed(state, number, OCCUPIED)
         elif isinstance(request, Wait):
             yield from self._wakings(state, number, caller)
         elif isinstance(request, Before):
@@ -108,18 +120,6 @@ class Callers:
             not other.dead and isinstance(self.request(each, other), Enter | Leave)
             for each, other in enumerate(state[3:])
             if each != number
-        )
-
-    def _behind_threads(self, state: State, number: int, request: Enter) -> bool:
-        own = self.processes[number]
-        return (
-            request.wait
-            and not request.subscribed
-            and any(
-                other.pipe is not None and self.processes[each] == own
-                for each, other in enumerate(state[3:])
-                if each != number
-            )
         )
 
     # -- waking up --------------------------------------------------------------------------------------
@@ -156,22 +156,26 @@ class Callers:
         return "to look by itself" if self.configuration.looks else None
 
     def _lease_ended(self, state: State, caller: Caller) -> bool:
-        """The lease of a holder has ended, or its own: it waits for neither of them any longer."""
+        """Its own lease has ended, or one before it: it waits for neither of them any longer."""
         files: Files = state[0]
-        own = [slot for slot in [*files.holders(), *files.waiters()] if slot.id == caller.id]
-        return caller.lease == ENDED or not own or any(slot.until == OVER for slot in [*own, *files.holders()])
+        ahead = []
+        for place in files.places:
+            ahead.append(place.until)
+            if place.id == caller.id:
+                return caller.lease == ENDED or OVER in ahead
+        return True
 
-    def rung(self, state: State, rings: tuple[Ring, ...]) -> State:
+    def rung(self, state: State, rings: tuple[Place, ...]) -> State:
         """Return the state after some wake-ups were rung; a wake-up pipe of a process without number is heard by
         nobody."""
         if self.configuration.deaf:
             return state
-        for alive, pipe, granted in rings:
+        for place in rings:
             for number, caller in enumerate(state[3:]):
-                if not pipe or pipe - 1 != number or caller.pipe is None or caller.dead:
+                if place.channel != str(number + 1) or caller.pipe is None or caller.dead:
                     continue
-                if alive == str(self.processes[number]):
-                    said = granted.id if granted is not None else (caller.pipe if caller.pipe != SILENT else LOOK)
+                if place.alive == str(self.processes[number]):
+                    said = place.id if place.state == USING else (caller.pipe if caller.pipe != SILENT else LOOK)
                     state = with_caller(state, number, caller._replace(pipe=said))
         return state
 
@@ -221,10 +225,11 @@ class Callers:
     def _outcomes(self, state: State, number: int, request: Any) -> tuple[Outcome, ...]:
         dead = tuple(caller.dead for caller in state[3:])
         leaving = self._leaving(state)
-        key = (state[0], dead, number, request, leaving)
+        holding = self.holding(state)
+        key = (state[0], dead, number, request, leaving, holding)
         known = self._known.get(key)
         if known is None:
-            judge = Judge(self.is_alive(state), leaving, self._most_rows)
+            judge = Judge(self.is_alive(state), leaving, holding, self._most_rows)
             known = self._known[key] = tuple(self._performed(state[0], number, request, judge))
         return known
 
@@ -240,10 +245,12 @@ class Callers:
     def _performed(self, files: Files, number: int, request: Any, judge: Judge) -> Iterator[Outcome]:
         name, id = NAMES[number], request.claim.id
         if isinstance(request, Enter):
-            stepped = self.steps.enter(files, self._slot(number, request), request, judge.is_alive)
+            channel = str(number + 1) if request.subscribed else ""
+            origin = Origin("", channel, str(self.processes[number]))
+            stepped = self.steps.enter(files, request.claim, request, origin, judge.is_alive)
             words = f"{name} asks: {_words(stepped.answer)}"
         else:
-            stepped = self.steps.leave(files, id, judge.is_alive)
+            stepped = self.steps.change(files, judge.is_alive, (id,), self.steps.line.leave, id)
             words = f"{name} gives up its claim" if stepped.answer else f"{name} leaves, its claim is gone already"
         yield from self.broken_off(files, words, id, stepped, judge)
 
@@ -259,14 +266,9 @@ class Callers:
             after, wrong = judge.after(files, actions)
             if done:
                 wrong = wrong or wrongly_answered(perform(files, actions), id, stepped)
-            rings = tuple(action for action in actions if isinstance(action, Ring))
+            rings = tuple(filter(None, map(told, actions)))
             happened = words if done else f"after {count} of {len(stepped.actions)} writes and wake-ups ({words})"
             yield Outcome(happened, after, rings, answer, watch, done, wrong)
-
-    def _slot(self, number: int, request: Enter) -> Slot:
-        role, id = self.roles[number], request.claim.id
-        token, pipe = str(self.processes[number]), number + 1 if request.subscribed else 0
-        return Slot(-1, "pending", 0, LATER, id, role.units, role.capacity, token, pipe, b"")
 
     # -- the caller's own requests, which nobody else can notice ------------------------------------------
 
@@ -289,7 +291,7 @@ class Callers:
                 caller = caller._replace(id=str(answer), evicted=False)
             elif isinstance(request, Subscribe):
                 caller = caller._replace(pipe=SILENT)
-                answer = "pipe"
+                answer = None
             elif isinstance(request, Before) and request.moment != LEASE_ENDS:
                 answer = not caller.timed_out
             elif isinstance(request, Before) and not self.configuration.lapses:
@@ -301,7 +303,7 @@ class Callers:
     def _fresh(self, state: State, name: str) -> str:
         """An id that is nowhere any more; it stands for one that was never used."""
         files: Files = state[0]
-        used = {slot.id for slot in [*files.holders(), *files.waiters()]}
+        used = {place.id for place in files.places}
         used |= {str(caller.pipe) for caller in state[3:]}
         return next(id for id in (name + "'" * primes for primes in range(9)) if id not in used)
 
@@ -313,6 +315,14 @@ class Callers:
             if its_process == process:
                 state = with_caller(state, number, Caller(self.automata[number].start, dead=True))
         return state
+
+    def holding(self, state: State) -> frozenset[str]:
+        """The claims that hold the lock: a waiter that was told so does, though its slot may not say so yet."""
+        return frozenset(
+            caller.id
+            for number, caller in enumerate(state[3:])
+            if not caller.dead and isinstance(self.request(number, caller), Hold)
+        )
 
     def is_dead(self, state: State, process: int) -> bool:
         """Tell whether a process was killed."""

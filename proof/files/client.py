@@ -1,26 +1,22 @@
 """One caller of the file store: the production protocol `acquire`, what surrounds it, and what it asks of the world.
 
-The surroundings are those of `threads.connection`: a caller that is broken off leaves with `attempt.claim`, if that
-entered the line; a holder leaves with the claim that it was given.
+The surroundings are those of the client: a caller that is broken off leaves with `call.claim`, if that entered the
+line; a holder leaves with the claim that it was given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from interlock.core.acquire import AcquireCall, Held
 from interlock.core.claims import Claim, LockSpec
-from interlock.core.effects import Op
-from interlock.core.queue import EnterResult
+from interlock.core.queue import AcquireCall, EnterResult, Granted, Held
 
 STARTED = 0.0
 TTL = 1.0
 LEASE_ENDS = STARTED + TTL
 TIME_OUT = 100.0
 """Moments are names, not times: the world says of each whether it has passed."""
-
-Acquire = Callable[[Any, AcquireCall], Op[Held | None]]
 
 
 class Begin(NamedTuple):
@@ -48,6 +44,32 @@ class Hold(NamedTuple):
     held: Held
 
 
+class Before(NamedTuple):
+    """Has a moment not come yet?"""
+
+    moment: float
+
+
+class Now(NamedTuple):
+    """What time is it, before a request is sent?"""
+
+
+class FreshId(NamedTuple):
+    """An id that nobody has used."""
+
+
+class Sleep(NamedTuple):
+    """Let some time pass."""
+
+
+class Subscribe(NamedTuple):
+    """A pipe to wait at."""
+
+
+class Wait(NamedTuple):
+    """Wait at the pipe."""
+
+
 class Cancelled(BaseException):
     """The caller is broken off: a cancelled task, a KeyboardInterrupt."""
 
@@ -64,23 +86,65 @@ class Role(NamedTuple):
     times_out: bool = False
 
 
-class Line:
-    """The store as a Queue whose steps the world performs."""
+class Asked:
+    """The runtime of the protocol: the world answers."""
 
     __slots__ = ()
 
-    def enter(self, claim: Claim, wakeup: Any, wait: bool, again: bool) -> Op[EnterResult]:
-        """As `Queue.enter`."""
-        result: EnterResult = yield Enter(claim, wakeup is not None, wait, again)
+    def before(self, now: Any, moment: float) -> Iterator[Any]:
+        return (yield Before(moment))
+
+    def time_by(self, now: Any) -> Iterator[Any]:
+        return (yield Now())
+
+    def sleep(self, seconds: float) -> Iterator[Any]:
+        yield Sleep()
+
+    def fresh_id(self) -> Iterator[Any]:
+        return (yield FreshId())
+
+
+class Pipe:
+    """What a caller waits at."""
+
+    __slots__ = ()
+
+    def wait(self, seconds: float) -> Iterator[Any]:
+        granted: Granted | None = yield Wait()
+        return granted
+
+    def close(self) -> None:
+        """Nothing: the world sees where the caller stands."""
+
+
+RUNTIME, PIPE = Asked(), Pipe()
+
+
+class Line:
+    """The store as a queue whose steps the world performs."""
+
+    __slots__ = ()
+
+    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> Iterator[Any]:
+        """As `AsyncQueue.enter`."""
+        result: EnterResult = yield Enter(claim, waiter is not None, wait, again)
         return result
 
-    def leave(self, claim: Claim) -> Op[bool]:
-        """As `Queue.leave`."""
-        removed: bool = yield Leave(claim)
-        return removed
+    def leave(self, claim: Claim) -> Iterator[Any]:
+        """As `AsyncQueue.leave`."""
+        return (yield Leave(claim))
+
+    def subscribe(self) -> Iterator[Any]:
+        """As `AsyncQueue.subscribe`."""
+        yield Subscribe()
+        return PIPE
 
 
-def client(acquire: Acquire, role: Role) -> Op[None]:
+def _no_clock() -> float:
+    return STARTED
+
+
+def client(acquire: Callable[..., Any], role: Role) -> Iterator[Any]:
     """Come again and again: acquire, hold, leave.
 
     Args:
@@ -92,10 +156,10 @@ def client(acquire: Acquire, role: Role) -> Op[None]:
     while True:
         id = yield Begin()
         deadline = TIME_OUT if role.times_out else None
-        attempt = AcquireCall(Claim(id, spec), STARTED, deadline, role.wait)
+        attempt = AcquireCall(Claim(id, spec), _no_clock, STARTED, deadline, role.wait)
         held = None
         try:
-            held = yield from acquire(queue, attempt)
+            held = yield from acquire(RUNTIME, queue, attempt)
             if held is not None:
                 yield Hold(held)
                 yield from queue.leave(held.claim)

@@ -1,26 +1,62 @@
-"""The code that is checked: what the package uses, or a copy of it with one change in its text."""
+"""The code that is checked: what the package uses, or a copy of it with one change in its text.
+
+`core/_async/acquire.py` is run as a generator: each `await` of its text is made a `yield from`, and
+nothing else is changed.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
+from collections.abc import Callable
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from interlock.core import acquire as claiming
 from interlock.core import line
+from interlock.core._async import acquire as claiming
 from interlock.stores.files import plan
-from proof.files.client import Acquire
+
+PLAIN = ("fresh_id", "subscribe")  # plain in production; here the world answers them
 
 
 class Production(NamedTuple):
-    """The decisions of a step, and the protocol of a caller."""
+    """The decisions of a step, what is written, and the protocol of a caller."""
 
-    plan: ModuleType
-    acquire: Acquire
+    line: Any
+    plan: Any
+    acquire: Callable[..., Any]
 
 
-PRODUCTION = Production(plan, claiming.acquire)
-MODULES = {"line": line, "plan": plan, "claiming": claiming}
+MODULES: dict[str, ModuleType] = {"line": line, "plan": plan, "claiming": claiming}
+
+
+class _AsGenerator(ast.NodeTransformer):
+    """Makes coroutine functions generator functions."""
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        return ast.FunctionDef(**{name: getattr(node, name, None) for name in (*node._fields, *node._attributes)})
+
+    def visit_Await(self, node: ast.Await) -> ast.AST:
+        self.generic_visit(node)
+        return ast.copy_location(ast.YieldFrom(node.value), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in PLAIN:
+            return ast.copy_location(ast.YieldFrom(node), node)
+        return node
+
+
+def executed(original: ModuleType, text: str) -> ModuleType:
+    """Return a module that is made of a text."""
+    module = ModuleType(original.__name__)
+    tree = ast.fix_missing_locations(_AsGenerator().visit(ast.parse(text)))
+    exec(compile(tree, original.__file__ or module.__name__, "exec"), module.__dict__)
+    return module
+
+
+PRODUCTION = Production(line, plan, executed(claiming, inspect.getsource(claiming)).acquire)
 
 
 def changed(module: str, old: str, new: str) -> Production:
@@ -37,19 +73,10 @@ def changed(module: str, old: str, new: str) -> Production:
     text = inspect.getsource(MODULES[module])
     if text.count(old) != 1:
         raise ValueError(f"{old!r} occurs {text.count(old)} times in {MODULES[module].__name__}, not once")
-    fresh = _executed(MODULES[module], text.replace(old, new))
+    fresh = executed(MODULES[module], text.replace(old, new))
+    for name, value in vars(MODULES[module]).items():
+        if isinstance(value, type):  # what both are made of stays the same
+            setattr(fresh, name, value)
     if module == "claiming":
-        return Production(plan, fresh.acquire)
-    if module == "plan":
-        return Production(fresh, claiming.acquire)
-    # The functions of the line are imported by the plan, which therefore needs a copy too.
-    copy = _executed(plan, inspect.getsource(plan))
-    for name in ("promotable", "has_room", "watched"):
-        setattr(copy, name, getattr(fresh, name))
-    return Production(copy, claiming.acquire)
-
-
-def _executed(original: ModuleType, text: str) -> ModuleType:
-    module = ModuleType(original.__name__)
-    exec(compile(text, original.__file__ or module.__name__, "exec"), module.__dict__)
-    return module
+        return PRODUCTION._replace(acquire=fresh.acquire)
+    return PRODUCTION._replace(line=fresh) if module == "line" else PRODUCTION._replace(plan=fresh)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from interlock.stores.files.record import Slot
+from interlock.core.line import Place
 from proof.files.steps import Files
 
 NAMES = "ABCDEFGH"
@@ -63,17 +63,14 @@ def spent(state: State, what: str) -> State:
     return (*state[:2], budget._replace(**{what: getattr(budget, what) - 1}), *state[3:])
 
 
-def with_lease(files: Files, id: str, until: float) -> Files:
+def with_lease(files: Files, id: str, until: int) -> Files:
     """Return the files with the lease of a claim set, unless it is shorter already."""
-    using = tuple(
-        slot._replace(until=min(slot.until, until)) if isinstance(slot, Slot) and slot.id == id else slot
-        for slot in files.using
+    return files._replace(
+        slots=tuple(
+            slot._replace(until=min(slot.until, until)) if isinstance(slot, Place) and slot.id == id else slot
+            for slot in files.slots
+        )
     )
-    pending = tuple(
-        slot._replace(until=min(slot.until, until)) if slot is not None and slot.id == id else slot
-        for slot in files.pending
-    )
-    return files._replace(using=using, pending=pending)
 
 
 def enters(name: str) -> str:

@@ -1,59 +1,57 @@
-"""The two files of one name, and one step of the store on them, write by write.
+"""The file of one name, and one step of the store on it, write by write.
 
-The production `plan.PlannedStep` decides; what `store.FileStore` does with its decisions (order of writes and
-wake-ups, the uncontended paths) is repeated here; `tests/protocol/test_files_fast_path.py` holds the two together.
+The production `core.line` decides and the production `plan.actions` says what is written, in which order, and who is
+told in between; what `steps.FileSteps` does around that is repeated here.  The compiled steps write what
+`plan.actions` writes; `tests/protocol/test_files_line.py` holds them to the line.
 
-Numbers are names.  Of a fence only matters whether it is the highest ever granted (1) or not (0), of a place only
-its rank.  `until` is LATER (counted from the owner's last request), EARLIER (from one before it) or OVER.  Which
-row of a file a slot stands in does not matter either, so rows are kept in the order of their numbers.
+Numbers are names.  Of fences only matters their order, and whether one is the highest ever issued.  `until` is LATER
+(counted from the owner's last request), EARLIER (from one before it) or OVER.  Which row of a file a slot stands in
+does not matter either, so rows are kept in the order of their fences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from interlock.core.queue import OCCUPIED, EnterResult, Granted
-from interlock.stores.files.record import Slot
-from proof.files.client import Enter
+from interlock.core.claims import MICROS, PENDING, USING, Claim
+from interlock.core.line import Clock, Origin, Place
+from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult
+from proof.files.client import TTL, Enter
+from proof.files.production import Production
 
-T = TypeVar("T")
-OVER, EARLIER, LATER = 0.0, 1.0, 2.0
-NOW = 0.0
+Slot = Place | int
+IsAlive = Callable[[str], bool]
+NOW = 0
+OVER, EARLIER, LATER = NOW, 1, int(TTL * MICROS)
 
 
 class Files(NamedTuple):
-    """What the files of a name say; a free row of using/ is the number that it still shows, one of pending/ None.
+    """What the file of a name says; a free row is the fence that it still shows.
 
-    `floor`: the folder's file fences.  `peak`: the highest fence ever granted, which nobody in the world can see.
+    `floor`: the folder's file fences.  `peak`: the highest fence ever issued, which nobody in the world can see.
     """
 
-    using: tuple[Slot | int, ...] = ()
-    pending: tuple[Slot | None, ...] = ()
-    flag: bool = False
+    slots: tuple[Slot, ...] = ()
     floor: int = 0
     peak: int = 0
 
-    def holders(self) -> list[Slot]:
-        """The slots of using/ that are in use."""
-        return [slot for slot in self.using if isinstance(slot, Slot)]
+    @property
+    def places(self) -> list[Place]:
+        """The slots that are in use, in line order."""
+        return sorted((slot for slot in self.slots if isinstance(slot, Place)), key=lambda place: place.fence)
 
-    def waiters(self) -> list[Slot]:
-        """The slots of pending/ that are in use, in line order."""
-        return [slot for slot in self.pending if slot is not None]
+    def holders(self) -> list[Place]:
+        """The slots that say that a claim holds the lock."""
+        return [place for place in self.places if place.state == USING]
 
-
-class Ring(NamedTuple):
-    """A pipe to ring."""
-
-    alive: str
-    pipe: int
-    granted: Granted | None
+    def waiters(self) -> list[Place]:
+        """The slots that say that a claim waits, in line order."""
+        return [place for place in self.places if place.state == PENDING]
 
 
-class Shrink(NamedTuple):
-    """One of the three calls of `LineFile.shrink`, or of the three of `LineFile.remove`."""
+class Cut(NamedTuple):
+    """One of the calls of `LineFile.shorten`, or of `LineFile.discard`."""
 
     what: str
     top: int
@@ -62,194 +60,125 @@ class Shrink(NamedTuple):
 class Stepped(NamedTuple):
     """A step as the store performs it: what it does, in this order, and what it answers.
 
-    `watch`: the liveness pipes that the caller is to watch.  `how`: words.
+    `watch`: the liveness pipes that the caller is to watch.
     """
 
     actions: tuple[Any, ...]
     answer: Any
     watch: tuple[str, ...] = ()
-    how: str = ""
 
 
 class Steps:
     """The steps of the store.
 
     Args:
-        plan: the module `interlock.stores.files.plan`, or a mutant of it.
+        production: the decisions, or a mutant of them.
         shrinks: files are cut whenever nobody is in line, not only when they are long.
     """
 
-    def __init__(self, plan: ModuleType, shrinks: bool = False) -> None:
-        self.plan = plan
+    def __init__(self, production: Production, shrinks: bool = False) -> None:
+        self.line = production.line
+        self.plan = production.plan
         self._shrinks = shrinks
 
-    def enter(self, files: Files, me: Slot, request: Enter, is_alive: Callable[[str], bool]) -> Stepped:
-        """As `FileQueue.enter_now`."""
-        if not request.subscribed and not request.again:
-            if files.flag:
-                if request.wait:
-                    return Stepped((), OCCUPIED, (), "somebody waits")
-            elif not files.holders():
-                return self.use(files, me)
-        return self.enter_line(files, me, request, is_alive)
-
-    def use(self, files: Files, me: Slot) -> Stepped:
-        """As `FastPath.use`."""
-        fence = 1 + (_top(files) or files.floor)
-        holder = me._replace(row=0, state="using", number=fence, pipe=0)
-        return Stepped((self.plan.Write("using", 0, holder),), EnterResult("using", fence), (), "nobody is in line")
-
-    def enter_line(self, files: Files, me: Slot, request: Enter, is_alive: Callable[[str], bool]) -> Stepped:
-        """As `FileQueue._enter_line`."""
-        step = self._step(files, is_alive)
-        result = step.enter(me, request.wait, request.again, request.subscribed)
-        watch = tuple(step.watch(me.id)) if result.state == "pending" and request.subscribed else ()
-        return Stepped(self._actions(step, me.id), result, watch)
-
-    def leave(self, files: Files, id: str, is_alive: Callable[[str], bool]) -> Stepped:
-        """As `FileQueue.leave_now`; the uncontended path and the short hand-over where they may be taken."""
-        own = next((slot for slot in files.holders() if slot.id == id), None)
-        if own is not None and not files.flag:
-            return Stepped((self.plan.Write("using", own.row, None),), True)
-        if own is not None and own.capacity == 1 and len(files.using) == 1:
-            handed = self.hand_over(files, id, is_alive)
-            if handed is not None:
-                return handed
-        return self.change(files, is_alive, lambda step: step.leave(id), id)
-
-    def hand_over(self, files: Files, id: str, is_alive: Callable[[str], bool]) -> Stepped | None:
-        """As `FastPath.leave`, its hand-over."""
-        waiters = files.waiters()
-        if not waiters or waiters[0].capacity != 1 or waiters[0].id == id:
-            return None
-        first = waiters[0]
-        if first.until <= NOW or not is_alive(first.alive):
-            return None
-        fence = 1 + _top(files)
-        plan = self.plan
-        actions: list[Any] = [
-            plan.Write("using", 0, first._replace(row=0, state="using", number=fence)),
-            Ring(first.alive, first.pipe, Granted(first.id, fence)),
-            plan.Write("pending", first.row, None),
-        ]
-        if len(waiters) == 1:
-            actions.append(plan.Flag(False))
-        return Stepped(tuple(actions), True)
-
-    def change(
-        self, files: Files, is_alive: Callable[[str], bool], change: Callable[[Any], object], me: str = ""
-    ) -> Stepped:
-        """As `FileQueue._do`: leave, renew, evict."""
-        step = self._step(files, is_alive)
-        answer = change(step)
-        return Stepped(self._actions(step, me), answer)
-
-    def tidy(self, files: Files, is_alive: Callable[[str], bool]) -> Stepped | None:
-        """As `OpenFolder._tidy`: remove the files if no live process has a claim there."""
-        if not files.using or any(is_alive(slot.alive) for slot in [*files.holders(), *files.waiters()]):
-            return None
-        top = _top(files)
-        return Stepped((Shrink("floor", top), Shrink("no pending", top), Shrink("no using", top)), True)
-
-    def _step(self, files: Files, is_alive: Callable[[str], bool]) -> Any:
-        # A new file shows no fence; the folder's floor stands in.
-        image = self.plan.Image(
-            files.holders(),
-            files.waiters(),
-            [row for row, slot in enumerate(files.using) if not isinstance(slot, Slot)],
-            [row for row, slot in enumerate(files.pending) if slot is None],
-            _top(files) or files.floor,
-            files.flag,
+    def enter(self, files: Files, claim: Claim, request: Enter, origin: Origin, is_alive: IsAlive) -> Stepped:
+        """As `StepQueue.enter` on `FileSteps.step`."""
+        wait = request.subscribed and request.wait
+        step, actions = self._step(
+            files, is_alive, (claim.id,), (claim.id,), self.line.enter, claim, origin, wait, request.again
         )
-        return self.plan.PlannedStep(image, NOW, is_alive, lambda top: top + 1)
+        place = step.answer
+        if place is None:
+            return Stepped(actions, GONE if request.again else OCCUPIED if request.wait else REFUSED)
+        if place.state == USING:
+            return Stepped(actions, EnterResult("using", place.fence))
+        watch = self.plan.watched_by(step.line, claim.id) if request.subscribed and step.line is not None else ()
+        return Stepped(actions, EnterResult("pending"), tuple(sorted(watch)))
 
-    def _actions(self, step: Any, me: str) -> tuple[Any, ...]:
-        """As `FileQueue._perform`."""
-        actions: list[Any] = list(step.before)
-        actions += [Ring(*pipe) for pipe in step.wakeups if pipe[2] is None or pipe[2].id != me]
-        actions += step.after
-        if self._shrinks and not step.using and not step.pending:
-            actions += [Shrink(what, step.top) for what in ("row 0", "other rows", "no pending")]
-        return tuple(actions)
+    def change(self, files: Files, is_alive: IsAlive, ids: Sequence[str], decide: Any, *args: Any) -> Stepped:
+        """As `FileSteps.step`: leave, renew, evict."""
+        step, actions = self._step(files, is_alive, ids, (), decide, *args)
+        return Stepped(actions, step.answer)
+
+    def tidy(self, files: Files, is_alive: IsAlive) -> Stepped | None:
+        """As `FileSteps._tidy`: remove the file if no live claim is there."""
+        live = [place for place in files.places if place.until > NOW and is_alive(place.alive)]
+        if not files.slots or live:
+            return None
+        top = self.plan.top_of(files.slots)
+        return Stepped((Cut("floor", top), Cut("all", top)), True)
+
+    def _step(
+        self, files: Files, is_alive: IsAlive, ids: Sequence[str], me: Sequence[str], decide: Any, *args: Any
+    ) -> tuple[Any, tuple[Any, ...]]:
+        before = self.plan.line_of(files.slots, 0, files.floor, NOW)
+        dead = self.plan.dead_among(before.places, ids, is_alive)
+        step = decide(before, Clock(NOW, 0, dead), *args)
+        actions = self.plan.actions(files.slots, before, step, me)
+        if self._shrinks and step.line is not None and not step.line.places:
+            actions += [Cut("row 0", step.line.top), Cut("other rows", step.line.top)]
+        return step, tuple(actions)
 
 
-def perform(files: Files, actions: tuple[Any, ...]) -> Files:
-    """Return the files after some writes, not yet canonical; wake-ups are passed over."""
-    using: list[Slot | int] = list(files.using)
-    pending: list[Slot | None] = list(files.pending)
-    flag, floor = files.flag, files.floor
+def perform(files: Files, actions: Sequence[Any]) -> Files:
+    """Return the files after some actions, not yet canonical; who is told is passed over."""
+    slots: list[Slot] = list(files.slots)
+    floor = files.floor
     for action in actions:
-        if isinstance(action, Ring):
-            continue
-        if isinstance(action, Shrink):
-            floor = _cut(action, using, pending, floor)
-            flag = flag and action.what != "no using"
-        elif hasattr(action, "waiting"):
-            flag = action.waiting
-        elif action.file == "using":
-            _put(using, action.row, _shown(using, action.row) if action.slot is None else action.slot, 0)
-        else:
-            _put(pending, action.row, action.slot, None)
-    return Files(tuple(using), tuple(pending), flag, floor, files.peak)
+        if isinstance(action, Cut):
+            floor = _cut(action, slots, floor)
+        elif hasattr(action, "row"):
+            shown = slots[action.row] if action.row < len(slots) else 0
+            fence = shown if isinstance(shown, int) else shown.fence
+            _put(slots, action.row, fence if action.place is None else action.place)
+    return Files(tuple(slots), floor, files.peak)
 
 
-def _cut(action: Shrink, using: list[Slot | int], pending: list[Slot | None], floor: int) -> int:
+def _cut(action: Cut, slots: list[Slot], floor: int) -> int:
     match action.what:
         case "row 0":
-            _put(using, 0, action.top, 0)
+            _put(slots, 0, action.top)
         case "other rows":
-            del using[1:]
-        case "no pending":
-            pending.clear()
-        case "no using":
-            using.clear()
+            del slots[1:]
+        case "all":
+            slots.clear()
         case "floor":
             return max(floor, action.top)
     return floor
 
 
-def _put(rows: list[T], row: int, slot: T, free: T) -> None:
-    while len(rows) <= row:
-        rows.append(free)
-    rows[row] = slot
+def _put(slots: list[Slot], row: int, slot: Slot) -> None:
+    while len(slots) <= row:
+        slots.append(0)
+    slots[row] = slot
 
 
-def _shown(using: list[Slot | int], row: int) -> int:
-    slot = using[row] if row < len(using) else 0
-    return slot.number if isinstance(slot, Slot) else slot
+def told(action: Any) -> Place | None:
+    """Return the waiter that an action tells; None if it is a write."""
+    return action.place if not hasattr(action, "row") and isinstance(getattr(action, "place", None), Place) else None
 
 
-def _top(files: Files) -> int:
-    return max((slot.number if isinstance(slot, Slot) else slot for slot in files.using), default=0)
-
-
-def granted(before: Files, actions: tuple[Any, ...]) -> Iterator[Slot]:
-    """Yield the claims that became holders by some writes, in the order of the writes."""
-    known = {slot.id for slot in before.holders()}
+def granted(before: Files, actions: Sequence[Any]) -> Iterator[Place]:
+    """Yield the claims that came to hold the lock by some actions: by their slots, or by being told."""
+    known = {place.id for place in before.holders()}
     for action in actions:
-        slot = getattr(action, "slot", None)
-        if slot is not None and action.file == "using" and slot.id not in known:
-            known.add(slot.id)
-            yield slot
+        place = getattr(action, "place", None)
+        if isinstance(place, Place) and place.state == USING and place.id not in known:
+            known.add(place.id)
+            yield place
 
 
 def canonical(files: Files) -> Files:
-    """Return the same files with numbers and rows given names anew."""
-    peak = files.peak
-    using: list[Slot | int] = []
-    for slot in files.using:
-        if isinstance(slot, Slot):
-            using.append(slot._replace(number=int(peak > 0 and slot.number >= peak)))
-        else:
-            using.append(int(peak > 0 and slot >= peak))
-    using.sort(key=_place)
-    rows = [slot._replace(row=row) if isinstance(slot, Slot) else slot for row, slot in enumerate(using)]
-    waiters = sorted(files.waiters(), key=lambda slot: slot.number)
-    pending = [slot._replace(row=row, number=row + 1) for row, slot in enumerate(waiters)]
-    free = (None,) * (len(files.pending) - len(pending))
-    floor = int(peak > 0 and files.floor >= peak)
-    return Files(tuple(rows), (*pending, *free), files.flag, floor, int(peak > 0))
-
-
-def _place(slot: Slot | int) -> tuple[int, str]:
-    return (0, slot.id) if isinstance(slot, Slot) else (2 - slot, "")
+    """Return the same files with fences and rows given names anew."""
+    places = files.places
+    top = max((slot if isinstance(slot, int) else slot.fence for slot in files.slots), default=0)
+    names = {place.fence: at for at, place in enumerate(places, 1)}
+    highest = names.get(top, len(places) + 1) if top else 0
+    peak = highest if top >= files.peak else highest + 1
+    free = [slot for slot in files.slots if isinstance(slot, int)]
+    shown = sorted((highest if slot == top else 0 for slot in free), reverse=True)
+    slots = (
+        *(place._replace(fence=names[place.fence], beat=0, since=0, held=0) for place in places),
+        *((highest if shown[at] else 0) if at == 0 else 0 for at in range(len(free))),
+    )
+    return Files(slots, peak if files.floor >= files.peak else 0, peak)

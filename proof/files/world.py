@@ -7,14 +7,12 @@ it over in the store when it is over for its owner, or when its owner has sent a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
-from interlock.core.claims import fits
-from interlock.core.effects import Wait
+from interlock.core.claims import USING, fits
+from interlock.core.line import GONE
 from proof.explore import Successor
 from proof.files.callers import Callers
-from proof.files.client import Begin, Cancelled, Hold, Leave
+from proof.files.client import Begin, Cancelled, Hold, Leave, Wait
 from proof.files.configurations import Configuration
 from proof.files.judging import Judge
 from proof.files.production import PRODUCTION, Production
@@ -38,7 +36,7 @@ from proof.files.state import (
     with_files,
     with_lease,
 )
-from proof.files.steps import EARLIER, LATER, OVER, Files
+from proof.files.steps import EARLIER, OVER, Files, told
 
 
 class World(Callers):
@@ -105,8 +103,7 @@ class World(Callers):
     def _lapses(self, state: State) -> Iterator[Successor[State]]:
         """Leases that end in the store; free of charge where the owner's own deadline has passed."""
         files: Files = state[0]
-        for slot in sorted({(slot.id, slot.until) for slot in [*files.holders(), *files.waiters()]}):
-            id, until = slot
+        for id, until in sorted({(place.id, place.until) for place in files.places}):
             number = NAMES.index(id[0])
             owner: Caller = state[3 + number]
             if owner.dead or until == OVER:
@@ -125,12 +122,18 @@ class World(Callers):
             yield (RENEW, number), f"{name} sends a renewal", None, sent
         elif caller.lease in (SENT, SENT_ENDED, SENT_BOTH):
             is_alive = self.is_alive(state)
-            stepped = self.steps.change(state[0], is_alive, lambda step: step.renew(caller.id, LATER))
-            after, wrong = Judge(is_alive, frozenset(), self._most_rows).after(state[0], stepped.actions)
-            lasts = caller.lease != SENT_BOTH if stepped.answer else caller.lease == SENT
+            ids = (caller.id,)
+            stepped = self.steps.change(state[0], is_alive, ids, self.steps.line.renew, ids)
+            done = stepped.answer != [GONE]
+            after, wrong = self._judge(state).after(state[0], stepped.actions)
+            lasts = caller.lease != SENT_BOTH if done else caller.lease == SENT
             renewed = with_caller(state, number, caller._replace(lease=LIVE if lasts else ENDED))
-            words = f"{name}'s renewal is {'done' if stepped.answer else 'refused'}"
-            yield (RENEW, number), words, None, with_files(renewed, after, wrong)
+            words = f"{name}'s renewal is {'done' if done else 'refused'}"
+            rings = tuple(filter(None, map(told, stepped.actions)))
+            yield (RENEW, number), words, None, self.rung(with_files(renewed, after, wrong), rings)
+
+    def _judge(self, state: State) -> Judge:
+        return Judge(self.is_alive(state), frozenset(), self.holding(state), self._most_rows)
 
     # -- what others do ---------------------------------------------------------------------------------
 
@@ -138,11 +141,11 @@ class World(Callers):
         """Somebody outside evicts one claim, or all; its death in the middle of it is told to nobody."""
         files: Files = state[0]
         is_alive = self.is_alive(state)
-        judge = Judge(is_alive, frozenset(), self._most_rows)
-        ids = sorted({slot.id for slot in [*files.holders(), *files.waiters()]})
+        judge = self._judge(state)
+        ids = sorted(place.id for place in files.places)
         for victims in [[id] for id in ids] + ([ids] if len(ids) > 1 else []):
             id = victims[0] if len(victims) == 1 else None
-            stepped = self.steps.change(files, is_alive, partial(_evicted, id))
+            stepped = self.steps.change(files, is_alive, victims, self.steps.line.evict, id)
             words = f"somebody evicts {id or 'all claims'}"
             for outcome in self.broken_off(files, words, "", stepped, judge):
                 if not outcome.done and not (state[2].kills and self.configuration.looks):
@@ -162,8 +165,8 @@ class World(Callers):
         is_alive = self.is_alive(state)
         stepped = self.steps.tidy(files, is_alive)
         if stepped is not None:
-            judge = Judge(is_alive, frozenset(), self._most_rows)
-            for outcome in self.broken_off(files, "somebody removes the files of the name", "", stepped, judge):
+            judge = self._judge(state)
+            for outcome in self.broken_off(files, "somebody removes the file of the name", "", stepped, judge):
                 words = outcome.words if outcome.done else f"somebody is killed {outcome.words}"
                 yield "tidy", words, FAULT, with_files(state, outcome.files, outcome.wrong)
 
@@ -192,11 +195,11 @@ class World(Callers):
 
     def _left_behind(self, state: State) -> str | None:
         files: Files = state[0]
-        for slot in [*files.holders(), *files.waiters()]:
-            number = NAMES.index(slot.id[0])
+        for place in files.places:
+            number = NAMES.index(place.id[0])
             owner: Caller = state[3 + number]
             if not owner.dead and isinstance(self.request(number, owner), Begin):
-                return f"{NAMES[number]} has finished, and its claim {slot.id} is left behind"
+                return f"{NAMES[number]} has finished, and its claim {place.id} is left behind"
         return None
 
     def _lost_waiter(self, state: State) -> str | None:
@@ -213,19 +216,15 @@ class World(Callers):
             return None
         files: Files = state[0]
         is_alive = self.is_alive(state)
-        holders = [slot for slot in files.holders() if slot.until > OVER and is_alive(slot.alive)]
-        unaware = sorted(asleep.intersection(slot.id for slot in holders))
+        live = [place for place in files.places if place.until > OVER and is_alive(place.alive)]
+        holds = self.holding(state)
+        holders = [place for place in live if place.state == USING or place.id in holds]
+        unaware = sorted(asleep.intersection(place.id for place in holders))
         if unaware:
             return f"{unaware[0]} holds the lock, and nothing tells it so"
-        promoted = {slot.id for slot in files.holders()}
-        waiters = [slot for slot in files.waiters() if slot.id not in promoted]
-        head = next((slot for slot in waiters if slot.until > OVER and is_alive(slot.alive)), None)
+        head = next((place for place in live if place not in holders), None)
         if head is None:
             return f"{min(asleep)} waits without a place in line"
-        if fits(head.units, head.capacity, [(slot.units, slot.capacity) for slot in holders]):
+        if fits(head.units, head.capacity, [(place.units, place.capacity) for place in holders]):
             return f"the lock is free for {head.id}, and nothing wakes it"
         return None
-
-
-def _evicted(id: str | None, step: Any) -> object:
-    return step.evict(id)

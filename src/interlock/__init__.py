@@ -2,6 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+from interlock.client._sync.grants import Grant, Grants
+from interlock.client._sync.locks import Lock, Locks, RLock
+from interlock.client.connect import aconnect, connect
+from interlock.client.events import Event, subscribe
 from interlock.core.claims import Check, ClaimView
 from interlock.core.errors import (
     InvalidArgument,
@@ -12,10 +16,6 @@ from interlock.core.errors import (
     StoreError,
     Unsupported,
 )
-from interlock.client._sync.grants import Grant, Grants
-from interlock.client._sync.locks import Lock, Locks, RLock
-from interlock.client.connect import aconnect, connect
-from interlock.client.events import Event, subscribe
 
 if TYPE_CHECKING:
     from interlock.client._async.grants import AsyncGrant, AsyncGrants

@@ -1,6 +1,6 @@
 """Operations of Alembic that make and drop the table of locks: import this module in a migration.
 
-`op.create_interlock()` makes what `?create=true` makes on PostgreSQL, MySQL and MariaDB; `op.drop_interlock()` drops
+`op.create_interlock()` makes what the first use makes on PostgreSQL, MySQL and MariaDB; `op.drop_interlock()` drops
 it. Both work offline, too (`alembic upgrade --sql`).
 """
 
@@ -9,7 +9,8 @@ from typing import Any
 from alembic.operations import MigrateOperation, Operations
 
 from interlock.core.errors import InvalidArgument
-from interlock.stores.sql import ddl, mysql
+from interlock.stores.mysql import table
+from interlock.stores.postgresql import ddl
 
 __all__ = ["CreateInterlock", "DropInterlock"]
 
@@ -20,7 +21,7 @@ class _TableOperation(MigrateOperation):
     Args:
         table: its name.
         schema: where it is; empty for the first of the search path, or the database, of the connection.
-        grace: seconds, as for `interlock.stores.sql.ddl.ddl`.
+        grace: seconds, as for `interlock.stores.postgresql.ddl.ddl`.
     """
 
     def __init__(self, table: str = ddl.TABLE, schema: str = "", grace: float = ddl.GRACE) -> None:
@@ -80,7 +81,7 @@ def _create(operations: Operations, wanted: CreateInterlock) -> None:
     if _is_postgresql(operations, wanted):
         _execute(operations, ddl.ddl(wanted.table, wanted.schema, wanted.grace))
     else:
-        _execute(operations, mysql.ddl(wanted.table))
+        _execute(operations, table.ddl(wanted.table))
 
 
 @Operations.implementation_for(DropInterlock)
@@ -88,7 +89,7 @@ def _drop(operations: Operations, wanted: DropInterlock) -> None:
     if _is_postgresql(operations, wanted):
         _execute(operations, ddl.undo(wanted.table, wanted.schema))
     else:
-        _execute(operations, f"DROP TABLE IF EXISTS {mysql.checked_table(wanted.table)}")
+        _execute(operations, f"DROP TABLE IF EXISTS {table.checked_table(wanted.table)}")
 
 
 def _is_postgresql(operations: Operations, wanted: Any) -> bool:

@@ -1,7 +1,6 @@
 """OpenTelemetry: spans and metrics made of the events of locks; Prometheus gets them through its exporter."""
 
 from collections.abc import Callable, Mapping
-from time import time_ns
 from typing import TypeAlias
 
 try:
@@ -10,10 +9,11 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}: pip install 'interlock[otel]'", name=error.name) from error
 
+from interlock.client.events import Event, Listener, subscribe
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
-from interlock.client.events import Event, Listener, subscribe
-from interlock.runtime.process import pid
+from interlock.runtime.clock import time_of_day
+from interlock.runtime.process import checked_pid
 
 __all__ = ["instrument"]
 
@@ -87,14 +87,15 @@ class _Telemetry:
         self._losses = meter.create_counter("interlock.losses", description="Locks that were lost while held.")
         self._failures = meter.create_counter("interlock.renewal.failures", description="Renewals that failed.")
         self._evictions = meter.create_counter("interlock.evictions", description="Claims that were evicted here.")
-        self._pid = pid()
+        self._pid = checked_pid()
         self._waiting: dict[str, tuple[Attributes, Span]] = {}
         self._holding: dict[str, Span] = {}
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
-        if self._pid != pid():  # a forked child: the claims, and the spans, are its parent's
-            self._pid = pid()
+        here = checked_pid()
+        if self._pid != here:  # a forked child: the claims, and the spans, are its parent's
+            self._pid = here
             self._forget_waiters()
             self._holding.clear()
         attributes = self._attributes(event)
@@ -122,7 +123,8 @@ class _Telemetry:
             attributes["interlock.label"] = event.label
         if event.fence is not None:
             attributes["interlock.fence"] = event.fence
-        return self._tracer.start_span(name, attributes=attributes, start_time=time_ns() - int((ago or 0) * 1e9))
+        began = int((time_of_day() - (ago or 0)) * 1e9)
+        return self._tracer.start_span(name, attributes=attributes, start_time=began)
 
     def _waited(self, event: Event, attributes: Attributes) -> None:
         outcome = OUTCOMES[event.kind]

@@ -24,8 +24,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import NoInspectionAvailable
 
-from interlock.core.errors import InvalidArgument, LockLost
 from interlock.client.base import BaseGrant
+from interlock.core.errors import InvalidArgument, LockLost
 from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of
 
 

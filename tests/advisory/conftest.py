@@ -1,16 +1,18 @@
-"""A private PostgreSQL for advisory locks, and the part of the contract that applies to them."""
+"""The stores that lack features of the contract; private servers, and somebody else on them."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from interlock.testing.world import KINDS, Kind, Place
-from tests.advisory.not_applicable import applies
-from tests.servers import PostgresServer, need
-from tests.support.stores import KINDS_OF_ADVISORY, PARTIAL_ROWS, Row
-
-CONTRACT = Path(__file__).with_name("test_contract.py")  # others have one too
+import interlock
+from interlock.core.errors import Unsupported
+from interlock.core.store import ALL
+from interlock.testing.world import Place
+from tests.advisory.others import somebody_on, url_of
+from tests.servers import MariaServer, PostgresServer, need
+from tests.support.stores import PARTIAL_ROWS, Row
 
 
 @pytest.fixture(params=PARTIAL_ROWS, ids=lambda row: row.name)
@@ -26,27 +28,48 @@ def place(row: Row, tmp_path: Path) -> Place:
     return row.place(tmp_path)
 
 
-@pytest.fixture(params=[kind for kind in KINDS if kind.name in KINDS_OF_ADVISORY], ids=lambda kind: kind.name)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    """Each kind of lock that they have."""
-    found: Kind = request.param
-    return found
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
+    """Skip a test of the contract that asks for what is not in the store's own table of features."""
+    try:
+        return (yield)
+    except Unsupported as error:
+        place = pyfuncitem.funcargs.get("place")
+        if isinstance(place, Place) and any(f"has no {each}" in str(error) for each in ALL - place.open().features):
+            pytest.skip(str(error))
+        raise
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, not skip, what of the contract does not apply."""
-    left = [
-        item
-        for item in items
-        if item.path == CONTRACT and not applies(getattr(item, "originalname", item.name), item.name)
-    ]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+@pytest.fixture(scope="module", params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A server of each kind, for all tests of a module that leave it as it was."""
+    with started(request.param) as server:
+        yield server
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def own_server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A server of each kind, for a test that stops it."""
+    with started(request.param) as server:
+        yield server
+
+
+def started(kind: str) -> Any:
+    """Return a server that is to be entered."""
+    need("postgres" if kind == "postgresql" else "mariadb")
+    return PostgresServer() if kind == "postgresql" else MariaServer()
 
 
 @pytest.fixture
-def own_server() -> Iterator[PostgresServer]:
-    """A server for a test that changes or stops it."""
-    need("postgres")
-    with PostgresServer() as server:
-        yield server
+def other(server: Any) -> Iterator[Any]:
+    """Somebody else, with plain SQL."""
+    found = somebody_on(server)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def locks(server: Any) -> Iterator[Any]:
+    """Locks of threads."""
+    with interlock.connect(url_of(server)) as locks:
+        yield locks

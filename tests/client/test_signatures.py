@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from interlock import aconnect, connect
+from interlock.client._async.locks import AsyncLockable, AsyncLocks
+from interlock.client._sync.locks import Lockable, Locks
 from interlock.core.queue import EnterResult
-from interlock.client._async.locks import AsyncLocks
-from interlock.client._async.locks import AsyncLockable
-from interlock.client._sync.locks import Locks
-from interlock.client._sync.locks import Lockable
 
 CLASSES = (Locks, AsyncLocks, Lockable, AsyncLockable)
 METHODS = [

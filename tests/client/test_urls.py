@@ -5,8 +5,8 @@ from urllib.parse import SplitResult
 import pytest
 
 import interlock
-from interlock.core.errors import InvalidArgument
 from interlock.client.connect import split
+from interlock.core.errors import InvalidArgument
 
 
 @pytest.mark.parametrize("hosts", ["h1,[::1]:7,h3:8", "[::1]:7,h1", "me:a,b@h1:1,[fe80::1]", "me:a,b@[::1]:5"])

@@ -11,19 +11,16 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.core.oldstore import BaseStore
-from interlock.client._async.locks import AsyncLocks
 from interlock.client._async.grants import AsyncGrant, AsyncGrants
-from interlock.client._async.locks import AsyncAllLock, AsyncLock, AsyncRLock
-from interlock.locks.base import ReadWrite
-from interlock.client.connect import BUILT_IN
-from interlock.client._sync.locks import Locks
+from interlock.client._async.locks import AsyncAllLock, AsyncLock, AsyncLocks, AsyncRLock
 from interlock.client._sync.grants import Grant, Grants
-from interlock.client._sync.locks import AllLock, Lock, RLock
+from interlock.client._sync.locks import AllLock, Lock, Locks, RLock
+from interlock.client.base import ReadWrite
+from interlock.client.connect import BUILT_IN
 from interlock.testing.world import KINDS, Place
 from tests.support.stores import PARTIAL_ROWS, ROWS
 
-NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store", "namespace", "subscribe"}
+NOT_KINDS = {"guard", "claims", "evict", "doctor", "close", "store", "namespace", "namespaces", "subscribe"}
 COLOURS = [
     (Locks, AsyncLocks), (Lock, AsyncLock), (RLock, AsyncRLock), (AllLock, AsyncAllLock), (Grant, AsyncGrant),
     (Grants, AsyncGrants), (interlock.connect, interlock.aconnect),
@@ -52,7 +49,7 @@ def test_the_registry_alone_names_the_stores_of_ours() -> None:
     assert "interlock.stores" not in project.get("entry-points", {})
     for where in set(BUILT_IN.values()):
         module, _, name = where.partition(":")
-        assert issubclass(getattr(import_module(module), name), BaseStore)
+        assert callable(getattr(import_module(module), name).from_url)
 
 
 def test_every_kind_of_lock_is_in_the_table_of_kinds() -> None:
@@ -86,7 +83,7 @@ def test_what_does_not_wait_is_no_coroutine_in_either_colour(pair: tuple[Any, An
     if isinstance(one, FunctionType):
         assert not inspect.iscoroutinefunction(other)
         return
-    waits = {"acquire", "release", "renew", "locked", "claims", "evict", "doctor", "close"} & public(other)
+    waits = {"acquire", "release", "renew", "locked", "claims", "namespaces", "evict", "doctor", "close"} & public(other)
     found = {name for name in public(other) if inspect.iscoroutinefunction(inspect.getattr_static(other, name))}
     assert found == waits
     assert not any(inspect.iscoroutinefunction(inspect.getattr_static(one, name)) for name in public(one))

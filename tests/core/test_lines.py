@@ -23,8 +23,8 @@ from interlock.core.claims import (
     shown_text,
 )
 from interlock.core.errors import InvalidArgument
-from interlock.core.positions import has_room, promotable, watched
 from interlock.core.pending import Judgement, Record, State, Verdict, judge
+from interlock.core.positions import has_room, promotable, watched
 
 ALL = WRITER_UNITS
 

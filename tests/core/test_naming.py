@@ -1,7 +1,7 @@
 """Names of locks that are made of a function's arguments, and which functions a decorator can lock."""
 
 import functools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -159,6 +159,32 @@ def test_a_result_whose_work_is_still_to_be_done_is_refused(make: Any, what: str
         assert result.cr_frame is None, "it is closed"
     elif what == "a generator":
         assert result.gi_frame is None, "it is closed"
+
+
+class Compiled(Coroutine[Any, Any, None]):
+    """A coroutine as Cython and mypyc make them: of a type of their own."""
+
+    closed = False
+
+    def send(self, value: Any) -> Any:
+        """Run on."""
+
+    def throw(self, *error: Any) -> Any:
+        """Run on, to what is raised."""
+
+    def __await__(self) -> Any:
+        """Wait for it."""
+
+    def close(self) -> None:
+        """End it."""
+        self.closed = True
+
+
+def test_a_coroutine_of_a_compiler_is_one() -> None:
+    result = Compiled()
+    with pytest.raises(InvalidArgument, match="returned a coroutine"):
+        see_it_finished(result, plain)
+    assert result.closed
 
 
 def test_other_results_are_finished() -> None:

@@ -55,15 +55,15 @@ def test_a_migration_by_asyncpg_takes_one_statement_at_a_time(server: PostgresSe
         engine = create_async_engine(server.url.replace("postgresql:", "postgresql+asyncpg:"))
         async with engine.begin() as connection:
             await connection.run_sync(migrate, lambda op: op.create_interlock(table))
-        async with interlock.aconnect(engine.execution_options(interlock_table=table)) as locks, locks.lock("a"):
+        async with interlock.aconnect(f"{server.url}?table={table}&create=false") as locks, locks.lock("a"):
             pass
         async with engine.begin() as connection:
             await connection.run_sync(migrate, lambda op: op.drop_interlock(table))
         await engine.dispose()
 
     played(play)
-    with interlock.connect(f"{server.url}?table={table}") as locks:
-        with pytest.raises(StoreError, match="the table of locks is not there"):
+    with interlock.connect(f"{server.url}?table={table}&create=false") as locks:
+        with pytest.raises(StoreError, match="the table of locks and its functions are not there"):
             locks.lock("a").acquire()
 
 

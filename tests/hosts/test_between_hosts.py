@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from interlock.stores.sql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.remote import Remote
 from tests.servers import Host, Hosts, PostgresServer, Proxy, RedisServer, need
 

@@ -104,9 +104,9 @@ MUTANTS = [
     _error(
         "time: a clock that is set back gives a line in files a fence again",
         "tests/process/test_folder.py -k clock_was_set_back",
-        "stores/files/fastpath.py",
-        "fence = max(top + 1, time.time_ns() // 1000)",
-        "fence = time.time_ns() // 1000",
+        "stores/files/steps.py",
+        "            before = before._replace(top=self.folder.floor())\n",
+        "            pass\n",
     ),
     # -- partial failure ----------------------------------------------------------------------------
     _error(
@@ -189,19 +189,16 @@ MUTANTS = [
     _error(
         "partial: a connection is used again after an interrupt, transactions of threads",
         "tests/optimistic/test_faults.py -k interrupted",
-        "optimistic/redis/threads.py",
-        "connection.broken = connection.broken or not (kind is None or issubclass(kind, Exception))",
-        "pass",
-        "optimistic/redis/threads.py",
-        "        except BaseException:\n            self.broken = True\n            raise",
-        "        except BaseException:\n            raise",
+        "optimistic/redis/_sync/connection.py",
+        "        self.broken = True  # until all replies are there\n",
+        "",
     ),
     _error(
         "partial: the guard of a line is waited for 60 times as long",
         "tests/process/test_files_guard.py",
-        "stores/files/busy.py",
-        "GUARD_WAIT = 1.0",
-        "GUARD_WAIT = 60.0",
+        "stores/files/_sync/queue.py",
+        "busy_limit = 1.0",
+        "busy_limit = 60.0",
     ),
     _error(
         "partial: a broken connection of the ORM is used again",
@@ -263,14 +260,14 @@ MUTANTS = [
     _error(
         "fork: a child keeps its parent's line files open",
         "tests/process/test_files_descriptors.py -k but_the_marker",
-        "stores/files/opened.py",
-        "        for line in list(self.lines.values()):\n            line.close()\n",
+        "stores/files/steps.py",
+        "        for line in self.lines.values():\n            line.shut()\n",
         "",
     ),
     _error(
         "fork: a child keeps its parent's liveness pipe and pipes open",
         "tests/process/test_files_descriptors.py -k but_the_marker",
-        "stores/files/opened.py",
+        "stores/files/steps.py",
         "            self._liveness.forget()\n",
         "            pass\n",
     ),
@@ -278,17 +275,17 @@ MUTANTS = [
         "fork: a child keeps the liveness pipes of others open",
         "tests/process/test_files_descriptors.py -k but_the_marker",
         "stores/files/liveness.py",
-        "        while self.others:\n            os.close(self.others.popitem()[1])\n",
-        "",
+        "            self.others.popitem()[1].close()\n",
+        "            self.others.popitem()\n",
     ),
     # -- start and clean-up -------------------------------------------------------------------------
     _error(
         "start: a liveness pipe has its name before it is locked",
         "tests/process/test_files_descriptors.py -k only_when_it_is_locked",
         "stores/files/liveness.py",
-        "            flock(fd, LOCK_EX | LOCK_NB)\n            os.rename(hidden, self._folder / token)"
+        "            flock(made.fd, LOCK_EX | LOCK_NB)\n            os.rename(made.path, self._folder / token)"
         "  # others see it locked, or not at all\n",
-        "            os.rename(hidden, self._folder / token)\n            flock(fd, LOCK_EX | LOCK_NB)\n",
+        "            os.rename(made.path, self._folder / token)\n            flock(made.fd, LOCK_EX | LOCK_NB)\n",
     ),
     _error(
         "start: a sweep takes a liveness pipe that is being made",
@@ -300,16 +297,16 @@ MUTANTS = [
     _error(
         "start: a name is removed though somebody waits for it",
         "tests/process/test_folder.py -k waits_in",
-        "stores/files/opened.py",
-        "for slot in [*image.using, *image.pending]):",
-        "for slot in image.using):",
+        "stores/files/steps.py",
+        "or self._live(slots):\n                return False\n",
+        "or any(place.state == USING for place in self._live(slots)):\n                return False\n",
     ),
     _error(
         "start: a dead waiter stays before the one that watches it",
-        "tests/protocol/test_files_plan.py",
+        "tests/process/test_death.py -k file",
         "stores/files/plan.py",
-        "        while index and self._ended(self.pending[index - 1]):",
-        "        while False and index:",
+        "            found += places[max(0, at - 1) : at + 1]\n",
+        "            pass\n",
     ),
     _error(
         "start: the floor of the ORM is never raised",
@@ -409,23 +406,30 @@ MUTANTS = [
     ),
     # -- Django, and transactions on Redis ----------------------------------------------------------
     _error(
-        "key locks: steps that were interrupted between two requests are not closed",
-        "tests/redis/keylock/test_interrupts.py -k closed_before",
-        "runtime/sync.py",
-        "        op.close()\n",
-        "",
-    ),
-    _error(
         "key locks: a cancelled task does not wait for the reply to what it has sent",
         "tests/redis/keylock/test_interrupts.py -k cancelled",
-        "keylock/server.py",
-        "            await end_of(task, CANCELLED_IO_TIMEOUT)\n",
-        "",
+        "keylock/_async/tokens.py",
+        "await rt.finish_within(PATIENCE, self._try, attempt)",
+        "await self._try(attempt)",
+    ),
+    _error(
+        "key locks: a release of a cancelled task is not finished",
+        "tests/redis/keylock/test_interrupts.py -k any_turn",
+        "keylock/_async/tokens.py",
+        "or_undo(self._settle, partial(rt.finish_within, PATIENCE, self._leave), holding)",
+        "self._leave(holding)",
+    ),
+    _error(
+        "key locks: a forked child takes what its parent holds for its own",
+        "tests/redis/keylock/test_owner.py -k forked",
+        "keylock/holdings.py",
+        "if mine is not None and mine.pid == here:",
+        "if mine is not None:",
     ),
     _error(
         "transactions: trouble that the function passes over commits without a guard",
         "tests/optimistic/test_refusals.py -k refused_watch",
-        "optimistic/redis/steps.py",
+        "optimistic/redis/_async/attempt.py",
         "        self._failure = error\n",
         "",
     ),

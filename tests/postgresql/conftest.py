@@ -50,7 +50,7 @@ def url(server: PostgresServer) -> str:
     """How to connect to a place without locks."""
     if not server.running:
         server.start()
-    return f"{server.url}?create=true&table=t{uuid4().hex}"
+    return f"{server.url}?table=t{uuid4().hex}"
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def silent() -> Iterator[int]:
 @pytest.fixture
 def urls(url: str, server: PostgresServer, silent: int) -> list[str]:
     """The silent address first, then the server: by two addresses, and by two hosts."""
-    query = f"port={silent},{server.port}&{url.partition('?')[2]}&timeout=2"
+    query = f"port={silent},{server.port}&{url.partition('?')[2]}&timeout=5"
     here = f"postgresql://{server.user}@/{server.database}"
     return [f"{here}?hostaddr=127.0.0.1,127.0.0.1&{query}", f"{here}?host=127.0.0.1,127.0.0.1&{query}"]
 
@@ -54,7 +54,7 @@ def test_a_name_with_several_addresses(url: str, server: PostgresServer, monkeyp
         listening.bind(("127.0.0.2", server.port))
         listening.listen(50)
         monkeypatch.setattr(socket, "getaddrinfo", found)
-        named = url.replace(f"@{server.host}", "@several") + "&timeout=2"
+        named = url.replace(f"@{server.host}", "@several") + "&timeout=5"
         take(named)
         asyncio.run(atake(named))
 

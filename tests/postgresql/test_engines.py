@@ -1,69 +1,125 @@
-"""Stores on an SQLAlchemy engine of psycopg, in both colours: waiters, and hooks of the program."""
+"""An SQLAlchemy engine says where the database is, in both colours; what can't say that is refused."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import StaticPool
 
-from interlock.core.errors import StoreError
-from interlock.stores.sql import waiters
-from interlock.stores.sql.ddl import ddl
-from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since
+import interlock
+from interlock.client.connect import open_store, split
+from interlock.core.errors import InvalidArgument
+from interlock.stores.postgresql import PostgresStore
+from interlock.testing.waiting import WAIT_LIMIT, eventually
 from interlock.testing.world import TASKS
 from tests.postgresql.conftest import Ask
 from tests.servers import PostgresServer
 from tests.support.sides import side
 
+OF_THE_HOOK = "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'of the hook'"
+
 
 @pytest.fixture
 def engine(server: PostgresServer, ask: Ask, colour: str) -> Iterator[Any]:
-    """An engine whose pool is none of ours; there are no locks in its database."""
-    ask(ddl())
-    ask("DELETE FROM interlock_line")
+    """An engine of one connection; there are no locks in its database."""
+    ask("DROP TABLE IF EXISTS interlock_line")
     make: Any = create_async_engine if colour == TASKS else create_engine
-    engine = make(server.url.replace(":", "+psycopg:", 1), pool_size=1, max_overflow=0)
+    arguments = {"application_name": "of the engine"}
+    engine = make(server.url.replace(":", "+psycopg:", 1), pool_size=1, max_overflow=0, connect_args=arguments)
     yield engine
     getattr(engine, "sync_engine", engine).dispose()
 
 
-def test_who_waits_is_handed_the_lock_at_once(engine: Any, colour: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiters, "LOOK_AGAIN", WAIT_LIMIT * 3)  # it is told, or it waits for too long
-    with ExitStack() as stack:
-        ours, theirs = (stack.enter_context(side(colour, engine)) for _ in range(2))
+def test_locks_are_where_the_engine_is_and_its_pool_is_left_alone(engine: Any, colour: str, server: Any) -> None:
+    with side(colour, engine) as ours, side(colour, server.url) as theirs:
         for _ in range(3):
             grant = ours.take("a")
             waiting = theirs.waits("a")
             eventually(lambda: [view.state for view in ours.claims("a")] == ["using", "pending"])
-            began = moment()
             assert ours.do(grant.release) is True
             got = waiting.result(WAIT_LIMIT)
-            assert since(began) < 2
             assert got.fence > grant.fence
             assert theirs.do(got.release) is True
-        assert ours.claims("a") == []
+        pool = getattr(engine, "sync_engine", engine).pool
+        assert pool.checkedin() == pool.checkedout() == 0
 
 
-def test_a_hook_that_leaves_a_transaction_open_is_refused(engine: Any, colour: str) -> None:
-    @event.listens_for(getattr(engine, "sync_engine", engine), "connect")
-    def hook(connection: Any, record: Any) -> None:
-        connection.cursor().execute("SELECT 1")
-
-    with side(colour, engine) as ours:
-        for how in ({"timeout": 0}, {}):
-            with pytest.raises(StoreError, match=r"in a transaction already: does a hook of the engine begin one\?"):
-                ours.take("a", **how)
+def test_an_engine_of_the_other_colour_will_do(server: PostgresServer) -> None:
+    engine = create_async_engine(server.url.replace(":", "+psycopg:", 1))
+    with interlock.connect(engine) as locks, locks.lock("a"):
+        assert len(locks.claims("a")) == 1
 
 
-def test_a_hook_that_ends_its_transaction_sets_what_it_likes(engine: Any, colour: str, ask: Ask) -> None:
-    @event.listens_for(getattr(engine, "sync_engine", engine), "connect")
-    def hook(connection: Any, record: Any) -> None:
-        connection.cursor().execute("SET application_name = 'of the hook'")
-        connection.commit()
+def test_its_arguments_and_hooks_count_for_each_connection(engine: Any, colour: str, ask: Ask) -> None:
+    names = iter(["of the hook"] * 10)
+
+    @event.listens_for(getattr(engine, "sync_engine", engine), "do_connect")
+    def hook(dialect: Any, record: Any, args: Any, given: Any) -> None:
+        assert given["application_name"] == "of the engine"
+        given["application_name"] = next(names)
 
     with side(colour, engine) as ours:
         grant = ours.take("a")
-        assert ask("SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'of the hook'") == [(True,)]
+        assert ask(OF_THE_HOOK) == [(True,)]
         assert ours.do(grant.release) is True
+
+
+def test_its_execution_options_are_those_of_a_url(engine: Any, colour: str, ask: Ask) -> None:
+    with side(colour, engine.execution_options(interlock_table="chosen", interlock_max_connections=2)) as ours:
+        assert ours.do(ours.take("a").release) is True
+    assert ask("SELECT name FROM chosen") == [("a",)]
+    ask("DROP TABLE chosen")
+    with pytest.raises(InvalidArgument, match="interlock_colour"):
+        open_store(engine.execution_options(interlock_colour="blue"))
+
+
+def test_an_engine_that_returns_connections_of_the_program_is_refused(server: PostgresServer) -> None:
+    own = psycopg.connect(server.url)
+    engine = create_engine("postgresql+psycopg://", creator=lambda: own, poolclass=StaticPool)
+    with pytest.raises(InvalidArgument, match="creator"):
+        interlock.connect(engine)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT 1")).scalar() == 1
+    own.close()
+
+
+def test_what_is_no_engine_of_psycopg_is_refused(server: PostgresServer) -> None:
+    engine = create_engine(server.url.replace(":", "+psycopg:", 1))
+    with engine.connect() as connection, Session(engine) as session:
+        for each in (connection, session):
+            with pytest.raises(InvalidArgument, match="no Engine"):
+                interlock.connect(each)
+    engine.dispose()
+    with pytest.raises(InvalidArgument, match="give interlock the URL"):
+        interlock.aconnect(create_async_engine(server.url.replace(":", "+asyncpg:", 1)))
+
+
+def test_a_password_is_asked_for_at_each_connection(server: PostgresServer, ask: Ask) -> None:
+    asked: list[int] = []
+
+    def password() -> str:
+        asked.append(1)
+        return "secret"
+
+    store = PostgresStore.from_url(split(server.url), password=password)
+    queue = store.queue()
+    assert queue.namespaces() == []
+    assert asked == [1]
+    queue.close()
+
+
+def test_a_program_may_dial_itself_and_its_connections_are_new_ones(server: PostgresServer) -> None:
+    store = PostgresStore.from_url(split(server.url), dial=lambda: psycopg.connect(server.url, autocommit=True))
+    queue = store.queue()
+    assert queue.namespaces() == []
+    queue.close()
+    with psycopg.connect(server.url) as own:
+        own.execute("SELECT 1")
+        queue = PostgresStore.from_url(split(server.url), dial=lambda: own).queue()
+        with pytest.raises(interlock.StoreError, match="in a transaction"):
+            queue.namespaces()
+        assert own.execute("SELECT 1").fetchall() == [(1,)]

@@ -34,7 +34,7 @@ def hosts(url: str, *servers: PostgresServer) -> str:
     """Return the URL that names several servers, of which one may write."""
     one = servers[0]
     named = ",".join(f"{each.host}:{each.port}" for each in servers)
-    query = f"create=true&grace={GRACE}&target_session_attrs=read-write&table={table_of(url)}"
+    query = f"grace={GRACE}&target_session_attrs=read-write&table={table_of(url)}"
     return f"postgresql://{one.user}@{named}/{one.database}?{query}"
 
 

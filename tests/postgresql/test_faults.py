@@ -85,27 +85,6 @@ def test_a_waiting_task_whose_listener_was_terminated_is_woken_all_the_same(url:
     asyncio.run(play())
 
 
-def test_a_listener_that_is_silently_unsubscribed_is_noticed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a pooler does, or a proxy that swaps sessions: the connection lives, and hears nothing."""
-    from interlock.stores.postgresql import listener
-    from interlock.stores.sql.statements import Statement
-
-    monkeypatch.setattr(listener, "SILENCE", 0.2)
-    monkeypatch.setattr(listener, "listening", lambda channel: Statement('LISTEN "another"'))
-    with (
-        interlock.connect(f"{url}&timeout=0.5") as locks,
-        interlock.connect(url) as others,
-        ThreadPoolExecutor() as pool,
-    ):
-        grant = others.lock("a").acquire()
-        waiting = pool.submit(locks.lock("a").acquire)
-        listening = locks.store._listener
-        eventually(lambda: listening.live)
-        eventually(lambda: not listening.live)
-        grant.release()
-        waiting.result(10).release()
-
-
 def test_a_paused_server_costs_one_time_out_and_leaves_nothing(server: PostgresServer, url: str) -> None:
     with interlock.connect(f"{url}&timeout=0.5") as locks:
         lock = locks.lock("a")
@@ -190,7 +169,7 @@ def test_after_a_crash_nobody_gets_a_lock_before_all_forgotten_leases_have_ended
         crashed = time.monotonic()
         ask(f"DELETE FROM {table}")
         assert others.lock("a").acquire(timeout=0) is None
-        assert "grace" in [check.name for check in others.store.doctor()]
+        assert "grace" in [check.name for check in others.doctor()]
         second = others.lock("a").acquire(timeout=20)
         assert time.monotonic() > crashed + 0.9
         assert second.fence > first.fence

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from interlock.core.errors import StoreError
-from interlock.stores.sql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import WAITING, number_of
 from tests.servers import PgBouncer, PostgresServer, need

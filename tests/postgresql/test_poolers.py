@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import interlock
-from interlock.core.errors import StoreError
-from interlock.stores.sql.ddl import ddl
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.postgresql.conftest import Ask, table_of
 from tests.postgresql.test_settings import no_update_is_lost
@@ -15,7 +14,6 @@ from tests.servers import PgBouncer, PostgresServer, need
 from tests.support.sides import side
 
 MODES = ["session", "transaction", "statement"]
-NO_TRANSACTIONS = "pooler in statement mode allows no transactions"
 
 
 @pytest.fixture(params=MODES)
@@ -55,44 +53,18 @@ def test_a_pooler_shares_no_lock_of_the_server_and_loses_no_update(pooled: str, 
     assert ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
 
 
-@pytest.mark.parametrize("mode", ["session", "transaction"], indirect=True)
-@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-def test_another_isolation_by_default_is_set_right_where_transactions_are_allowed(
-    pooled: str, role: Callable[[str], None], level: str
-) -> None:
-    role(f"default_transaction_isolation = '{level}'")
+@pytest.mark.parametrize(
+    "setting", ["default_transaction_isolation = 'serializable'", "default_transaction_read_only = on"]
+)
+def test_other_defaults_are_set_right(pooled: str, role: Callable[[str], None], setting: str) -> None:
+    """Though statement mode allows no transactions: a step is one request all the same."""
+    role(setting)
     no_update_is_lost(pooled, rounds=5)
 
 
-@pytest.mark.parametrize("mode", ["session", "transaction"], indirect=True)
-def test_the_table_is_made_where_transactions_are_allowed(pooled: str, colour: str) -> None:
-    with side(colour, f"{pooled}other&create=true") as ours:
+def test_the_table_is_made(pooled: str, colour: str) -> None:
+    with side(colour, f"{pooled}other") as ours:
         assert ours.do(ours.take("a", timeout=0).release) is True
-
-
-@pytest.mark.parametrize("mode", ["statement"], indirect=True)
-def test_in_statement_mode_a_table_that_would_have_to_be_made_is_an_error_that_says_so(
-    pooled: str, colour: str
-) -> None:
-    with side(colour, f"{pooled}other&create=true") as ours:
-        with pytest.raises(StoreError, match=NO_TRANSACTIONS):
-            ours.take("a", timeout=0)
-        with pytest.raises(StoreError, match=NO_TRANSACTIONS):
-            ours.take("a")
-
-
-@pytest.mark.parametrize("mode", ["statement"], indirect=True)
-@pytest.mark.parametrize(
-    "setting", ["default_transaction_isolation = 'repeatable read'", "default_transaction_read_only = on"]
-)
-def test_in_statement_mode_another_default_of_the_role_is_an_error_that_says_so(
-    pooled: str, role: Callable[[str], None], colour: str, setting: str
-) -> None:
-    role(setting)
-    with side(colour, pooled) as ours:
-        for _ in range(2):
-            with pytest.raises(StoreError, match=NO_TRANSACTIONS):
-                ours.take("a", timeout=0)
 
 
 def test_a_pooler_that_starts_again_costs_nobody_the_lock(

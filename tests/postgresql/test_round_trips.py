@@ -1,4 +1,4 @@
-"""What goes over the wire: one statement a step, and a notification only where somebody waits for it."""
+"""What goes over the wire: one request a step, and a notification only where somebody waits for it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +12,8 @@ from tests.servers import PostgresServer, Proxy
 from tests.support.sides import Side, side
 
 
-def statements_in(sent: bytes) -> int:
-    """Count the messages of the protocol that end a statement: Sync, or a simple Query."""
+def requests_in(sent: bytes) -> int:
+    """Count the messages of the protocol that end a request: Sync, or a simple Query."""
     number = 0
     while sent:
         number += sent[:1] in (b"S", b"Q")
@@ -25,10 +25,10 @@ class Wire(Proxy):
     """A proxy before the server."""
 
     def cost(self, step: Callable[[], Any]) -> tuple[int, int]:
-        """Return how many packets a step sends, and how many statements they have."""
+        """Return how many packets a step sends, and how many requests they have."""
         requests, sent = self.requests, len(self.sent)
         assert step()
-        return self.requests - requests, statements_in(self.sent[sent:])
+        return self.requests - requests, requests_in(self.sent[sent:])
 
 
 def seen_by(wire: Wire, server: PostgresServer, url: str) -> str:
@@ -36,7 +36,15 @@ def seen_by(wire: Wire, server: PostgresServer, url: str) -> str:
     return f"{url.replace(f':{server.port}/', f':{wire.port}/')}&sslmode=disable&gssencmode=disable"
 
 
-def test_a_step_is_one_statement_in_one_packet(server: PostgresServer, url: str, colour: str) -> None:
+@pytest.mark.parametrize(
+    "setting", ["", "default_transaction_isolation = 'serializable'", "default_transaction_read_only = on"]
+)
+def test_a_step_is_one_request_in_one_packet(
+    server: PostgresServer, url: str, role: Callable[[str], None], colour: str, setting: str
+) -> None:
+    """Whoever is stopped after it was sent keeps nothing of the database's, whatever its defaults are."""
+    if setting:
+        role(setting)
     with Wire(server.host, server.port) as wire, side(colour, seen_by(wire, server, url)) as ours:
         grant = ours.take("a")
         assert ours.do(grant.release) is True
@@ -50,7 +58,7 @@ def test_a_step_is_one_statement_in_one_packet(server: PostgresServer, url: str,
         assert wire.cost(lambda: ours.do(ours.locks.evict, "a")) == (1, 1)
 
 
-def test_a_pair_that_nobody_disturbs_is_two_statements(server: PostgresServer, url: str, colour: str) -> None:
+def test_a_pair_that_nobody_disturbs_is_two_requests(server: PostgresServer, url: str, colour: str) -> None:
     def pairs(ours: Side) -> bool:
         for _ in range(20):
             assert ours.do(ours.take("a").release) is True
@@ -74,7 +82,7 @@ def told(url: str, ask: Ask) -> tuple[str, Callable[[], int]]:
         pass
     path = "options=-c%20search_path=spy,pg_catalog,public"
     counted = "SELECT count(*) FROM spy.told WHERE channel LIKE 'interlock%%'"
-    return f"{url}&{path}".replace("create=true&", ""), lambda: int(ask(counted)[0][0])
+    return f"{url}&{path}&create=false", lambda: int(ask(counted)[0][0])
 
 
 def test_nobody_is_notified_while_nobody_of_another_process_waits(told: Any, colour: str) -> None:

@@ -1,48 +1,141 @@
-"""What steps of the functions in the database do beyond those of all SQL stores (tests/sql): fences, renewals."""
+"""What the functions in the database do beyond those of `core.line`: old clocks, old names, foreign texts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 
-from interlock.client.connect import open_store
-from interlock.runtime.sync import run
+import interlock
+from interlock.testing.waiting import WAIT_LIMIT, eventually
+from tests.postgresql.conftest import WAITING, Ask, number_of, table_of
 from tests.servers import PostgresServer
-from tests.support.steps import claim_of
+from tests.support.sides import side
+
+HOUR = 3600_000_000
+NAMES = ("a", "läßt ☃", "back\\slash \\u00e4", "100 %")
 
 
-@pytest.fixture
-def store(url: str) -> Iterator[Any]:
-    """A store for threads."""
-    store = open_store(url)
-    yield store
-    store.close()
+def test_a_fence_is_higher_than_all_before_though_the_clock_goes_back(url: str, ask: Ask, colour: str) -> None:
+    """As after a restored dump, or a clock that was set back by an hour; with waiters and without."""
+    with side(colour, url) as ours, ours.beside() as other:
+        first = ours.take("a")
+        assert ours.do(first.release) is True
+        ask(f"UPDATE {table_of(url)} SET top = top + {HOUR}")
+        fences = [first.fence]
+        for _ in range(3):
+            grant = ours.take("a")
+            waiting = other.waits("a")
+            eventually(lambda: len(ours.claims("a")) == 2)
+            assert ours.do(grant.release) is True
+            second = waiting.result(WAIT_LIMIT)
+            assert other.do(second.release) is True
+            fences += [grant.fence, second.fence]
+        assert fences == [fences[0], *range(fences[0] + HOUR + 1, fences[0] + HOUR + 7)]
 
 
-def test_a_fence_is_higher_than_all_before_though_the_clock_goes_back(store: Any, url: str, ask: Any) -> None:
-    """As after a restored dump of another server, or a clock that was set back by an hour."""
-    table = url.rpartition("=")[2]
-    first = run(store.enter(claim_of("a", (1, 1), "n"), None, True, False)).fence
-    run(store.leave(claim_of("a", (1, 1), "n")))
-    ask(f"UPDATE {table} SET top = top + 3600000000")
-    fences = []
-    for id in ("b", "c", "d"):
-        fences.append(run(store.enter(claim_of(id, (1, 1), "n"), None, True, False)).fence)
-        run(store.leave(claim_of(id, (1, 1), "n")))
-    assert fences == [first + 3600000001, first + 3600000002, first + 3600000003]
-
-
-def test_a_renewal_holds_up_nobody_and_is_held_up_by_nobody(store: Any, url: str, server: PostgresServer) -> None:
+def test_a_renewal_holds_up_nobody_and_is_held_up_by_nobody(url: str, server: PostgresServer, colour: str) -> None:
     """One claim is locked by a step that does not end; the others are renewed."""
-    import psycopg
+    with side(colour, url) as ours, psycopg.connect(server.url) as other:
+        grants = {name: ours.do(ours.locks.lock(name, ttl=2).acquire) for name in ("a", "b", "c")}
+        other.execute(f"SELECT 1 FROM {table_of(url)} WHERE id = %s FOR UPDATE", (grants["b"].id,))
+        eventually(lambda: grants["b"].lost)
+        assert not grants["a"].lost
+        assert not grants["c"].lost
 
-    table = url.rpartition("=")[2]
-    claims = [claim_of(id, (1, 1), id) for id in ("a", "b", "c")]
-    for claim in claims:
-        assert run(store.enter(claim, None, True, False)).state == "using"
-    with psycopg.connect(server.url) as other:
-        other.execute(f"SELECT 1 FROM {table} WHERE id = 'b' FOR UPDATE")
-        first, second, third = run(store.renew([*claims]))
-        assert (first, third) == (True, True)
-        assert isinstance(second, Exception)
-    assert run(store.renew([*claims, claim_of("gone", (1, 1), "x")])) == [True, True, True, False]
+
+def test_renewals_have_a_connection_though_a_step_waits_for_its_name(
+    url: str, server: PostgresServer, ask: Ask, colour: str
+) -> None:
+    with (
+        side(colour, f"{url}&max_connections=2") as ours,
+        ours.beside() as stuck,
+        psycopg.connect(server.url) as other,
+    ):
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
+        free = ours.take("free")
+        taking = stuck.waits("a", timeout=0)
+        eventually(lambda: ask(WAITING))
+        assert ours.do(free.renew)
+        other.rollback()
+        assert stuck.do(taking.result(WAIT_LIMIT).release) is True
+
+
+def test_old_names_are_swept_and_living_records_are_not(url: str, ask: Ask) -> None:
+    table, old = table_of(url), 120_000_000
+    with interlock.connect(url) as locks:
+        for number in range(100):
+            locks.lock(f"once {number}").acquire().release()
+        held = locks.lock("held").acquire()
+        age = f"top = top - {old}, fence = greatest(0, fence - {old})"
+        ask(f"UPDATE {table} SET {age} WHERE name <> 'held'")
+        ask(f"UPDATE {table} SET done = fence + {10 * old} WHERE name = 'once 7'")
+        assert ask(f"SELECT {table}_sweep(1000, 60000000)") == [(99,)]
+        assert ask(f"SELECT name FROM {table} ORDER BY 1") == [("held",), ("once 7",)]
+        assert held.release() is True
+
+
+def test_releases_sweep_now_and_then(url: str, ask: Ask) -> None:
+    with interlock.connect(url) as locks:
+        locks.lock("old").acquire().release()
+        ask(f"UPDATE {table_of(url)} SET top = 1, fence = 1")
+        for _ in range(64):
+            locks.lock("a").acquire().release()
+        assert ask(f"SELECT name FROM {table_of(url)}") == [("a",)]
+
+
+def test_idle_names_cost_no_index_writes(url: str, ask: Ask) -> None:
+    """An uncontended pair updates one row in place."""
+    with interlock.connect(url) as locks:
+        for _ in range(50):
+            locks.lock("a").acquire().release()
+        updates = "SELECT n_tup_ins, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = %s"
+        eventually(lambda: ask(updates, table_of(url))[0][1] >= 99, 20)
+        inserted, updated, hot = ask(updates, table_of(url))[0]
+        assert (inserted, updated) == (1, hot)
+
+
+@pytest.mark.parametrize("encoding", ["UTF8", "LATIN1", "SQL_ASCII"])
+def test_a_database_that_lacks_characters_keeps_every_name(
+    server: PostgresServer, ask: Ask, colour: str, encoding: str
+) -> None:
+    ask(f"CREATE DATABASE of_{encoding} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    url = f"{server.url.rpartition('/')[0]}/of_{encoding.lower()}"
+    with side(colour, url) as ours:
+        for name in NAMES:
+            grant = ours.do(ours.locks.lock(name, label=name).acquire)
+            assert [(view.name, view.label) for view in ours.claims(name)] == [(name, name)]
+            assert ours.do(grant.release) is True
+        grants = [ours.take(name) for name in NAMES]
+        assert sorted(view.name for view in ours.do(ours.locks.claims)) == sorted(NAMES)
+        for grant in grants:
+            assert ours.do(grant.release) is True
+    ask(f"DROP DATABASE of_{encoding}")
+
+
+@pytest.mark.parametrize("text", ["{id} " + "7" * 20, "{id} " + "7" * 5000, "{id} x", "{id}", ""])
+def test_a_message_that_is_not_ours_lets_nobody_in(url: str, ask: Ask, text: str) -> None:
+    with interlock.connect(url) as locks, ThreadPoolExecutor(1) as threads:
+        grant = locks.lock("a").acquire()
+        waiting = threads.submit(locks.lock("a").acquire)
+        row = f"SELECT id, channel FROM {table_of(url)} WHERE held = 0 AND id <> ''"
+        ((id, channel),) = eventually(lambda: ask(row))
+        ask("SELECT pg_notify(%s, %s)", channel, text.format(id=id))
+        assert len(locks.claims("a")) == 2
+        assert not waiting.done()
+        grant.release()
+        waiting.result(WAIT_LIMIT).release()
+
+
+def made(url: str, change: Callable[[Any], Any]) -> Any:
+    """Do something with a connection for threads."""
+    with interlock.connect(url) as locks:
+        return change(locks)
+
+
+def test_a_table_of_another_version_is_refused_and_said_so(url: str, ask: Ask) -> None:
+    made(url, lambda locks: locks.lock("a").acquire().release())
+    ask(f"ALTER TABLE {table_of(url)} DROP COLUMN once")
+    with pytest.raises(interlock.StoreError, match="another version"):
+        made(url, lambda locks: locks.lock("a").acquire(timeout=0))

@@ -8,12 +8,12 @@ import pytest
 
 import interlock
 from interlock.core.errors import StoreError
-from interlock.stores.sql import queue
 from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since
 from tests.postgresql.conftest import WAITING, Ask, number_of, table_of
 from tests.servers import PostgresServer
 from tests.support.sides import Side, side
 
+RETRY_LIMIT = 2.0  # seconds
 SETTINGS = {
     "statement_timeout": "canceling statement due to statement timeout",
     "lock_timeout": "canceling statement due to lock timeout",
@@ -81,17 +81,15 @@ def test_a_time_out_that_strikes_again_and_again_is_an_error_that_names_it(
         began = moment()
         with pytest.raises(StoreError, match=setting):
             locks.lock("a").acquire(timeout=0)
-        assert since(began) < 2 * (queue.RETRY_LIMIT + 1), "so long for the step, and for what takes it back"
+        assert since(began) < 2 * (RETRY_LIMIT + 1), "so long for the step, and for what takes it back"
         other.rollback()
         assert locks.claims("a") == []
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_who_waits_outlasts_a_time_out_that_strikes_again_and_again(
-    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, colour: str, setting: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(queue, "RETRY_LIMIT", 0.1)
+    server: PostgresServer, url: str, made: str, role: Any, stranger: Any, colour: str, setting: str
+) -> None:
     role(f"{setting} = '50ms'")
     with side(colour, url) as ours:
         other = stranger()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 
 import interlock
 from interlock import StoreError
-from interlock.stores.files import FileStore
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 from tests.support.files_folder import connect, descriptors, until_waiting
@@ -52,21 +51,12 @@ def many_sockets() -> list[tuple[socket.socket, socket.socket]]:
     return [socket.socketpair() for _ in range(20)]
 
 
-CLOSE: dict[str, Callable[[interlock.Locks], None]] = {
-    "the connection": lambda locks: locks.close(),
-    "the store": lambda locks: locks.store.close(),
-}
-
-
-@pytest.mark.parametrize("close", CLOSE.values(), ids=CLOSE)
-def test_threads_that_wait_when_it_is_closed_get_a_store_error(
-    folder: Path, remote: Remote, close: Callable[[interlock.Locks], None]
-) -> None:
+def test_threads_that_wait_when_it_is_closed_get_a_store_error(folder: Path, remote: Remote) -> None:
     before = descriptors()
     locks = connect(folder)
     waits = waiting_threads(locks)
     until_waiting(folder, WAITERS)
-    close(locks)
+    locks.close()
     pairs = many_sockets()
     for _, theirs in pairs:
         theirs.sendall(BYTES)
@@ -109,19 +99,6 @@ def test_tasks_that_wait_when_it_is_closed_get_a_store_error(folder: Path, remot
     until_waiting(folder, 0)
 
 
-def test_a_store_that_a_thread_closes_ends_the_waits_of_tasks(folder: Path, remote: Remote) -> None:
-    async def main() -> None:
-        locks = interlock.aconnect(f"file://{folder}")
-        waits = [asyncio.create_task(locks.lock("book").acquire()) for _ in range(WAITERS)]
-        await asyncio.to_thread(until_waiting, folder, WAITERS)
-        await asyncio.to_thread(locks.store.close)
-        found = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), WAIT_LIMIT)
-        assert [type(each) for each in found] == [StoreError] * WAITERS
-
-    asyncio.run(main())
-    until_waiting(folder, 0)
-
-
 def test_closing_one_connection_leaves_the_waiters_of_another_alone(folder: Path, remote: Remote) -> None:
     with connect(folder) as kept:
         closed = connect(folder)
@@ -144,32 +121,9 @@ def test_closing_and_waiting_at_the_same_time_ends_in_an_error_and_no_leak(folde
     for _ in range(30):
         locks = connect(folder)
         waits = waiting_threads(locks, 3)
-        locks.store.close()  # some of them wait by now, others are on their way
+        locks.close()  # some of them wait by now, others are on their way
         for wait in waits:
             with pytest.raises(StoreError):
                 wait.result(WAIT_LIMIT)
     eventually(lambda: descriptors() == before)
     until_waiting(folder, 0)
-
-
-def test_a_waiter_can_be_woken_to_look_again(folder: Path) -> None:
-    store = FileStore(str(folder))
-    wakeup = store.thread_wakeup()
-    wakeup.wake()
-    assert wakeup.wait(WAIT_LIMIT) is None  # at once
-    wakeup.close()
-    wakeup.wake()  # nobody waits any more
-    store.close()
-
-
-def test_a_closed_store_makes_no_wakeups_and_has_nothing_in_line(folder: Path) -> None:
-    before = descriptors()
-    with connect(folder) as other:
-        store = FileStore(str(folder))
-        store.close()
-        with pytest.raises(StoreError, match="closed"):
-            store.thread_wakeup()
-        assert other.lock("book").acquire(timeout=0) is not None
-    with pytest.raises(StoreError, match="closed"):
-        store.thread_wakeup()
-    assert descriptors() == before

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.locks.sync import watchdog
-from interlock.stores.files import liveness as liveness
+from interlock.runtime import _threads
+from interlock.stores.files import liveness
 from interlock.stores.files.liveness import Liveness
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
@@ -65,7 +65,7 @@ def test_connections_that_were_dropped_do_not_keep_the_last_one_from_closing(fol
 def test_what_dropped_connections_had_open_is_closed_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog, "IDLE", 0.01)
+    monkeypatch.setattr(_threads, "IDLE", 0.01)
     before = descriptors()
     for number in range(10):
         with connect(tmp_path / str(number)).lock("book", ttl=0.3):
@@ -90,7 +90,7 @@ def test_a_folder_that_was_removed_is_not_made_again_to_close_it(folder: Path) -
 def test_a_grant_that_was_dropped_with_its_connection_keeps_its_lease(
     folder: Path, tmp_path: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog, "IDLE", 0.01)
+    monkeypatch.setattr(_threads, "IDLE", 0.01)
     before = descriptors()
 
     def closed() -> bool:
@@ -161,7 +161,7 @@ def test_a_forked_child_has_nothing_of_its_parents_open_but_the_marker(folder: P
             "result = [before, os.read(reader, 1000).decode(), held.renew()]"
         )
     assert told[0].count("alive") >= 3  # its liveness pipe, its pipe, and the liveness pipe of the other
-    assert {"interlock", "using", "pending"} < set(told[0])
+    assert {"interlock", "lines"} < set(told[0])
     assert told[1:] == ["interlock", True]
 
 
@@ -270,27 +270,3 @@ def test_a_process_at_its_file_limit_is_told_what_to_do(
         remote.do(FREE)
         assert locks.claims("book") == []
         assert remote.do(f"locks = interlock.connect(url)\n{TRY}") is True
-
-
-def test_numbers_of_pipes_are_used_again_and_stay_within_their_slots(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(liveness, "MOST_NUMBER", 4)
-    monkeypatch.setattr(liveness, "MOST_IDLE_PIPES", 0)
-    (folder / "alive").mkdir(parents=True)
-    here, there = Liveness(folder / "alive"), Liveness(folder / "alive")
-    kept = here.pipe()
-    for _ in range(6):
-        pipe = here.pipe()
-        assert 1 <= pipe.number <= 4
-        assert pipe.number != kept.number
-        there.ring(here.token, pipe.number, None)
-        assert os.read(pipe.fd, 10) == b"\n"  # not an earlier one of the same name
-        here.put_back(pipe)
-    four = [here.pipe() for _ in range(3)]
-    with pytest.raises(interlock.StoreError, match="more than 4 wait"):
-        here.pipe()
-    for pipe in [kept, *four]:
-        here.put_back(pipe)
-    here.close()
-    there.close()

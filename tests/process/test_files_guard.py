@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import os
 import signal
@@ -17,8 +16,9 @@ import pytest
 
 import interlock
 from interlock import StoreError
-from interlock.runtime.sync import run
-from interlock.stores.files.linefile import LineFile
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.core.line import KEPT
+from interlock.stores.files import FileStore
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually, moment, since
 from tests.support.files_folder import SLACK, connect, until_waiting, within
@@ -38,7 +38,7 @@ def remote(folder: Path) -> Iterator[Remote]:
 @contextmanager
 def stuck(folder: Path, name: str = "book") -> Iterator[None]:
     """Keep the guard of a line, as a process does that was stopped in its step."""
-    fd = os.open(folder / "using" / name, os.O_RDONLY)
+    fd = os.open(folder / "lines" / name, os.O_RDONLY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -71,7 +71,7 @@ def caller(request: pytest.FixtureRequest, folder: Path) -> Colours:
     """Who acquires."""
     with connect(folder) as locks, locks.lock("book"):
         pass
-    (folder / "using" / "book").touch()
+    (folder / "lines" / "book").touch()
     return Colours(request.param, folder)
 
 
@@ -135,67 +135,62 @@ def test_a_release_says_so_within_a_second_and_can_be_repeated(line: interlock.L
     assert line.claims("book") == []
 
 
-def test_a_stuck_line_does_not_hold_up_the_renewals_of_others(line: interlock.Locks, folder: Path) -> None:
-    grants = [line.lock(name, ttl=2.0).acquire() for name in ("shelf", "book", "desk")]
-    claims = [grant._claim for grant in grants if grant is not None]
+def held(folder: Path, *names: str, ttl: float = 30.0) -> tuple[Any, list[Claim]]:
+    """Return a queue of the folder, and claims that hold locks."""
+    queue = FileStore(str(folder)).queue()
+    claims = [Claim(name, LockSpec(SEPARATOR + name, ttl=ttl)) for name in names]
+    assert [queue.enter(claim, None, False, False).state for claim in claims] == ["using"] * len(names)
+    return queue, claims
+
+
+def test_a_stuck_line_does_not_hold_up_the_renewals_of_others(folder: Path) -> None:
+    queue, claims = held(folder, "shelf", "book", "desk", ttl=2.0)
     with stuck(folder), within(0.2):
-        answers = run(line.store.renew(claims))
-    assert [type(answer) for answer in answers] == [bool, StoreError, bool]
-    assert [answers[0], answers[2]] == [True, True]
-    assert run(line.store.renew(claims)) == [True, True, True]
-
-
-def test_one_line_that_can_not_be_read_concerns_its_own_claim_only(
-    line: interlock.Locks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grants = [line.lock(name).acquire() for name in ("shelf", "book")]
-    claims = [grant._claim for grant in grants if grant is not None]
-    guard = LineFile.guard
-
-    def broken(self: LineFile) -> bytes | None:
-        if self.key.endswith("book"):
-            raise OSError(errno.EIO, "Input/output error")
-        return guard(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LineFile, "guard", broken)
-        answers = run(line.store.renew(claims))
-    assert answers[0] is True
+        answers = queue.renew(claims)
+    assert answers[::2] == [KEPT, KEPT]
     assert isinstance(answers[1], StoreError)
-    assert run(line.store.renew(claims)) == [True, True]
+    assert queue.renew(claims) == [KEPT] * 3
+    queue.close()
+
+
+def test_one_line_that_can_not_be_read_concerns_its_own_claim_only(folder: Path) -> None:
+    queue, claims = held(folder, "shelf", "book")
+    (folder / "lines" / "book").rename(folder / "book")
+    (folder / "lines" / "book").mkdir()
+    answers = queue.renew(claims)
+    assert answers[0] == KEPT
+    assert isinstance(answers[1], StoreError)
+    (folder / "lines" / "book").rmdir()
+    (folder / "book").rename(folder / "lines" / "book")
+    assert queue.renew(claims) == [KEPT] * 2
+    queue.close()
 
 
 def test_many_renewals_leave_an_event_loop_its_turns(folder: Path) -> None:
     async def main() -> None:
-        async with interlock.aconnect(f"file://{folder}") as locks:
-            grants = [await locks.lock(f"name {number}").acquire() for number in range(200)]
-            rounds = 0
-            renewing = asyncio.create_task(_renew(locks, [grant._claim for grant in grants if grant is not None]))
-            while not renewing.done():
-                await asyncio.sleep(0)
-                rounds += 1
-            assert renewing.result() == [True] * 200
-            assert rounds > 10
+        _, claims = held(folder, *(f"name {number}" for number in range(200)))
+        queue = FileStore(str(folder)).aqueue()
+        rounds = 0
+        renewing = asyncio.create_task(queue.renew(claims))
+        while not renewing.done():
+            await asyncio.sleep(0)
+            rounds += 1
+        assert renewing.result() == [KEPT] * 200
+        assert rounds > 5
 
     asyncio.run(main())
-
-
-async def _renew(locks: interlock.AsyncLocks, claims: list[Any]) -> Any:
-    from interlock.runtime.aio import arun
-
-    return await arun(locks.store.renew(claims))
 
 
 def test_a_process_that_is_stopped_inside_its_step_costs_the_others_one_deadline(
     line: interlock.Locks, folder: Path, remote: Remote
 ) -> None:
     pid = remote.do(
-        "import os, signal\n"
-        "line = locks.store._line(locks.lock('book')._spec.key)\n"
-        "line.guard()\n"
+        "import fcntl, os, signal\n"
+        f"fd = os.open('{folder}/lines/book', os.O_RDONLY)\n"
+        "fcntl.flock(fd, fcntl.LOCK_EX)\n"
         "result = os.getpid()"
     )
-    remote.start("os.kill(os.getpid(), signal.SIGSTOP); line.unguard()")
+    remote.start("os.kill(os.getpid(), signal.SIGSTOP); os.close(fd)")
     eventually(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
     for how, seconds in (({"blocking": False}, 1.0), ({"timeout": 0.5}, 0.5)):
         with within(seconds):

@@ -14,7 +14,7 @@ import pytest
 
 import interlock
 from interlock import LockLost
-from interlock.stores.files import FileStore
+from interlock.stores.files.liveness import Liveness
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 from tests.support.files_folder import TRY, connect, liveness_pipes_of, pipes_of, remove_from, until_waiting
@@ -187,14 +187,14 @@ def test_nothing_is_written_through_a_link_that_lies_in_the_place_of_a_pipe(fold
 
 @pytest.mark.parametrize("kind", ["link", "file"])
 def test_what_is_no_pipe_proves_no_life(folder: Path, kind: str) -> None:
-    store = FileStore(str(folder))
+    with connect(folder) as locks, locks.lock("book"):
+        pass
     other = folder / "alive" / "77-aabbccddeeff"
     if kind == "link":
         other.symlink_to(folder / "interlock")  # that one is locked
     else:
         other.write_text("")
-    assert store.liveness().is_alive(other.name) is False
-    store.close()
+    assert Liveness(folder / "alive", own=False).is_alive(other.name) is False
 
 
 # -- what the doctor sees ---------------------------------------------------------------------------------

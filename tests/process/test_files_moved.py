@@ -18,7 +18,9 @@ import pytest
 
 import interlock
 from interlock import StoreError
-from interlock.runtime.sync import run
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.core.line import KEPT
+from interlock.stores.files import FileStore
 from interlock.stores.files import folder as folder_module
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
@@ -175,20 +177,22 @@ def test_a_waiter_gets_the_lock_when_the_marker_is_free_again(line: interlock.Lo
     assert got[0] is not None
 
 
-def test_a_renewal_with_a_marker_that_is_locked_is_tried_again(line: interlock.Locks, folder: Path) -> None:
-    grants = [line.lock(name, ttl=2.0).acquire() for name in ("shelf", "desk")]
-    claims = [grant._claim for grant in grants if grant is not None]
+def test_a_renewal_with_a_marker_that_is_locked_is_tried_again(folder: Path) -> None:
+    queue = FileStore(str(folder)).queue()
+    claims = [Claim(name, LockSpec(SEPARATOR + name, ttl=2.0)) for name in ("shelf", "desk")]
+    assert [queue.enter(claim, None, False, False).state for claim in claims] == ["using"] * 2
     with taken(folder), within(0.2):
-        answers = run(line.store.renew(claims))
+        answers = queue.renew(claims)
     assert [type(answer) for answer in answers] == [StoreError, StoreError]
     assert "lslocks" in str(answers[0])
-    assert run(line.store.renew(claims)) == [True, True]
+    assert queue.renew(claims) == [KEPT, KEPT]
+    queue.close()
 
 
 def test_a_release_with_a_marker_that_is_locked_says_so_within_a_second(line: interlock.Locks, folder: Path) -> None:
     grant = held(line)
     with taken(folder):
-        (folder / "using" / "book").unlink()
+        (folder / "lines" / "book").unlink()
         with within(1.0), pytest.raises(StoreError, match=r"marker.*lslocks"):
             grant.release()
     grant.release()
@@ -198,7 +202,7 @@ def test_a_release_with_a_marker_that_is_locked_says_so_within_a_second(line: in
 
 # -- subfolders that were removed ---------------------------------------------------------------------------
 
-ROOMS = ["using", "pending", "alive"]
+ROOMS = ["lines", "alive"]
 
 
 def handed_over(locks: interlock.Locks, folder: Path) -> bool:
@@ -259,7 +263,7 @@ def test_who_holds_learns_at_once_that_alive_was_removed(line: interlock.Locks, 
     assert held(line).renew() is True
 
 
-@pytest.mark.parametrize("room", ["using", "pending"])
+@pytest.mark.parametrize("room", ["lines"])
 def test_the_doctor_says_what_is_missing(line: interlock.Locks, folder: Path, room: str) -> None:
     shutil.rmtree(folder / room)
     found = line.doctor()
@@ -289,7 +293,7 @@ def test_a_liveness_pipe_is_made_though_alive_is_removed_whenever_a_marker_was_j
 
 
 def test_who_looks_at_a_folder_without_lines_sees_none(line: interlock.Locks, folder: Path) -> None:
-    shutil.rmtree(folder / "using")
+    shutil.rmtree(folder / "lines")
     assert line.claims() == []
 
 

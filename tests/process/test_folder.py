@@ -14,7 +14,7 @@ import pytest
 
 import interlock
 from interlock import StoreError
-from interlock.stores.files import opened
+from interlock.stores.files._sync import queue
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 
@@ -51,7 +51,7 @@ DAMAGE = {
     "text": b"hello\n",
     "zeros": bytes(4096),
     "noise": bytes(range(256)) * 40,
-    "a head without an end": b"interlock line 1 head=",
+    "a head without an end": b"interlock line 2 head=",
     "one long line": b"x" * 100_000,
 }
 
@@ -59,23 +59,22 @@ DAMAGE = {
 @pytest.mark.parametrize("what", ["empty", "a head without an end"])
 def test_a_file_that_was_just_begun_stops_nobody(folder: Path, what: str) -> None:
     with connect(folder):
-        (folder / "using" / NAME).write_bytes(DAMAGE[what])
+        (folder / "lines" / NAME).write_bytes(DAMAGE[what])
     with connect(folder) as locks:
         fence = use(locks)
         assert use(locks) > fence
 
 
 @pytest.mark.parametrize("what", ["text", "zeros", "noise", "one long line"])
-@pytest.mark.parametrize("room", ["using", "pending"])
-def test_a_file_that_is_not_ours_is_named_and_not_touched(folder: Path, what: str, room: str) -> None:
+def test_a_file_that_is_not_ours_is_named_and_not_touched(folder: Path, what: str) -> None:
     with connect(folder) as locks:
-        path = folder / room / NAME
+        path = folder / "lines" / NAME
         path.write_bytes(DAMAGE[what])
         path.chmod(0o644)
         with pytest.raises(StoreError, match=f"{path}.*remove it"), locks.lock(NAME):
-            locks.lock(NAME).acquire(timeout=5)  # who waits reads pending/ too
+            pass
         assert use(locks, "another name")
-        assert f"{room}/{NAME}" in complaints(locks)
+        assert f"lines/{NAME}" in complaints(locks)
         assert locks.claims() == []
     assert path.read_bytes() == DAMAGE[what]
     assert not (folder / "broken").exists()
@@ -91,11 +90,11 @@ def test_a_truncated_line_stops_nobody_and_its_fence_does_not_go_back(folder: Pa
         grant = lock.acquire()
         assert grant is not None
         fence = grant.fence
-        shutil.copy(folder / "using" / NAME, folder / "kept")
+        shutil.copy(folder / "lines" / NAME, folder / "kept")
         grant.release()
     whole = (folder / "kept").read_bytes()
     (folder / "kept").unlink()
-    (folder / "using" / NAME).write_bytes(whole[: min(size, len(whole) - 1)])
+    (folder / "lines" / NAME).write_bytes(whole[: min(size, len(whole) - 1)])
     with connect(folder) as locks:
         assert use(locks) > fence
 
@@ -104,10 +103,10 @@ def test_damage_in_the_middle_of_a_line_stops_nobody(folder: Path) -> None:
     with connect(folder) as locks:
         grant = locks.lock(NAME).acquire()
         assert grant is not None
-        whole = (folder / "using" / NAME).read_bytes()
+        whole = (folder / "lines" / NAME).read_bytes()
         grant.release()
     for at in range(32, len(whole), 16):
-        (folder / "using" / NAME).write_bytes(whole[:at] + b"\xff" * 16 + whole[at + 16 :])
+        (folder / "lines" / NAME).write_bytes(whole[:at] + b"\xff" * 16 + whole[at + 16 :])
         with connect(folder) as locks:
             assert use(locks) > grant.fence, at
 
@@ -116,13 +115,11 @@ def test_the_doctor_reports_what_is_foreign_or_damaged(folder: Path) -> None:
     with connect(folder) as locks:
         assert "foreign" not in complaints(locks)
         (folder / "README.txt").write_text("who put this here?")
-        (folder / "using" / "holiday.jpg").write_bytes(b"\xff\xd8\xff")
-        (folder / "pending" / "nobody knows").write_bytes(b"?")
-        (folder / "using" / "a folder").mkdir()
+        (folder / "lines" / "holiday.jpg").write_bytes(b"\xff\xd8\xff")
+        (folder / "lines" / "a folder").mkdir()
         told = complaints(locks)
         assert "README.txt" in told
         assert "holiday.jpg" in told
-        assert "nobody knows" in told
         assert "a folder" in told
         use(locks)
         assert [view.name for view in locks.claims()] == []
@@ -130,9 +127,8 @@ def test_the_doctor_reports_what_is_foreign_or_damaged(folder: Path) -> None:
 
 def test_foreign_files_do_not_disturb_a_listing(folder: Path) -> None:
     with connect(folder) as locks:
-        (folder / "using" / "holiday.jpg").write_bytes(os.urandom(1000))
-        (folder / "using" / "empty").write_bytes(b"")
-        (folder / "pending" / "noise").write_bytes(os.urandom(1000))
+        (folder / "lines" / "holiday.jpg").write_bytes(os.urandom(1000))
+        (folder / "lines" / "empty").write_bytes(b"")
         (folder / "alive" / "who").write_bytes(b"?")
         with locks.lock(NAME):
             assert [view.name for view in locks.claims()] == [NAME]
@@ -160,7 +156,7 @@ def test_a_record_of_fences_that_is_none_is_named_and_not_touched(folder: Path, 
         assert grant.renew()
         assert grant.release()
     assert (folder / "fences").read_bytes() == damage
-    assert len((folder / "using" / NAME).read_bytes()) % 512 == 0  # no slot longer than the others was written
+    assert len((folder / "lines" / NAME).read_bytes()) % 512 == 0  # no slot longer than the others was written
     (folder / "fences").unlink()
     with connect(folder) as locks:
         assert use(locks) > grant.fence
@@ -170,7 +166,7 @@ def test_names_used_once_leave_nothing_after_close(folder: Path) -> None:
     with connect(folder) as locks:
         for number in range(1500):
             locks.lock(f"once {number}").acquire().release()  # type: ignore[union-attr]
-        assert len(list((folder / "using").iterdir())) < 600  # bounded while it goes on, too
+        assert len(list((folder / "lines").iterdir())) < 600  # bounded while it goes on, too
     left = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
     assert [path for path in left if path not in ("interlock", "fences")] == []
     assert list((folder / "alive").iterdir()) == []
@@ -179,20 +175,19 @@ def test_names_used_once_leave_nothing_after_close(folder: Path) -> None:
 def test_names_of_a_killed_process_are_swept_by_later_ones(folder: Path, remote: Remote) -> None:
     remote.do("for number in range(100): grant = locks.lock(f'once {number}').acquire()\nresult = grant.fence")
     remote.kill()
-    assert len(list((folder / "using").iterdir())) == 100
+    assert len(list((folder / "lines").iterdir())) == 100
     old = time.time() - 3600
-    for path in (folder / "using").iterdir():
+    for path in (folder / "lines").iterdir():
         os.utime(path, (old, old))
     for _ in range(20):
         connect(folder).close()
-    assert list((folder / "using").iterdir()) == []
-    assert list((folder / "pending").iterdir()) == []
+    assert list((folder / "lines").iterdir()) == []
     assert list((folder / "alive").iterdir()) == []
 
 
 def test_a_line_in_use_is_not_swept(folder: Path, remote: Remote) -> None:
     remote.do(f"grant = locks.lock({NAME!r}).acquire()")
-    os.utime(folder / "using" / NAME, (0, 0))
+    os.utime(folder / "lines" / NAME, (0, 0))
     for _ in range(5):
         connect(folder).close()
     with connect(folder) as locks:
@@ -214,7 +209,7 @@ def test_a_crowd_that_came_and_went_leaves_a_small_line(folder: Path, remote: Re
     with connect(folder) as locks:
         use(locks)
         use(locks)
-        assert (folder / "using" / NAME).stat().st_size < 8192
+        assert (folder / "lines" / NAME).stat().st_size < 8192
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -222,11 +217,11 @@ def test_fences_increase_though_the_clock_was_set_back(
     folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
 ) -> None:
     if not compiled:
-        monkeypatch.setattr(opened, "native", None)
+        monkeypatch.setattr(queue, "native", None)
     with connect(folder) as locks:
         grant = locks.lock(NAME).acquire()
         assert grant is not None
-        path, ahead = folder / "using" / NAME, grant.fence + 10**14  # as if the clock had gone so far then
+        path, ahead = folder / "lines" / NAME, grant.fence + 10**14  # as if the clock had gone so far then
         path.write_bytes(path.read_bytes().replace(b"=%016d" % grant.fence, b"=%016d" % ahead))
         grant.release()
         fences = [use(locks)]
@@ -250,8 +245,9 @@ def test_a_line_that_somebody_waits_in_is_not_swept(folder: Path, remote: Remote
             eventually(lambda: len(locks.claims(NAME)) == 2)
             os.kill(waiter.process.pid, signal.SIGSTOP)  # so that it does not take over from the dead at once
             remote.kill()
-            os.utime(folder / "using" / NAME, (0, 0))
-            assert locks.store.sweep(100) == 0  # type: ignore[attr-defined]
+            os.utime(folder / "lines" / NAME, (0, 0))
+            connect(folder).close()
+            assert (folder / "lines" / NAME).exists()
             os.kill(waiter.process.pid, signal.SIGCONT)
             assert waiter.answer() > 0
             (view,) = locks.claims(NAME)
@@ -298,15 +294,15 @@ def test_holders_and_waiters_can_be_seen_with_ls_and_cat(folder: Path, remote: R
     remote.do(f"grant = locks.lock({NAME!r}, label='shelf 3').acquire()")
     with connect(folder) as locks:
         remote_pid = str(remote.process.pid)
-        assert [path.name for path in (folder / "using").iterdir()] == [NAME]
-        text = (folder / "using" / NAME).read_text()
+        assert [path.name for path in (folder / "lines").iterdir()] == [NAME]
+        text = (folder / "lines" / NAME).read_text()
         assert "shelf 3" in text
         assert remote_pid in text
         waiter = Remote(f"file://{folder}")
         try:
             waiter.start(f"locks.lock({NAME!r}).acquire()")
             eventually(lambda: len(locks.claims(NAME)) == 2)
-            assert str(waiter.process.pid) in (folder / "pending" / NAME).read_text()
+            assert str(waiter.process.pid) in (folder / "lines" / NAME).read_text()
         finally:
             waiter.close()
 
@@ -323,7 +319,7 @@ def test_holders_and_waiters_can_be_seen_with_ls_and_cat(folder: Path, remote: R
 )
 def test_a_name_in_any_script_keeps_a_readable_part_in_its_file(folder: Path, name: str, readable: str) -> None:
     with interlock.connect(folder.as_uri()) as locks, locks.lock(name):
-        (file,) = [each.name for each in (folder / "using").iterdir()]
+        (file,) = [each.name for each in (folder / "lines").iterdir()]
         assert file.rpartition("~")[0] == readable
         assert [view.name for view in locks.claims()] == [name]
 

@@ -1,7 +1,6 @@
 """What the processes that share a folder of file:// must have in common, and what the machine may run out of."""
 
 import errno
-import fcntl
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 
 import interlock
 from interlock import StoreError
-from interlock.stores.files import FileStore, folder, machine, marker
+from interlock.stores.files import folder, machine, marker
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
 
@@ -142,7 +141,7 @@ def test_a_process_at_its_limit_of_files_spoils_nothing(tmp_path: Path) -> None:
     other = Remote(None)
     try:
         other.do(
-            "import os, resource, interlock.locks.doctor, interlock.stores.files\n"
+            "import os, resource, interlock.client._sync.doctor, interlock.stores.files\n"
             "limit = len(os.listdir('/proc/self/fd'))\n"
             "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
             "errors = set()\n"
@@ -170,7 +169,7 @@ def test_every_call_at_the_limit_of_files_says_what_to_do(tmp_path: Path) -> Non
     other = Remote(url)
     try:
         other.do(
-            "import os, resource, interlock.locks.doctor, interlock.stores.files\n"
+            "import os, resource, interlock.client._sync.doctor, interlock.stores.files\n"
             "grant = locks.lock('held').acquire()\n"
             "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
             "used = max(map(int, os.listdir('/proc/self/fd')))\n"
@@ -245,7 +244,6 @@ def test_a_full_disk_is_said_and_nobody_gets_in_by_it(full_disk: tuple[Path, Cal
         fill()
         for call in (
             lambda: locks.lock(NAME).acquire(timeout=0),
-            lambda: locks.lock("held").acquire(timeout=2),
             lambda: interlock.connect(f"file://{disk}/more"),
         ):
             with pytest.raises(StoreError, match=r"No space|room"):
@@ -291,23 +289,6 @@ def test_the_marker_of_an_earlier_version_is_written_anew_when_nobody_uses_the_f
         assert (path / "interlock").read_bytes() == marker.text_here(path)
 
 
-def test_a_folder_that_an_earlier_version_uses_is_shared_on_the_same_boot_only(tmp_path: Path) -> None:
-    path = tmp_path / "locks"
-    path.mkdir(mode=0o700)
-    (path / "interlock").write_bytes(old_marker(machine.boot_id()))
-    with open(path / "interlock") as theirs:
-        fcntl.flock(theirs, fcntl.LOCK_SH)
-        with interlock.connect(f"file://{path}") as locks:
-            assert (path / "interlock").read_bytes() == old_marker(machine.boot_id())
-            assert {check.status for check in locks.doctor()} == {"ok"}
-        (path / "interlock").write_bytes(old_marker("another"))
-        with pytest.raises(StoreError, match="another machine"):
-            interlock.connect(f"file://{path}")
-        (path / "interlock").write_bytes(b"interlock files 2\nwhatever\n")
-        with pytest.raises(StoreError, match="another version"):
-            interlock.connect(f"file://{path}")
-
-
 # -- file systems -------------------------------------------------------------------------------------------
 
 
@@ -318,13 +299,11 @@ def status_on(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch, allow: str
     monkeypatch.setattr(folder, "file_system", lambda path: kind)
     monkeypatch.setattr(checks, "file_system", lambda path: kind)
     try:
-        store = FileStore(str(path / "locks"), allow=allow)
+        locks = interlock.connect(f"file://{path}/locks" + (f"?allow={allow}" if allow else ""))
     except StoreError:
         return "refused"
-    try:
-        return next(check.status for check in store.doctor() if check.name == "file system")
-    finally:
-        store.close()
+    with locks:
+        return next(check.status for check in locks.doctor() if check.name == "file system")
 
 
 @pytest.mark.parametrize(

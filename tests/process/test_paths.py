@@ -13,9 +13,7 @@ import pytest
 import interlock
 from interlock import LockLost, StoreError
 from interlock.core.claims import SEPARATOR
-from interlock.stores.files import FileStore
-from interlock.stores.files.keys import WAITING_AT, header
-from interlock.stores.files.record import SLOT, checked
+from interlock.stores.files.slots import TEXT_AT, head_of
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, eventually, moment, since
 
@@ -101,7 +99,7 @@ def a_socket(path: Path, secret: Path) -> None:
 
 def three_gigabytes(path: Path, secret: Path) -> None:
     with open(path, "wb") as file:
-        file.write(header(KEY))
+        file.write(head_of(KEY))
         file.truncate(3 << 30)
 
 
@@ -118,7 +116,7 @@ def trap(request: pytest.FixtureRequest) -> Callable[[Path, Path], None]:
 def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
     folder: Path, secret: Path, trap: Callable[[Path, Path], None]
 ) -> None:
-    path = folder / "using" / NAME
+    path = folder / "lines" / NAME
     trap(path, secret)
     before = os.lstat(path)
     os.utime(path, (0, 0), follow_symlinks=False)  # old enough to be swept by who connects
@@ -128,25 +126,10 @@ def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
         with locks.lock("another"):
             assert [view.name for view in locks.claims()] == ["another"]
             assert locks.claims(NAME) == []
-        assert f"using/{NAME}" in complaints(locks)
+        assert f"lines/{NAME}" in complaints(locks)
     after = os.lstat(path)
     assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
     assert not (folder / "broken").exists()
-    assert not secret.with_name("nowhere").exists()
-
-
-def test_what_lies_in_the_place_of_the_waiters_is_named_and_not_touched(
-    folder: Path, secret: Path, trap: Callable[[Path, Path], None]
-) -> None:
-    path = folder / "pending" / NAME
-    trap(path, secret)
-    with connect(folder) as locks:
-        grant = held(locks)
-        with pytest.raises(StoreError, match=f"{path}.*remove it"):
-            locks.lock(NAME).acquire(timeout=5)
-        assert f"pending/{NAME}" in complaints(locks)
-        assert grant.release()
-    assert os.path.lexists(path)
     assert not secret.with_name("nowhere").exists()
 
 
@@ -179,13 +162,13 @@ def test_files_that_were_in_use_stay_when_the_fences_can_not_be_kept(folder: Pat
     with connect(folder) as locks:
         fence = held(locks).fence
         (folder / "fences").symlink_to(folder / "nowhere")
-    assert (folder / "using" / NAME).exists()
+    assert (folder / "lines" / NAME).exists()
     (folder / "fences").unlink()
     with connect(folder) as locks:
         assert held(locks).fence > fence
 
 
-@pytest.mark.parametrize("room", ["using", "pending", "alive"])
+@pytest.mark.parametrize("room", ["lines", "alive"])
 def test_a_folder_of_ours_that_is_a_link_is_refused(folder: Path, tmp_path: Path, room: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -200,11 +183,11 @@ def test_a_folder_that_becomes_a_link_while_it_is_used_is_not_followed(folder: P
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with connect(folder) as locks:
-        (folder / "using").rename(tmp_path / "old")
-        (folder / "using").symlink_to(elsewhere)
+        (folder / "lines").rename(tmp_path / "old")
+        (folder / "lines").symlink_to(elsewhere)
         with pytest.raises(StoreError):
             locks.lock(NAME).acquire(timeout=0)
-        (folder / "using").unlink()
+        (folder / "lines").unlink()
     assert list(elsewhere.iterdir()) == []
 
 
@@ -220,12 +203,12 @@ def test_a_claim_can_not_lead_out_of_the_folder(folder: Path, secret: Path) -> N
     token = f"../../{secret.name}"
     with connect(folder) as locks:
         grant = held(locks)
-        text = (folder / "using" / NAME).read_bytes()
+        text = (folder / "lines" / NAME).read_bytes()
         at = text.index(b" alive=") + len(b" alive=")
         size = text.index(b" ", at) - at
         forged = text[:at] + token.encode().ljust(size)[:size].replace(b" ", b"x") + text[at + size :]
         assert len(forged) == len(text)
-        (folder / "using" / NAME).write_bytes(forged)
+        (folder / "lines" / NAME).write_bytes(forged)
         assert locks.claims(NAME) == []
         assert not grant.renew()
 
@@ -235,7 +218,7 @@ def test_a_damaged_line_is_kept_aside_for_its_owner_only(folder: Path) -> None:
     try:
         with connect(folder) as locks:
             held(locks)
-            with open(folder / "using" / NAME, "ab") as line:
+            with open(folder / "lines" / NAME, "ab") as line:
                 line.write(b"half a slot")
             with locks.lock("free"):
                 eventually(lambda: locks.lock(NAME).acquire(timeout=0) is None)
@@ -250,7 +233,7 @@ def test_a_damaged_line_is_kept_aside_for_its_owner_only(folder: Path) -> None:
 def test_the_line_of_another_name_is_not_overwritten(folder: Path) -> None:
     with connect(folder) as locks:
         grant = held(locks, "other")
-        os.link(folder / "using" / "other", folder / "using" / NAME)
+        os.link(folder / "lines" / "other", folder / "lines" / NAME)
         with pytest.raises(StoreError, match="another name"):
             locks.lock(NAME).acquire(timeout=0)
         assert grant.renew()
@@ -268,41 +251,34 @@ def test_only_pipes_are_swept_from_among_the_liveness_pipe(folder: Path, secret:
     assert sorted(path.name for path in (folder / "alive").iterdir()) == ["1-link", "notes.txt"]
 
 
-def test_a_folder_of_liveness_pipe_that_becomes_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_of_liveness_pipes_that_becomes_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").write_text("")
     os.mkfifo(elsewhere / "1-000000000000")
-    store = FileStore(str(folder))
-    try:
+    with connect(folder) as locks:
         (folder / "alive").rename(tmp_path / "old")
         (folder / "alive").symlink_to(elsewhere)
-        with pytest.raises(OSError, match="alive"):
-            store.liveness().sweep()
         with pytest.raises(StoreError):
-            store.liveness().keep()
-    finally:
+            connect(folder)
+        with pytest.raises(StoreError):
+            locks.lock(NAME).acquire(timeout=0)
         (folder / "alive").unlink()
         (tmp_path / "old").rename(folder / "alive")
-        store.close()
     assert sorted(path.name for path in elsewhere.iterdir()) == ["1-000000000000", "precious"]
 
 
 def test_refusals_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
-    for room in ("using", "pending"):
-        (folder / room / f"foreign-{room}").write_text("not a line")
-        os.mkfifo(folder / room / f"pipe-{room}")
+    (folder / "lines" / "foreign").write_text("not a line")
+    os.mkfifo(folder / "lines" / "pipe")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "interlock").write_text("not a marker")
     with connect(folder) as locks:
 
         def refused() -> int:
-            for name in ("foreign-using", "pipe-using"):
+            for name in ("foreign", "pipe"):
                 with pytest.raises(StoreError):
                     locks.lock(name).acquire(timeout=0)
-            for name in ("foreign-pending", "pipe-pending"):
-                with locks.lock(name), pytest.raises(StoreError):
-                    locks.lock(name).acquire(timeout=1)
             with pytest.raises(StoreError):
                 connect(tmp_path / "other")
             locks.claims()
@@ -406,9 +382,8 @@ def test_waiters_whose_file_was_removed_stand_in_line_anew(folder: Path, remote:
         grant = held(locks)
         remote.start(f"result = locks.lock({NAME!r}).acquire(timeout=15) is not None")
         eventually(lambda: len(locks.claims(NAME)) == 2)
-        (folder / "pending" / NAME).unlink()
-        eventually(lambda: len(locks.claims(NAME)) == 2)
-        assert grant.release()
+        (folder / "lines" / NAME).unlink()
+        assert grant.renew() is False
         assert remote.answer() is True
 
 
@@ -455,14 +430,14 @@ def test_a_copy_without_links_is_a_folder_of_its_own(folder: Path, tmp_path: Pat
 
 
 def test_only_the_file_that_is_cleaned_up_is_unlinked(folder: Path, tmp_path: Path, remote: Remote) -> None:
-    path = folder / "using" / NAME
+    path = folder / "lines" / NAME
     with connect(folder) as locks:
         held(locks).release()  # the file is open here from now on
         os.link(path, tmp_path / "link")
         path.unlink()
         remote.do(f"grant = locks.lock({NAME!r}).acquire()")  # in a new file
         with open(tmp_path / "link", "r+b") as cleaned:
-            os.pwrite(cleaned.fileno(), b"X", WAITING_AT)  # somebody has cleaned up the copy
+            os.pwrite(cleaned.fileno(), b"interlock removed", 0)  # somebody has cleaned up the copy
         assert locks.lock(NAME).acquire(timeout=0) is None
     with connect(folder) as locks:
         assert locks.lock(NAME).acquire(timeout=0) is None
@@ -483,7 +458,7 @@ def test_a_locked_record_of_fences_keeps_nobody_from_leaving(folder: Path) -> No
             started = moment()
             assert other.end() == 0
             assert since(started) < 5
-        assert (folder / "using" / NAME).exists()  # it shows the fence that could not be written down
+        assert (folder / "lines" / NAME).exists()  # it shows the fence that could not be written down
     finally:
         other.close()
     with connect(folder) as locks:
@@ -494,60 +469,18 @@ def test_a_locked_record_of_fences_keeps_nobody_from_leaving(folder: Path) -> No
 
 
 def test_a_slot_that_does_not_fit_is_never_written(folder: Path) -> None:
-    store = FileStore(str(folder))
-    try:
-        store.folder.raise_floor(9 * 10**15)
-        with connect(folder) as locks:
-            for _ in range(3):
-                with pytest.raises(StoreError, match="fences"):
-                    locks.lock(NAME).acquire(timeout=0)
-        assert (folder / "using" / NAME).stat().st_size == len(header(KEY))
-    finally:
-        store.close()
-    for text, number in ((b"x" * (SLOT + 1), 1), (b"x" * (SLOT - 1), 1), (b"x" * SLOT, 9 * 10**15 + 1)):
-        with pytest.raises(StoreError, match="does not fit"):
-            checked(text, number)
-
-
-def test_the_order_of_the_line_outlives_a_million_waiters(folder: Path) -> None:
     with connect(folder) as locks:
-        grant = held(locks)
-        waiters = [Remote(f"file://{folder}") for _ in range(3)]
-        try:
-            for number, waiter in enumerate(waiters):
-                waiter.do("locks.store.liveness()._made = 999_998")
-                waiter.start(f"result = locks.lock({NAME!r}).acquire(timeout=15).fence")
-                eventually(lambda number=number: len(locks.claims(NAME)) == number + 2)  # type: ignore[misc]
-            assert (folder / "pending" / NAME).stat().st_size == 3 * SLOT
-            fence = grant.fence
-            assert grant.release()
-            for waiter in waiters:
-                told = waiter.answer()
-                assert told > fence
-                fence = told
-                waiter.kill()
-        finally:
-            for waiter in waiters:
-                waiter.close()
-
-
-def test_numbers_of_wakeup_pipes_are_used_again(folder: Path) -> None:
-    store = FileStore(str(folder))
-    try:
-        liveness = store.liveness()
-        liveness._made = 999_998
-        pipes = [liveness.pipe() for _ in range(3)]
-        assert [pipe.number for pipe in pipes] == [999_999, 1, 2]
-        liveness._made = 0
-        assert liveness.pipe().number == 3
-    finally:
-        store.close()
+        (folder / "fences").write_bytes(b"%020d\n" % (9 * 10**15))
+        for _ in range(3):
+            with pytest.raises(StoreError, match="fences"):
+                locks.lock(NAME).acquire(timeout=0)
+        assert (folder / "lines" / NAME).stat().st_size == len(head_of(KEY))
 
 
 def test_damage_that_only_people_read_does_not_stop_a_listing(folder: Path) -> None:
     with connect(folder) as locks:
         held(locks)
-        path = folder / "using" / NAME
+        path = folder / "lines" / NAME
         text = path.read_bytes()
         for word in (b" pid=", b" since=", b" host=", b" thread="):
             at = text.index(word) + len(word)
@@ -557,11 +490,11 @@ def test_damage_that_only_people_read_does_not_stop_a_listing(folder: Path) -> N
 
 
 def test_a_head_that_is_too_deep_or_no_text_is_no_line(folder: Path) -> None:
-    start = header(KEY)[: WAITING_AT + 2]
+    start = head_of(KEY)[:TEXT_AT]
     for name, text in (("deep", b"[" * 8000), ("odd", rb'{"name": "\ud800", "namespace": ""}')):
-        (folder / "using" / name).write_bytes(start + text + b"\n")
-        os.utime(folder / "using" / name, (0, 0))
+        (folder / "lines" / name).write_bytes(start + text + b"\n")
+        os.utime(folder / "lines" / name, (0, 0))
     with connect(folder) as locks:
         held(locks)
         assert [view.name for view in locks.claims()] == [NAME]
-        assert "using/deep" in complaints(locks)
+        assert "lines/deep" in complaints(locks)

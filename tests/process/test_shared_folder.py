@@ -20,9 +20,9 @@ ALICE, BOB, GROUP = 54321, 54322, 54320
 UMASKS = [0o022, 0o077, 0o002]
 IMPORTS = (
     "import os, json, datetime, hashlib, unicodedata, encodings.idna\n"
-    "import interlock.stores.files.checks, interlock.stores.files.views\n"
-    "import interlock.locks.doctor, interlock.runtime.log\n"
-    "import interlock.stores.files.tasks, interlock.client._async.locks\n"
+    "import interlock.stores.files.checks, interlock.stores.files._sync.queue\n"
+    "import interlock.client._sync.doctor, interlock.runtime.log\n"
+    "import interlock.stores.files._async.queue, interlock.client._async.locks\n"
 )
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
@@ -114,7 +114,7 @@ def test_a_clean_up_that_is_not_allowed_takes_its_mark_back(home: Path, user: Ca
     folder = shared(home, 0o1777)
     bob = user(folder, BOB)
     bob.do(f"grant = locks.lock({NAME!r}).acquire()\ngrant.release()")
-    path = folder / "using" / NAME
+    path = folder / "lines" / NAME
     text = path.read_bytes()
     path.write_bytes(text.replace(b" waiting=0", b" waiting=X"))  # as it was left by earlier versions
     other = user(folder, BOB + 1)
@@ -167,7 +167,7 @@ def test_root_in_a_users_folder_locks_its_owner_not_out(home: Path, user: Callab
 def test_a_file_of_a_stranger_in_a_private_folder_is_not_trusted(home: Path) -> None:
     folder = home / "locks"
     with interlock.connect(f"file://{folder}") as locks:
-        path = folder / "using" / NAME
+        path = folder / "lines" / NAME
         path.write_bytes(b"")
         os.chown(path, BOB, BOB)
         with pytest.raises(StoreError, match=f"belongs to user {BOB}"):
@@ -181,12 +181,12 @@ def test_a_link_that_another_user_made_gives_nothing_of_roots_away(home: Path, u
     secret.write_bytes(b"root:secret\n")
     secret.chmod(0o600)
     bob = user(folder, BOB, groups=(GROUP,))
-    for path in ("using/nightly", "pending/nightly", "fences"):
+    for path in ("lines/nightly", "fences"):
         bob.do(f"os.symlink('{secret}', '{folder}/{path}')")
     with interlock.connect(f"file://{folder}") as locks:
         with pytest.raises(StoreError, match="symbolic link"):
             locks.lock(NAME).acquire(timeout=5)
-        assert any("using/nightly" in check.detail for check in locks.doctor())
+        assert any("lines/nightly" in check.detail for check in locks.doctor())
     assert secret.read_bytes() == b"root:secret\n"
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     assert not (folder / "broken").exists()
@@ -197,12 +197,12 @@ def test_the_error_names_the_mend_where_another_user_can_not_get_in(home: Path, 
     folder = shared(home, 0o770, GROUP)
     alice = user(folder, ALICE, groups=(GROUP,))
     alice.do(f"locks.lock({NAME!r}).acquire().release()")
-    (folder / "using" / NAME).chmod(0o600)
+    (folder / "lines" / NAME).chmod(0o600)
     bob = user(folder, BOB, groups=(GROUP,))
-    with pytest.raises(RemoteError, match=f"using/{NAME}.*chmod"):
+    with pytest.raises(RemoteError, match=f"lines/{NAME}.*chmod"):
         bob.do(f"locks.lock({NAME!r}).acquire(timeout=0)")
     bob.close()
-    (folder / "using").chmod(0o700)
+    (folder / "lines").chmod(0o700)
     with pytest.raises(RemoteError, match=f"chmod 770 {folder}/using"):
         user(folder, BOB, groups=(GROUP,))
 
@@ -226,7 +226,7 @@ def test_a_folder_that_interlock_makes_is_for_its_user_alone(tmp_path: Path) -> 
 def test_a_mode_in_the_url_is_that_of_the_folder(tmp_path: Path, mode: str) -> None:
     folder = tmp_path / "locks"
     with interlock.connect(f"file://{folder}?mode={mode}") as locks, locks.lock(NAME):
-        for path in (folder, folder / "using"):
+        for path in (folder, folder / "lines"):
             assert stat.S_IMODE(path.stat().st_mode) == int(mode, 8)
         wanted = {"0": 0o600, "7": 0o660}[mode[-2]] | (0o006 if mode[-1] == "7" else 0)
         for path in folder.rglob("*"):

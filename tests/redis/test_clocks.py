@@ -10,7 +10,7 @@ import pytest
 from interlock.testing.waiting import SET_BACK, eventually
 from interlock.testing.world import World
 from tests.servers import RedisServer
-from tests.support.redis_worlds import key_of, write_ahead
+from tests.support.redis_worlds import key_of
 
 AHEAD = 90  # seconds that the primary was ahead whose place another one took
 KEEP, SPARE = 60.0, 30.0  # seconds; as in head.lua
@@ -21,54 +21,6 @@ BRIEF = 1.5  # seconds
 def lives_for(server: RedisServer, name: str) -> float:
     """Return the seconds until the key of a name expires; 0 if there is none."""
     return max(0, server.command("PTTL", key_of(name))) / 1000
-
-
-@pytest.mark.parametrize("mark", [True, False], ids=["mark", "fence"])
-def test_a_server_that_is_behind_does_not_prolong_the_lease_of_the_dead(
-    world: World, server: RedisServer, mark: bool
-) -> None:
-    ann, bob = world.actors(2)
-    locks = world.connect()
-    dead = ann.do(locks.lock(world.name, ttl=BRIEF, renew=False).acquire)
-    waiting = bob.start(world.connect().lock(world.name).acquire)
-    world.until_waiting(1)
-    with server.wire() as wire:
-        write_ahead(wire, key_of(world.name), AHEAD, mark)
-    assert world.eye.claims()[0].expires_in <= BRIEF + SET_BACK
-    later = waiting.result(AHEAD / 3)
-    assert later.fence > dead.fence
-    assert bob.do(later.release) is True
-
-
-def test_a_server_that_is_behind_gives_fences_beyond_those_that_were_lost(world: World, server: RedisServer) -> None:
-    ann = world.actor()
-    lock = world.connect().lock(world.name)
-    ann.do(ann.do(lock.acquire).release)
-    with server.wire() as wire:
-        write_ahead(wire, key_of(world.name), AHEAD, mark=False)
-    known = int(server.command("HGET", key_of(world.name), "fence"))
-    fences = []
-    for _ in range(5):
-        grant = ann.do(lock.acquire)
-        fences.append(grant.fence)
-        assert ann.do(grant.renew) is True
-        assert ann.do(grant.release) is True
-    assert fences[0] > known + LOST * 1_000_000
-    assert fences == list(range(fences[0], fences[0] + 5))  # once, not each time
-    assert lives_for(server, world.name) > AHEAD + 2 * KEEP - 1
-
-
-def test_the_lease_of_a_live_holder_is_not_shortened_by_a_server_that_is_behind(
-    world: World, server: RedisServer
-) -> None:
-    ann, bob = world.actors(2)
-    lock = world.connect().lock(world.name, ttl=1.5)
-    grant = ann.do(lock.acquire)
-    with server.wire() as wire:
-        write_ahead(wire, key_of(world.name), AHEAD)
-    assert bob.do(world.connect().lock(world.name).acquire, timeout=2) is None  # it goes on, by its renewals
-    assert grant.lost is False
-    assert ann.do(grant.release) is True
 
 
 @pytest.mark.parametrize("ttl", [30, 3600])

@@ -13,8 +13,8 @@ import redis.cluster
 import valkey.asyncio.cluster
 import valkey.cluster
 
-from interlock.core.errors import InvalidArgument, StoreError
 from interlock.client.connect import open_store
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.testing.waiting import eventually, moment, since
 from interlock.testing.world import Place, World
 from tests.servers import RedisCluster, RedisServer, need
@@ -117,7 +117,9 @@ def test_whoever_waits_looks_when_the_map_changes(world: World, cluster: RedisCl
     waiting = bob.start(world.connect().lock(world.name).acquire)
     world.until_waiting(1)
     line = key_of(world.name)
-    cluster.node_of(line).command("HDEL", line, "sole")  # as if the message of a hand-over were lost with its node
+    cluster.node_of(line).command(
+        "HDEL", line, "using", f"@{grant.id}"
+    )  # as if the message of a hand-over were lost with its node
     changed = moment()
     cluster.move("{another slot}")
     later = waiting.result(20)

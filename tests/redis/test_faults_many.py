@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from interlock.core.claims import SEPARATOR, Claim, LockSpec
 from interlock.client.connect import open_store
+from interlock.core.claims import SEPARATOR, Claim, LockSpec
+from interlock.remote._sync.listener import SILENCE
 from interlock.runtime.sync import fresh_id, run
 from interlock.stores.base import Store
-from interlock.stores.redis.subscription import SILENCE
 from interlock.testing.waiting import eventually, throughout
 from interlock.testing.world import Kind, World
 from tests.servers import Proxy, RedisServer, need

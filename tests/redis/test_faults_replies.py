@@ -180,12 +180,12 @@ def test_replies_slower_than_the_time_out_are_an_error_that_leaves_nothing(world
 def test_an_acquire_at_a_black_hole_ends_within_its_time_and_one_time_out(
     world: World, proxy: Proxy, options: str, passes_requests: bool
 ) -> None:
-    lock = warm(world, proxy, options).lock(world.name, ttl=1)
+    lock = warm(world, proxy, options).lock(world.name, ttl=1, timeout=1.0)
     ann = world.actor()
     proxy.black_hole(passes_requests)
     began = moment()
     with pytest.raises(LockError):
-        ann.within(_impatient(lock), lambda grant: None)
+        ann.within(lock, lambda grant: None)
     assert since(began) < 1 + (0.5 if options else IO_TIMEOUT) + SLACK
     proxy.restore()
     eventually(lambda: world.nothing_left(), within=3)
@@ -206,8 +206,8 @@ def test_a_first_connection_to_a_black_hole_ends_within_its_time_and_one_time_ou
     ann = world.actor()
     began = moment()
     with pytest.raises(LockError):
-        lock = connect_to(world, proxy.url + "?socket_timeout=0.5").lock(world.name)
-        ann.within(_impatient(lock), lambda grant: None)
+        lock = connect_to(world, proxy.url + "?socket_timeout=0.5").lock(world.name, ttl=1, timeout=1.0)
+        ann.within(lock, lambda grant: None)
     assert since(began) < 1 + 0.5 + SLACK
 
 
@@ -280,11 +280,6 @@ def test_a_refused_connection_is_an_error_when_the_time_is_over_and_forgiven(wor
         assert since(began) < least + SLACK
     proxy.restore()
     assert ann.do(ann.do(lock.acquire).release) is True
-
-
-def _impatient(lock: Any) -> Any:
-    """Return the same lock, which waits one second at most."""
-    return type(lock)(lock._session, lock._spec._replace(ttl=1.0), lock._options._replace(timeout=1.0))
 
 
 def _outcome(world: World, lock: Any) -> Any:

@@ -1,9 +1,8 @@
-"""Who leaves lets its successor in at once: the next claim of the same process, where nobody outside waits longer."""
+"""Who leaves lets its successor in at once: the next of the same process, where nobody outside waits longer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from interlock.testing.remote import Remote
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually
 from interlock.testing.world import Place, World
 from tests.servers import Proxy, RedisServer
-from tests.support.redis_worlds import connect_to, one_after_another, place_of
+from tests.support.redis_worlds import Queued, connect_to, one_after_another, place_of
 
 
 @pytest.fixture
@@ -21,18 +20,14 @@ def place(server: RedisServer, proxy: Proxy) -> Place:
     return place_of(server.url)
 
 
-def until_named(locks: Any, number: int) -> None:
-    """Wait until so many claims know whose successors they are."""
-    eventually(lambda: len(locks.store._registry._handoff.after) == number)
-
-
-def test_an_successor_is_let_in_though_the_server_does_not_answer(world: World, proxy: Proxy) -> None:
+def test_a_successor_is_let_in_though_the_server_does_not_answer(world: World, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
+    queued = Queued(locks)
     lock = locks.lock(world.name)
     ann, bob = world.actors(2)
     first = ann.do(lock.acquire)
     waiting = bob.start(lock.acquire)
-    until_named(locks, 1)
+    queued.until(1)
     proxy.black_hole()
     releasing = ann.start(first.release)
     second = waiting.result(5)
@@ -48,15 +43,17 @@ def test_an_successor_is_let_in_though_the_server_does_not_answer(world: World, 
     assert world.nothing_left()
 
 
-def test_an_successor_whose_look_failed_is_released_for_good(world: World, proxy: Proxy) -> None:
+def test_a_successor_whose_look_failed_is_released_for_good(world: World, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.2")
+    queued = Queued(locks)
     lock = locks.lock(world.name, ttl=6)
     ann, bob = world.actors(2)
     first = ann.do(lock.acquire)
     waiting = bob.start(lock.acquire)
-    until_named(locks, 1)
+    queued.until(1)
     proxy.black_hole()
-    eventually(lambda: locks.store._requests)  # bob looked, and got no answer
+    known = proxy.requests
+    eventually(lambda: proxy.requests > known)  # bob looks, and gets no answer
     with pytest.raises(StoreError):
         ann.do(first.release)
     second = waiting.result(5)
@@ -69,13 +66,14 @@ def test_an_successor_whose_look_failed_is_released_for_good(world: World, proxy
 
 def test_who_leaves_first_on_the_server_does_not_matter(world: World, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
+    queued = Queued(locks)
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
     first = ann.do(lock.acquire)
     to_bob = bob.start(lock.acquire)
-    until_named(locks, 1)
+    queued.until(1)
     to_carol = carol.start(lock.acquire)
-    until_named(locks, 2)
+    queued.until(2)
     proxy.black_hole()
     with pytest.raises(StoreError):
         ann.do(first.release)
@@ -91,17 +89,17 @@ def test_who_leaves_first_on_the_server_does_not_matter(world: World, proxy: Pro
     assert world.nothing_left()
 
 
-def test_an_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) -> None:
+def test_a_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) -> None:
     locks = connect_to(world, proxy.url + "?socket_timeout=0.5")
+    queued = Queued(locks)
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
     first = ann.do(lock.acquire)
     brief = bob.start(lock.acquire, timeout=RENEWED)
-    until_named(locks, 1)
+    queued.until(1)
     waiting = carol.start(lock.acquire)
-    until_named(locks, 2)
+    queued.until(2)
     assert brief.result(WAIT_LIMIT) is None
-    until_named(locks, 1)
     proxy.black_hole()
     releasing = ann.start(first.release)
     assert waiting.result(5).held
@@ -113,12 +111,13 @@ def test_an_successor_that_gives_up_is_passed_over(world: World, proxy: Proxy) -
     assert world.nothing_left()
 
 
-def test_an_successor_is_shown_as_one_who_waits(world: World) -> None:
+def test_a_successor_is_shown_as_one_who_waits(world: World) -> None:
     locks = world.connect()
+    queued = Queued(locks)
     ann, bob = world.actors(2)
     grant = ann.do(locks.lock(world.name).acquire)
     waiting = bob.start(locks.lock(world.name).acquire)
-    until_named(locks, 1)
+    queued.until(1)
     assert [(view.state, view.fence) for view in world.eye.claims(world.name)] == [
         ("using", grant.fence),
         ("pending", None),
@@ -131,13 +130,14 @@ def test_an_successor_is_shown_as_one_who_waits(world: World) -> None:
 
 def test_an_evicted_successor_stands_in_line_again(world: World) -> None:
     locks = world.connect()
+    queued = Queued(locks)
     lock = locks.lock(world.name)
     ann, bob, carol = world.actors(3)
     grant = ann.do(lock.acquire)
     to_bob = bob.start(lock.acquire)
-    until_named(locks, 1)
+    queued.until(1)
     to_carol = carol.start(lock.acquire)
-    until_named(locks, 2)
+    queued.until(2)
     (evicted, stays) = (view.id for view in world.waiters())
     assert world.eye.evict(world.name, evicted) == 1
     eventually(lambda: [view.id for view in world.waiters()][:1] == [stays] and len(world.waiters()) == 2)

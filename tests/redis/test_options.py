@@ -9,15 +9,14 @@ from urllib.parse import urlsplit
 import pytest
 
 import interlock
-from interlock._redis.clients import factory_of
-from interlock._redis.limit import MOST
-from interlock._redis.map import Map
-from interlock._redis.options import SENTINEL, TLS, is_secure
-from interlock._redis.urls import client_of
-from interlock.core.errors import InvalidArgument
 from interlock.client.connect import split
+from interlock.core.errors import InvalidArgument
+from interlock.remote._sync.pool import MOST
+from interlock.stores.redis.clients import settings_of_client
+from interlock.stores.redis.options import is_secure
+from interlock.stores.redis.settings import settings_of
 from interlock.testing.world import TASKS, THREADS, World
-from tests.servers import RedisCluster, RedisSentinel, RedisServer, need
+from tests.servers import RedisSentinel, RedisServer, need
 from tests.servers.home import Port
 from tests.servers.sentinel import MASTER, Sentinel
 from tests.support.redis_worlds import SERVERS, key_of, place_of
@@ -98,44 +97,57 @@ def test_the_options_of_the_libraries_are_taken(connect: Connect) -> None:
 # -- reach the connections ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tasks", [False, True])
 @pytest.mark.parametrize("scheme", ["redis+sentinel", "rediss+sentinel", "valkey+sentinel", "valkeys+sentinel"])
-def test_a_sentinel_url_is_understood_whole(scheme: str, tasks: bool) -> None:
+def test_a_sentinel_url_is_understood_whole(scheme: str) -> None:
     url = (
         f"{scheme}://me:pa%2Fss@h1,[::1]:7,h3:8/service/3?socket_timeout=0.5&max_connections=7&ssl_cert_reqs=none"
         "&sentinel_username=eye&sentinel_password=s%26t"
     )
-    client = client_of(split(url), tasks)
-    recipe = factory_of(client, tasks)
-    wanted = {"username": "me", "password": "pa/ss", "db": 3, "socket_timeout": 0.5}
-    assert {name: recipe.settings[name] for name in wanted} == wanted
-    assert (recipe.io_timeout, recipe.most) == (0.5, 7)
-    assert not SENTINEL & set(recipe.settings)
-    assert bool(TLS & set(recipe.settings)) is is_secure(scheme)
-    asking = [each.connection_pool for each in client.connection_pool.sentinel_manager.sentinels]
-    addresses = [(each.connection_kwargs["host"], each.connection_kwargs["port"]) for each in asking]
-    assert addresses == [("h1", 26379), ("::1", 7), ("h3", 8)]
-    for each in asking:
-        wanted = {"username": "eye", "password": "s&t", "socket_timeout": 0.5}
-        assert {name: each.connection_kwargs[name] for name in wanted} == wanted
-        assert ("SSL" in each.connection_class.__name__) is is_secure(scheme)
+    found = settings_of(split(url))
+    assert (found.username, found.password, found.db, found.service) == ("me", "pa/ss", 3, "service")
+    assert (found.io_timeout, found.most) == (0.5, 7)
+    assert found.nodes == (("h1", 26379), ("::1", 7), ("h3", 8))
+    assert found.sentinel is not None
+    assert (found.sentinel.username, found.sentinel.password) == ("eye", "s&t")
+    wanted = {"ssl_cert_reqs": "none"} if is_secure(scheme) else None
+    assert found.tls == found.sentinel.tls == wanted
 
 
 def test_tls_to_the_sentinels_is_a_choice_of_its_own() -> None:
     for scheme, option, secure in (("redis", "true", (False, True)), ("rediss", "false", (True, False))):
-        client = client_of(urlsplit(f"{scheme}+sentinel://h/service?sentinel_ssl={option}"), False)
-        pools = [client.connection_pool, client.connection_pool.sentinel_manager.sentinels[0].connection_pool]
-        assert tuple("SSL" in each.connection_class.__name__ for each in pools) == secure
+        found = settings_of(urlsplit(f"{scheme}+sentinel://h/service?sentinel_ssl={option}"))
+        assert found.sentinel is not None
+        assert (found.tls is not None, found.sentinel.tls is not None) == secure
 
 
-def test_how_many_connections_is_said_by_the_url_the_client_or_nobody() -> None:
+def test_what_a_client_says_about_its_server_is_read() -> None:
     import redis
+    import redis.asyncio
     import valkey
 
-    for url, most in (("redis://h", MOST), ("redis://h?max_connections=100", 100), ("valkey://h", MOST)):
-        assert [factory_of(client_of(urlsplit(url), tasks), tasks).most for tasks in (False, True)] == [most, most]
-    for client, most in ((redis.Redis(), MOST), (redis.Redis(max_connections=9), 9), (valkey.Valkey(), MOST)):
-        assert factory_of(client, False).most == most
+    for module, tasks in ((redis, False), (valkey, False), (redis.asyncio, True)):
+        make: Any = getattr(module, "Redis", None) or module.Valkey
+        found = settings_of_client(
+            make(host="h", port=7, db=3, username="me", password="s", max_connections=9), tasks
+        )
+        assert (found.address, found.db, found.username, found.password) == (("h", 7), 3, "me", "s")
+        assert found.most == 9
+        assert settings_of_client(make(unix_socket_path="/run/x"), tasks).address == "/run/x"
+        secure = settings_of_client(make(ssl=True, ssl_ca_certs="/ca"), tasks)
+        assert secure.tls is not None
+        assert secure.tls["ssl_ca_certs"] == "/ca"
+        assert settings_of_client(make(), tasks).most == MOST
+
+
+def test_a_client_with_connections_of_its_own_is_refused() -> None:
+    import redis
+
+    class Own(redis.Connection):
+        pass
+
+    client = redis.Redis(connection_pool=redis.ConnectionPool(connection_class=Own, host="h"))
+    with pytest.raises(InvalidArgument, match="give connect.. a URL"):
+        interlock.connect(client)
 
 
 @pytest.fixture(params=SERVERS)
@@ -232,30 +244,3 @@ def test_sentinel_over_tls(colour: str, of_sentinel: bool, tmp_path: Path) -> No
                 end(*use(world))
             finally:
                 world.close()
-
-
-# -- clusters ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("tasks", [False, True])
-def test_a_cluster_keeps_the_timeout_of_its_url(tasks: bool) -> None:
-    import asyncio
-
-    need("valkey")
-    with RedisCluster(3, "valkey") as cluster:
-        url = f"{cluster.url}?socket_timeout=0.5&max_connections=3"
-
-        async def story() -> None:
-            client = client_of(urlsplit(url), tasks)
-            if tasks:
-                await client.initialize()
-            map = Map(client, tasks)
-            assert map.io_timeout == 0.5
-            recipe = map.factory_for((cluster.nodes[1].host, cluster.nodes[1].port))
-            assert (recipe.io_timeout, recipe.most) == (0.5, 3)
-            if tasks:
-                await client.aclose()
-            else:
-                client.close()
-
-        asyncio.run(story())

@@ -2,17 +2,14 @@
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import interlock
-from interlock._redis import limit
-from interlock._redis.limit import MOST, ConnectionLimit, Permit
 from interlock.core.errors import StoreError
-from interlock.locks.sync import watchdog
+from interlock.remote._sync.pool import MOST
 from interlock.testing.waiting import RENEWED, WAIT_LIMIT, eventually, moment, since, throughout
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisServer, Wire
@@ -52,49 +49,22 @@ def use_by_many(locks: interlock.Locks, wire: Wire, threads: int = THREADS) -> i
 
 
 @pytest.mark.parametrize("most", [MOST, 5])
-def test_two_hundred_threads_share_a_few_connections(
-    server: RedisServer, proxy: Proxy, wire: Wire, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    monkeypatch.setattr(limit, "IDLE", 0.5)
+def test_two_hundred_threads_share_a_few_connections(proxy: Proxy, wire: Wire, most: int) -> None:
     url = f"redis://{proxy.host}:{proxy.port}/" + (f"?max_connections={most}" if most != MOST else "")
     with interlock.connect(url) as locks:
         proxy.delay(SLOW)
         assert use_by_many(locks, wire, THREADS if most == MOST else 40) == most
-        proxy.restore()
-        lock = locks.lock("page")
-        with lock:
-            assert number_of_connections(wire) == most
-
-        def use() -> int:
-            with lock:
-                return number_of_connections(wire)
-
-        # Each use closes those that were idle for long; one thread needs one, and its watchdog perhaps another.
-        eventually(lambda: use() <= 2)
 
 
 def test_a_process_that_holds_nothing_for_a_while_keeps_one(
     server: RedisServer, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog, "IDLE", 0.5)
+    monkeypatch.setattr("interlock.runtime._threads.IDLE", 0.5)
     with interlock.connect(server.url, ttl=1) as locks:  # its watchdog looks three times in a ttl
         use_by_many(locks, wire, MOST)
         eventually(lambda: number_of_connections(wire) == 1)
         with locks.lock("page"):
             pass
-
-
-def test_a_loop_that_asks_nothing_for_long_keeps_none(
-    world_of_tasks: World, server: RedisServer, wire: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = world_of_tasks
-    monkeypatch.setattr(limit, "IDLE", 0.3)
-    locks = connect_to(world, server.url + "?socket_timeout=0.5")
-    ann = world.actor()
-    for _ in range(2):
-        assert ann.do(ann.do(locks.lock(world.name).acquire).release) is True
-        assert number_of_connections(wire) == 1
-        eventually(lambda: number_of_connections(wire) == 0)
 
 
 def test_many_get_through_with_two_connections(world: World, server: RedisServer, wire: Wire) -> None:
@@ -130,39 +100,6 @@ def test_a_lease_is_renewed_while_a_crowd_wants_the_only_connection(
             stop.set()
         for each in working:
             each.result(WAIT_LIMIT)
-
-
-def test_who_came_first_is_served_first_and_who_releases_before_all() -> None:
-    house = ConnectionLimit(1)
-    place = house.take(False, 0.0)
-    assert type(place) is Permit
-    served: list[str] = []
-
-    def want(name: str, urgent: bool) -> None:
-        found = house.take(urgent, time.monotonic() + WAIT_LIMIT)
-        served.append(name)
-        del found  # a place is given back by forgetting it
-
-    with ThreadPoolExecutor(4) as workers:
-        done: list[Future[None]] = []
-        for number, (name, urgent) in enumerate(
-            [("first", False), ("second", False), ("release", True), ("renewal", True)]
-        ):
-            done.append(workers.submit(want, name, urgent))
-            eventually(lambda number=number: len(house.waiting) == number + 1)  # type: ignore[misc]
-        del place
-        for each in done:
-            each.result(WAIT_LIMIT)
-    assert served == ["release", "renewal", "first", "second"]
-
-
-def test_who_finds_none_in_time_is_told(server: RedisServer, proxy: Proxy) -> None:
-    house = ConnectionLimit(1)
-    place = house.take(False, 0.0)
-    assert house.take(True, time.monotonic() + 0.05) is None
-    assert not house.waiting
-    del place
-    assert type(house.take(True, 0.0)) is Permit
 
 
 def test_who_keeps_the_errors_keeps_no_place(world_of_threads: World, server: RedisServer) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 import interlock
-from interlock._redis.keys import line_of
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import StoreError
+from interlock.stores.redis.keys import line_of
 from interlock.testing.waiting import eventually
 from interlock.testing.world import World
 from tests.servers import Proxy, RedisCluster, RedisServer

@@ -1,5 +1,6 @@
 """What all tests on SQLite share: a place without locks, and processes that use it."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,23 +8,33 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.stores.sqlite.options import Options, options_of
 from interlock.testing.remote import Remote
 
 
 @pytest.fixture
-def options(url: str) -> Options:
-    """What the URL says."""
-    from urllib.parse import urlsplit
-
-    return options_of(urlsplit(url))
+def folder(tmp_path: Path) -> Path:
+    """Where the files lie."""
+    (tmp_path / "place").mkdir()
+    return tmp_path / "place"
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(folder: Path) -> str:
     """How to connect to a place without locks."""
-    (tmp_path / "place").mkdir()
-    return f"sqlite:///{tmp_path}/place/locks.db"
+    return f"sqlite:///{folder}/locks.db"
+
+
+@pytest.fixture
+def claims(url: str, folder: Path) -> Callable[[], str]:
+    """Returns the file of the claims of this boot, which is made if it is missing."""
+
+    def found() -> str:
+        with interlock.connect(url) as locks:
+            locks.claims("warm")
+        (name,) = (each.name for each in folder.iterdir() if re.fullmatch(r"locks\.db-[0-9a-f]{12}", each.name))
+        return str(folder / name)
+
+    return found
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
-"""Which file it is, whose it is, and what lies there instead."""
+"""Which files they are, whose they are, what lies there instead, and what a restart leaves of them."""
 
 import asyncio
 import os
 import socket
 import sqlite3
 import stat
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,13 +17,15 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
+from interlock.client.connect import open_store
+from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.stores.sqlite.options import Options
-from interlock.stores.sqlite.store import ThreadSqliteStore
+from interlock.stores.files import machine
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually, moment, since, throughout
 
 NOBODY = 65534
+ROLLBACK = b"\1\1"  # of the header: the versions of the format that who writes and who reads must know; 2 is WAL
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,7 @@ NOBODY = 65534
         ("sqlite:///relative.db", "four slashes"),
         ("sqlite://host/x", "this machine"),
         ("sqlite:////tmp/", "name a file"),
-        ("sqlite:////tmp/a%00b", "NUL"),
+        ("sqlite:////tmp/a%00b", "name a file"),
         ("sqlite:////tmp/x?timeout=0", "seconds"),
         ("sqlite:////tmp/x?allow=nfs", "no option"),
         ("sqlite:////tmp/x?synchronous=off", "no option"),
@@ -48,16 +51,13 @@ def test_a_url_that_names_no_file_is_refused(url: str, said: str) -> None:
 
 
 def test_other_options_for_the_same_file_are_refused(url: str, locks: Any) -> None:
-    with pytest.raises(InvalidArgument, match="write them alike"):
-        interlock.connect(f"{url}?timeout=3")
+    with locks.lock("a"), interlock.connect(f"{url}?timeout=3") as others:
+        with pytest.raises(InvalidArgument, match="write them alike"):
+            others.lock("b").acquire()
 
 
 def _folder(path: str) -> None:
     os.mkdir(path)
-
-
-def _link(path: str) -> None:
-    os.symlink("/etc/passwd", path)
 
 
 def _pipe(path: str) -> None:
@@ -81,49 +81,92 @@ def _foreign(path: str) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("make", [_folder, _link, _pipe, _hard_link, _text, _foreign])
+@pytest.mark.parametrize("make", [_folder, _pipe, _hard_link, _text, _foreign])
 def test_what_is_no_file_of_locks_is_refused_and_left_alone(
-    url: str, options: Options, make: Callable[[str], None]
-) -> None:  # fmt: skip
-    make(options.file)
-    before = os.lstat(options.file)
-    with pytest.raises(StoreError, match=r"not a file|has another name|no SQLite database|something else"):
-        interlock.connect(url)
-    after = os.lstat(options.file)
+    url: str, folder: Path, make: Callable[[str], None]
+) -> None:
+    path = folder / "locks.db"
+    make(str(path))
+    before = os.lstat(path)
+    with interlock.connect(url) as locks:
+        with pytest.raises(StoreError, match=r"not a file|has another name|no SQLite database|something else"):
+            locks.lock("a").acquire()
+    after = os.lstat(path)
     assert (before.st_ino, before.st_size, before.st_mode) == (after.st_ino, after.st_size, after.st_mode)
 
 
 def test_a_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="make it"):
-        interlock.connect(f"sqlite:///{tmp_path}/missing/locks.db")
+    with interlock.connect(f"sqlite:///{tmp_path}/missing/locks.db") as locks:
+        with pytest.raises(StoreError, match="make it"):
+            locks.lock("a").acquire()
+
+
+# -- boots -------------------------------------------------------------------------------------------------
+
+
+def restarted(folder: Path) -> None:
+    """Let the machine have been started again: another boot, which began at another time."""
+    with closing(sqlite3.connect(folder / "locks.db")) as kept, kept:
+        kept.execute("UPDATE boot SET id = 'the one before', began = began - 7200000000")
 
 
 def test_the_claims_of_before_a_restart_are_void_and_their_fences_are_not_repeated(
-    url: str, options: Options
-) -> None:  # fmt: skip
-    before = options._replace(file=f"{options.path}-0123456789ab")
+    url: str, folder: Path, claims: Callable[[], str]
+) -> None:
+    before = claims()
     with interlock.connect(url) as locks:
-        del locks
-    os.rename(options.file, before.file)
-    later = time.time() + 3600  # the clock was set back by an hour since
-    store = ThreadSqliteStore(before)
-    store._server.ask(store._steps.enter(interlock.stores.base.Claim("1" * 32, _spec("a")), "try", ""))
-    store.close()
-    os.utime(before.file, (later, later))
-    with interlock.connect(url) as locks:
-        grant = locks.lock("a").acquire(timeout=0)
-        assert grant is not None
-        assert grant.fence > later * 1_000_000
-        assert sorted(os.listdir(os.path.dirname(options.file))) == [
-            os.path.basename(options.file),
-            os.path.basename(options.file) + "-journal",
-        ]
+        locks.lock("a").acquire()
+        later = time.time() + 3600  # the clock was set back by an hour since
+        fence = later * 1_000_000
+        os.utime(before, (later, later))
+        locks._client.state().queue.close()  # as if its process had ended
+        restarted(folder)
+        with interlock.connect(url) as others:
+            grant = others.lock("a").acquire(timeout=0)
+            assert grant is not None
+            assert grant.fence > fence
+            assert claims() != before
+            assert not os.path.exists(before)
 
 
-def _spec(name: str) -> Any:
-    from interlock.core.claims import LockSpec
+def test_the_record_of_a_completed_run_outlives_a_restart(url: str, folder: Path) -> None:
+    spec = LockSpec("\0backup", once=True)
+    queue: Any = open_store(url).queue()
+    queue.enter(Claim("1" * 32, spec), None, False, False)
+    assert queue.leave(Claim("1" * 32, spec), 100.0) is True
+    queue.close()
+    restarted(folder)
+    queue = open_store(url).queue()
+    assert queue.enter(Claim("2" * 32, spec), None, False, False).state == "done"
+    assert queue.enter(Claim("3" * 32, spec._replace(once=False)), None, False, False).state == "using"
+    queue.close()
 
-    return LockSpec(f"\0{name}")
+
+def test_no_file_is_replaced_that_a_process_has_open_whatever_the_boot_is_called(
+    url: str, folder: Path, locks: Any, remote: Callable[[], Remote]
+) -> None:
+    with locks.lock("a") as grant:
+        restarted(folder)  # as a container on the same kernel sees it, after the clock was set
+        assert remote().do("result = locks.lock('a').acquire(timeout=0) is None")
+        assert grant.renew() is not False
+
+
+def test_the_beginning_of_a_boot_tells_it_as_well_as_its_id(url: str, folder: Path, claims: Callable[[], str]) -> None:
+    before = claims()
+    with closing(sqlite3.connect(folder / "locks.db")) as kept, kept:
+        kept.execute("UPDATE boot SET id = 'of another container'")
+    assert claims() == before
+
+
+def test_another_time_namespace_is_refused(url: str, folder: Path, claims: Callable[[], str]) -> None:
+    claims()
+    with closing(sqlite3.connect(folder / "locks.db")) as kept, kept:
+        kept.execute("UPDATE boot SET clock = '7 s 0 ns'")
+    with interlock.connect(url) as locks, pytest.raises(StoreError, match="time namespace"):
+        locks.lock("a").acquire()
+
+
+# -- users -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -143,27 +186,28 @@ def nobody(tmp_path: Path) -> Iterator[Remote]:
 
 @pytest.mark.parametrize("umask", [0, 0o077])
 def test_a_file_is_of_one_user_unless_its_folder_is_shared(
-    url: str, options: Options, nobody: Remote, umask: int
+    url: str, folder: Path, nobody: Remote, umask: int, claims: Callable[[], str]
 ) -> None:
-    folder = Path(options.file).parent
     before = os.umask(umask)
     try:
         with interlock.connect(url) as locks, locks.lock("a"):
-            assert stat.S_IMODE(os.stat(options.file).st_mode) == 0o600
+            for path in (folder / "locks.db", claims()):
+                assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
             for mode in (0o755, 0o1777):
                 folder.chmod(mode)
                 with pytest.raises(RemoteError, match="this user"):
-                    nobody.do(f"interlock.connect({url!r})")
+                    nobody.do(f"interlock.connect({url!r}).lock('b').acquire()")
     finally:
         os.umask(before)
 
 
-def test_users_of_a_group_share_a_file_whatever_their_umask(url: str, options: Options, nobody: Remote) -> None:
-    folder = Path(options.file).parent
+def test_users_of_a_group_share_a_file_whatever_their_umask(
+    url: str, folder: Path, nobody: Remote, claims: Callable[[], str]
+) -> None:
     os.chown(folder, 0, NOBODY)
     folder.chmod(0o2770)
     nobody.do(f"locks = interlock.connect({url!r}); grant = locks.lock('a').acquire()")
-    assert stat.S_IMODE(os.stat(options.file).st_mode) == 0o660
+    assert stat.S_IMODE(os.stat(claims()).st_mode) == 0o660
     with interlock.connect(url) as locks:
         waiting = locks.lock("a")
         assert waiting.acquire(timeout=0) is None
@@ -173,8 +217,15 @@ def test_users_of_a_group_share_a_file_whatever_their_umask(url: str, options: O
         nobody.do("with locks.lock('a'): pass")
 
 
+def channel_of(file: str, id: str) -> str:
+    """Return where the process of a claim listens."""
+    with closing(sqlite3.connect(file)) as database:
+        lines = "\n".join(text for (text,) in database.execute("SELECT text FROM line"))
+    return next(word for row in lines.split("\n") if row.startswith(id) for word in row.split() if "interlock-" in word)
+
+
 def test_a_waiter_is_told_by_other_processes_and_not_by_other_users(
-    options: Options, locks: Any, remote: Callable[[], Remote], nobody: Remote
+    claims: Callable[[], str], locks: Any, remote: Callable[[], Remote], nobody: Remote
 ) -> None:
     other = remote()
     times = []
@@ -190,8 +241,7 @@ def test_a_waiter_is_told_by_other_processes_and_not_by_other_users(
         other.start("with locks.lock('a') as held: result = held.fence")
         eventually(lambda: len(locks.claims("a")) == 2)
         id = locks.claims("a")[1].id
-        with closing(sqlite3.connect(options.file)) as database:
-            ((channel,),) = database.execute("SELECT channel FROM claims WHERE id = ?", (id,))
+        channel = channel_of(claims(), id)
         nobody.do(f"with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s: s.sendto(b'{id} 7', '\\0{channel}')")
         throughout(0.2, lambda: [view.state for view in locks.claims("a")] == ["using", "pending"])
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
@@ -200,6 +250,9 @@ def test_a_waiter_is_told_by_other_processes_and_not_by_other_users(
         released = moment()
     assert other.answer() > 7
     assert since(released) < 4  # it still hears
+
+
+# -- places ------------------------------------------------------------------------------------------------
 
 
 def test_the_locks_of_an_engine_lie_beside_its_database(tmp_path: Path) -> None:
@@ -225,38 +278,10 @@ def excluded(one: Any, other: Any) -> bool:
         return other.lock("a").acquire(timeout=0) is None
 
 
-def test_the_locks_of_an_engine_lie_beside_the_file_that_it_opens_wherever_the_process_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in "ab":
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "a")
-    engines = [create_engine("sqlite:///app.db") for _ in range(2)]
-    tasks = create_async_engine("sqlite+aiosqlite:///app.db")
-    with interlock.connect(engines[0]) as locks:
-        monkeypatch.chdir(tmp_path / "b")
-        with interlock.connect(engines[1]) as others:
-            assert excluded(locks, others)
-        with interlock.connect(f"sqlite:///{tmp_path}/a/app.db.locks") as others:
-            assert excluded(locks, others)
-
-        async def refused() -> bool:
-            async with interlock.aconnect(tasks) as others:
-                return await others.lock("a").acquire(timeout=0) is None
-
-        with locks.lock("a"):
-            assert asyncio.run(refused())
-    assert os.listdir(tmp_path / "b") == []
-
-
-def test_an_engine_whose_file_changes_with_the_working_directory_is_refused() -> None:
-    made = [
-        create_engine("sqlite:///app.db", creator=lambda: sqlite3.connect("app.db")),
-        create_engine("sqlite:///app.db?uri=true"),
-    ]
-    for engine in made:
+def test_an_engine_whose_file_depends_on_the_working_directory_is_refused() -> None:
+    for url in ("sqlite:///app.db", "sqlite:///app.db?uri=true"):
         with pytest.raises(InvalidArgument, match="four slashes"):
-            interlock.connect(engine)
+            interlock.connect(create_engine(url))
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["missing", "there"])
@@ -293,36 +318,73 @@ def test_a_path_that_is_not_utf_8(tmp_path: Path) -> None:
         assert any(each.startswith(b"caf\xe9.db.locks-") for each in os.listdir(os.fsencode(tmp_path)))
 
 
-def test_aconnect_waits_for_nobody_who_writes(url: str, options: Options) -> None:
+def test_tasks_wait_for_nobody_who_writes(url: str, claims: Callable[[], str]) -> None:
     async def main() -> bool:
         async with interlock.aconnect(url) as alocks:
+            entering = asyncio.create_task(alocks.lock("a", timeout=10).acquire())
+            turns = 0
+            while turns < 20:
+                await asyncio.sleep(0.001)
+                turns += 1
             blocker.close()
-            async with alocks.lock("a", timeout=10) as grant:
-                return grant.held
+            return (await entering).held
 
-    interlock.connect(url).close()
-    blocker = sqlite3.connect(options.file, isolation_level=None, check_same_thread=False)
+    blocker = sqlite3.connect(claims(), isolation_level=None, check_same_thread=False)
     blocker.execute("BEGIN IMMEDIATE")
-    started = moment()
     assert asyncio.run(main())
-    assert since(started) < 4  # it would have waited for five seconds, and failed
 
 
-@pytest.mark.parametrize("make", [_folder, _text, _foreign])
-def test_aconnect_tells_at_once_what_is_no_file_of_locks(
-    url: str, options: Options, make: Callable[[str], None]
-) -> None:  # fmt: skip
-    make(options.file)
-    with pytest.raises(StoreError, match=r"not a file|no SQLite database|something else"):
-        interlock.aconnect(url)
-
-
-def test_doctor_finds_what_is_damaged(remote: Callable[[], Remote], options: Options) -> None:
+def test_doctor_finds_what_is_damaged(remote: Callable[[], Remote], claims: Callable[[], str]) -> None:
     one = remote()
     assert one.do("result = sorted({check.status for check in locks.doctor()})") == ["ok"]
     one.do("grants = [locks.lock(f'{number}' * 300).acquire() for number in range(100)]")
     other = remote()  # what one process has read, it does not read again
-    with open(options.file, "r+b") as file:
+    with open(claims(), "r+b") as file:
         file.seek(4096 * 6)
         file.write(os.urandom(4096 * 4))
     assert "fail" in other.do("result = [check.status for check in locks.doctor()]")
+
+
+def test_the_file_has_a_rollback_journal_whoever_writes_to_it(
+    claims: Callable[[], str], locks: Any, remote: Callable[[], Remote]
+) -> None:
+    others = [remote(), remote()]
+    for other in others:
+        other.start("for _ in range(100):\n    with locks.lock('a', timeout=20): pass")
+    for other in others:
+        other.answer()
+    # Another process reads it: when a descriptor is closed, the process loses the locks that SQLite has.
+    header = subprocess.run(["head", "-c", "20", claims()], capture_output=True, check=True).stdout
+    assert header[18:20] == ROLLBACK
+
+
+def status_on(kind: str, url: str, monkeypatch: pytest.MonkeyPatch, allow: str = "") -> str:
+    """Return what becomes of a file on that file system."""
+    monkeypatch.setattr(machine, "file_system", lambda path: kind)
+    try:
+        with interlock.connect(f"{url}?allow={allow}" if allow else url) as locks:
+            locks.lock("a").acquire(timeout=0).release()
+    except StoreError as error:
+        return "network" if "network file system" in str(error) else "allow" if f"?allow={kind}" in str(error) else ""
+    return "used"
+
+
+@pytest.mark.parametrize(
+    ("kind", "allow", "status"),
+    [
+        ("ext4", "", "used"),
+        ("fuse.fuse-overlayfs", "", "used"),
+        ("nfs4", "", "network"),
+        ("9p", "", "network"),
+        ("fuse.whatever", "", "allow"),
+        ("virtiofs", "", "allow"),
+        ("virtiofs", "virtiofs", "used"),
+        ("fuse.rclone", "virtiofs", "allow"),
+        ("nfs4", "virtiofs", "network"),
+    ],
+)
+def test_network_file_systems_are_refused(
+    url: str, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, allow: str, status: str
+) -> None:
+    assert status_on(kind, url, monkeypatch, allow) == status
+    assert bool(list(folder.iterdir())) == (status == "used"), "nothing is made where it is refused"

@@ -99,7 +99,9 @@ def play(seed: int, reference: Side, other: Side, pass_time: Callable[[float], o
             process, claim = known[chance.choice(list(known))]
         else:
             units, capacity = chance.choice(some_kinds)
-            spec = LockSpec(key, units, capacity, chance.choice((LONG, LONG, BRIEF)), "a label", chance.random() < 0.2)
+            spec = LockSpec(
+                key, units, capacity, chance.choice((LONG, LONG, BRIEF)), "a label", chance.random() < 0.2
+            )
             claim = Claim(f"{seed}x{number}", spec, "a thread")
         adopted = Claim(f"{seed}y{number}", claim.spec, "another")
         answers = []

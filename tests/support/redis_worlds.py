@@ -50,7 +50,7 @@ def in_colour(world: World, of_threads: Any, of_tasks: Any) -> Any:
 def key_of(name: str, namespace: str = "") -> str:
     """Return the key of a name on the server."""
     quoted = name.replace("%", "%25").replace("}", "%7D")
-    return f"interlock:{{{namespace}:{quoted}}}"
+    return f"interlock:2:{{{namespace}:{quoted}}}"
 
 
 def one_after_another(actors: Sequence[Actor], waiting: Sequence[Any]) -> list[Any]:
@@ -81,34 +81,16 @@ def nothing_published(server: RedisServer) -> Iterator[None]:
         assert "cmdstat_publish" not in wire.ask("INFO", "commandstats")
 
 
-def write_ahead(wire: Wire, line: str, seconds: int, mark: bool = True) -> None:
-    """Make a line as a primary would have written it just now whose clock is ahead by so many seconds.
+class Queued:
+    """Counts the claims of a connection that know that they stand in line, and behind whom."""
 
-    Args:
-        wire: to the server that is in its place now.
-        line: the key of the line.
-        seconds: by which the other clock is ahead.
-        mark: False to have the line say when it was written by its last fence alone.
-    """
-    by = seconds * 1000
-    for key in (line, f"{line}:waiters"):
-        flat = wire.ask("HGETALL", key)
-        for field, value in zip(flat[::2], flat[1::2], strict=True):
-            words = value.split(" ")
-            stop = 1 if field == "sole" else 0
-            if field == "fence":
-                wire.ask("HSET", key, field, int(value) + by * 1000)
-            elif len(words) > 4 or field in ("ends", "kept"):
-                words[stop] = str(int(words[stop]) + by)
-                wire.ask("HSET", key, field, " ".join(words))
-            if field == "kept":
-                wire.ask("PEXPIREAT", key, words[0])
-        if flat and key == line:
-            now, micros = (int(word) for word in wire.ask("TIME"))
-            before = int(wire.ask("HGET", line, "mark") or 0)
-            wire.ask("HDEL", line, "mark")
-            if mark:
-                wire.ask("HSET", line, "mark", max(before, now * 1000 + micros // 1000) + by)
+    def __init__(self, locks: Any) -> None:
+        self._kinds: list[str] = []
+        locks.subscribe(lambda event: self._kinds.append(event.kind))
+
+    def until(self, number: int) -> None:
+        """Wait until there were so many."""
+        eventually(lambda: self._kinds.count("queued") >= number)
 
 
 def client_ids(wire: Wire, kind: str) -> list[int]:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from interlock.client.base import name_of
 from interlock.core.claims import PENDING, QUEUED, USING, Check, Claim, ClaimView, State, fits, keys_of
 from interlock.core.effects import Call
 from interlock.core.pending import Pending, Record
-from interlock.client.base import name_of
 from interlock.runtime.aio import TaskEvent
 from interlock.runtime.process import HOST, pid
 from interlock.runtime.sync import ThreadEvent, step_under

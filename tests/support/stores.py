@@ -10,9 +10,8 @@ from uuid import uuid4
 from interlock.client.connect import open_store
 from interlock.core.store import Store
 from interlock.stores.driven import DrivenStore
-from interlock.stores.files import opened
-from interlock.stores.sql.ddl import ddl
-from interlock.stores.sql.mysql import ddl as table_of_mysql
+from interlock.stores.mysql.table import ddl as table_of_mysql
+from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
 from tests.servers.redis_server import Kind
@@ -51,13 +50,13 @@ def _file(folder: Path) -> Place:
 
 
 def _file_apart(folder: Path) -> Place:
-    """As connections of several processes, which share no liveness pipe and no open files."""
-    url = f"file://{folder / 'locks'}"
+    """As connections of several processes: by paths of their own, they share no liveness pipe and no open files."""
+    (folder / "locks").mkdir(0o700, exist_ok=True)
 
     def apart() -> Store:
-        store = open_store(url)
-        opened._opened.clear()  # the next one does not find it
-        return store
+        link = folder / uuid4().hex
+        link.symlink_to(folder / "locks")
+        return open_store(f"file://{link}")
 
     return Place(open=apart, frees_at_death=True)
 
@@ -128,12 +127,19 @@ def _sqlite(folder: Path) -> Place:
 
 _VALKEY = ("valkey", "valkeys", "valkey+sentinel", "valkeys+sentinel", "valkey+cluster", "valkeys+cluster")
 _REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "unix")
-KINDS_OF_ADVISORY = ("exclusive", "re-entrant", "reader", "writer")
+
+
+@cache
+def _crowded_postgres() -> PostgresServer:
+    """As `_postgres`, for who needs a session for each of hundreds of locks."""
+    need("postgres")
+    server = PostgresServer(config={"max_connections": "700"})
+    atexit.register(server.close)
+    return server
 
 
 def _advisory(folder: Path) -> Place:
-    server = _postgres()
-    url = server.url.replace("postgresql:", "postgresql+advisory:")
+    url = _crowded_postgres().url.replace("postgresql:", "postgresql+advisory:") + "?max_sessions=320"
     return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
 
 
@@ -146,8 +152,17 @@ def _mariadb() -> MariaServer:
     return server
 
 
+@cache
+def _crowded_mariadb() -> MariaServer:
+    need("mariadb")
+    server = MariaServer(config={"max_connections": "700"})
+    server.start()
+    atexit.register(server.close)
+    return server
+
+
 def _get_lock(folder: Path) -> Place:
-    url = _mariadb().url.replace("mysql:", "mysql+advisory:")
+    url = _crowded_mariadb().url.replace("mysql:", "mysql+advisory:") + "?max_sessions=320"
     return Place(open=lambda: open_store(url), url=url, frees_at_death=True)
 
 

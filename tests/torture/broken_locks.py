@@ -9,8 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 from interlock import LockLost, LockTimeout
-from interlock.core.claims import WRITER_UNITS
 from interlock.client.events import Event
+from interlock.core.claims import WRITER_UNITS
 
 SHORT = 0.008  # seconds of lease, shorter than many a body
 

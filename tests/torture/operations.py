@@ -6,8 +6,8 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import Any
 
-from interlock.core.errors import StoreError
 from interlock.client.events import Event
+from interlock.core.errors import StoreError
 from tests.torture.history import History
 from tests.torture.plan import EXCLUSIVE, Choice
 from tests.torture.shelf import Reader

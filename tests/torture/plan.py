@@ -87,7 +87,7 @@ def promises_of(url: str) -> dict[str, Any]:
         without = {"semaphore", "rwlock"} if url.startswith(("mysql", "mariadb")) else {"semaphore"}
         return {
             "io": 5.0, "kinds": tuple(kind for kind in KINDS if kind not in without), "line": "process",
-            "frees_at_death": True, "told": 0.5,
+            "frees_at_death": True, "told": 2.0,
         }  # fmt: skip
     io = 2.0 if url.startswith(("redis", "valkey", "unix")) else 5.0
     return {"io": io, "frees_at_death": url.startswith("file:")}

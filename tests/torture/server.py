@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pymysql  # type: ignore[import-untyped]
 
-from interlock.stores.sql.ddl import ddl
-from interlock.stores.sql.mysql import ddl as ddl_of_mysql
+from interlock.stores.mysql.table import ddl as ddl_of_mysql
+from interlock.stores.postgresql.ddl import ddl
 from tests.servers import MariaServer, PostgresReplica, PostgresServer, Proxy, RedisServer, Stepped
 from tests.servers.server import Server
 from tests.torture import Plan

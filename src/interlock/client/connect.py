@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
 
 _REDIS = "interlock.stores.redis:RedisStore"
-_ADVISORY = "interlock.stores.advisory:AdvisoryStores"
-_POSTGRESQL = "interlock.stores.postgresql:PostgresStores"
-_SQLITE = "interlock.stores.sqlite:SqliteStores"
-_MYSQL = "interlock.stores.mysql:MysqlStores"
+_ADVISORY = "interlock.stores.advisory:AdvisoryStore"
+_POSTGRESQL = "interlock.stores.postgresql:PostgresStore"
+_SQLITE = "interlock.stores.sqlite:SqliteStore"
+_MYSQL = "interlock.stores.mysql:MysqlStore"
 BUILT_IN = {
     "memory": "interlock.stores.memory:MemoryStore",
     "file": "interlock.stores.files:FileStore",
@@ -55,7 +55,7 @@ _HOSTS = re.compile(r"[^/?#]*")
 CLIENTS = {
     "redis": "interlock.stores.redis:from_client",
     "valkey": "interlock.stores.redis:from_client",
-    "sqlalchemy": "interlock.stores.sql.engines:from_client",
+    "sqlalchemy": "interlock.stores.engines:from_client",
 }
 """The top-level module of a client's class, and what makes a store of it."""
 

@@ -62,7 +62,8 @@ def see_it_finished(result: object, function: object, advice: str = LOCKED) -> N
     Raises:
         InvalidArgument: it is a coroutine or a generator; it is closed.
     """
-    what = _unfinished(type(result))
+    kind: Any = type(result)
+    what = _unfinished(kind)
     if what is None:
         return
     if isinstance(result, (Coroutine, Generator)):

@@ -12,8 +12,9 @@ The fence of a place is issued when it enters the line.  Nobody overtakes, so th
 grants, and a holder of the same process can tell its successor the fence before the store is told (local hand-off).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -388,11 +389,18 @@ FORM = "interlock-2"
 
 def encode(line: Line) -> str:
     """Return a line as text."""
-    rows = [f"{FORM} {line.top} {line.done}"]
-    for place in line.places:
-        fields: Mapping[str, Any] = place._asdict()
-        rows.append(" ".join(quote(str(value), safe=":-/@") or "-" for value in fields.values()))
-    return "\n".join(rows) + "\n"
+    return "\n".join((f"{FORM} {line.top} {line.done}", *map(_write, line.places), ""))
+
+
+def _write(place: Place) -> str:
+    id, state, units, capacity, until, ttl, beat, fence, since, held, slot, once, *texts = place
+    words = " ".join(map(_word, texts))
+    return f"{_word(id)} {state} {units} {capacity} {until} {ttl} {beat} {fence} {since} {held} {slot} {once} {words}"
+
+
+@lru_cache(4096)
+def _word(text: str) -> str:
+    return "%2D" if text == "-" else quote(text, safe=":/@") or "-"
 
 
 def decode(text: str) -> Line:

@@ -1,13 +1,71 @@
-"""What the options of a URL or an engine say, which give each value as text."""
+"""What the options of a URL or an engine say, which give each value as text.
+
+A store has one table of its options, and reads all of them at once:
+
+    OPTIONS = {"timeout": seconds_in, "max_connections": number_in, "create": flag_in, "table": text_in}
+
+    @classmethod
+    def from_url(cls, parts: SplitResult) -> "Store":
+        found = read(parts, lambda url: read_options(parse_qsl(url.query, keep_blank_values=True), OPTIONS, "redis://"))
+        return cls(timeout=found.get("timeout", TIMEOUT), …)
+
+(`interlock.core.redaction.read` keeps a part of a password out of the messages.)  What reads an option is any
+function of its name and its text that returns the value or raises InvalidArgument; `partial(number_in, least=0)` has
+another range.
+"""
 
 import math
 import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 
 MOST = 1_000_000
 _DIGITS = re.compile("[0-9]{1,7}")  # `int` takes blanks, underscores and other digits too
+
+Reader: TypeAlias = Callable[[str, str], Any]
+"""Returns the value of an option, of its name and its text."""
+
+
+def read_options(given: Iterable[tuple[str, str]], known: Mapping[str, Reader], what: str) -> dict[str, Any]:
+    """Return the values of options by their names.
+
+    Args:
+        given: names and texts, as `urllib.parse.parse_qsl(query, keep_blank_values=True)` returns them.
+        known: what reads each option that there is.
+        what: whose options they are, for messages: "redis://", or the URL without its password.
+
+    Raises:
+        InvalidArgument: one is not known, stands there twice, has no value, or one that makes no sense.
+    """
+    found: dict[str, Any] = {}
+    for name, text in given:
+        if name not in known:
+            raise InvalidArgument(f"{what} has no option {said(name)}; {_meant(name, known)}")
+        if name in found or not text:
+            raise InvalidArgument(f"{what}: give {name} one value")
+        try:
+            found[name] = known[name](name, text)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{what}: {error}") from None
+    return found
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # slow to load, and few mistake themselves
+
+    options = sorted(known)
+    close = get_close_matches(name, options, 1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"there are {', '.join(options)}" if options else "it has none"
+
+
+def text_in(name: str, text: str) -> str:
+    """Return a text as it is."""
+    return text
 
 
 def seconds_in(name: str, text: str) -> float:
@@ -29,19 +87,19 @@ def seconds_in(name: str, text: str) -> float:
     return seconds
 
 
-def number_in(name: str, text: str, least: int = 1) -> int:
+def number_in(name: str, text: str, least: int = 1, most: int = MOST) -> int:
     """Return a whole number.
 
     Args:
         name: of the option.
         text: its value.
-        least: the smallest that makes sense.
+        least, most: what makes sense.
 
     Raises:
-        InvalidArgument: it is none from there to a million.
+        InvalidArgument: it is none from `least` to `most`.
     """
-    if not _DIGITS.fullmatch(text) or not least <= int(text) <= MOST:
-        raise InvalidArgument(f"{name} is a whole number from {least} to {MOST}, not {said(text)}")
+    if not _DIGITS.fullmatch(text) or not least <= int(text) <= most:
+        raise InvalidArgument(f"{name} is a whole number from {least} to {most}, not {said(text)}")
     return int(text)
 
 

@@ -10,7 +10,7 @@ from interlock.client._sync.locks import Locks
 from interlock.core.errors import LockError
 from interlock.django.conf import DEFAULT, place, places
 from interlock.runtime.process import in_forked_child
-from interlock.stores.driven import original
+from interlock.stores.driven import close_original
 
 if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
@@ -125,4 +125,4 @@ def forget_connections(*, setting: str, **_: object) -> None:
         except LockError:
             pass  # the leases will end
     for tasks in alocks.take_all():
-        original(tasks.store).close()
+        close_original(tasks.store)

@@ -5,38 +5,37 @@ It only means that the waiter should look, and nobody relies on it. Where a proc
 which stands in the row of the waiter.
 """
 
-from time import monotonic
 from weakref import WeakSet
 
 from interlock.django.waiters import LineWaiters
+from interlock.remote import neighbours as remote
+from interlock.remote.waiters import Waiters
+from interlock.runtime import clock
 from interlock.runtime.process import HOST, in_forked_child, pid
-from interlock.runtime.waiters import WaiterRegistry
-from interlock.stores.sql.datagrams import DatagramListener
 
 CHANNEL = "interlock_orm_{}"
 AGAIN = 1.0  # seconds before a listener that could not be is tried again
 
 
-class _AllWaiters(WaiterRegistry):
+class _AllWaiters(Waiters):
     """The waiters of all databases."""
 
-    def notify(self, id: str, fence: int) -> bool:
+    def notify(self, id: str, fence: int, slot: int = 0) -> bool:
         """Let a claim look, whatever it is told: the database knows."""
         return any(waiters.notify(id, 0) for waiters in LineWaiters.all())
 
 
-class Neighbours:
+class OrmNeighbours:
     """What this process hears from others of its host, and says to them; all stores share it."""
 
     def __init__(self) -> None:
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        """In a forked child: hear nothing of what the parent is told."""
         self._users: WeakSet[object] = WeakSet()
         self._not_before = 0.0
-        self._listener = self._made()
-
-    def _made(self) -> DatagramListener:
-        listener = DatagramListener()
-        listener.start(CHANNEL.format(pid()), _AllWaiters())
-        return listener
+        self._heard = remote.Neighbours(_AllWaiters(), CHANNEL.format(pid()))
 
     def join(self, user: object) -> None:
         """Be there for one more store."""
@@ -46,17 +45,13 @@ class Neighbours:
         """Hear nothing any more when the last store is closed."""
         self._users.discard(user)
         if not self._users:
-            listener, self._listener = self._listener, self._made()
-            listener.close()
+            self._heard.close()
 
     def need(self) -> None:
         """Somebody waits: listen."""
-        if self._listener.live or monotonic() < self._not_before:
-            return
-        self._listener.ask(None)
-        if not self._listener.live:  # the name may be free again in a moment
-            self._not_before = monotonic() + AGAIN
-            self._listener = self._made()
+        if not self._heard.channel and clock.now() >= self._not_before:
+            self._heard.listen()
+            self._not_before = clock.now() + AGAIN  # the name may be free again in a moment
 
     def wake(self, id: str, host: str, number: int) -> None:
         """Let a waiter look.
@@ -66,15 +61,8 @@ class Neighbours:
             host, number: of its process.
         """
         if host == HOST and number != pid():
-            self._listener.tell({CHANNEL.format(number): [f"{id} 0"]}, 0.0)
-
-    def start_afresh(self) -> None:
-        """In a forked child: hear nothing of what the parent is told."""
-        self._users = WeakSet()
-        self._not_before = 0.0
-        self._listener.reset()
-        self._listener = self._made()
+            self._heard.send(CHANNEL.format(number), [f"{id} 0"])
 
 
-neighbours = Neighbours()
+neighbours = OrmNeighbours()
 in_forked_child(neighbours.start_afresh)

@@ -12,7 +12,7 @@ from interlock.core.claims import USING, ClaimView
 from interlock.django.conf import DEFAULT, place
 from interlock.django.configured import alocks, locks
 from interlock.django.rows import Row
-from interlock.stores.driven import original
+from interlock.stores.driven import close_original
 from interlock.testing.fakes import FakeLocks
 
 
@@ -59,7 +59,7 @@ class override_locks(ContextDecorator):
             if configured is locks:
                 used.close()
             else:
-                original(used.store).close()
+                close_original(used.store)
 
 
 class LocksMixin:

@@ -90,7 +90,7 @@ def code_of(error: BaseException) -> str:
         return "NOPERM"
     if "attempt to" in lower and "script" in lower:
         return "WRONGTYPE"  # the script stumbled over what it found under the key
-    if "unauthenticated" in lower:
+    if "unauthenticated" in lower or "without any password configured" in lower:
         return "NOAUTH"
     return next((each for each in ADVICE if each in text and each not in ("MOVED", "ASK")), code)
 

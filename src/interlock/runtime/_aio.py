@@ -3,13 +3,13 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import RLock, local
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import RLock, Thread, local
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
 from interlock.core.effects import Op
-from interlock.core.errors import InvalidArgument, NotHeld
+from interlock.core.errors import InvalidArgument, NotHeld, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log
 from interlock.runtime.aio import arun
@@ -146,6 +146,41 @@ async def offload(function: Callable[..., T], *args: Any) -> T:
     except RuntimeError:
         return function(*args)  # the interpreter ends: pools of threads take nothing any more
     return await _finished(future)
+
+
+async def apart(function: Callable[..., T], *args: Any) -> T:
+    """Call a function that may block for as long as it likes, in a thread that does not hold up the exit.
+
+    A task that is cancelled does not wait for it.
+    """
+    future: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=call, name="interlock-apart", daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+async def ready(fd: int, seconds: float, write: bool = False) -> bool:
+    """Wait until a descriptor can be read, or written to; False if the time is over, or an hour."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    timer = loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), _settle, future, False)
+    (loop.add_writer if write else loop.add_reader)(fd, _settle, future, True)
+    try:
+        return bool(await future)
+    finally:
+        timer.cancel()
+        (loop.remove_writer if write else loop.remove_reader)(fd)
+
+
+def _settle(future: "asyncio.Future[bool]", result: bool) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def plain(function: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
@@ -290,6 +325,92 @@ class Waiter:
         """Nothing to give back."""
 
 
+class Arrivals:
+    """Waits for what arrives on a socket that a library reads itself; it is read as soon as it is there.
+
+    Args:
+        fileno: of the socket.
+        read: lets the library read what has arrived.
+    """
+
+    __slots__ = ("_fileno", "_loop", "_read", "_waiting")
+
+    def __init__(self, fileno: int, read: Callable[[], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fileno = fileno
+        self._read = read
+        self._waiting: asyncio.Future[bool] | None = None
+        self._loop.add_reader(fileno, self._arrived)
+
+    def _arrived(self) -> None:
+        self._read()
+        self._end(True)
+
+    def _end(self, read: bool) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(read)
+
+    def look(self) -> None:
+        """Nothing: what was there is read."""
+
+    async def wait(self, deadline: float) -> bool:
+        """Wait until something was read; False if the moment came before."""
+        self._waiting = self._loop.create_future()
+        left = min(deadline - clock.now(), LONGEST_SLEEP)
+        timer = self._loop.call_later(max(0.0, left), self._end, False)
+        try:
+            return await self._waiting
+        finally:
+            timer.cancel()
+            self._waiting = None
+
+    def close(self) -> None:
+        """Read no more: the number of the socket may be another's."""
+        fileno, self._fileno = self._fileno, -1
+        if fileno >= 0 and not self._loop.is_closed():
+            self._loop.remove_reader(fileno)
+        self._end(True)
+
+
+async def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+    """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
+
+    Args:
+        fd: to be read from.
+        ends: the others.
+        seconds: after which it is nothing.
+
+    Raises:
+        StoreError: the loop can't watch files.
+    """
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+    found: list[int] = []
+    watched: list[int] = []
+
+    def wake(each: int) -> None:
+        if each not in found:
+            found.append(each)
+        if not woken.done():
+            woken.set_result(None)
+
+    timer = loop.call_later(max(0.0, min(seconds, LONGEST_SLEEP)), wake, -1)
+    try:
+        for each in (fd, *ends):
+            loop.add_reader(each, wake, each)
+            watched.append(each)
+        await woken
+    except NotImplementedError as error:
+        raise StoreError("file:// needs an event loop with add_reader, e.g. asyncio's default") from error
+    except OSError:
+        pass  # somebody closed one of them: who waits looks, and opens it again
+    finally:
+        timer.cancel()
+        for each in watched:
+            loop.remove_reader(each)
+    return found
+
+
 class Alarm:
     """Calls a function when a moment comes, in a task of its own; no task while nothing is due.
 
@@ -360,43 +481,14 @@ class Alarm:
             self.set(self._now() + RETRY)
 
 
-class Body:
-    """The body of an `async with`, whose task is cancelled when its lock is lost."""
-
-    __slots__ = ("_cancelling", "_struck", "_task")
-
-    def __init__(self, task: "asyncio.Task[Any] | None") -> None:
-        self._task = task
-        self._cancelling = task.cancelling() if task is not None else 0
-        self._struck = False
-
-    def strike(self, why: str) -> None:
-        """Cancel the body."""
-        task = self._task
-        if task is None or task.done():
-            return
-        if asyncio._get_running_loop() is not task.get_loop():
-            task.get_loop().call_soon_threadsafe(self.strike, why)
-        elif task is asyncio.current_task():
-            # It finds the loss out itself, and may be about to end: a running task can't take its own cancellation
-            # back (before Python 3.13).
-            task.get_loop().call_soon(self.strike, why)
-        else:
-            self._struck = True
-            task.cancel(why)
-
-    def leave(self, kind: type[BaseException] | None) -> bool:
-        """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
-        task, self._task = self._task, None
-        if not self._struck or task is None:
-            return False
-        self._struck = False
-        return task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+def is_running(task: "asyncio.Task[Any]") -> bool:
+    """Tell whether a task may be in the middle of a step: it is the calling one, or its loop is another thread's."""
+    return asyncio._get_running_loop() is not task.get_loop() or task is asyncio.current_task()
 
 
-def enter_body() -> Body:
-    """Return the body that begins now, in the calling task."""
-    return Body(asyncio.current_task())
+def call_soon(task: "asyncio.Task[Any]", function: Callable[[], object]) -> None:
+    """Call a function on the loop of a task, when that has made its step."""
+    task.get_loop().call_soon_threadsafe(function)
 
 
 def around_generator(lock: Any, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from interlock.core.effects import Op
 from interlock.core.errors import InvalidArgument
 from interlock.core.functions import shown
 from interlock.runtime import clock, log, process
+from interlock.runtime.polling import READABLE, WRITABLE, poller
 from interlock.runtime.sync import fresh_id as fresh_id
 from interlock.runtime.sync import run
 
@@ -79,6 +80,17 @@ def within(seconds: float | None, function: Callable[..., T], *args: Any) -> T:
 def offload(function: Callable[..., T], *args: Any) -> T:
     """Call a function that may block."""
     return function(*args)
+
+
+apart = offload
+"""For tasks it is another one: it has a thread of its own for as long as it likes."""
+
+
+def ready(fd: int, seconds: float, write: bool = False) -> bool:
+    """Wait until a descriptor can be read, or written to; False if the time is over, or an hour."""
+    poll = poller()
+    poll.register(fd, WRITABLE if write else READABLE)
+    return bool(poll.poll(1000 * max(0.0, min(seconds, LONGEST_SLEEP))))
 
 
 def plain(function: Callable[..., T]) -> Callable[..., T]:
@@ -195,6 +207,53 @@ class Waiter:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+class Arrivals:
+    """Waits for what arrives on a socket that a library reads itself.
+
+    Args:
+        fileno: of the socket.
+        read: lets the library read what has arrived.
+    """
+
+    __slots__ = ("_poll", "_read")
+
+    def __init__(self, fileno: int, read: Callable[[], object]) -> None:
+        self._poll = poller()
+        self._poll.register(fileno, READABLE)
+        self._read = read
+
+    def look(self) -> None:
+        """Read what is there."""
+        if self._poll.poll(0):
+            self._read()
+
+    def wait(self, deadline: float) -> bool:
+        """Wait until something was read; False if the moment came before."""
+        left = deadline - clock.now()
+        if left <= 0 or not self._poll.poll(min(left, LONGEST_SLEEP) * 1000 + 0.5):
+            return False
+        self._read()
+        return True
+
+    def close(self) -> None:
+        """Read no more."""
+
+
+def readable(fd: int, ends: Iterable[int], seconds: float) -> list[int]:
+    """Wait until a descriptor can be read, or the other side of one of others is closed; return which.
+
+    Args:
+        fd: to be read from.
+        ends: the others.
+        seconds: after which it is nothing.
+    """
+    poll = poller()
+    poll.register(fd, READABLE)
+    for each in ends:
+        poll.register(each, 0)
+    return [each for each, _ in poll.poll(max(0.0, min(seconds, LONGEST_SLEEP)) * 1000)]
 
 
 class Alarm:

@@ -36,3 +36,9 @@ class DrivenStore:
 def original(store: Any) -> Any:
     """Return the store itself, if it is one that is driven."""
     return store.store if isinstance(store, DrivenStore) else store
+
+
+def close_original(store: Any) -> None:
+    """Close a store that is driven; the queues of the others end with their loops."""
+    if isinstance(store, DrivenStore):
+        store.store.close()

@@ -179,7 +179,7 @@ class FakeLocks:
     def stalled(self) -> float | None:
         """Return for how many seconds the store still answers nothing; None if it answers."""
         left = self._stalled_until - clock.now()
-        return min(left, 0.05) if left > 0 else None
+        return left if left > 0 else None
 
     def dropped(self, step: str) -> bool:
         """Tell whether the answer to a step is to be lost, and note that it is."""

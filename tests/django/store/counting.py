@@ -89,13 +89,13 @@ def listen_for_neighbours(rounds: int) -> None:
 
     def heard() -> bool:
         wait_a_little()
-        return neighbours._listener.live
+        return bool(neighbours._heard.channel)
 
     with locks.lock("held"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as before:
             before.bind("\0" + CHANNEL.format(os.getpid()))
             wait_a_little()
-            assert not neighbours._listener.live
+            assert not neighbours._heard.channel
         eventually(heard)
         assert listens()
     locks.close()
@@ -122,20 +122,3 @@ def wait(rounds: int) -> None:
         sys.stdin.readline()
 
 
-def leave_to_the_exit(rounds: int) -> None:
-    """Hold a lock of asyncio when the loop is over, and end."""
-    import asyncio
-
-    from interlock.django import alocks
-
-    loop = asyncio.new_event_loop()
-    for number in range(rounds):
-        loop.run_until_complete(alocks.lock(f"left {number}").acquire())
-    loop.close()
-
-
-if __name__ == "__main__":
-    connect()
-    every = (add, hold, wait, wait_deaf_to_time, wait_for_a_neighbour, listen_for_neighbours, leave_to_the_exit)
-    works = {each.__name__: each for each in every}
-    works[sys.argv[1]](int(sys.argv[2]))

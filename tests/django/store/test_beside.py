@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django import VERSION
@@ -15,6 +16,7 @@ from django.db import connection, connections, transaction
 from django.test import override_settings
 from store.shelf.models import Item
 
+import interlock
 from interlock.django import beside, locks, occupy
 from interlock.django.checks import places_are_said, settings_make_sense, transactions_begin_with_the_write_lock
 from interlock.django.conf import place
@@ -132,8 +134,8 @@ def test_all_names_of_a_file_are_one_place(apart: dict[str, Any], tmp_path: Path
         apart["NAME"] = name
         with locks.lock("a"):
             assert isinstance(locks.store, FileStore)
-            assert locks.store.folder.path == folder
-            assert (folder / "using" / "a").exists()
+            with interlock.connect(f"file://{quote(str(folder))}") as there:
+                assert [view.name for view in there.claims()] == ["a"]
 
 
 @pytest.mark.parametrize("name", [":memory:", "file:memorydb_default?mode=memory&cache=shared", "file::memory:"])

@@ -147,9 +147,8 @@ def test_a_store_that_can_not_be_asked_takes_no_lease_away(item: Item, monkeypat
 
             def fail(claims: Any) -> Any:
                 raise StoreError("it is away")
-                yield
 
-            monkeypatch.setattr(held.store, "renew", fail)
+            monkeypatch.setattr(held._client.state().queue, "renew", fail)
         monkeypatch.undo()
     assert Item.objects.get().name == "mine"
 

@@ -143,7 +143,7 @@ def test_tasks_that_can_not_have_a_worker_are_told_so_and_have_one_once_they_may
 
 def test_who_finds_no_connection_waits_for_its_timeout_and_no_longer(site: Site) -> None:
     site({"MAX_CONNECTIONS": 1})
-    taken: pool.Pool = locks["default"].store.register.pool
+    taken: pool.Pool = locks["default"].store.store.register.pool
     with locks.lock("a"):  # its row is in line, when there is no connection to look again
         with ThreadPoolExecutor(2) as workers:
             waiter = workers.submit(locks.lock("a").acquire, timeout=2)
@@ -208,7 +208,7 @@ def test_pgbouncer_in_transaction_mode(site: Site) -> None:
     with PgBouncer((place["HOST"], int(place["PORT"]), place["USER"])) as bouncer:
         site({"MAX_CONNECTIONS": 8}, HOST=bouncer.host, PORT=str(bouncer.port))
         assert crowd(12, rounds=12) == []
-        prepared: pool.Pool = locks["default"].store.register.pool
+        prepared: pool.Pool = locks["default"].store.store.register.pool
         with prepared.connection() as connection:
             assert getattr(connection.connection, "prepare_threshold", None) is None
         forget_connections(setting="INTERLOCK")

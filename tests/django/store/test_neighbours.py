@@ -37,7 +37,10 @@ def test_each_one_in_the_line_is_woken_when_it_is_its_turn() -> None:
 def test_readers_behind_a_writer_are_all_woken() -> None:
     with locks.rwlock("held").write() as grant, waiters(2, 2) as children:
         assert grant.release()
-        assert [said_by(child) for child in children] == ["had", "had"]
+        for child in children:
+            while (word := said_by(child)) == "hears":
+                pass  # it was woken with the other, and looked before that was in
+            assert word == "had"
 
 
 def test_an_eviction_wakes_the_next() -> None:

@@ -26,7 +26,6 @@ from interlock import StoreError
 from interlock.core.claims import SEPARATOR
 from interlock.core.errors import UnknownOutcome
 from interlock.django import alocks, locks, occupies, occupy
-from interlock.django.models import Claim
 from interlock.django.register import Lines, TableStep
 from interlock.django.store import WORKERS, OrmStore, StepServer
 from interlock.runtime.sync import run
@@ -191,7 +190,7 @@ def test_a_cancelled_task_leaves_nothing_behind() -> None:
 
 
 def test_a_broken_connection_is_an_unknown_outcome_and_the_next_works() -> None:
-    lines: Lines = locks["default"].store.register
+    lines: Lines = locks["default"].store.store.register
     with locks.lock("before"):
         pass
 
@@ -234,7 +233,7 @@ def test_locks_go_on_after_the_server_ended_all_sessions() -> None:
 
 
 def test_what_the_database_refuses_is_no_unknown_outcome() -> None:
-    lines: Lines = locks["default"].store.register
+    lines: Lines = locks["default"].store.store.register
 
     def step(connection: Any) -> None:
         with connection.cursor() as cursor:
@@ -256,14 +255,6 @@ def test_a_database_that_is_not_there_is_a_clear_error() -> None:
     finally:
         del connections.settings["gone"]
         store.close()
-
-
-def test_what_tasks_still_hold_at_the_exit_is_released() -> None:
-    process = start("leave_to_the_exit", 2)
-    process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert [view.name for view in locks.claims()] == []
-    assert Claim.objects.using(locks.store.alias).filter(name__startswith="left").exists()
 
 
 def test_an_interrupt_waits_for_the_step_that_is_on_its_way() -> None:

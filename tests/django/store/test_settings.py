@@ -21,6 +21,7 @@ from interlock.django.conf import ORM_STORE
 from interlock.django.models import Claim
 from interlock.django.store import OrmStore
 from interlock.django.testing import LocksMixin, assert_free, assert_held, override_locks
+from interlock.stores.driven import original
 from interlock.stores.files import FileStore
 
 
@@ -28,11 +29,11 @@ def test_without_a_setting_the_claims_are_in_the_default_database_or_beside_it()
     with override_settings(INTERLOCK={}), locks.lock("a"):
         if connections["default"].vendor == "sqlite":
             assert isinstance(locks.store, FileStore)
-            assert str(locks.store.folder.path) == f"{settings.DATABASES['default']['NAME']}-locks"
+            assert Path(f"{settings.DATABASES['default']['NAME']}-locks").is_dir()
             return
         assert Claim.objects.get(state="using").name == "a"
-        assert isinstance(locks.store, OrmStore)
-        assert locks.store.alias == "default"
+        assert isinstance(original(locks.store), OrmStore)
+        assert locks.store.store.alias == "default"
 
 
 def test_entries_are_chosen_by_their_alias(tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ def test_a_missing_table_is_a_warning_and_a_clear_error() -> None:
             assert ids(tables_are_there(None, databases=["default", "other"])) == ["interlock.W003"]
             with pytest.raises(StoreError, match=r"manage\.py migrate interlock"):
                 locks.lock("a").acquire(timeout=1)
-            assert [each.status for each in locks["default"].store.doctor()] == ["fail"]
+            assert "fail" in [each.status for each in locks["default"].doctor()]
     finally:
         with connection.schema_editor() as editor:
             editor.create_model(Claim)
@@ -264,7 +265,7 @@ def test_the_mixin_for_test_cases() -> None:
     with locks.lock("a"):
         case.assertHeld("a")
     case.assertFree("a")
-    assert not isinstance(locks.store, OrmStore)
+    assert not isinstance(original(locks.store), OrmStore)
     for each in case.cleanups:
         each()
-    assert isinstance(locks.store, OrmStore)
+    assert isinstance(original(locks.store), OrmStore)

@@ -19,7 +19,7 @@ def claims_apart() -> Iterator[None]:
 
 
 def test_who_waits_for_another_thread_waits_for_its_timeout_and_no_longer() -> None:
-    pool: Pool = locks["default"].store.register.pool
+    pool: Pool = locks["default"].store.store.register.pool
     with ThreadPoolExecutor(1) as beside:
         with pool.connection():
             assert beside.submit(locks.lock("a").acquire, timeout=0.3).result(20) is None
@@ -30,14 +30,14 @@ def test_who_waits_for_another_thread_waits_for_its_timeout_and_no_longer() -> N
 
 
 def test_a_signal_handler_does_not_wait_for_the_thread_that_it_has_interrupted() -> None:
-    pool: Pool = locks["default"].store.register.pool
+    pool: Pool = locks["default"].store.store.register.pool
     with pool.connection(), locks.lock("a", timeout=5) as grant:
         assert grant.held
 
 
 def test_a_file_that_is_busy_for_long_is_an_error_soon() -> None:
     assert connections.settings["other"]["OPTIONS"]["timeout"] > BUSY
-    pool: Pool = locks["default"].store.register.pool
+    pool: Pool = locks["default"].store.store.register.pool
     with pool.connection() as connection, connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout")
         assert cursor.fetchone() == (BUSY * 1000,)

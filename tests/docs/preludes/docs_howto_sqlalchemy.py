@@ -25,7 +25,7 @@ engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
 metadata = MetaData()
 locks = interlock.connect("memory://")
 ADDRESSES = {
-    "postgresql+asyncpg://app@db.example/app": url.replace("postgresql:", "postgresql+asyncpg:"),
+    "postgresql+psycopg://app@db.example/app": url.replace("postgresql:", "postgresql+psycopg:"),
     "postgresql+advisory://app@db.example/app": url.replace("postgresql:", "postgresql+advisory:"),
     "books = Table(": "books = made(",
     "fenced(Book, grant)": 'fenced(Book, locks.lock("book:7").acquire())',

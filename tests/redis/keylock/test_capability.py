@@ -168,7 +168,7 @@ def test_a_user_who_may_not_set_is_told_so(house: Any) -> None:
     with user(house, "+get") as client:
         with pytest.raises(StoreError, match=r"'set' command.*ACL SETUSER") as caught:
             KeyLock(client, house.key).acquire()
-        assert isinstance(caught.value.__cause__.__cause__, redis.exceptions.NoPermissionError)
+        assert isinstance(caught.value.__cause__, redis.exceptions.NoPermissionError)
 
 
 @pytest.mark.parametrize("colour", ["threads"], indirect=True)

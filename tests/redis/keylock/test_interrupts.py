@@ -92,11 +92,12 @@ def test_a_cancelled_waiter_leaves_nothing(house: Any) -> None:
 @pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock", "ClientLock", "IdentityLock"])
 def test_a_release_that_is_cancelled_at_any_turn_is_done(house: Any, name: str) -> None:
     """redis/redis-py#3847: without a time limit the key would stay for ever."""
-    lock, me = house.lock(name), ("me",) if name == "IdentityLock" else ()
+    locks = [house.lock(name) for _ in range(1, TURNS)]  # of clients of their own: what the server has is found out
+    me = ("me",) if name == "IdentityLock" else ()
 
     async def session() -> list[int]:
         left = []
-        for turn in range(1, TURNS):
+        for turn, lock in enumerate(locks, 1):
             assert await lock.acquire(*me)
             task = asyncio.create_task(lock.release(*me))
             for _ in range(turn):
@@ -113,14 +114,14 @@ def test_a_release_that_is_cancelled_at_any_turn_is_done(house: Any, name: str) 
 @pytest.mark.parametrize("colour", ["tasks"], indirect=True)
 @pytest.mark.parametrize("name", ["KeyLock", "ReentrantKeyLock", "ClientLock"])
 def test_a_body_that_is_cancelled_at_any_turn_of_its_end_leaves_nothing(house: Any, name: str) -> None:
-    lock = house.lock(name)
+    locks = [house.lock(name) for _ in range(TURNS)]
 
     async def session() -> list[int]:
         left = []
-        for turn in range(TURNS):
+        for turn, lock in enumerate(locks):
             inside, go = asyncio.Event(), asyncio.Event()
 
-            async def body(inside: Any = inside, go: Any = go) -> None:
+            async def body(lock: Any = lock, inside: Any = inside, go: Any = go) -> None:
                 async with lock:
                     inside.set()
                     await go.wait()

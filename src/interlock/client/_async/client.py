@@ -74,12 +74,14 @@ class AsyncClient(BaseClient):
         self._here: Any = rt.here if store.in_process else rt.checked_here
         self._state: AsyncState | None = None
         self._states: dict[Any, AsyncState] = {}
+        self._making = rt.Mutex()
         clients.add(self)
 
     def start_afresh(self) -> None:
         """Begin with nothing held: this is a forked child."""
         self._state = None
         self._states.clear()
+        self._making = rt.Mutex()
 
     def state(self) -> AsyncState:
         """Return what the calling process or loop has of this connection."""
@@ -87,11 +89,12 @@ class AsyncClient(BaseClient):
         if state is not None and (self._here is None or state.here == self._here()):
             return state
         here = None if self._here is None else self._here()
-        state = self._states.get(here)
-        if state is None:
-            self.check_open()
-            self._forget_ended()
-            state = self._states[here] = AsyncState(self, here)
+        with self._making:  # threads that come at once have one state
+            state = self._states.get(here)
+            if state is None:
+                self.check_open()
+                self._forget_ended()
+                state = self._states[here] = AsyncState(self, here)
         self._state = state
         return state
 

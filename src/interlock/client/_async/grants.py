@@ -61,13 +61,18 @@ class _AsyncBody:
 class AsyncGrant(_AsyncBody, BaseGrant):
     """A held lock; `release()`, from any task, or the end of `async with grant:` gives it back."""
 
-    __slots__ = ()
+    __slots__ = ("_cancelling", "_struck")
+
+    _cancelling: int
+    _struck: bool
 
     def _enter_body(self) -> None:
         """From here to `_leave_body`, a loss cancels the calling task."""
         self._in_body = True
         # async only
-        self._body = rt.enter_body()
+        self._body, self._struck = rt.caller(), False
+        # async only
+        self._cancelling = self._body.cancelling()
 
     def _leave_body(self, kind: type[BaseException] | None) -> bool:
         """End the body; True if the exception that ends it is our own cancellation, which is taken back."""
@@ -75,8 +80,23 @@ class AsyncGrant(_AsyncBody, BaseGrant):
         # async only
         if self._body is not None:
             body, self._body = self._body, None
-            return bool(body.leave(kind))
+            if self._struck:
+                return body.uncancel() <= self._cancelling and kind is rt.CANCELLED
         return False
+
+    # async only
+    def _strike(self) -> None:
+        """Cancel the body: the lock was lost."""
+        body = self._body
+        if body is None or body.done():
+            return
+        if rt.is_running(body):
+            # It finds the loss out itself, and may be about to end: a running task can't take its own cancellation
+            # back (before Python 3.13).
+            rt.call_soon(body, self._strike)
+        else:
+            self._struck = True
+            body.cancel(f"the lock {self.name!r} was lost")
 
     async def release(self) -> bool:
         """Give the lock back and hand it to the next in line; before `at_least` is over, do that then.

@@ -75,12 +75,14 @@ class Client(BaseClient):
         self._here: Any = rt.here if store.in_process else rt.checked_here
         self._state: State | None = None
         self._states: dict[Any, State] = {}
+        self._making = rt.Mutex()
         clients.add(self)
 
     def start_afresh(self) -> None:
         """Begin with nothing held: this is a forked child."""
         self._state = None
         self._states.clear()
+        self._making = rt.Mutex()
 
     def state(self) -> State:
         """Return what the calling process or loop has of this connection."""
@@ -88,11 +90,12 @@ class Client(BaseClient):
         if state is not None and (self._here is None or state.here == self._here()):
             return state
         here = None if self._here is None else self._here()
-        state = self._states.get(here)
-        if state is None:
-            self.check_open()
-            self._forget_ended()
-            state = self._states[here] = State(self, here)
+        with self._making:  # threads that come at once have one state
+            state = self._states.get(here)
+            if state is None:
+                self.check_open()
+                self._forget_ended()
+                state = self._states[here] = State(self, here)
         self._state = state
         return state
 

@@ -62,7 +62,10 @@ class _AsyncBody:
 class Grant(_AsyncBody, BaseGrant):
     """A held lock; `release()`, from any task, or the end of `with grant:` gives it back."""
 
-    __slots__ = ()
+    __slots__ = ("_cancelling", "_struck")
+
+    _cancelling: int
+    _struck: bool
 
     def _enter_body(self) -> None:
         """From here to `_leave_body`, a loss cancels the calling task."""

@@ -92,8 +92,6 @@ class Watchdog:
         self._tell([grant], "lost" if lost else "released", why)
         if lost:
             grant._warn_of_loss()
-            if grant._body is not None:
-                grant._body.strike(f"the lock {grant.name!r} was lost")
             if grant._on_lost is not None:
                 rt.beside("interlock-on-lost", grant._on_lost, grant)
 

@@ -102,14 +102,16 @@ class AsyncOneKey:
 
     async def _drop(self, token: bytes, sent: Sent) -> bool:
         """Delete the key if its value is `token`; return whether the last time that it was sent deleted it."""
-        key = self._key
-        ways = (("DELIFEQ", key, token), ("DELEX", key, "IFEQ", token), ("EVAL", DROP, 1, key, token))
+        ways = (
+            ("DELIFEQ", self._key, token),
+            ("DELEX", self._key, "IFEQ", token),
+            ("EVAL", DROP, 1, self._key, token),
+        )
         return bool((await self._first_that_works("drop", ways, sent))[1])
 
     async def _extend(self, token: bytes, ms: int | None) -> bool:
         """Let the key expire in `ms` milliseconds from now if its value is `token`; return whether it is."""
-        key = self._key
-        ways = (("SET", key, token, "IFEQ", token, "PX", ms), ("EVAL", EXTEND, 1, key, token, ms))
+        ways = (("SET", self._key, token, "IFEQ", token, "PX", ms), ("EVAL", EXTEND, 1, self._key, token, ms))
         return bool((await self._first_that_works("extend", ways, Sent()))[1])
 
     async def _lengthen(self, token: bytes, ms: int | None) -> bool:
@@ -130,7 +132,7 @@ class AsyncOneKey:
             return number, reply
         raise StoreError(
             f"none of the ways to {what} a lock works here: " + " | ".join(map(str, refusals))
-        ) from refusals[-1]
+        ) from refusals[-1].__cause__
 
     async def _ask(self, *words: Any, sent: Sent | None = None) -> Any:
         """Send one command, once more if its reply is lost; errors of the client become those of this library.

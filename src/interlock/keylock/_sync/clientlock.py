@@ -97,9 +97,7 @@ class DropIn(TokenLock):
         try:
             return function(*args)
         except StoreError as error:
-            cause: BaseException = error
-            while isinstance(cause, StoreError) and cause.__cause__ is not None:
-                cause = cause.__cause__
+            cause = error.__cause__ or error
             raise cause from cause.__cause__
 
     def _fail(self, kind: type[Exception], message: str) -> NoReturn:

@@ -142,7 +142,7 @@ class KeyLock(TokenLock):
                 f"the lock {self._key!r} was not obtained within {attempt.seconds or 0:g} s: somebody holds it; wait "
                 f"longer (timeout=), or see how long it lasts with PTTL"
             )
-        self._begin_body(attempt.holding)
+        self._bodies.append((self._caller(), attempt.holding))
         return self
 
     def __exit__(

@@ -103,14 +103,16 @@ class OneKey:
 
     def _drop(self, token: bytes, sent: Sent) -> bool:
         """Delete the key if its value is `token`; return whether the last time that it was sent deleted it."""
-        key = self._key
-        ways = (("DELIFEQ", key, token), ("DELEX", key, "IFEQ", token), ("EVAL", DROP, 1, key, token))
+        ways = (
+            ("DELIFEQ", self._key, token),
+            ("DELEX", self._key, "IFEQ", token),
+            ("EVAL", DROP, 1, self._key, token),
+        )
         return bool((self._first_that_works("drop", ways, sent))[1])
 
     def _extend(self, token: bytes, ms: int | None) -> bool:
         """Let the key expire in `ms` milliseconds from now if its value is `token`; return whether it is."""
-        key = self._key
-        ways = (("SET", key, token, "IFEQ", token, "PX", ms), ("EVAL", EXTEND, 1, key, token, ms))
+        ways = (("SET", self._key, token, "IFEQ", token, "PX", ms), ("EVAL", EXTEND, 1, self._key, token, ms))
         return bool((self._first_that_works("extend", ways, Sent()))[1])
 
     def _lengthen(self, token: bytes, ms: int | None) -> bool:
@@ -131,7 +133,7 @@ class OneKey:
             return number, reply
         raise StoreError(
             f"none of the ways to {what} a lock works here: " + " | ".join(map(str, refusals))
-        ) from refusals[-1]
+        ) from refusals[-1].__cause__
 
     def _ask(self, *words: Any, sent: Sent | None = None) -> Any:
         """Send one command, once more if its reply is lost; errors of the client become those of this library.

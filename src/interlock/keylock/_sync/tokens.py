@@ -137,21 +137,15 @@ class TokenLock(OneKey):
     def _is_held(self, mine: Holding | None) -> bool:
         return mine is not None and self._holder() == mine.token
 
-    def _begin_body(self, holding: Holding) -> None:
-        with self._mutex:
-            self._bodies.append((self._caller(), holding))
-
     def _end_body(self) -> Holding | None:
         """Return what the body that ends was entered with; None in a forked child, whose parent entered it."""
         me, here = self._caller(), checked_pid()
         with self._mutex:
-            entered = [each for each in reversed(self._bodies) if each[1].pid == here]
             # If none is the caller's, it was entered in another thread or task, as fixtures do.
-            entered.sort(key=lambda each: each[0] is not me)
-            if not entered:
-                return None
-            self._bodies.remove(entered[0])
-            return entered[0][1]
+            entered = sorted((each for each in self._bodies if each[1].pid == here), key=lambda each: each[0] is me)
+            if entered:
+                self._bodies.remove(entered[-1])
+        return entered[-1][1] if entered else None
 
     def _note(self, error: BaseException, failure: Exception) -> None:
         """Keep a failure at the end of a body that failed itself: its own error is what the caller is to hear of."""

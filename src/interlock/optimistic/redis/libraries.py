@@ -22,7 +22,7 @@ class ConnectionFailed(StoreError):
     """The connection failed; the cause is chained."""
 
 
-class Command(NamedTuple):
+class RedisCommand(NamedTuple):
     """One command.
 
     Attributes:
@@ -124,7 +124,7 @@ def slot_in(error: Exception) -> int | None:
     return int(str(error).split()[1])
 
 
-def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Command:
+def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, Any]) -> RedisCommand:
     """Return a command as the library's methods give it to `execute_command`.
 
     Raises:
@@ -139,7 +139,7 @@ def command_of(encoder: Any, arguments: Sequence[Any], options: dict[str, Any]) 
             f"{name} can't be part of the transaction, which watches and commits by itself; to watch more keys: "
             f"tx.watch(key)"
         )
-    return Command(words, name if isinstance(arguments[0], str) else name.upper(), options)
+    return RedisCommand(words, name if isinstance(arguments[0], str) else name.upper(), options)
 
 
 @lru_cache

@@ -37,6 +37,9 @@ class AsyncServerQueue:
         pool: what sends a request and returns the reply.
         subscribe: as for `AsyncListener`; it subscribes to `channel`.
         channel: where this process or loop listens; nobody else does.
+
+    Attributes:
+        channel: as given.
     """
 
     node_of: Callable[[Claim], object] | None = None
@@ -44,7 +47,7 @@ class AsyncServerQueue:
     def __init__(self, wire: Wire, pool: Any, subscribe: Callable[[float], rt.Result[Any]], channel: str) -> None:
         self._wire = wire
         self._pool = pool
-        self._channel = channel
+        self.channel = channel
         self._waiters = Successors()
         self._listener = AsyncListener(subscribe, self._waiters, wire.where, wire.io_timeout)
         self._early: dict[str, Early] = {}
@@ -80,7 +83,7 @@ class AsyncServerQueue:
             else:
                 mode = LOOK_FIRST  # a claim stands in line when its process listens
         try:
-            reply = await self._ask(self._wire.enter(claim, mode, self._channel), self._undo(claim, mode))
+            reply = await self._ask(self._wire.enter(claim, mode, self.channel), self._undo(claim, mode))
         except StoreError as error:
             return self._failed(claim, error, wait, again, mode)
         self._answered = True
@@ -161,7 +164,7 @@ class AsyncServerQueue:
             except KeyError:
                 return
             try:
-                await self._left(claim, await self._ask(self._wire.leave(claim, 0.0, self._channel, "")), "")
+                await self._left(claim, await self._ask(self._wire.leave(claim, 0.0, self.channel, "")), "")
             except StoreError:
                 pass  # its lease ends
 
@@ -170,7 +173,7 @@ class AsyncServerQueue:
         if self._early:
             self._early.pop(claim.id, None)
         let_in = self._waiters.leaves(claim.id, not done)
-        request = self._wire.leave(claim, done, self._channel, let_in)
+        request = self._wire.leave(claim, done, self.channel, let_in)
         try:
             reply = await self._pool.ask(request, clock.now() + self._wire.io_timeout)
         except (ConnectionEnded, NoAnswer) as error:
@@ -188,7 +191,7 @@ class AsyncServerQueue:
         removed = left.removed
         self._tell(left)
         while left.more:
-            left = self._wire.left(await self._ask(self._wire.leave(claim, 0.0, self._channel, "")))
+            left = self._wire.left(await self._ask(self._wire.leave(claim, 0.0, self.channel, "")))
             self._tell(left)
         if let_in and not removed:
             # The server no longer had the claim that let it in: what it promised to those behind may be void.
@@ -228,7 +231,9 @@ class AsyncServerQueue:
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `AsyncQueue.renew`; an attempt without an answer leaves time for others before a lease ends."""
-        limit = min(self._wire.io_timeout, *(claim.spec.ttl / 3 for claim in claims))
+        if not claims:
+            return []
+        limit = min(self._wire.io_timeout, *[claim.spec.ttl / 3 for claim in claims])
         reply = await self._ask_twice(self._wire.renew(claims), limit)
         answers = self._wire.renewed(claims, reply)
         for claim, answer in zip(claims, answers, strict=True):
@@ -238,7 +243,7 @@ class AsyncServerQueue:
 
     async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
         """As `AsyncQueue.adopt`."""
-        found = self._wire.adopted(await self._ask_twice(self._wire.adopt(key, id, claim, self._channel)))
+        found = self._wire.adopted(await self._ask_twice(self._wire.adopt(key, id, claim, self.channel)))
         if found is None:
             return None
         self._waiters.holds(claim.id)
@@ -249,7 +254,7 @@ class AsyncServerQueue:
         count, more = self._wire.evicted(await self._ask_twice(self._wire.evict(key, id)))
         if more:
             nobody = Claim(rt.fresh_id(), LockSpec(key))
-            await self._left(nobody, await self._ask(self._wire.leave(nobody, 0.0, self._channel, "")), "")
+            await self._left(nobody, await self._ask(self._wire.leave(nobody, 0.0, self.channel, "")), "")
         return count
 
     async def look(self, key: str) -> list[ClaimView]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from interlock.core.errors import UnknownOutcome
-from interlock.remote.failures import NoRoom, Refused, closed, no_room
+from interlock.remote.failures import ConnectionEnded, NoRoom, Refused, closed, no_room
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 
@@ -77,7 +77,8 @@ class Pool:
         Args:
             request: as for `Connection.ask`.
             deadline: until when to wait for a connection and the reply, by `clock.now`.
-            undo: returns what follows on the same connection if no answer comes.
+            undo: returns what follows on the same connection if no answer comes; what needs none, as it puts no claim
+                into a line but renews or frees, goes before others that wait for a connection.
 
         Raises:
             StoreError: Unreachable and NoRoom if nothing was sent; Refused; ConnectionEnded or NoAnswer.
@@ -85,7 +86,7 @@ class Pool:
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._take(deadline)
+            connection = self._take(deadline, undo is None)
         try:
             reply = connection.ask(request, deadline)
         except Refused as error:
@@ -94,7 +95,8 @@ class Pool:
                 self.distrust()
             raise
         except BaseException as error:
-            connection.abandon(None if undo is None else undo())
+            # Where the connection has ended, nothing can be late, and the same claim is asked for again.
+            connection.abandon(None if undo is None or isinstance(error, ConnectionEnded) else undo())
             self._freed()
             if isinstance(error, UnknownOutcome):
                 self.distrust()
@@ -102,7 +104,8 @@ class Pool:
         self._put(connection)
         return reply
 
-    def _take(self, deadline: float) -> Any:
+    def _take(self, deadline: float, first: bool) -> Any:
+        """Return a connection; `first`: before all others that wait for one."""
         began = clock.now()
         waiter = None
         while True:
@@ -115,7 +118,7 @@ class Pool:
                     self._count += 1
                 else:
                     waiter = rt.Waiter()
-                    self._line.append(waiter)
+                    (self._line.appendleft if first else self._line.append)(waiter)
             found = ROOM if waiter is None else self._wait(waiter, deadline, began)
             if found is not ROOM:
                 return found
@@ -165,23 +168,25 @@ class Pool:
 
     def _put(self, connection: Any) -> None:
         """Take back a connection that is good."""
-        if connection.trust is not self._trust or self.closed:
-            connection.close()
-            self._freed()
-            return
+        trust = connection.trust
         if not self._line:
             self._idle.append(connection)
-            if not self._line:
-                return
-            with self._mutex:  # somebody came meanwhile
-                if self._idle and self._line:
-                    self._line.popleft().tell(self._idle.pop())
-            return
+            if trust is self._trust and not self._line and not self.closed:
+                return  # most of the time
+            try:
+                self._idle.remove(connection)
+            except ValueError:
+                return  # somebody has taken it meanwhile
         with self._mutex:
-            if self._line:
+            good = trust is self._trust and not self.closed
+            if good and self._line:
                 self._line.popleft().tell(connection)
-            else:
-                self._idle.append(connection)
+                return
+        if good:
+            self._put(connection)
+        else:
+            connection.close()
+            self._freed()
 
     def _freed(self, room: bool = True) -> None:
         """A connection ended: the next in line may make one, unless there is no room for it at the server."""

@@ -38,6 +38,9 @@ class ServerQueue:
         pool: what sends a request and returns the reply.
         subscribe: as for `Listener`; it subscribes to `channel`.
         channel: where this process or loop listens; nobody else does.
+
+    Attributes:
+        channel: as given.
     """
 
     node_of: Callable[[Claim], object] | None = None
@@ -45,7 +48,7 @@ class ServerQueue:
     def __init__(self, wire: Wire, pool: Any, subscribe: Callable[[float], rt.Result[Any]], channel: str) -> None:
         self._wire = wire
         self._pool = pool
-        self._channel = channel
+        self.channel = channel
         self._waiters = Successors()
         self._listener = Listener(subscribe, self._waiters, wire.where, wire.io_timeout)
         self._early: dict[str, Early] = {}
@@ -81,7 +84,7 @@ class ServerQueue:
             else:
                 mode = LOOK_FIRST  # a claim stands in line when its process listens
         try:
-            reply = self._ask(self._wire.enter(claim, mode, self._channel), self._undo(claim, mode))
+            reply = self._ask(self._wire.enter(claim, mode, self.channel), self._undo(claim, mode))
         except StoreError as error:
             return self._failed(claim, error, wait, again, mode)
         self._answered = True
@@ -162,7 +165,7 @@ class ServerQueue:
             except KeyError:
                 return
             try:
-                self._left(claim, self._ask(self._wire.leave(claim, 0.0, self._channel, "")), "")
+                self._left(claim, self._ask(self._wire.leave(claim, 0.0, self.channel, "")), "")
             except StoreError:
                 pass  # its lease ends
 
@@ -171,7 +174,7 @@ class ServerQueue:
         if self._early:
             self._early.pop(claim.id, None)
         let_in = self._waiters.leaves(claim.id, not done)
-        request = self._wire.leave(claim, done, self._channel, let_in)
+        request = self._wire.leave(claim, done, self.channel, let_in)
         try:
             reply = self._pool.ask(request, clock.now() + self._wire.io_timeout)
         except (ConnectionEnded, NoAnswer) as error:
@@ -189,7 +192,7 @@ class ServerQueue:
         removed = left.removed
         self._tell(left)
         while left.more:
-            left = self._wire.left(self._ask(self._wire.leave(claim, 0.0, self._channel, "")))
+            left = self._wire.left(self._ask(self._wire.leave(claim, 0.0, self.channel, "")))
             self._tell(left)
         if let_in and not removed:
             # The server no longer had the claim that let it in: what it promised to those behind may be void.
@@ -229,7 +232,9 @@ class ServerQueue:
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`; an attempt without an answer leaves time for others before a lease ends."""
-        limit = min(self._wire.io_timeout, *(claim.spec.ttl / 3 for claim in claims))
+        if not claims:
+            return []
+        limit = min(self._wire.io_timeout, *[claim.spec.ttl / 3 for claim in claims])
         reply = self._ask_twice(self._wire.renew(claims), limit)
         answers = self._wire.renewed(claims, reply)
         for claim, answer in zip(claims, answers, strict=True):
@@ -239,7 +244,7 @@ class ServerQueue:
 
     def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
         """As `Queue.adopt`."""
-        found = self._wire.adopted(self._ask_twice(self._wire.adopt(key, id, claim, self._channel)))
+        found = self._wire.adopted(self._ask_twice(self._wire.adopt(key, id, claim, self.channel)))
         if found is None:
             return None
         self._waiters.holds(claim.id)
@@ -250,7 +255,7 @@ class ServerQueue:
         count, more = self._wire.evicted(self._ask_twice(self._wire.evict(key, id)))
         if more:
             nobody = Claim(rt.fresh_id(), LockSpec(key))
-            self._left(nobody, self._ask(self._wire.leave(nobody, 0.0, self._channel, "")), "")
+            self._left(nobody, self._ask(self._wire.leave(nobody, 0.0, self.channel, "")), "")
         return count
 
     def look(self, key: str) -> list[ClaimView]:

@@ -1,10 +1,10 @@
 """The queue of a store that does a step on a line as a whole: `core.line` decides, the store reads and writes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from interlock.core.claims import MICROS, SEPARATOR, USING, Check, Claim, ClaimView, keys_of, namespace_of
-from interlock.core.errors import StoreError
+from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import (
     GONE,
     IS_DONE,
@@ -21,8 +21,9 @@ from interlock.core.line import (
     renew,
     settle,
 )
-from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Renewed
+from interlock.core.queue import BUSY, DONE_BEFORE, OCCUPIED, REFUSED, EnterResult, Held, Outage, Renewed
 from interlock.core.queue import GONE as IS_GONE
+from interlock.remote.failures import Denied, Passing, Unreachable
 from interlock.remote.waiters import Waiters
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
@@ -30,21 +31,28 @@ from interlock.runtime import clock
 LOOK_AGAIN = 1.0  # seconds; only a safety net where every hand-over is told
 SHORTEST_LOOK = 0.001  # seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
-BUSY_LIMIT = 5.0  # seconds
+AWAY = 0.25  # seconds until a store that is away is asked again
+RECOVERY = 60.0  # seconds to wait for a store that is away, where the caller has set no limit
+FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
 
 
 class AsyncSteps(Protocol):
     """A store that does steps.
 
     One whose steps never wait has them also as `step_now`, a plain function: that saves tasks a tenth of their time.
+    It may have three methods more: `rest()` gives up what can be had again, since nothing was held for a while;
+    `abort()` gives up all without waiting, since the loop has ended; `renew_many(ids_by_key)` (in the queue's colour)
+    renews the claims of many keys at once and returns the steps by their keys: what is missing is asked one by one.
 
     Attributes:
-        origin: the calling process.
         look_again: seconds after which a waiter looks by itself.
     """
 
-    origin: Origin
     look_again: float
+
+    @property
+    def origin(self) -> Origin:
+        """The calling process."""
 
     async def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
         """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None: it is busy."""
@@ -68,9 +76,15 @@ class AsyncStepQueue:
     Args:
         steps: the store.
         waiters: who waits in this process.
+
+    Attributes:
+        busy_limit: seconds for which a busy store is asked again; an acquire goes on until its own time is over.
+        busy_text: what is said then.
     """
 
     node_of = None
+    busy_limit = 5.0  # seconds
+    busy_text = "the store was busy for 5 s: somebody keeps its own lock; nothing was done"
 
     def __init__(self, steps: AsyncSteps, waiters: Waiters) -> None:
         self._steps = steps
@@ -78,12 +92,13 @@ class AsyncStepQueue:
         self._step_now = getattr(steps, "step_now", None)
         self._waiters = waiters
         self._forget = waiters.by_id.pop
+        self._answered = False
+        self._renew_many = getattr(steps, "renew_many", None)
+        self.rest = getattr(steps, "rest", _nothing)
+        self.abort = getattr(steps, "abort", _nothing)
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Nothing: a step store never doubts."""
-
-    def rest(self) -> None:
-        """Nothing to give up."""
 
     def subscribe(self) -> Any:
         return rt.Waiter()
@@ -93,7 +108,13 @@ class AsyncStepQueue:
         if waiter is not None:
             self._waiters.add(claim.id, waiter)  # before: another may promote it at once
         args = spec.key, enter, claim, self._steps.origin, waiter is not None and wait, again
-        step = await self._step(*args) if self._step_now is None else self._step_now(*args)
+        try:
+            step = await self._step(*args) if self._step_now is None else self._step_now(*args)
+        except (Passing, Unreachable, UnknownOutcome) as error:
+            if not wait or isinstance(error, Denied):
+                raise
+            return self._away(claim, error)
+        self._answered = True
         if step is None:
             return BUSY
         if step.promoted:
@@ -101,7 +122,7 @@ class AsyncStepQueue:
         place = step.answer
         if place is not None and place is not IS_DONE and place.state != USING:
             pause = min(self._steps.look_again, max(SHORTEST_LOOK, step.look_in / MICROS))
-            return EnterResult("pending", look_again=pause)
+            return EnterResult("pending", look_again=pause, asked=step.line is not None)
         if waiter is not None:
             self._forget(claim.id, None)
         if place is None:
@@ -110,6 +131,12 @@ class AsyncStepQueue:
             return DONE_BEFORE
         using: EnterResult = new(EnterResult, ("using", place.fence, 0.0, True, None, place.slot))
         return using
+
+    def _away(self, claim: Claim, error: StoreError) -> EnterResult:
+        """Decide about a claim whose request failed, of a caller who wants to wait."""
+        limit = max(RECOVERY, claim.spec.ttl) if self._answered else FIRST_CONTACT
+        state: Any = "indeterminate" if isinstance(error, UnknownOutcome) else "busy"
+        return EnterResult(state, look_again=AWAY, asked=False, outage=Outage(error, limit))
 
     async def leave(self, claim: Claim, done: float = 0.0) -> bool:
         self._forget(claim.id, None)
@@ -127,14 +154,33 @@ class AsyncStepQueue:
         for claim in claims:
             by_key.setdefault(claim.spec.key, []).append(claim.id)
         answers: dict[str, Renewed] = {}
-        for key, ids in by_key.items():
-            try:
-                step = await self._insist(key, renew, ids)
-            except StoreError as error:
-                answers |= dict.fromkeys(ids, error)
-                continue
-            answers |= zip(ids, step.answer, strict=True)
-            await self._tell(key, step)
+        steps: Mapping[str, Step] = {}
+        if self._renew_many is not None and len(by_key) > 1:
+            steps = await self._renew_many(by_key)
+        shortest = min((claim.spec.ttl for claim in claims), default=0.0)
+        deadline = clock.now() + min(self.busy_limit, shortest / 10)
+        pause = SHORTEST_PAUSE
+        while by_key:
+            busy: dict[str, list[str]] = {}
+            for key, ids in by_key.items():
+                await rt.give_way()
+                try:
+                    step = steps.get(key) or await self._step(key, renew, ids)
+                except StoreError as error:
+                    answers |= dict.fromkeys(ids, error)
+                    continue
+                if step is None:  # no reason to let the leases of others end
+                    busy[key] = ids
+                    continue
+                answers |= zip(ids, step.answer, strict=True)
+                await self._tell(key, step)
+            if busy and clock.now() > deadline:
+                answers |= {id: StoreError(self.busy_text) for ids in busy.values() for id in ids}
+                break
+            by_key = busy
+            if busy:
+                await rt.sleep(pause)
+                pause = min(LONGEST_PAUSE, 2 * pause)
         return [answers.get(claim.id, GONE) for claim in claims]
 
     async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
@@ -166,22 +212,17 @@ class AsyncStepQueue:
     async def aclose(self) -> None:
         await self._steps.aclose()
 
-    def abort(self) -> None:
-        """Close what can be closed without waiting: the loop has ended."""
-
     async def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
         """Do a step, and ask a busy store again.
 
         Raises:
             StoreError: it was busy for too long.
         """
-        deadline = clock.now() + BUSY_LIMIT
+        deadline = clock.now() + self.busy_limit
         pause = SHORTEST_PAUSE
         while (step := await self._step(key, decide, *args)) is None:
             if clock.now() > deadline:
-                raise StoreError(
-                    f"the store was busy for {BUSY_LIMIT:g} s: somebody keeps its own lock; nothing was done"
-                )
+                raise StoreError(self.busy_text)
             await rt.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
         return step
@@ -198,6 +239,10 @@ class AsyncStepQueue:
 
     def _notify(self, place: Place) -> bool:
         return self._waiters.notify(place.id, place.fence if place.state == USING else 0, place.slot)
+
+
+def _nothing() -> None:
+    """Nothing to give up."""
 
 
 def view_of(key: str, place: Place, now: int) -> ClaimView:

@@ -1,25 +1,118 @@
-"""postgresql+advisory://: advisory locks of a PostgreSQL server, which end with the session that has them."""
+"""postgresql+advisory://, mysql+advisory://: locks of a server that end with the session that has them."""
 
-import select
+import os
+from typing import Any
 from urllib.parse import SplitResult
+from weakref import WeakSet
 
-from interlock.core.errors import StoreError
-from interlock.core.oldstore import BaseStore
-
-if not hasattr(select, "poll"):
-    raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")
-
-from interlock.stores.advisory.options import options_of
-from interlock.stores.advisory.rooms import room_of
-from interlock.stores.advisory.store import AdvisoryStore
-
-__all__ = ["AdvisoryStores"]
+from interlock.core.claims import LockSpec
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.store import Feature
+from interlock.runtime import clock
+from interlock.stores.advisory.options import Options, options_of
+from interlock.stores.advisory.room import AdvisoryRoom, rooms
 
 
-class AdvisoryStores(BaseStore):
-    """What makes stores of URLs."""
+class AdvisoryStore:
+    """The advisory locks of PostgreSQL, or those of MariaDB.
+
+    Args:
+        options: what the URL says.
+
+    Raises:
+        StoreError: the client library is missing, or the system is none that it is made for.
+    """
+
+    frees_at_death = True
+    in_process = False
+    now = staticmethod(clock.awake_or_not)
+
+    def __init__(self, options: Options) -> None:
+        if os.name != "posix":
+            raise StoreError("advisory locks need a POSIX system: take postgresql:// here, which does not")
+        self._options = options
+        self.features: frozenset[Feature] = frozenset(() if options.mysql else ("readers",))
+        # Imported now: a child that is forked while another thread imports would wait for ever for that import.
+        self.sequence = options.sequence
+        self.same_server: WeakSet[Any] = WeakSet()  # engines whose transactions can hold locks of ours
+        # Imported now: a child that is forked while another thread imports would wait for ever for that import.
+        try:
+            make, self._talk = _of_threads(options.mysql)
+        except ImportError as error:
+            raise StoreError(f"the client library of the database is missing, install it: {error}") from error
+        self._room = rooms.setdefault(options, AdvisoryRoom(options, make, self._talk.end_on_server))
 
     @classmethod
-    def from_url(cls, url: SplitResult) -> AdvisoryStore:
-        """Use the sessions that this process has with the server; they are opened when they are needed."""
-        return AdvisoryStore(room_of(options_of(url)))
+    def from_url(cls, url: SplitResult) -> "AdvisoryStore":
+        """Keep locks on the server of a URL; sessions are opened when they are needed."""
+        return cls(options_of(url))
+
+    def queue(self) -> Any:
+        """As `Store.queue`."""
+        from interlock.stores.advisory._sync.queue import AdvisoryQueue
+
+        return AdvisoryQueue(self._room, self._talk)
+
+    def aqueue(self) -> Any:
+        """As `Store.aqueue`."""
+        from interlock.stores.advisory._async.queue import AsyncAdvisoryQueue  # which loads asyncio
+
+        return AsyncAdvisoryQueue(self._room, _of_tasks(self._options.mysql))
+
+    def server(self) -> Any:
+        """Return which server and database it is.
+
+        Raises:
+            StoreError: it can't be asked.
+        """
+        return self.queue().ask("server")
+
+    def lock_in_transaction(self, spec: LockSpec, timeout: float | None, connection: Any) -> Any:
+        """Return a lock that the transaction of a connection of SQLAlchemy holds until it ends.
+
+        Raises:
+            InvalidArgument: it is no such connection.
+        """
+        if self._options.mysql:
+            raise InvalidArgument(
+                "GET_LOCK belongs to the session and survives the commit, so no transaction can hold such a lock: "
+                "lock a row of yours (SELECT … FOR UPDATE), or take the lock before the transaction, release it after"
+            )
+        # Others need no SQLAlchemy, and they no event loop.
+        from sqlalchemy import Connection
+        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+        from sqlalchemy.orm import Session, scoped_session
+
+        if isinstance(connection, (AsyncConnection, AsyncSession)):
+            from interlock.stores.advisory._async.transaction import AsyncTransactionLock
+
+            return AsyncTransactionLock(self, spec, timeout, connection)
+        from interlock.stores.advisory._sync.transaction import TransactionLock
+
+        if isinstance(connection, (Connection, Session, scoped_session)):
+            return TransactionLock(self, spec, timeout, connection)
+        kind = type(connection).__name__
+        raise InvalidArgument(f"connection is a Connection or a Session of SQLAlchemy, or one of asyncio, not {kind}")
+
+
+def _of_threads(mysql: bool) -> Any:
+    """Return what makes a session, and how threads talk with it."""
+    if mysql:
+        from interlock.stores.advisory._sync.mariadb import MariaTalk
+        from interlock.stores.advisory.mariadb import MariaSession
+
+        return MariaSession, MariaTalk()
+    from interlock.stores.advisory._sync.postgres import PostgresTalk
+    from interlock.stores.advisory.postgres import PostgresSession
+
+    return PostgresSession, PostgresTalk()
+
+
+def _of_tasks(mysql: bool) -> Any:
+    if mysql:
+        from interlock.stores.advisory._async.mariadb import AsyncMariaTalk
+
+        return AsyncMariaTalk()
+    from interlock.stores.advisory._async.postgres import AsyncPostgresTalk
+
+    return AsyncPostgresTalk()

@@ -8,13 +8,12 @@ from urllib.parse import SplitResult, parse_qsl
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import number_in
 from interlock.core.redaction import is_torn, place_of, read, whole
+from interlock.remote.urls import check, conninfo_of, options_in, port_of
 from interlock.runtime.process import HOST, pid
-from interlock.stores.sql.urls import check, conninfo_of, options_in, port_of
 
-MAX_LOCKS = 1000
-MAX_WAITING = 8
+MAX_SESSIONS = 32
 SEQUENCE = "interlock_fence"
-OURS = ("max_locks", "max_waiting", "sequence")  # others are for the library that connects
+OURS = ("max_sessions", "sequence")  # others are for the library that connects
 IDENTIFIER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*")
 DEFAULTS = {
     "connect_timeout": "5",
@@ -30,16 +29,14 @@ class Options(NamedTuple):
 
     Attributes:
         conninfo: how libpq connects.
-        max_locks: how many locks of the server's table this process may use.
-        max_waiting: how many sessions may wait at a time, beside the one that carries the locks.
+        max_sessions: how many sessions this process may have, each with a lock, waiting for one, or idle.
         sequence: what fences are taken from.
         mysql: True for MariaDB, False for PostgreSQL.
         torn: True if what a library says of the URL may repeat a part of the password.
     """
 
     conninfo: str
-    max_locks: int
-    max_waiting: int
+    max_sessions: int
     sequence: str
     mysql: bool = False
     torn: bool = False
@@ -64,8 +61,7 @@ def _options_of(url: SplitResult) -> Options:
     for each in OURS:
         if len([name for name, _ in given if name == each]) > 1:
             raise InvalidArgument(f"{place_of(url)}: give {each} one value")
-    max_locks = number_in("max_locks", query.pop("max_locks", str(MAX_LOCKS)))
-    max_waiting = number_in("max_waiting", query.pop("max_waiting", str(MAX_WAITING)))
+    max_sessions = number_in("max_sessions", query.pop("max_sessions", str(MAX_SESSIONS)))
     sequence = query.pop("sequence", SEQUENCE)
     if not IDENTIFIER.fullmatch(sequence):
         raise InvalidArgument("sequence is a name, or schema.name, of letters, digits and _")
@@ -81,4 +77,4 @@ def _options_of(url: SplitResult) -> Options:
             raise InvalidArgument(f"a URL of MariaDB has no option {', '.join(query)}")
         port_of(url)  # which refuses what is none
         conninfo = whole(url._replace(query=""))
-    return Options(conninfo, max_locks, max_waiting, sequence, not postgresql, is_torn(url))
+    return Options(conninfo, max_sessions, sequence, not postgresql, is_torn(url))

@@ -1,315 +1,271 @@
-"""The advisory locks of one process on one server: few sessions, many locks.
+"""The advisory locks of one process on one server: its claims, and the sessions that have or wait for each.
 
-One session carries the locks that were free when they were asked for; it never waits. A claim that must wait does so
-on a session of its own, and keeps the lock there. Of the claims of one process that wait for the same name one stands
-in the line of the server, the others behind it in here. Leases are kept in here too: the server knows none, and frees
-what a session has when that ends.
+A claim that holds the lock has a session of its own, and so has a claim that waits, but of those of one process that
+wait for the same name only the first: the others stand behind it in here.  Leases are kept in here too: the server
+knows none, and frees what a session has when that ends.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from time import monotonic
-from typing import Any
+import threading
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Literal
 
-from interlock.core.claims import Claim
-from interlock.core.errors import StoreError
-from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Outage, Renewed
-from interlock.runtime.process import WeakRegistry
-from interlock.stores.advisory.base import BaseRoom
-from interlock.stores.advisory.places import AdvisoryClaim, is_shared
-from interlock.stores.advisory.session import IO_TIMEOUT, AdvisorySession, Refusal, Standing, refused
-from interlock.stores.advisory.sessions import is_idle
+from interlock.core.claims import WRITER_UNITS, Claim, LockSpec, kind_of
+from interlock.core.errors import StoreError, Unsupported
+from interlock.runtime import _threads as threads
+from interlock.runtime import clock, log
+from interlock.runtime.process import checked_pid, in_forked_child
+from interlock.stores.advisory.options import Options
+from interlock.stores.advisory.session import BaseSession, Refusal
 
-LOOK_AGAIN = 1.0  # seconds; only a safety net
-SOONEST = 0.05  # seconds after which a wait is broken off once more
-UNHEARD = 2.5  # seconds after which a waiter asks whether the server has its session in line
-TWICE = 0.5  # seconds until it asks again, if the server does not or could not be asked
-UNTOLD = 3.0  # seconds for which the answer may be on its way when the server has given it the lock
-AWAY = 0.25  # seconds until a server that is away is asked again
-RECOVERY = 60.0  # seconds to wait for it, where the caller has set no limit
-NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
+now = clock.awake_or_not
+LOOK_AFTER = 1.0  # seconds between two looks at the leases and the sessions of those who hold locks
+LACKS = "advisory locks have no {}: use a store that has it, such as postgresql://, mysql:// or redis://"
 
 
-class Room(BaseRoom):
-    """The locks: how they are asked for, waited for and given back."""
+class AdvisoryPlace:
+    """A claim of this process.
 
-    # -- the steps --------------------------------------------------------------------------------------
+    Attributes:
+        claim, waiter: as given.
+        owner: the queue that it entered by, whose `doubt` is told its id when it is lost.
+        key, kind: what the server is asked for; the kind is "_shared" for a reader.
+        state: "trying", "pending" or "using".
+        session: which has the lock or waits for it.
+        stands: True while that session waits in the server, or is opened for it.
+        over: what is told when it does so no more; set by who wants to know.
+        fence: its fencing token, when using.
+        until: when its lease ends.
+        since, held: since when it is there, and holds the lock, in seconds since the epoch.
+    """
 
-    def enter(
-        self, claim: Claim, wakeup: Any, wait: bool, again: bool, doubt: Callable[[str], object]
-    ) -> EnterResult:
-        """As `Queue.enter`."""
+    __slots__ = (
+        "claim", "fence", "held", "key", "kind", "over", "owner", "session", "since", "stands", "state", "until",
+        "waiter",
+    )  # fmt: skip
+
+    def __init__(self, claim: Claim, mysql: bool, waiter: Any, owner: Any) -> None:
+        self.claim, self.waiter, self.owner = claim, waiter, owner
+        self.key, self.kind = number_of(claim.spec.key), kind_in(claim.spec, mysql)
+        self.state: Literal["trying", "pending", "using"] = "trying"
+        self.session: Any = None
+        self.stands = False
+        self.over: Any = None
+        self.fence, self.until = 0, now() + claim.spec.ttl
+        self.since = clock.time_of_day()
+        self.held: float | None = None
+
+    def take(self, fence: int) -> None:
+        """Hold the lock."""
+        self.fence, self.state, self.held = fence, "using", clock.time_of_day()
+        self.until = now() + self.claim.spec.ttl
+
+
+def number_of(key: str) -> int:
+    """Return the 64 bits that stand for a name, as the server takes them."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"interlock").digest(), "big", signed=True)
+
+
+def kind_in(spec: LockSpec, mysql: bool) -> str:
+    """Return "_shared" for a reader, "" for who wants the lock alone.
+
+    Raises:
+        Unsupported: advisory locks have no such kind.
+    """
+    if spec.once:
+        raise Unsupported(LACKS.format("once"))
+    if spec.capacity == WRITER_UNITS and not mysql and spec.units in (1, WRITER_UNITS):
+        return "_shared" if spec.units == 1 else ""
+    if spec.capacity != 1:
+        raise Unsupported(LACKS.format(kind_of(spec.units, spec.capacity)))
+    return ""
+
+
+class AdvisoryRoom:
+    """The claims and the sessions, for all connections of this process with the same URL, of threads and of tasks.
+
+    Args:
+        options: what the URL says.
+        make: makes a session.
+        end_on_server: ends on the server a session that was given up here, given a new one and that one.
+    """
+
+    def __init__(
+        self, options: Options, make: Callable[[Options, Any], Any], end_on_server: Callable[[Any, Any], object]
+    ) -> None:
+        self.options = options
+        self._make = make
+        self._end_on_server = end_on_server
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        """Own nothing: no claim, no session."""
+        self.mutex = threading.RLock()
+        self.places: dict[str, AdvisoryPlace] = {}
+        self._lines: dict[int, dict[str, AdvisoryPlace]] = {}
+        self.sessions: set[BaseSession] = set()
+        self._idle: list[Any] = []
+        self._alarm = threads.Alarm(self._look_after, "interlock-advisory", now, lambda: None)
+
+    # -- claims -----------------------------------------------------------------------------------------
+
+    def add(self, place: AdvisoryPlace) -> bool:
+        """Enter a claim; tell whether nobody in here keeps the lock from it."""
         with self.mutex:
-            place = self.places.get(claim.id)
-            if place is None:
-                if again:
-                    return GONE
-                self._check_number()
-                place = AdvisoryClaim(claim, is_shared(claim.spec, self.options.mysql), wakeup, doubt)
-                free = self.places.add(place)
-                known = False
-            else:
-                known = True
-                place.wakeup = wakeup or place.wakeup
-                alive = place.until > monotonic()
-                place.until = monotonic() + claim.spec.ttl if alive else 0.0
-        if known:
-            try:
-                return self._stands(place, alive)
-            except StoreError as error:  # the server may be away, or take no more sessions, for a while
-                return EnterResult("busy", 0, AWAY, False, Outage(error, max(RECOVERY, claim.spec.ttl)))
-        try:
-            if free:
-                self._try(place)
-            if place.state == "using":
-                self.watcher.mind(place.until)
-                return EnterResult("using", place.fence)
-            if not wait or wakeup is None:
-                self.leave(claim)
-                return OCCUPIED if wait else REFUSED
-            place.state = "pending"
-            self._ask(place)
-        except BaseException:
-            self.places.remove(place)
-            self.watcher.wake()
-            raise
-        return self._stands(place, True)
+            line = self._lines.setdefault(place.key, {})
+            free = all(each.kind and place.kind and each.state != "pending" for each in line.values())
+            line[place.claim.id] = self.places[place.claim.id] = place
+            return free
 
-    def _stands(self, place: AdvisoryClaim, alive: bool) -> EnterResult:
-        if not alive:
-            self.end(place)
-            return GONE
-        session = place.session
-        if place.state == "pending":
-            if session is None:
-                self._ask(place)
-            else:
-                self._see_it_waits(place, session)
+    def take_out(self, id: str) -> AdvisoryPlace | None:
+        """Take a claim out; whoever gets it gives back what it has.  None if somebody else did."""
+        checked_pid()  # a child that was forked behind Python's back has none
         with self.mutex:
-            if place not in self.places:
-                return GONE
-            if place.state == "using":
-                return EnterResult("using", place.fence)
-            pause = LOOK_AGAIN
-            if place.session is not None:
-                pause = min(pause, max(0.0, place.looks_at - monotonic()))
-            elif self.places.head(place.key) is place:
-                pause = NO_SESSION
-            return EnterResult("pending", 0, pause)
+            place = self.places.pop(id, None)
+            if place is not None:
+                line = self._lines[place.key]
+                del line[id]
+                if not line:
+                    del self._lines[place.key]
+            return place
 
-    def leave(self, claim: Claim) -> bool:
-        """As `Queue.leave`."""
-        place = self.places.get(claim.id)
-        if place is None:
-            return False
-        alive = place.until > monotonic()
-        return self.end(place) and alive
+    def is_in(self, place: AdvisoryPlace) -> bool:
+        """Tell whether nobody has taken it out."""
+        return self.places.get(place.claim.id) is place
 
-    def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
-        """As `Queue.renew`: each session is asked once whether it is still there."""
-        now = monotonic()
-        places = [self.places.get(claim.id) for claim in claims]
-        answers: dict[AdvisorySession, Renewed] = {}
-        for place in places:
-            session = None if place is None or place.state != "using" else place.session
-            if session is not None and session not in answers:
-                answers[session] = self._asked(session)
-        return [self._renewed(place, answers, now) for place in places]
-
-    def _asked(self, session: AdvisorySession) -> Renewed:
-        try:
-            if session.ping() == session.pid:
-                return True
-            session.fail()  # a pooler has given our session to somebody else
-        except (StoreError, Refusal) as error:
-            self._give_up(session)
-            if session.alive:
-                return error if isinstance(error, StoreError) else refused(error)
-        self.lost(session)
-        return False
-
-    def _renewed(self, place: AdvisoryClaim | None, answers: dict[AdvisorySession, Renewed], now: float) -> Renewed:
-        if place is None or place.until <= now or place not in self.places:
-            return False
-        answer = True if place.session is None else answers.get(place.session, True)
-        if answer is True:
-            place.until = now + place.claim.spec.ttl
-        return answer
-
-    # -- trying and waiting -----------------------------------------------------------------------------
-
-    def _try(self, place: AdvisoryClaim) -> None:
-        """Ask for the lock on the session that never waits."""
-        session = self.ready()
-        place.session = session
-        try:
-            fence = session.attempt(place.key, place.shared)
-        except StoreError:
-            self._give_up(session)
-            raise
+    def settled(self, key: str) -> list[AdvisoryPlace]:
+        """Return the claims of a key, or of all that begin so, but for those that try just now; holders first."""
+        whole = key.endswith("\0")
         with self.mutex:
-            there = place in self.places and session.alive
-            if fence is not None and there:
-                place.fence, place.state = fence, "using"
-                return
-            place.session = None
-        # It was evicted meanwhile, or another reader left while this one was counted.
-        self._unlock(session, place.key, place.shared)
+            found = [each for each in self.places.values() if each.state != "trying"]
+        found = [
+            each for each in found if each.claim.spec.key.startswith(key) and (whole or each.claim.spec.key == key)
+        ]
+        return sorted(found, key=lambda each: each.state != "using")
 
-    def _ask(self, place: AdvisoryClaim) -> None:
-        """Let the first of those who wait here for a name stand in the line of the server."""
-        self._see_it_watched()
+    def may_stand(self, place: AdvisoryPlace) -> bool:
+        """Tell whether a claim is the next in here to stand in the line of the server; then it begins to do so."""
         with self.mutex:
-            if self.places.head(place.key) is not place or place.session is not None:
-                return
-            session = self.sessions.idle([each.session for each in self.places])
-            if session is not None:
-                place.session = session
-            elif not self.sessions.may_open(self.places):
-                return
-            else:
-                place.opens = True
-        if session is None:
-            try:
-                session = self.sessions.open_apart()
-            except BaseException:
-                place.opens = False
-                raise
+            stands = place.stands or self._head(place.key) is not place
+            place.stands = place.stands or not stands
+            return not stands
+
+    def most_to_wait(self) -> int:
+        """Return how many sessions there may be if one more is to wait: not more than half of them do."""
+        most = self.options.max_sessions
+        with self.mutex:
+            return most if 2 * sum(each.stands for each in self.places.values()) <= most + 1 else 0
+
+    def nudge(self, key: int) -> None:
+        """Let the next who waits for a name in here look again."""
+        with self.mutex:
+            place = self._head(key)
+            if place is not None and not place.stands:
+                place.waiter.tell()
+
+    def _head(self, key: int) -> AdvisoryPlace | None:
+        return next((each for each in self._lines.get(key, {}).values() if each.state == "pending"), None)
+
+    # -- sessions ---------------------------------------------------------------------------------------
+
+    def take(self, most: float) -> Any:
+        """Return a session that nobody uses, or a new one, which is to be opened; None if there are `most`."""
+        checked_pid()
+        while most:
             with self.mutex:
-                self.sessions.add_apart(session)
-                place.opens = False
-                if place.session is not None or self.places.head(place.key) is not place:
-                    return
-                place.session = session
-        place.looks_at, place.unheard = math.inf, None
+                if not self._idle:
+                    if len(self.sessions) >= most:
+                        return None
+                    made = self._make(self.options, self.mutex)
+                    self.sessions.add(made)
+                    return made
+                found = self._idle.pop()
+                if not found.has_ended():
+                    return found
+            self.drop(found)
+        return None
+
+    def keep(self, session: BaseSession) -> None:
+        """Keep a session for the next who needs one, if it is fit."""
+        with self.mutex:
+            fit = session in self.sessions and session.alive and not session.silent and not session.busy
+            if fit and len(self.sessions) <= self.options.max_sessions:
+                self._idle.append(session)
+                return
+        self.drop(session)
+
+    def drop(self, session: BaseSession) -> None:
+        """End a session; the server frees what it has."""
+        with self.mutex:
+            known = session in self.sessions
+            self.sessions.discard(session)
+        session.end()
+        if known and session.silent:
+            self.rest()  # what broke one has mostly broken all
+            if session.pid == session.reported_pid:  # else a pooler may have lent it
+                threads.spawn("interlock-advisory-end", self._end_unheard, session)
+
+    def rest(self) -> None:
+        """End the sessions that nobody uses."""
+        with self.mutex:
+            idle, self._idle = self._idle, []
+        for session in idle:
+            self.drop(session)
+
+    def _end_unheard(self, session: BaseSession) -> None:
+        """End on the server, too, what was given up here: something in between may have forgotten the way to it."""
         try:
-            self._begin(session, place)
-        except (StoreError, Refusal) as error:
-            session.fail()
-            self.lost(session)
-            raise error if isinstance(error, StoreError) else refused(error) from error
-        finally:
-            place.looks_at = monotonic() + UNHEARD
-        self.watcher.wake()
+            self._end_on_server(session.another(), session)
+        except (StoreError, Refusal) as error:  # then its keepalives do it
+            log.warn("a session that gives no answer could not be ended on the server: %s", error)
 
-    def _begin(self, session: AdvisorySession, place: AdvisoryClaim) -> None:
-        """Let a session wait for a claim, unless that was taken out since it was given the session.
+    # -- leases -----------------------------------------------------------------------------------------
 
-        Then somebody else may have it: of two waits on one session the second takes the answer of the first.
-        """
-        with session.mutex:
-            with self.mutex:
-                if place.session is not session or place not in self.places:
-                    return
-                if not is_idle(session):
-                    place.session = None
-                    return
-            session.waiter = place
-            session.begin(place.key, place.shared)
+    def mind(self, place: AdvisoryPlace) -> None:
+        """See to it that the lease of a claim ends in time, and that the end of its session is heard of."""
+        self._alarm.set(min(place.until, now() + LOOK_AFTER))
 
-    def _see_it_waits(self, place: AdvisoryClaim, session: AdvisorySession) -> None:
-        """Find out whether the server has a session in line; if not, its connection is half-open.
+    def _look_after(self) -> None:
+        """Take out whose lease is over, or whose session has ended."""
+        with self.mutex:
+            over = [each for each in self.places.values() if self._is_over(each)]
+            for place in over:
+                self.take_out(place.claim.id)
+        for place in over:
+            self.lose(place)
+        with self.mutex:
+            for place in self.places.values():
+                self.mind(place)
 
-        Either the session got the lock and could not say so, or the server never heard that it waits.
-        """
-        if monotonic() < place.looks_at:
-            return
-        place.looks_at = monotonic() + TWICE
-        stands = self._standing(place, session)
-        if stands is None:
-            return
-        place.looks_at = monotonic() + (TWICE if stands in ("holds", "gone") else UNHEARD)
-        if stands in ("waits", "unknown"):
-            place.unheard = None
-        elif place.unheard is None:
-            place.unheard = monotonic()
-        elif stands == "gone" or monotonic() - place.unheard >= UNTOLD:
-            self._end_wait(session)
-
-    def _standing(self, place: AdvisoryClaim, session: AdvisorySession) -> Standing | None:
-        """Ask the server how it sees a wait; None if it can't be asked now, as somebody else talks to it."""
-        try:
-            main = self.ready()
-            if not main.mutex.acquire(blocking=False):
-                return None
-            try:
-                # One that is silent is kept for its leases only.
-                return None if main.overdue >= IO_TIMEOUT else main.standing(session, place.key)
-            except StoreError:
-                self._give_up(main)
-                return None
-            finally:
-                main.mutex.release()
-        except (StoreError, Refusal):
-            return None  # it is only a look
-
-    # -- the end of a claim -----------------------------------------------------------------------------
-
-    def end(self, place: AdvisoryClaim) -> bool:
-        """Take a claim out, and give back what it has; False if somebody else does so.
-
-        Raises:
-            StoreError: the server could not be asked.
-        """
-        if not self.places.remove(place):
-            return False
+    def _is_over(self, place: AdvisoryPlace) -> bool:
+        if place.until <= now():
+            return place.state != "trying"
         session = place.session
-        try:
-            if session is None or place.state == "trying" or not session.alive:
-                pass  # the claim that tries finds that it has gone
-            elif place.state == "pending":
-                self._break_off(session, place)
-            elif place.until <= monotonic() and session.overdue >= IO_TIMEOUT:
-                self._give_up(session)  # else `reconcile` gives it back when it answers
-            else:
-                self._unlock(session, place.key, place.shared)
-                self._give_back()
-        except BaseException:
-            if session is not None:
-                self._give_up(session)
-            self.watcher.wake()
-            raise
-        finally:
-            self._nudge(place.key)
-        return True
+        return place.state == "using" and not session.busy and (not session.alive or session.has_ended())
 
-    def _break_off(self, session: AdvisorySession, place: AdvisoryClaim) -> None:
-        """End the wait of a session, which may be granted at this very moment."""
-        pause = SOONEST
-        deadline = monotonic() + IO_TIMEOUT
-        try:
-            while session.alive:
-                with session.mutex:
-                    if session.waits_for is None or session.waiter is not place:
-                        break  # it was broken off, and may wait for somebody else by now
-                    if session.collect() is not None:
-                        self._unlock(session, place.key, place.shared)
-                        break
-                    self.ready().cancel(session)
-                    # In vain where it came before the server had begun with what it breaks off.
-                    if session.collect(pause) is not None:
-                        self._unlock(session, place.key, place.shared)
-                        break
-                    pause = min(2 * pause, LOOK_AGAIN)
-                if monotonic() > deadline:
-                    self.lost(session, silent=True)  # its connection is half-open
-        except Refusal:
-            pass  # broken off
-        except StoreError:
-            self.lost(session)
-            return
-        except BaseException:  # interrupted: what it waits for may be granted, and nobody would take the answer
-            self.lost(session)
-            raise
-        self._give_back()
-
-    def _check_number(self) -> None:
-        if sum(len(room.places) for room in all_rooms) >= self.options.max_locks:
-            raise StoreError(
-                f"this process uses {self.options.max_locks} advisory locks already, and the lock table of the "
-                f"server is for all: when it is full, nobody can even connect. Release some, or allow more by "
-                f"?max_locks="
-            )
+    def lose(self, place: AdvisoryPlace) -> None:
+        """End the session of a claim that was taken out, and tell whose it is."""
+        if place.session is not None:
+            self.drop(place.session)
+            self.rest()  # the others lead to the same server, by the same way
+        if place.state == "using":
+            place.owner.doubt(place.claim.id)
+        else:
+            place.waiter.tell()
+        self.nudge(place.key)
 
 
-all_rooms: WeakRegistry[Room] = WeakRegistry()
+rooms: dict[Options, AdvisoryRoom] = {}
+"""Those of this process."""
+_inherited: list[BaseSession] = []  # never collected, which might end them
+
+
+def _after_fork() -> None:
+    for room in rooms.values():
+        for session in list(room.sessions):
+            session.abandon()
+            _inherited.append(session)
+        room.start_afresh()
+
+
+in_forked_child(_after_fork)

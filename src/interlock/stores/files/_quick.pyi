@@ -1,7 +1,7 @@
 """What `_quick.c` offers; `line` is a LineFile whose mutex the caller has."""
 
 from interlock.stores.files.linefile import LineFile
-from interlock.stores.files.pipes import WakeupPipe
+from interlock.stores.files.opening import OpenFile
 
 LAYOUT: tuple[int, ...]
 
@@ -12,25 +12,13 @@ def enter(
     ttl: float,
     tail: bytes,
     token: str,
-    others: dict[str, int],
+    others: dict[str, OpenFile],
+    pid: int,
     /,
 ) -> int: ...
 def join(
-    line: LineFile,
-    id: str,
-    ttl: float,
-    tail: bytes,
-    pipe: int,
-    token: str,
-    others: dict[str, int],
-    /,
-) -> tuple[str, float] | None: ...
+    line: LineFile, id: str, ttl: float, tail: bytes, pipe: int, token: str, others: dict[str, OpenFile], pid: int, /
+) -> tuple[str, int] | None: ...
 def leave(
-    line: LineFile,
-    id: str,
-    capacity: int,
-    token: str,
-    others: dict[str, int],
-    wakeups: dict[int, WakeupPipe],
-    /,
-) -> int: ...
+    line: LineFile, id: str, capacity: int, token: str, others: dict[str, OpenFile], pid: int, /
+) -> int | tuple[str, int]: ...

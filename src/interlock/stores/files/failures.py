@@ -2,9 +2,15 @@
 
 import contextlib
 import errno
+import threading
 from collections.abc import Iterator
 
 from interlock.core.errors import StoreError
+
+WITHIN_A_STEP = (
+    "a signal handler came in the middle of a step of its own thread, and can't lock or release there: let it set a "
+    "flag, and lock or release after it"
+)
 
 _ADVICE = {
     errno.EMFILE: "this process has too many files open: close some, or raise its limit (ulimit -n)",
@@ -37,3 +43,27 @@ def failing(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise failed(what, error) from error
+
+
+class Section:
+    """A part of the program in which one thread at a time may be, and no signal handler of that thread."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.RLock()
+        self._taken = False
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be in it.  A generator that is dropped is left: so an interrupt leaves no mutex taken.
+
+        Raises:
+            StoreError: it is a signal handler that asks, in the middle of a section of its own thread.
+        """
+        with self._mutex:
+            if self._taken:
+                raise StoreError(WITHIN_A_STEP)
+            self._taken = True
+            try:
+                yield
+            finally:
+                self._taken = False

@@ -1,9 +1,8 @@
 """The folder of a file store: what lies where, and whether it is fit to keep locks.
 
 interlock      the marker: what this folder is, and of which boot and clock of which machine
-fences         a number: no fence of a name whose files were removed was higher
-using/NAME     who uses NAME (and the line's guard: whoever writes holds flock on this file)
-pending/NAME   who waits for NAME; there only while somebody does
+fences         a number: no fence of a name whose file was removed was higher
+lines/NAME     who uses NAME and who waits for it; whoever writes holds flock on this file, the guard
 alive/         liveness pipes and wake-up pipes of the processes
 broken/        line files that could not be read, kept for people to look at
 """
@@ -11,33 +10,28 @@ broken/        line files that could not be read, kept for people to look at
 import fcntl
 import os
 import stat
-import threading
 from pathlib import Path
-from typing import Any
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.runtime.sync import step_under
-from interlock.stores.files.failures import failed
+from interlock.stores.files.failures import Section, failed
 from interlock.stores.files.machine import file_system, is_guest, is_network
 from interlock.stores.files.marker import join_marker
 from interlock.stores.files.opening import (
-    FileIdentity,
     NotOurs,
+    OpenFile,
     Sharing,
-    in_place,
     make_folder,
     open_file,
     open_folder,
-    place,
     put,
-    read_file,
     sharing_of,
 )
-from interlock.stores.files.record import MOST_NUMBER
+from interlock.stores.files.slots import MOST_NUMBER
 
 MOST_FENCES = 32  # bytes
 SPINS = 200
 TRIES = 50
+give_turn = getattr(os, "sched_yield", lambda: None)
 
 
 class Folder:
@@ -58,24 +52,24 @@ class Folder:
         if not os.path.isabs(path):
             raise InvalidArgument(f"file:// needs an absolute folder, not {path!r}: write file:///var/lib/app/locks")
         self.path = Path(path)
-        self.using = self.path / "using"
-        self.pending = self.path / "pending"
+        self.lines = self.path / "lines"
         self.alive = self.path / "alive"
         self.broken = self.path / "broken"
         self.allowed = allow
         self._mode = mode
-        self._marker = -1
-        self.marker: FileIdentity = (b"", 0, 0)
+        self._marker = self._fences = OpenFile(self.path)
+        self._real = path
         self.sharing: Sharing
         self.inodes = (0, 0, 0)  # of its device, of itself, and of its marker
         self.start_afresh()
-        self._join(wait=True)
+        self.join(wait=True)
 
     def start_afresh(self) -> None:
-        """In a forked child: no thread joins the folder just now."""
-        self._mutex: Any = threading.RLock()
+        """In a forked child: no thread joins the folder just now, and an OS lock is its own."""
+        self._fences.close()
+        self._section = Section()
 
-    def _join(self, *, wait: bool) -> None:
+    def join(self, *, wait: bool) -> None:
         """Make what is missing, lock the marker together with all who use the folder, and see that OS locks work.
 
         Raises:
@@ -101,30 +95,29 @@ class Folder:
         except OSError as error:
             raise failed(f"{path} can't keep locks (choose a folder on a local disk)", error) from error
         old, self._marker = self._marker, marker
-        if old not in (-1, marker):
-            os.close(old)
+        if old is not marker:
+            old.close()
+            self._fences.close()
 
-    def _joined(self, wait: bool) -> int:
+    def _joined(self, wait: bool) -> OpenFile:
         """Return a descriptor of the marker, locked; all is found out before anything is changed here."""
         sharing = self._made()
-        joined = self._marker >= 0 and sharing == self.sharing and in_place(self.marker)
-        real = os.path.realpath(self.path)
+        joined = self._marker.is_intact() and sharing == self.sharing
         if not joined:
             self._refuse_file_system()
-        for room in (self.using, self.pending, self.alive):
+        for room in (self.lines, self.alive):
             self._see_to(room, sharing)
         if joined:  # only a subfolder was missing: what takes longer here leaves time to remove it again
             return self._marker
+        real = os.path.realpath(self.path)
         marker = join_marker(self.path, sharing, wait=wait)
         try:
             found = os.stat(self.path)
-            where = place(self.path / "interlock", marker)
         except BaseException:
-            os.close(marker)
+            marker.close()
             raise
         self.sharing, self._real = sharing, real
-        self.inodes = found.st_dev, found.st_ino, where[2]
-        self.marker = where
+        self.inodes = found.st_dev, found.st_ino, marker.inode
         return marker
 
     def _made(self) -> Sharing:
@@ -183,39 +176,37 @@ class Folder:
             MarkerTaken: not now, somebody has the new marker locked exclusively.
             StoreError: it can't keep locks any more.
         """
-        if self._marker >= 0 and not in_place(self.marker):
-            with step_under(self._mutex):
-                if self._marker >= 0 and not in_place(self.marker):
-                    self._join(wait=False)
+        if not self._marker.is_intact():
+            with self._section.entered():
+                if not self._marker.is_intact():
+                    self.join(wait=False)
 
     def mend(self) -> None:
-        """Make again what is missing in it: tmp cleaners remove subfolders that are empty, as pending/ often is.
+        """Make again what is missing in it: tmp cleaners remove subfolders that are empty.
 
         Raises:
             MarkerTaken, StoreError: as for `stay`.
         """
-        with step_under(self._mutex):
-            if self._marker >= 0:
-                self._join(wait=False)
+        with self._section.entered():
+            self.join(wait=False)
 
-    def open_line(self, room: Path, name: str) -> int:
-        """Open a file in a subfolder, made if it is not there, as that subfolder is.
+    def open_line(self, name: str) -> int:
+        """Open the file of a line, made if it is not there, as its folder is.
 
         Raises:
             StoreError, OSError: it can't be opened.
         """
         try:
-            return open_file(room, name, self.sharing)
+            return open_file(self.lines, name, self.sharing)
         except FileNotFoundError:
             self.mend()
-            return open_file(room, name, self.sharing)
+            return open_file(self.lines, name, self.sharing)
 
     def leave(self) -> None:
         """Give the marker's lock back."""
-        with self._mutex:
-            if self._marker >= 0:
-                os.close(self._marker)
-                self._marker = -1
+        with self._section.entered():
+            self._marker.close()
+            self._fences.close()
 
     def put_aside(self, name: str, content: bytes) -> None:
         """Keep what was found in the place of a line for people to look at."""
@@ -233,16 +224,17 @@ class Folder:
     # -- fences -----------------------------------------------------------------------------------------
 
     def floor(self) -> int:
-        """Return the highest fence of any name whose files were removed.
+        """Return the highest fence of any name whose file was removed.
 
         Raises:
             NotOurs: the record of fences is no such record.
             OSError: it can't be read.
         """
-        try:
-            return self._fence_in(read_file(self._real, "fences", self.sharing, MOST_FENCES))
-        except FileNotFoundError:
-            return 0
+        with self._section.entered():
+            try:
+                return self._fence_in(os.pread(self._open_fences(create=False), MOST_FENCES, 0))
+            except FileNotFoundError:
+                return 0
 
     def raise_floor(self, fence: int) -> bool:
         """Remember `fence` before the file that shows it is removed.
@@ -254,15 +246,24 @@ class Folder:
             NotOurs: the record of fences is no such record.
             OSError: it can't be written.
         """
-        fd = open_file(self._real, "fences", self.sharing)
-        try:
+        with self._section.entered():
+            fd = self._open_fences(create=True)
             if not _lock_soon(fd):
                 return False
-            if fence > self._fence_in(os.pread(fd, MOST_FENCES, 0)):
-                put(fd, b"%020d\n" % fence, 0)
-            return True
-        finally:
-            os.close(fd)
+            try:
+                if fence > self._fence_in(os.pread(fd, MOST_FENCES, 0)):
+                    put(fd, b"%020d\n" % fence, 0)
+                return True
+            finally:
+                fcntl.flock(fd, fcntl.LOCK_UN)
+
+    def _open_fences(self, create: bool) -> int:
+        if not self._fences.is_intact():
+            self._fences.close()
+            self._fences = OpenFile(
+                f"{self._real}/fences", open_file(self._real, "fences", self.sharing, create=create)
+            )
+        return self._fences.fd
 
     def _fence_in(self, record: bytes) -> int:
         digits, end = record[:20], record[20:]
@@ -290,5 +291,5 @@ def _lock_soon(fd: int) -> bool:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            os.sched_yield()
+            give_turn()
     return False

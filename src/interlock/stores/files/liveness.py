@@ -5,42 +5,102 @@ lock is the proof of life: the kernel takes it away when the process dies, howev
 opens the pipe too and is woken by the kernel when its only reader has gone. Each waiting thread or task has a
 *wake-up pipe*: a named pipe that others write to when its turn has come.
 
-Others find both by their names.  A liveness pipe whose name is gone (a tmp cleaner, `rm alive/*`) proves nothing any
-more: the process notices it, makes another one under a new token, and has lost what it claimed under the old one.
+Others find both by their names.  A liveness pipe whose name is gone (a tmp cleaner, `rm alive/*`), or whose
+descriptor somebody closed, proves nothing any more: the process notices it, makes another one under a new token, and
+has lost what it claimed under the old one.
 """
 
+import contextlib
 import errno
 import os
-import threading
-from collections.abc import Callable
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+import stat
+from collections.abc import Callable, Iterable
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
-from typing import Any
 
+from interlock.core.claims import USING
 from interlock.core.errors import StoreError
+from interlock.core.line import Place
 from interlock.core.queue import Granted
+from interlock.remote.waiters import DIGITS
 from interlock.runtime import log
+from interlock.runtime.polling import READABLE, poller
 from interlock.runtime.process import pid
-from interlock.stores.files.failures import failed
-from interlock.stores.files.opening import open_folder
-from interlock.stores.files.pipes import (
-    GONE,
-    WakeupPipe,
-    identity,
-    is_there,
-    make_pipe,
-    open_pipe,
-    remove_pipe,
-    unlink,
-    write_once,
-)
+from interlock.stores.files.failures import Section, failed
+from interlock.stores.files.opening import FLAGS, GONE, NotOurs, OpenFile, open_folder, settle_new, sharing_of
 
 MOST_IDLE_PIPES = 64
 MOST_OTHERS = 128
 MOST_NUMBER = 999_999  # a slot has room for six digits
 TRIES = 50
-TRUST = 0.02  # seconds for which a liveness pipe is taken to be still in its folder
 NO_PIPE = (*GONE, errno.ENXIO, errno.ELOOP)
+_DIR_FD = os.mkfifo in os.supports_dir_fd
+
+
+class WakeupPipe(OpenFile):
+    """A named pipe that one waiter listens to.
+
+    Args:
+        folder: the folder alive/.
+        token, number: others find it as TOKEN.NUMBER.
+    """
+
+    __slots__ = ("number", "token", "watched")
+
+    def __init__(self, folder: Path, token: str, number: int) -> None:
+        path = folder / f"{token}.{number}"
+        super().__init__(path, make_pipe(path))
+        self.token = token
+        self.number = number
+        self.watched: dict[str, OpenFile] = {}  # kept: the next waiter often waits for the same process
+
+    def ring(self) -> None:
+        """Make it readable, if it is still ours; once it is full, it is so anyway."""
+        if self.links() >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self.fd, b"\n")
+
+    def drain(self) -> Granted | None:
+        """Read what came; return the last news of a lock obtained."""
+        poll = poller()
+        if self.links() < 0:
+            return None
+        poll.register(self.fd, READABLE)
+        # Where reading is made to wait (eventlet), nothing is read before it is there.
+        return self.read() if poll.poll(0) else None
+
+    def read(self) -> Granted | None:
+        """As `drain`, when something is there."""
+        try:
+            data = os.read(self.fd, 65536) if self.links() >= 0 else b""
+        except BlockingIOError:
+            return None
+        granted = None
+        for line in data.split(b"\n")[:-1]:
+            id, *numbers = line.split(b" ")
+            if len(numbers) == 2 and all(each.isdigit() and len(each) <= DIGITS for each in numbers):
+                granted = Granted(id.decode(errors="replace"), int(numbers[0]), int(numbers[1]))
+        return granted
+
+    def watch(self, token: str, folder: Path) -> bool:
+        """Hear of the death of a process; False if its liveness pipe is not there."""
+        if token in self.watched:
+            return True
+        try:
+            self.watched[token] = open_pipe(folder / token, os.O_WRONLY)
+        except OSError:
+            return False
+        return True
+
+    def unwatch(self, tokens: Iterable[str]) -> None:
+        """Watch some processes no more."""
+        for token in list(tokens):
+            self.watched.pop(token).close()
+
+    def close(self) -> None:
+        """Close it, and what is watched with it."""
+        self.unwatch(self.watched)
+        super().close()
 
 
 class Liveness:
@@ -49,21 +109,25 @@ class Liveness:
     Args:
         folder: the folder alive/.
         mend: makes it again if it was removed.
+        own: False to look only.
 
     Raises:
         StoreError: no liveness pipe could be made; the message says what to do.
     """
 
-    def __init__(self, folder: Path, mend: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, folder: Path, mend: Callable[[], None] = lambda: None, own: bool = True) -> None:
         self._folder = folder
         self._mend = mend
-        self._mutex: Any = threading.RLock()  # re-entrant: a signal handler may lock and release in the middle of it
+        self._section = Section()
         self._idle: list[WakeupPipe] = []
-        self.wakeups: dict[int, WakeupPipe] = {}
         self._made = 0
-        self.others: dict[str, int] = {}
-        self._liveness_pipe = -1
-        self._make_own()
+        self.closed = False
+        self.wakeups: dict[int, WakeupPipe] = {}
+        self.others: dict[str, OpenFile] = {}
+        self._own = OpenFile(folder)
+        self.token = ""
+        if own:
+            self._make_own()
 
     # -- the own liveness pipe ---------------------------------------------------------------------------------
 
@@ -72,7 +136,7 @@ class Liveness:
         for _ in range(TRIES):
             token = f"{pid()}-{os.urandom(6).hex()}"
             try:
-                fd = self._make_liveness_pipe(token)
+                made = self._make_liveness_pipe(token)
             except (FileNotFoundError, BlockingIOError):
                 # Somebody who sweeps looked at it, or took it away, before it was locked: not every time.
                 if not self._folder.is_dir():
@@ -80,54 +144,47 @@ class Liveness:
                 continue
             except OSError as error:
                 raise failed(f"no liveness pipe could be made in {self._folder}", error) from error
-            before, self._liveness_pipe = self._liveness_pipe, fd
-            self._path, self._known = self._folder / token, identity(os.fstat(fd))
-            self.token = token
-            if before >= 0:
-                os.close(before)
+            before, self._own, self.token = self._own, made, token
+            before.close()
             return
         raise StoreError(
             f"no liveness pipe could be made in {self._folder}: the folder was removed, or is swept all the time; "
             f"exclude it from whatever cleans up there, and connect again"
         )
 
-    def _make_liveness_pipe(self, token: str) -> int:
-        hidden = self._folder / f".{token}"
-        fd = make_pipe(hidden)
+    def _make_liveness_pipe(self, token: str) -> OpenFile:
+        made = OpenFile(self._folder / f".{token}", make_pipe(self._folder / f".{token}"))
         try:
-            flock(fd, LOCK_EX | LOCK_NB)
-            os.rename(hidden, self._folder / token)  # others see it locked, or not at all
+            flock(made.fd, LOCK_EX | LOCK_NB)
+            os.rename(made.path, self._folder / token)  # others see it locked, or not at all
         except BaseException:
-            os.close(fd)
-            unlink(hidden)
+            made.remove()
             raise
-        return fd
+        made.path = os.fsencode(self._folder / token)
+        return made
 
     def is_intact(self) -> bool:
-        """Tell whether others find this process's liveness pipe under its name."""
-        return is_there(self._path, self._known)
+        """Tell whether others find this process's liveness pipe under its name, and it is open and locked here."""
+        return self._own.is_intact()
 
     def keep(self) -> bool:
-        """See that others find this process's liveness pipe; if they do not, light another one.
+        """See that others find this process's liveness pipe; if they do not, make another one.
 
-        What was claimed under the old token is lost then: others take it for a dead process's.  Who waits is woken,
-        to stand in line anew.
+        What was claimed under the old token is lost then: others take it for a dead process's.
 
         Returns:
-            False if the liveness pipe was gone.
+            False if the liveness pipe was gone: then who waits is to be woken, to stand in line anew.
 
         Raises:
             StoreError: it was gone, and no other one could be made.
         """
-        if self._mutex._is_owned():
-            return True  # a signal handler, in the middle of this
-        with self._mutex:
-            if self._liveness_pipe < 0 or self.is_intact():
+        if self.is_intact():
+            return True
+        with self._section.entered():
+            if self.closed or self.is_intact():
                 return True
             old = self.token
             self._make_own()
-            for pipe in self.wakeups.values():
-                pipe.ring(b"\n")
         log.warn(
             "the liveness pipe %s was removed from %s: the locks held by this process there are lost; exclude the "
             "folder from whatever cleans up there",
@@ -143,64 +200,53 @@ class Liveness:
         alive."""
         if token == self.token:
             return True
-        within = self._mutex._is_owned()  # a signal handler, in the middle of this: what is open is not for it
-        with self._mutex:
-            fd = -1
+        with self._section.entered():  # nothing is closed meanwhile
             try:
-                fd = open_pipe(self._folder / token, os.O_WRONLY) if within else self._open(token, os.O_WRONLY)
-                flock(fd, LOCK_SH | LOCK_NB)
+                pipe = self._open(token, os.O_WRONLY)
+                flock(pipe.fd, LOCK_SH | LOCK_NB)
             except BlockingIOError:
                 # What was removed from alive/ proves nothing any more: others, who look there, take it for dead.
-                return os.fstat(fd).st_nlink > 0
+                return pipe.links() > 0
             except OSError as error:
                 return error.errno not in NO_PIPE
-            finally:
-                if within and fd >= 0:
-                    os.close(fd)
-            if not within:
-                os.close(self.others.pop(token))
+            flock(pipe.fd, LOCK_UN)
+            self._forget(token)
             return False
 
-    def _open(self, name: str, mode: int) -> int:
+    def _open(self, name: str, mode: int) -> OpenFile:
         """Return another's pipe, kept open for the next time; under the mutex."""
-        fd = self.others.get(name)
-        if fd is None:
-            fd = open_pipe(self._folder / name, mode)
+        pipe = self.others.get(name)
+        if pipe is not None and pipe.links() < 1:  # its name may be another pipe's by now, and so may its descriptor
+            self._forget(name)
+            pipe = None
+        if pipe is None:
+            pipe = open_pipe(self._folder / name, mode)
             if len(self.others) >= MOST_OTHERS:
-                os.close(self.others.pop(next(iter(self.others))))
-            self.others[name] = fd
-        return fd
+                self._forget(next(iter(self.others)))
+            self.others[name] = pipe
+        return pipe
 
-    def ring(self, token: str, number: int, granted: Granted | None) -> None:
-        """Wake the waiter at a pipe, with the news that it holds the lock, if that is so."""
-        message = b"\n" if granted is None else b"%b %d\n" % (granted.id.encode(), granted.fence)
-        within = self._mutex._is_owned()  # as in `is_alive`
-        with self._mutex:  # nothing is closed meanwhile
-            if token == self.token:
-                pipe = self.wakeups.get(number)
-                if pipe is not None:
-                    pipe.ring(message)
-                return
-            name = f"{token}.{number}"
-            try:
-                # Opened for both, so that no reader's absence can raise SIGPIPE.
-                if within:
-                    write_once(self._folder / name, message)
-                    return
-                fd = self._open(name, os.O_RDWR)
-                if not os.fstat(fd).st_nlink:  # its name may be another wake-up pipe's by now
-                    os.close(self.others.pop(name))
-                    fd = self._open(name, os.O_RDWR)
-                os.write(fd, message)
-            except OSError:
-                pass  # it is gone, or its pipe is full of news: it looks again by itself
+    def _forget(self, name: str) -> None:
+        pipe = self.others.pop(name, None)
+        if pipe is not None:
+            pipe.close()
 
-    def open_liveness_pipe(self, token: str) -> int | None:
-        """Open another's liveness pipe to be woken by its death; None if it can't be watched."""
-        try:
-            return open_pipe(self._folder / token, os.O_WRONLY)
-        except OSError:
-            return None
+    def tell(self, place: Place) -> None:
+        """Wake a waiter in another process, with the news that it holds the lock, if that is so."""
+        message = f"{place.id} {place.fence} {place.slot}\n" if place.state == USING else "\n"
+        # Whoever is gone, or whose pipe is full, looks again by itself.
+        with self._section.entered(), contextlib.suppress(OSError):
+            # Opened for both, so that no reader's absence can raise SIGPIPE.
+            os.write(self._open(f"{place.alive}.{place.channel}", os.O_RDWR).fd, message.encode())
+
+    def watch(self, pipe: WakeupPipe, tokens: Iterable[str]) -> None:
+        """Let the waiter at a pipe be woken also by the death of these processes, and of no others."""
+        wanted = {token for token in tokens if token != self.token and token}
+        if wanted or pipe.watched:
+            pipe.unwatch(pipe.watched.keys() - wanted)
+            for token in wanted:
+                if not pipe.watch(token, self._folder) and not self.is_alive(token):
+                    pipe.ring()  # it died since the line was looked at: look again at once
 
     def sweep(self) -> int:
         """Remove what dead processes left in alive/; return how many files."""
@@ -224,24 +270,20 @@ class Liveness:
         """Return a wake-up pipe for one waiter; give it back with `put_back`.
 
         Raises:
-            StoreError: none could be made; the message says what to do.
+            StoreError, OSError: none could be made.
         """
-        with self._mutex:
-            pipe = None
-            while pipe is None and (pipe := self._idle_one()) is not None:
-                if not pipe.is_reachable(self.token):
-                    self._discard(pipe)
-                    pipe = None
-            if pipe is None:
-                pipe = self._make_pipe()
-        pipe.drain()
-        return pipe
+        with self._section.entered():
+            while self._idle:
+                pipe = self._idle.pop()
+                if self.is_reachable(pipe):
+                    pipe.drain()
+                    return pipe
+                self._discard(pipe)
+            return self._make_pipe()
 
-    def _idle_one(self) -> WakeupPipe | None:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return None
+    def is_reachable(self, pipe: WakeupPipe) -> bool:
+        """Tell whether others who look for a wake-up pipe of this process find this one under its name."""
+        return pipe.token == self.token and pipe.is_intact()
 
     def _make_pipe(self) -> WakeupPipe:
         if not self._folder.is_dir():
@@ -253,8 +295,6 @@ class Liveness:
                     pipe = WakeupPipe(self._folder, self.token, number)
                 except FileExistsError:
                     continue
-                except OSError as error:
-                    raise failed(f"no pipe to wait at could be made in {self._folder}", error) from error
                 self.wakeups[number] = pipe
                 return pipe
         raise StoreError(f"more than {MOST_NUMBER} wait in {self._folder}: wait in fewer threads or tasks")
@@ -262,26 +302,11 @@ class Liveness:
     def put_back(self, pipe: WakeupPipe) -> None:
         """Keep a wake-up pipe for the next waiter, or remove it when there are many; the caller no longer waits at
         it."""
-        with self._mutex:
-            if self._liveness_pipe >= 0 and pipe.token == self.token and len(self._idle) < MOST_IDLE_PIPES:
+        with self._section.entered():
+            if not self.closed and pipe.token == self.token and len(self._idle) < MOST_IDLE_PIPES:
                 self._idle.append(pipe)
             else:
                 self._discard(pipe)
-
-    def exchange(self, pipe: WakeupPipe) -> WakeupPipe:
-        """Return a wake-up pipe that others can ring: the same one, or another if its name is gone."""
-        if pipe.is_reachable(self.token):
-            return pipe
-        other = self.pipe()
-        other.ring(b"\n")  # what was written to the old one is not to be missed
-        with self._mutex:
-            self._discard(pipe)
-        return other
-
-    def wake(self, pipe: WakeupPipe) -> None:
-        """Make the waiter at a pipe of this process look again, from any thread."""
-        with self._mutex:
-            pipe.ring(b"\n")
 
     def _discard(self, pipe: WakeupPipe) -> None:
         if self.wakeups.get(pipe.number) is pipe:
@@ -291,21 +316,86 @@ class Liveness:
     # -- the end ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Leave: the claims of this process end with it.  Nobody waits at a wake-up pipe any more."""
-        with self._mutex:
-            for pipe in list(self.wakeups.values()):
-                self._discard(pipe)
-            self._idle.clear()
-            if self._liveness_pipe >= 0 and self.is_intact():
-                unlink(self._path)
-            self.forget()
+        """Leave: the claims of this process end with it.  Who still waits at a wake-up pipe puts it back."""
+        with self._section.entered():
+            self.closed = True
+            while self._idle:
+                self._discard(self._idle.pop())
+            self._own.remove()
+            self.close_others()
 
     def forget(self) -> None:
-        """Close the liveness pipe and the wake-up pipes without removing them: they are the parent's."""
+        """In a forked child: close the pipes without removing them, since they are the parent's."""
+        self._section = Section()
+        self.closed = True
         for pipe in self.wakeups.values():
-            pipe.forget()
+            pipe.close()
+        self._own.close()
+        self.close_others()
+
+    def close_others(self) -> None:
+        """Close what is open of other processes."""
         while self.others:
-            os.close(self.others.popitem()[1])
-        if self._liveness_pipe >= 0:
-            os.close(self._liveness_pipe)
-            self._liveness_pipe = -1
+            self.others.popitem()[1].close()
+
+
+# -- named pipes --------------------------------------------------------------------------------------------
+
+
+def make_pipe(path: Path) -> int:
+    """Make a named pipe, and return a descriptor of both its ends.
+
+    Raises:
+        NotOurs: something else lies there by now.
+        OSError: it can't be made.
+    """
+    at = open_folder(path.parent)
+    try:
+        sharing = sharing_of(os.fstat(at))
+        if _DIR_FD:
+            os.mkfifo(path.name, sharing.file_mode, dir_fd=at)
+        else:
+            os.mkfifo(path, sharing.file_mode)
+        try:
+            fd = os.open(path.name, os.O_RDWR | FLAGS, dir_fd=at)
+        except OSError:
+            os.unlink(path.name, dir_fd=at)
+            raise
+    finally:
+        os.close(at)
+    try:
+        found = os.fstat(fd)
+        if not found.st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "it was removed while it was made", os.fspath(path))
+        if not stat.S_ISFIFO(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
+            raise NotOurs(f"{path} was replaced by somebody else while it was made; find out by whom")
+        settle_new(fd, found, sharing.file_mode, sharing)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def remove_pipe(at: int, name: str) -> bool:
+    """Unlink a named pipe, and only that, from an open folder; tell whether it was done."""
+    try:
+        if not stat.S_ISFIFO(os.lstat(name, dir_fd=at).st_mode):
+            return False
+        os.unlink(name, dir_fd=at)
+    except OSError:
+        return False
+    return True
+
+
+def open_pipe(path: Path, access: int) -> OpenFile:
+    """Open a named pipe, and only that; it does not block.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it can't be opened.
+    """
+    fd = os.open(path, access | FLAGS)
+    if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FileNotFoundError(errno.ENOENT, "no named pipe", os.fspath(path))
+    return OpenFile(path, fd)

@@ -1,6 +1,6 @@
 """The marker of a folder: the file `interlock`, which says whose locks lie there.
 
-    interlock files 1
+    interlock files 2
     boot=6f3c…        of which boot of which machine its processes are
     clock=0           how far their monotonic clock is ahead of the machine's (time namespaces)
     folder=2621442    the inode of the folder: a copy whose files are hard links to these is told from it
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from interlock.core.errors import StoreError
 from interlock.stores.files.machine import boot_id, clock
-from interlock.stores.files.opening import ROUNDS, NotOurs, Sharing, in_place, open_file, place, put
+from interlock.stores.files.opening import ROUNDS, NotOurs, OpenFile, Sharing, open_file, put
 
 NAME = "interlock"
 MAGIC = b"interlock files "
-VERSION = MAGIC + b"1\n"
+VERSION = MAGIC + b"2\n"
 MOST = 400  # bytes
 WAITS = 500  # of 0.01 s
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -72,7 +72,7 @@ def _facts(text: bytes) -> dict[str, str]:
     return {key: fact for key, _, fact in (line.partition("=") for line in lines)}
 
 
-def join_marker(path: Path, sharing: Sharing, *, wait: bool) -> int:
+def join_marker(path: Path, sharing: Sharing, *, wait: bool) -> OpenFile:
     """Lock the marker together with all who use the folder.
 
     Args:
@@ -81,7 +81,7 @@ def join_marker(path: Path, sharing: Sharing, *, wait: bool) -> int:
         wait: whether to wait for somebody who has the marker locked exclusively.
 
     Returns:
-        A descriptor; the lock ends when it is closed.
+        The marker; the lock ends when it is closed.
 
     Raises:
         MarkerTaken: somebody has the marker locked exclusively.
@@ -90,21 +90,22 @@ def join_marker(path: Path, sharing: Sharing, *, wait: bool) -> int:
     """
     real = Path(os.path.realpath(path))
     for _ in range(ROUNDS):
-        marker = open_file(real, NAME, sharing)
+        marker = OpenFile(real / NAME, open_file(real, NAME, sharing))
         try:
-            _join(real, marker, WAITS if wait else 1)
-            _see_that_locks_exclude(real, sharing, marker)
-            if in_place(place(real / NAME, marker)):
+            _join(real, marker.fd, WAITS if wait else 1)
+            _see_that_locks_exclude(real, sharing, marker.fd)
+            if marker.is_intact():
+                marker.path = os.fsencode(path / NAME)
                 return marker
         except OSError as error:
-            os.close(marker)
+            marker.close()
             if error.errno in NO_LOCKS:
                 raise StoreError(f"{path} has no OS locks ({error}); choose a folder on a local disk") from error
             raise
         except BaseException:
-            os.close(marker)
+            marker.close()
             raise
-        os.close(marker)  # it was replaced meanwhile
+        marker.close()  # it was replaced meanwhile
     raise StoreError(f"{path}/{NAME} is replaced all the time; find out who does it")
 
 

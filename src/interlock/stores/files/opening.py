@@ -4,18 +4,22 @@ Whoever may write to a folder may put a symbolic link, a named pipe or a huge fi
 is opened through a link, no opening blocks, and what was opened is looked at before it is read, written or truncated.
 """
 
+import contextlib
 import errno
 import os
 import stat
 import time
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from interlock.core.errors import StoreError
+from interlock.runtime import clock
 
 MOST_BYTES = 16 << 20  # a line of 32,000 claims; what is longer is no line
-FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+FLAGS = NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 ROUNDS = 50
+GONE = (errno.ENOENT, errno.ENOTDIR)
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symbolic link",
@@ -24,8 +28,65 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFCHR: "a device",
 }
-FileIdentity: TypeAlias = tuple[bytes, int, int]
-"""A path, and the device and inode that were found there."""
+
+
+class OpenFile:
+    """A descriptor of ours, and the file that it leads to.
+
+    A program that becomes a daemon closes descriptors that are not its own, and their numbers become other files.  So
+    none is used before it was compared with its file, and only what is still ours is closed.
+
+    Args:
+        path: where the file is found.
+        fd: what was opened there; -1 for nothing yet.
+    """
+
+    __slots__ = ("device", "fd", "inode", "mark", "path")
+
+    def __init__(self, path: str | Path, fd: int = -1) -> None:
+        self.path = os.fsencode(path)
+        self.fd = self.device = self.inode = self.mark = -1
+        if fd >= 0:
+            self.hold(fd)
+
+    def hold(self, fd: int) -> None:
+        """Keep a descriptor from now on."""
+        found = os.fstat(fd)
+        self.device, self.inode, self.fd = found.st_dev, found.st_ino, fd
+
+    def links(self) -> int:
+        """Return how many names the file has; -1 if it is not open here any more."""
+        try:
+            found = os.fstat(self.fd)
+        except OSError:
+            return -1
+        return found.st_nlink if found.st_ino == self.inode and found.st_dev == self.device else -1
+
+    def is_found(self) -> bool:
+        """Tell whether its path leads to it; what can't be looked at counts as there."""
+        try:
+            found = os.lstat(self.path)
+        except OSError as error:
+            return error.errno not in GONE
+        return found.st_ino == self.inode and found.st_dev == self.device
+
+    def is_intact(self) -> bool:
+        """Tell whether it is open here, and its path leads to it."""
+        return self.links() > 0 and self.is_found()
+
+    def close(self) -> None:
+        """Close the descriptor, unless it is another file's by now."""
+        ours = self.fd >= 0 and self.links() >= 0
+        fd, self.fd = self.fd, -1
+        if ours:
+            os.close(fd)
+
+    def remove(self) -> None:
+        """Unlink the file, if it is the one at its path, and close it."""
+        if self.fd >= 0 and self.is_found():
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+        self.close()
 
 
 class NotOurs(StoreError):
@@ -118,16 +179,17 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) ->
     """Return a descriptor, or -1 to try again."""
     made = False
     try:
-        # In a sticky folder the kernel may forbid O_CREAT on what another user has made: it is left out at first.
-        fd = os.open(name, access | FLAGS, dir_fd=at)
+        fd = -1
+        if create:  # first, and exclusively: most names that are opened are new
+            with contextlib.suppress(FileExistsError, PermissionError):
+                fd = os.open(name, access | FLAGS | os.O_CREAT | os.O_EXCL, sharing.file_mode, dir_fd=at)
+                made = True
+        if not made:
+            fd = os.open(name, access | FLAGS, dir_fd=at)
     except FileNotFoundError:
-        if not create:
-            raise
-        try:
-            fd = os.open(name, access | FLAGS | os.O_CREAT | os.O_EXCL, sharing.file_mode, dir_fd=at)
-            made = True
-        except FileExistsError:
+        if create and os.access(".", os.W_OK, dir_fd=at):
             return -1
+        raise
     except OSError as error:
         try:
             found = os.lstat(name, dir_fd=at)
@@ -135,7 +197,7 @@ def _open_at(at: int, name: str, sharing: Sharing, create: bool, access: int) ->
             raise error from None
         if not stat.S_ISREG(found.st_mode):
             raise _refused(f"is {kind_of(found.st_mode)}") from None
-        if error.errno == errno.EACCES and not found.st_size and time.time() - found.st_mtime < 1:
+        if error.errno == errno.EACCES and not found.st_size and clock.time_of_day() - found.st_mtime < 1:
             time.sleep(0.001)  # its maker is about to set its mode
             return -1
         raise
@@ -214,38 +276,6 @@ def put(fd: int, data: bytes, at: int) -> None:
         raise OSError(errno.ENOSPC, "only a part could be written")
 
 
-def place(path: str | Path, fd: int) -> FileIdentity:
-    """Return where an open file should be found."""
-    found = os.fstat(fd)
-    return os.fsencode(path), found.st_dev, found.st_ino
-
-
-def in_place(where: FileIdentity) -> bool:
-    """Tell whether a path still leads to what was found there."""
-    path, device, inode = where
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return False
-    return found.st_ino == inode and found.st_dev == device
-
-
-def remove_file(folder: str | Path, name: str, fd: int) -> None:
-    """Unlink a file if it is the one that is open here, and no other of that name.
-
-    Raises:
-        OSError: it can't be removed.
-    """
-    at = open_folder(folder)
-    try:
-        if os.path.samestat(os.lstat(name, dir_fd=at), os.fstat(fd)):
-            os.unlink(name, dir_fd=at)
-    except FileNotFoundError:
-        pass
-    finally:
-        os.close(at)
-
-
 def may_remove(folder: str | Path, *fds: int) -> bool:
     """Tell whether this user may unlink open files from a folder: in a sticky one, only their owner may."""
     found = os.stat(folder)
@@ -260,7 +290,7 @@ def may_remove(folder: str | Path, *fds: int) -> bool:
 
 def open_folder(path: str | Path) -> int:
     """Open a folder, not through a symbolic link."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | NOFOLLOW | os.O_CLOEXEC)
 
 
 def make_folder(path: Path, mode: int, sharing: Sharing | None = None) -> None:

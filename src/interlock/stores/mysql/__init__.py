@@ -1,28 +1,49 @@
 """mysql://, mariadb:// or an SQLAlchemy engine: locks in a table of MySQL or MariaDB."""
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock.core.errors import InvalidArgument, StoreError
-from interlock.stores.base import BaseStore, Store
-from interlock.stores.sql.engines import engine_of
+from interlock.core.errors import StoreError
+from interlock.stores.plain import PlainStore
 
 INSTALL = "locks in MySQL and MariaDB need PyMySQL: pip install 'interlock[mariadb]'"
 
-__all__ = ["MysqlStores", "from_client"]
+__all__ = ["MysqlStore", "from_client"]
 
 
-class MysqlStores(BaseStore):
-    """What makes stores of URLs."""
+class MysqlStore(PlainStore):
+    """A store in a table of MySQL or MariaDB.
+
+    Args:
+        options: how to connect.
+    """
+
+    def __init__(self, options: Any) -> None:
+        self._options = options
 
     @classmethod
-    def from_url(cls, url: SplitResult) -> Store:
-        """Connect threads or asyncio tasks to a database."""
-        _installed()
-        from interlock.stores.mysql.factory import UrlFactory
-        from interlock.stores.mysql.store import MysqlStore
+    def from_url(
+        cls, url: SplitResult, password: Callable[[], str] | None = None, dial: Callable[[], Any] | None = None
+    ) -> "MysqlStore":
+        """Connect to mysql://user:password@host/database.
 
-        return MysqlStore(UrlFactory(url))
+        Args:
+            url: of the database.
+            password: returns the password for the next connection.
+            dial: returns a new connection of PyMySQL, which becomes ours.
+        """
+        _installed()
+        from interlock.stores.mysql.options import options_of
+
+        return cls(options_of(url, password, dial))
+
+    def steps(self) -> Any:
+        """As `PlainStore.steps`."""
+        from interlock.stores._sync.swap import SwapSteps
+        from interlock.stores.mysql.lines import MysqlLines
+
+        return SwapSteps(MysqlLines(self._options))
 
 
 def _installed() -> None:
@@ -32,24 +53,14 @@ def _installed() -> None:
         raise StoreError(f"{INSTALL} ({error})") from error
 
 
-def from_client(client: Any, tasks: bool) -> Store:
+def from_client(client: Any, tasks: bool) -> MysqlStore:
     """Return the store in the database of an SQLAlchemy engine that the program has already.
 
     Args:
-        client: an `Engine` of PyMySQL, also for tasks; or for tasks an `AsyncEngine` of aiomysql or asyncmy, with
-            whose arguments PyMySQL connects.  It stays the program's, and open.
-        tasks: True if asyncio tasks will use the store.
+        client: an `Engine` or `AsyncEngine` of PyMySQL, aiomysql or asyncmy, with whose arguments PyMySQL connects.
+        tasks: either will do.
     """
-    engine = engine_of(client, tasks, either=True)
-    dialect = engine.dialect
-    drivers = ("pymysql",) if engine is client else ("aiomysql", "asyncmy")
-    if dialect.driver not in drivers:
-        raise InvalidArgument(
-            f"locks need an engine of mysql+{' or '.join(drivers)}://, not of {dialect.name}+{dialect.driver}://: "
-            f"give interlock the URL mysql://…"
-        )
     _installed()
-    from interlock.stores.mysql.factory import EngineFactory
-    from interlock.stores.mysql.store import MysqlStore
+    from interlock.stores.mysql.options import options_of_engine
 
-    return MysqlStore(EngineFactory(client))
+    return MysqlStore(options_of_engine(client))

@@ -2,6 +2,6 @@
 
 import sys
 
-from interlock.stores.mysql.lines import ddl
+from interlock.stores.mysql.table import ddl
 
 print(f"{ddl(*sys.argv[1:2])};")

@@ -40,10 +40,10 @@ class Done(NamedTuple):
 
     rows: tuple[tuple[Any, ...], ...]
     affected: int
-    connection: "Connection"
+    connection: "MysqlConnection"
 
 
-class Connection:
+class MysqlConnection:
     """As `remote.pool.AsyncConnection`, for threads.
 
     Args:
@@ -67,7 +67,9 @@ class Connection:
         self._driver = options.dial()
         try:
             if self._driver.server_status & IN_TRANSACTION:
-                raise StoreError(f"a new connection to {self._where} is in a transaction already: give locks their own")
+                raise StoreError(
+                    f"a new connection to {self._where} is in a transaction already: give locks their own"
+                )
             self._cursor = self._driver.cursor(pymysql.cursors.Cursor)
             self._examine(options, deadline)
         except BaseException:

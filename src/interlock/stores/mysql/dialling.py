@@ -10,8 +10,8 @@ import pymysql  # type: ignore[import-untyped]
 from interlock.core.errors import StoreError
 from interlock.core.redaction import UNTOLD
 from interlock.stores.mysql.problems import not_connected
-from interlock.stores.sql.problems import Unreachable
-from interlock.stores.sql.urls import port_of
+from interlock.remote.failures import Unreachable
+from interlock.remote.urls import port_of
 
 PORT = 3306
 CRYPTOGRAPHY = "the package cryptography: pip install cryptography, or let the account log in by TLS"

@@ -1,8 +1,8 @@
-"""The table of MySQL and MariaDB: a row a name, which has its whole line as text, and a version that each swap raises.
+"""The lines in a table of MySQL or MariaDB: each row is loaded and swapped by one statement.
 
-Each statement is a transaction, so whoever is stopped between two of them holds up nobody.  Times are microseconds of the
-server's clock in UTC, as of the beginning of the statement: if that then waited for the row, leases end a little earlier
-than they might, and others' are judged a little later: both err on the safe side.
+Each statement is a transaction, so whoever is stopped between two of them holds up nobody.  Times are microseconds of
+the server's clock in UTC, as of the beginning of the statement: if that then waited for the row, leases end a little
+earlier than they might, and others' are judged a little later: both err on the safe side.
 """
 
 import secrets
@@ -19,10 +19,10 @@ from interlock.remote._sync.pool import Pool
 from interlock.remote.failures import NoRoom, Passing, Refused
 from interlock.runtime import clock, log
 from interlock.stores._sync.swap import SLACK
-from interlock.stores.mysql.connection import Connection, Done
-from interlock.stores.mysql.options import TABLE, MysqlOptions, checked_table
-from interlock.stores.mysql.problems import AT_ONCE, READ_ONLY
-from interlock.stores.mysql.problems import TABLE as NO_TABLE
+from interlock.stores.mysql.connection import Done, MysqlConnection
+from interlock.stores.mysql.options import MysqlOptions
+from interlock.stores.mysql.problems import AT_ONCE, NO_TABLE, READ_ONLY
+from interlock.stores.mysql.table import ddl
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 DUPLICATE = "1062"
@@ -31,26 +31,6 @@ SWEEP_EVERY = 128  # swaps
 SWEEP_PAGE = 64  # rows that one sweep looks at
 SWEEP_AGE = 60 * MICROS  # microseconds
 SKEW = 1.0  # seconds that two clocks may differ without a word
-DDL = """CREATE TABLE IF NOT EXISTS `{table}` (
-  k BINARY(32) NOT NULL,
-  line MEDIUMBLOB NOT NULL,
-  version BIGINT NOT NULL,
-  namespace VARBINARY(4000) NOT NULL,
-  name VARBINARY(4000) NOT NULL,
-  PRIMARY KEY (k)
-) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""
-
-
-def ddl(table: str = TABLE) -> str:
-    """Return the SQL that makes the table; it may be run again.
-
-    Args:
-        table: its name.
-
-    Raises:
-        InvalidArgument: such a name is not possible.
-    """
-    return DDL.format(table=checked_table(table))
 
 
 @lru_cache(4096)
@@ -78,13 +58,13 @@ class MysqlLines:
         self._options = options
         self._table = f"`{options.table}`"
         self._pool = Pool(self._open, options.where, options.most)
-        self._last: Connection | None = None
+        self._last: MysqlConnection | None = None
         self._swaps = 0
         self.rest = self._pool.rest
         self.close = self._pool.close
 
-    def _open(self, deadline: float) -> Connection:
-        self._last = Connection(self._options, deadline)
+    def _open(self, deadline: float) -> MysqlConnection:
+        self._last = MysqlConnection(self._options, deadline)
         return self._last
 
     def _ask(self, statement: str) -> Done:
@@ -121,16 +101,19 @@ class MysqlLines:
         """As `AsyncSwapStore.swap`; the text has neither quotes nor backslashes."""
         if version is None:
             namespace, _, name = key.partition(SEPARATOR)
-            # A version that no row of this name has had: a swap of one that was swept away must not succeed on another.
-            statement, new = (
-                f"INSERT INTO {self._table} (k, line, version, namespace, name) SELECT {_key(key)}, '{text}', {now}, "
+            new = (
+                now  # that no row of this name has had: a swap of one that was swept away must not succeed
+            )
+            statement = (
+                f"INSERT INTO {self._table} (k, line, version, namespace, name) SELECT {_key(key)}, '{text}', {new}, "
                 f"{_hex(namespace)}, {_hex(name)} FROM (SELECT 1) one WHERE {_at(now)}"
-            ), now
+            )
         else:
-            statement, new = (
-                f"UPDATE {self._table} SET line = '{text}', version = {version + 1} WHERE k = {_key(key)} "
+            new = version + 1
+            statement = (
+                f"UPDATE {self._table} SET line = '{text}', version = {new} WHERE k = {_key(key)} "
                 f"AND version = {version} AND {_at(now)}"
-            ), version + 1
+            )
         try:
             done = self._ask(statement)
         except Refused as error:
@@ -155,7 +138,7 @@ class MysqlLines:
         return [version + 1 for _, version, _ in swaps] if done.affected == len(swaps) else []
 
     def permit(self, place: Place) -> None:
-        """As `AsyncSwapStore.permit`: a server that forgets the last commits in a crash must not give away what is held.
+        """As `AsyncSwapStore.permit`: a server that forgets commits in a crash must not give away what is held.
 
         Raises:
             Refused: the lease is longer than such a server can keep its word for.
@@ -165,8 +148,8 @@ class MysqlLines:
         if about is None or about.durable:
             return
         hint = (
-            f"innodb_flush_log_at_trx_commit is not 1, so it forgets the last commits in a crash, and nobody gets a lock "
-            f"for {grace:g} s after a start: make it 1, or give all processes ?grace= (the longest lease)"
+            f"innodb_flush_log_at_trx_commit is not 1, so it forgets the last commits in a crash, and nobody gets a "
+            f"lock for {grace:g} s after a start: make it 1, or give all processes ?grace= (the longest lease)"
         )
         if place.ttl - 2 * SLACK > grace * MICROS:
             raise Refused(f"a lease of {(place.ttl - 2 * SLACK) / MICROS:g} s is too long for this server: {hint}")
@@ -189,9 +172,10 @@ class MysqlLines:
             rows = self._ask(f"{select} >= X'{start}' ORDER BY k LIMIT {SWEEP_PAGE}").rows
             rows += self._ask(f"{select} < X'{start}' ORDER BY k LIMIT {SWEEP_PAGE - len(rows)}").rows
             old = Clock(now, now - SWEEP_AGE)
-            over = [f"(k = X'{k}' AND version = {version})" for k, version, line in rows if _is_over(_text(line), old)]
+            over = [(k, version) for k, version, line in rows if _is_over(_text(line), old)]
             if over:
-                self._ask(f"DELETE FROM {self._table} WHERE {' OR '.join(over)}")
+                which = " OR ".join(f"(k = X'{k}' AND version = {version})" for k, version in over)
+                self._ask(f"DELETE FROM {self._table} WHERE {which}")
         except (Refused, UnknownOutcome) as error:
             log.warn("could not sweep old names, later perhaps: %s", error)
 

@@ -2,27 +2,25 @@
 
 import inspect
 import math
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl
 
 import pymysql  # type: ignore[import-untyped]
 
-from interlock.core.claims import DEFAULT_TTL, said
+from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import flag_in, number_in, seconds_in
 from interlock.core.redaction import is_torn, place_of, read
 from interlock.remote.engines import arguments_of, checked_engine, engine_of, given_by, place_of_engine
 from interlock.stores.mysql.dialling import arguments_in, dialled
+from interlock.stores.mysql.table import TABLE, checked_table
 
-TABLE = "interlock_line"
 IO_TIMEOUT = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process
 _NEAR = ("localhost", "127.0.0.1", "::1")
 _TLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
 _OURS = ("table", "create", "max_connections", "timeout", "grace")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _NAMES = {"db": "database", "passwd": "password"}
 
 
@@ -105,17 +103,6 @@ def _options(where: str, dial: Callable[[], Any], given: dict[str, str]) -> Mysq
         seconds_in("timeout", given.get("timeout", str(IO_TIMEOUT))),
         seconds_in("grace", given.get("grace", str(DEFAULT_TTL))),
     )  # fmt: skip
-
-
-def checked_table(table: str) -> str:
-    """Return the name of a table.
-
-    Raises:
-        InvalidArgument: such a name is not possible.
-    """
-    if not _NAME.fullmatch(table):
-        raise InvalidArgument(f"a table has letters, digits and underscores, 64 at most, unlike {said(table)}")
-    return table
 
 
 def options_of_engine(client: Any) -> MysqlOptions:

@@ -2,11 +2,11 @@
 
 import pymysql  # type: ignore[import-untyped]
 
-from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.stores.sql.problems import Full, Passing, Refused, Unreachable
+from interlock.core.errors import StoreError
+from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
 
 FULL = ("1040", "1203", "1226")
-TABLE = "1146"
+NO_TABLE = "1146"
 READ_ONLY = ("1290", "1792", "1836")
 ENDED = (1053, 1927)  # the server stops, or the connection was killed: what became of the statement is not said
 AT_ONCE = ("1020", "1205", "1213", "1317")
@@ -17,8 +17,8 @@ _MANY += "processes have fewer (?max_connections=)"
 _WRITE = "this server or account may only read, and others lock elsewhere: connect to the primary"
 _ADVICE = dict.fromkeys(FULL, _MANY) | dict.fromkeys(READ_ONLY, _WRITE)
 _ADVICE |= {
-    TABLE: "the table of locks is not there: connect once with ?create=true as an account that may make it, or run "
-    "what `python -m interlock.stores.sql.mysql` prints; if it has another name, say so by ?table=",
+    NO_TABLE: "the table of locks is not there: connect as an account that may make it, or run "
+    "what `python -m interlock.stores.mysql` prints; if it has another name, say so by ?table=",
     "1044": "GRANT this account SELECT, INSERT, UPDATE, DELETE on the table of locks",
     "1045": "account or password is wrong",
     "1049": "there is no such database",
@@ -39,7 +39,7 @@ def refusal(number: object, text: str, where: str) -> Refused:
         where: which database, without a password.
     """
     code = str(number)
-    kind = Full if code in FULL else Passing if code in _PASSING else Refused
+    kind = NoRoom if code in FULL else Passing if code in _PASSING else Refused
     error = kind(f"{where} refused: {text} ({code}); {_ADVICE.get(code, 'look at the error log of the server')}")
     error.code = code
     return error
@@ -56,12 +56,7 @@ def meaning(error: BaseException, where: str) -> StoreError:
         and number not in ENDED
     ):
         return refusal(number, str(error.args[-1]), where)
-    return UnknownOutcome(f"the connection to {where} has ended in the middle of a step ({error})")
-
-
-def no_answer(where: str, io_timeout: float) -> UnknownOutcome:
-    """Return what to say of a server that does not answer."""
-    return UnknownOutcome(f"{where} did not answer within {io_timeout:g} s; the step may have been done all the same")
+    return ended(where, error)
 
 
 def not_connected(error: BaseException, where: str) -> StoreError:
@@ -70,5 +65,6 @@ def not_connected(error: BaseException, where: str) -> StoreError:
     number = error.args[0] if error.args else None
     known = isinstance(number, int) and not 2000 <= number < 3000 and number not in ENDED
     if isinstance(error, pymysql.MySQLError) and known and number:
-        return refusal(number, str(error.args[-1]), where)
+        found = refusal(number, str(error.args[-1]), where)
+        return found if isinstance(found, Passing) else Denied(str(found))
     return Unreachable(f"{where} can't be reached: {error.args[-1] if error.args else error}; is the server running?")

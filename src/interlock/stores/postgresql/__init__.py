@@ -1,84 +1,82 @@
-"""postgresql:// or an SQLAlchemy engine: locks in a PostgreSQL database, folded into one statement a step."""
+"""postgresql:// or an SQLAlchemy engine: locks in a PostgreSQL database, one round trip a step."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from interlock.core.errors import InvalidArgument, StoreError
-from interlock.stores.base import BaseStore, Store
-from interlock.stores.sql.engines import engine_of
+from interlock.core.errors import StoreError
+from interlock.core.store import ALL, Feature
+from interlock.runtime import clock
 
-ASYNCPG = "asyncpg"
+if TYPE_CHECKING:
+    from interlock.stores.postgresql.options import PostgresOptions
+
 INSTALL = "locks in PostgreSQL need psycopg 3: pip install 'interlock[sql]'"
 
-__all__ = ["PostgresStores", "from_client"]
 
+class PostgresStore:
+    """A PostgreSQL database.
 
-class PostgresStores(BaseStore):
-    """What makes stores of URLs."""
+    Args:
+        options: how to connect, and where the table is.
+
+    """
+
+    features: frozenset[Feature] = ALL
+    frees_at_death = False
+    in_process = False
+    now = staticmethod(clock.awake_or_not)
+
+    def __init__(self, options: "PostgresOptions") -> None:
+        self._options = options
 
     @classmethod
-    def from_url(cls, url: SplitResult) -> Store:
-        """Connect threads to a database."""
-        _installed()
-        from interlock.stores.postgresql.factory import UrlFactory
-        from interlock.stores.postgresql.options import options_of
-        from interlock.stores.postgresql.stores import PostgresStore
+    def from_url(
+        cls,
+        url: SplitResult,
+        password: Callable[[], str] | None = None,
+        dial: Callable[[], Any] | None = None,
+    ) -> "PostgresStore":
+        """Connect to the database that a URL names.
 
-        options, left = options_of(url)
-        return PostgresStore(UrlFactory(left, options))
+        Args:
+            url: as libpq reads it, with options of ours.
+            password: returns the password for the next connection.
+            dial: returns a new connection of psycopg; awaited for tasks.
+        """
+        _check_installed()
+        from interlock.stores.postgresql.options import options_of, with_secrets
 
-    @classmethod
-    def from_url_for_tasks(cls, url: SplitResult) -> Store:
-        """Connect asyncio tasks to a database."""
-        _installed()
-        from interlock.stores.postgresql.factory import UrlFactory
-        from interlock.stores.postgresql.options import options_of
+        return cls(with_secrets(options_of(url), password, dial))
 
-        options, left = options_of(url)
-        return _for_tasks(UrlFactory(left, options))
+    def queue(self) -> Any:
+        """As `Store.queue`."""
+        from interlock.stores.postgresql._sync.queue import PostgresQueue
+
+        return PostgresQueue(self._options)
+
+    def aqueue(self) -> Any:
+        """As `Store.aqueue`."""
+        from interlock.stores.postgresql._async.queue import AsyncPostgresQueue
+
+        return AsyncPostgresQueue(self._options)
 
 
-def _installed() -> None:
+def from_client(client: Any, tasks: bool) -> PostgresStore:
+    """Return the store in the database of an SQLAlchemy engine.
+
+    Args:
+        client: an `Engine` or `AsyncEngine` of psycopg 3; it stays the program's.
+        tasks: True if asyncio tasks will use the store: an `Engine` will do as well.
+    """
+    _check_installed()
+    from interlock.stores.postgresql.options import options_of_engine
+
+    return PostgresStore(options_of_engine(client))
+
+
+def _check_installed() -> None:
     try:
         import psycopg  # noqa: F401
     except ImportError as error:
         raise StoreError(f"{INSTALL} ({error})") from error
-
-
-def _for_tasks(factory: Any) -> Store:
-    from interlock.stores.postgresql.alistener import TaskListener
-    from interlock.stores.postgresql.apool import AsyncPool
-    from interlock.stores.postgresql.stores import AsyncPostgresStore
-    from interlock.stores.sql.statements import Texts
-
-    texts = Texts(factory.options.table, factory.options.schema)
-    return AsyncPostgresStore(AsyncPool(factory), TaskListener(factory), texts)
-
-
-def from_client(client: Any, tasks: bool) -> Store:
-    """Return the store in the database of an SQLAlchemy engine that the program has already.
-
-    Args:
-        client: an `Engine` of psycopg 3, or for tasks an `AsyncEngine` of psycopg 3 or asyncpg; it stays the
-            program's, and open.
-        tasks: True if asyncio tasks will use the store.
-    """
-    engine = engine_of(client, tasks)
-    driver = engine.dialect.driver
-    if driver not in (("psycopg_async", "psycopg", ASYNCPG) if tasks else ("psycopg",)):
-        drivers = "psycopg:// or postgresql+asyncpg" if tasks else "psycopg"
-        raise InvalidArgument(
-            f"locks need an engine of postgresql+{drivers}://, not {engine.dialect.name}+{driver}://: "
-            f"give interlock the URL, and it connects by psycopg, beside the driver of the program"
-        )
-    if driver != ASYNCPG:
-        _installed()
-    from interlock.stores.postgresql.engines import EngineFactory
-    from interlock.stores.postgresql.options import options_of_engine
-
-    factory = EngineFactory(client, options_of_engine(client))
-    if tasks:
-        return _for_tasks(factory)
-    from interlock.stores.postgresql.stores import PostgresStore
-
-    return PostgresStore(factory)

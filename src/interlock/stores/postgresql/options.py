@@ -1,47 +1,61 @@
-"""What a URL says about a store in PostgreSQL."""
+"""What a URL, or an engine of SQLAlchemy, says about a database and the table of locks in it."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult
+
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import flag_in, number_in, seconds_in
 from interlock.core.redaction import is_torn, masked, place_of, read, whole
-from interlock.stores.sql.ddl import GRACE, TABLE, ddl
-from interlock.stores.sql.engines import given_by
-from interlock.stores.sql.urls import check, conninfo_of, options_in
+from interlock.remote.engines import arguments_of, checked_engine, engine_of, given_by, place_of_engine
+from interlock.remote.urls import check, conninfo_of, options_in
+from interlock.stores.postgresql.ddl import GRACE, TABLE, ddl
 
 IO_TIMEOUT = 5.0  # seconds to wait for an answer
 MOST = 4  # connections of a process for its steps, besides the one that listens
 _OURS = ("table", "schema", "create", "grace", "max_connections", "timeout")
+_DEFAULTS = {
+    "application_name": "interlock", "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
+    "client_encoding": "utf8",
+}  # fmt: skip
 
 
-class Options(NamedTuple):
-    """What a URL says about a store.
+class PostgresOptions(NamedTuple):
+    """What is said about a store.
 
     Attributes:
         table, schema: where the lines are kept.
         create: True to make the table and the functions if they are not there.
+        grace: seconds, as for `ddl`, where the table is made.
         most: connections for steps.
         io_timeout: seconds to wait for an answer.
-        grace: seconds, as for `ddl`, where the table is made.
         where: the database, without a password.
         torn: True if what libpq says may repeat a part of the password.
+        arguments: returns with what psycopg connects.
+        dial: returns a new connection of psycopg; awaited for tasks. None: psycopg connects.
+        blocks: True if `arguments` may take its time.
     """
 
-    table: str = TABLE
-    schema: str = ""
-    create: bool = False
-    most: int = MOST
-    io_timeout: float = IO_TIMEOUT
-    grace: float = GRACE
+    table: str
+    schema: str
+    create: bool
+    grace: float
+    most: int
+    io_timeout: float
     where: str = ""
     torn: bool = False
+    arguments: Callable[[], dict[str, Any]] = dict
+    dial: Callable[[], Any] | None = None
+    blocks: bool = False
 
 
-def options_of(url: SplitResult) -> tuple[Options, str]:
-    """Return what a URL says about the store, and the URL that is left for libpq.
+def options_of(url: SplitResult) -> PostgresOptions:
+    """Return what a URL says.
 
     Raises:
         InvalidArgument: a value makes no sense, or stands there twice.
@@ -49,7 +63,7 @@ def options_of(url: SplitResult) -> tuple[Options, str]:
     return read(url, _options_of)
 
 
-def _options_of(url: SplitResult) -> tuple[Options, str]:
+def _options_of(url: SplitResult) -> PostgresOptions:
     ours: dict[str, str] = {}
     others: list[tuple[str, str]] = []
     for name, value in options_in(url):
@@ -59,33 +73,80 @@ def _options_of(url: SplitResult) -> tuple[Options, str]:
             raise InvalidArgument(f"{masked(whole(url))!r}: give {name} one value")
         else:
             ours[name] = value
-    options = _options(ours)._replace(where=place_of(url._replace(scheme="postgresql")), torn=is_torn(url))
-    left = conninfo_of(url, others)
-    check(left, url)
-    return options, left
+    options = _options(ours)
+    conninfo = conninfo_of(url, others)
+    check(conninfo, url)
+
+    def arguments() -> dict[str, Any]:
+        return {**_DEFAULTS, **conninfo_to_dict(conninfo)}
+
+    where = place_of(url._replace(scheme="postgresql"))
+    return options._replace(where=where, torn=is_torn(url), arguments=arguments)
 
 
-def options_of_engine(engine: Any) -> Options:
-    """Return what the execution options of an engine say about the store.
-
-    Raises:
-        InvalidArgument: there is no such option, or a value makes no sense.
-    """
-    return _options(given_by(engine, _OURS))
-
-
-def _options(given: Mapping[str, str]) -> Options:
-    options = Options(
-        given.get("table", TABLE), given.get("schema", ""), flag_in("create", given.get("create", "false")),
-        number_in("max_connections", given.get("max_connections", str(MOST))),
-        seconds_in("timeout", given.get("timeout", str(IO_TIMEOUT))), _grace(given.get("grace", str(GRACE))),
-    )  # fmt: skip
+def _options(given: Mapping[str, str]) -> PostgresOptions:
+    grace = given.get("grace", str(GRACE))
+    try:
+        options = PostgresOptions(
+            given.get("table", TABLE), given.get("schema", ""), flag_in("create", given.get("create", "true")),
+            float(grace), number_in("max_connections", given.get("max_connections", str(MOST))),
+            seconds_in("timeout", given.get("timeout", str(IO_TIMEOUT))),
+        )  # fmt: skip
+    except ValueError as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(f"grace is a number of seconds, not {said(grace)}") from None
     ddl(options.table, options.schema, options.grace)  # which refuses what makes no sense
     return options
 
 
-def _grace(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise InvalidArgument(f"grace is a number of seconds, not {said(value)}") from None
+def with_secrets(
+    options: PostgresOptions, password: Callable[[], str] | None, dial: Callable[[], Any] | None
+) -> PostgresOptions:
+    """Return options with what the program does itself.
+
+    Args:
+        options: as a URL or an engine says.
+        password: returns the password for the next connection.
+        dial: returns a new connection of psycopg, in autocommit; awaited for tasks.
+    """
+    if password is None:
+        return options._replace(dial=dial)
+    arguments, secret = options.arguments, password
+    return options._replace(arguments=lambda: arguments() | {"password": secret()}, dial=dial, blocks=True)
+
+
+def connecting(arguments: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Return with what psycopg connects in time, though one address says nothing; each has two seconds at least.
+
+    Args:
+        arguments: as the program gives them.
+        seconds: that are left.
+    """
+    others = str(arguments.get("host") or arguments.get("hostaddr") or "").count(",") + 1
+    return {"connect_timeout": max(2, math.ceil(seconds / (others + 1))), **arguments}
+
+
+def options_of_engine(client: Any) -> PostgresOptions:
+    """Return what an SQLAlchemy engine says: its URL, arguments and execution options; its hooks are asked each time.
+
+    Args:
+        client: an `Engine` or `AsyncEngine` of psycopg.
+
+    Raises:
+        InvalidArgument: it is none, or it does not say where the database is.
+    """
+    engine = engine_of(client)
+    if engine.dialect.driver not in ("psycopg", "psycopg_async"):
+        raise InvalidArgument(
+            f"locks need an engine of postgresql+psycopg://, not {engine.dialect.name}+{engine.dialect.driver}://: "
+            f"give interlock the URL, and it connects by psycopg 3, beside the driver of the program"
+        )
+    checked_engine(engine)
+
+    def arguments() -> dict[str, Any]:
+        known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+        return _DEFAULTS | {name: value for name, value in arguments_of(engine).items() if name in known}
+
+    options = _options(given_by(engine, _OURS))
+    return options._replace(where=place_of_engine(engine), arguments=arguments, blocks=True)

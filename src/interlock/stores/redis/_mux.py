@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from interlock.remote.failures import closed, ended, no_answer
+from interlock.remote.failures import ConnectionEnded, closed, ended, no_answer
 from interlock.runtime import clock
 from interlock.stores.redis._async.connection import AsyncDialer
 from interlock.stores.redis.errors import garbled, refusal
@@ -97,7 +97,7 @@ class Mux:
             self._timer = self._loop.call_later(max(0.0, next - now), self._look_at_clock)
 
     def _received(self, data: bytes) -> None:
-        if data[:1] == b":" and data[-1:] == b"\n" and len(self._line) == 1 and data.count(b"\n") == 1:
+        if data[:1] == b":" and data[1:-2].isdigit() and data[-2:] == b"\r\n" and len(self._line) == 1:
             self._answer(int(data[1:-2]))
             return
         self._parser.feed(data)
@@ -167,7 +167,7 @@ class MuxPool:
             if type(reply) is ReplyError and str(reply).startswith("NOSCRIPT"):
                 reply = await mux.post(with_source(command.data), 1, deadline)
         except BaseException as error:
-            if undo is not None:
+            if undo is not None and not isinstance(error, ConnectionEnded):
                 mux.forget(with_source(undo().data))
             if not isinstance(error, asyncio.CancelledError):
                 mux.retire()

@@ -61,6 +61,10 @@ class Stream:
             pass
         self._sock.close()
 
+    def __del__(self) -> None:
+        """Close the socket of a connection that was dropped; in a forked child, its copy only."""
+        self._sock.close()
+
 
 class PolledStream(Stream):
     """As `Stream`, by a socket that never blocks; if the last reply came soon, it looks before the thread sleeps."""

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from inspect import iscoroutinefunction
 from typing import Any
 
 from interlock.core.errors import InvalidArgument
 from interlock.core.redaction import described
 from interlock.remote._sync.pool import MOST
+from interlock.remote.redispy import LIBRARIES, is_async, is_cluster
 from interlock.stores.redis.options import TLS
 from interlock.stores.redis.settings import IO_TIMEOUT, PORT, Address, Credentials, Settings
 
-LIBRARIES = ("redis", "valkey")
 UNSAID = (None, 100, 1 << 31)  # what the libraries take where nobody has said how many connections there may be
 PLAIN = ("Connection", "UnixDomainSocketConnection", "SentinelManagedConnection")
 SECURE = ("SSLConnection", "SentinelManagedSSLConnection")
@@ -27,11 +26,11 @@ def settings_of_client(client: Any, tasks: bool) -> Settings:
     Raises:
         InvalidArgument: it is none, or of the other colour, or makes connections of a class of the program's own.
     """
-    cluster = hasattr(client, "nodes_manager")
+    cluster = is_cluster(client)
     pool = getattr(client, "connection_pool", None)
     if not cluster and not hasattr(pool, "connection_kwargs"):
         raise InvalidArgument(f"{described(client)} is no client of redis: give one like redis.Redis(...)")
-    asynchronous = _is_async(client)
+    asynchronous = is_async(client)
     if asynchronous and not tasks:
         raise InvalidArgument(f"{described(client)} is a client of asyncio: give it to interlock.aconnect()")
     if tasks and not asynchronous:
@@ -44,12 +43,6 @@ def settings_of_client(client: Any, tasks: bool) -> Settings:
     if hasattr(pool, "sentinel_manager"):
         return _of_sentinel(pool)
     return _of_pool(pool)
-
-
-def _is_async(client: Any) -> bool:
-    if iscoroutinefunction(getattr(client, "execute_command", None)):
-        return True
-    return any(".asyncio" in base.__module__ for base in type(client).__mro__)
 
 
 def _of_pool(pool: Any) -> Settings:

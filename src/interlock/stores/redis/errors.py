@@ -1,75 +1,17 @@
 """What the server's refusals mean, and what to do about them: one table."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from interlock.core.errors import StoreError
 from interlock.remote.failures import ConnectionEnded, Denied, NoRoom, Passing, Refused, Unreachable, ended
+from interlock.remote.redispy import LOGIN, advice_on, code_of
 from interlock.stores.redis.resp import Garbage, ReplyError
 
-LOGIN = "wrong user or password, or none: give them in the URL (redis://user:password@host) or to the client"
-_NODE = "this server is a node of a cluster: use a client for Clusters, or redis+cluster://"
-
-
-class Meaning(NamedTuple):
-    """What a refusal means.
-
-    Attributes:
-        advice: what to do.
-        passes: True if it may be otherwise soon.
-        needs_operator, is_away: as in `Passing`.
-    """
-
-    advice: str
-    passes: bool = False
-    needs_operator: bool = False
-    is_away: bool = False
-
-
-MEANINGS = {
-    "WRONGTYPE": Meaning(
-        "the key holds something that is no lock, so another program uses it: choose another name (connect() also "
-        "has namespace=), or remove the key"
-    ),
-    "NOPERM": Meaning("the server's access list forbids it: allow the user (ACL SETUSER)"),
-    "NOAUTH": Meaning(LOGIN),
-    "WRONGPASS": Meaning(LOGIN),
-    "OOM": Meaning(
-        "the server is full and refuses to write: raise its maxmemory, or remove data; leave maxmemory-policy at "
-        "noeviction, any other may throw held locks away",
-        passes=True,
-        needs_operator=True,
-    ),
-    "READONLY": Meaning(
-        "this is a replica, which can't write: connect to the primary, or through Sentinel (redis+sentinel://, or a "
-        "client's master_for), which knows it",
-        passes=True,
-        is_away=True,
-    ),
-    "LOADING": Meaning("the server is starting and still loads its data: try again in a moment", passes=True),
-    "MASTERDOWN": Meaning(
-        "the replica has lost its primary: connect to the primary, or through Sentinel, which knows it", passes=True
-    ),
-    "CLUSTERDOWN": Meaning("the cluster has no working node for this name now: look at CLUSTER INFO", passes=True),
-    "TRYAGAIN": Meaning(
-        "the slot of this name is being moved to another node of the cluster: try again in a moment", passes=True
-    ),
-    "BUSY": Meaning("the server is busy with a script that does not end: look at SCRIPT KILL", passes=True),
-    "MISCONF": Meaning(
-        "the server can't save its data to disk and so refuses to write: look at its log",
-        passes=True,
-        needs_operator=True,
-    ),
-    "NOREPLICAS": Meaning("the server has fewer replicas than min-replicas-to-write asks for", passes=True),
-    "CROSSSLOT": Meaning("the keys of one call must be in one slot: this is a defect of interlock, please report it"),
-    "UNKNOWN": Meaning(
-        "the server does not know a command that locks need: it must be Redis 6 or Valkey 7.2, or newer, and what "
-        "lies between must let scripts and SUBSCRIBE pass"
-    ),
-    "MOVED": Meaning(_NODE),
-    "ASK": Meaning(_NODE),
-}
-"""By the code that the server's refusal begins with."""
+PASSES = frozenset((
+    "OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "MISCONF", "NOREPLICAS",
+))  # fmt: skip
+"""What the server may not say soon; what to do about each is said in `remote.redispy`."""
+NEED_AN_OPERATOR = ("OOM", "MISCONF")
 
 SERVER = (
     "~interlock:* &interlock:* +evalsha +eval +subscribe +publish +time +hmget +hget +hset +hdel +hgetall +pexpireat "
@@ -101,23 +43,6 @@ class Redirected(Refused):
         self.asking = kind == "ASK"
 
 
-def code_of(text: str) -> str:
-    """Return the code of a refusal; one that came through a script is looked for in its text."""
-    code = text.partition(" ")[0]
-    if code in MEANINGS or code == "NOSCRIPT":
-        return code
-    lower = text.lower()
-    if "unknown command" in lower or "unknown redis command" in lower:
-        return "UNKNOWN"  # first: its text has the words of the command, so the name of a lock
-    if "permission" in lower or "acl failure" in lower or "the user executing the script can't" in lower:
-        return "NOPERM"
-    if "attempt to" in lower and "script" in lower:
-        return "WRONGTYPE"  # the script stumbled over what it found under the key
-    if "unauthenticated" in lower or "without any password configured" in lower:
-        return "NOAUTH"
-    return next((each for each in MEANINGS if each in text and each not in ("MOVED", "ASK")), code)
-
-
 def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
     """Return what a refusal means: Passing if it may be otherwise soon, Redirected if another node has the name.
 
@@ -127,23 +52,22 @@ def refusal(error: ReplyError, where: str, line: str = "") -> Refused:
         line: the key that it is about.
     """
     text = str(error)
-    code = code_of(text)
+    code = code_of(error)
     refused: Refused
     if text.startswith(("MOVED ", "ASK ")):
         refused = Redirected(text, where)
     elif "max number of clients" in text.lower():
         refused = full(where, text)
     else:
-        meaning = MEANINGS.get(code, Meaning("look at the server's log"))
-        advice = meaning.advice
+        advice = advice_on(code)
         if code == "NOPERM":
             advice = f"{advice} {_RIGHTS}"
         elif code == "WRONGTYPE" and line:
             advice = f"{advice}: {line}"
-        refused = (Passing if meaning.passes else Refused)(f"{where} refused: {text}; {advice}")
-        refused.is_away = meaning.is_away
+        refused = (Passing if code in PASSES else Refused)(f"{where} refused: {text}; {advice}")
+        refused.is_away = code == "READONLY"
         if isinstance(refused, Passing):
-            refused.needs_operator = meaning.needs_operator
+            refused.needs_operator = code in NEED_AN_OPERATOR
     refused.code = code
     refused.__cause__ = error
     return refused

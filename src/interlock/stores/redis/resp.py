@@ -52,6 +52,7 @@ class _Incomplete(Exception):
     pass
 
 
+LONGEST_LINE = 65536
 MISSING: Any = object()
 """What `Parser.next` returns when no whole reply is there yet."""
 
@@ -90,8 +91,8 @@ class Parser:
     def _reply(self) -> Any:
         end = self._data.find(b"\r\n", self._at)
         if end < 0:
-            if len(self._data) - self._at > 65536:
-                raise ValueError("no line is so long")
+            if self._data[self._at : self._at + 1] not in b"+-:$*" or len(self._data) - self._at > LONGEST_LINE:
+                raise ValueError("not of RESP 2")
             raise _Incomplete
         kind, rest = self._data[self._at : self._at + 1], self._data[self._at + 1 : end]
         self._at = end + 2

@@ -3,50 +3,42 @@
 from typing import Any
 from urllib.parse import SplitResult
 
-from interlock.core.errors import InvalidArgument
-from interlock.core.redaction import described
-from interlock.stores.base import BaseStore, Store
-from interlock.stores.sql.engines import engine_of
+from interlock.runtime import clock
+from interlock.stores.plain import PlainStore
+from interlock.stores.sqlite.options import SqliteOptions, options_beside, options_of
 
-__all__ = ["SqliteStores", "from_client"]
+__all__ = ["SqliteStore", "from_client"]
 
 
-class SqliteStores(BaseStore):
-    """What makes stores of URLs."""
+class SqliteStore(PlainStore):
+    """A store in a file of SQLite.
+
+    Args:
+        options: which file.
+    """
+
+    now = staticmethod(clock.now)
+
+    def __init__(self, options: SqliteOptions) -> None:
+        self._options = options
 
     @classmethod
-    def from_url(cls, url: SplitResult) -> Store:
-        """Open the file that a URL names, for threads."""
-        from interlock.stores.sqlite.options import options_of
-        from interlock.stores.sqlite.store import ThreadSqliteStore
+    def from_url(cls, url: SplitResult) -> "SqliteStore":
+        """Connect to sqlite:////PATH."""
+        return cls(options_of(url))
 
-        return ThreadSqliteStore(options_of(url))
+    def steps(self) -> Any:
+        """As `PlainStore.steps`."""
+        from interlock.stores.sqlite.database import database_of
 
-    @classmethod
-    def from_url_for_tasks(cls, url: SplitResult) -> Store:
-        """Open the file that a URL names, for asyncio tasks."""
-        from interlock.stores.sqlite.options import options_of
-        from interlock.stores.sqlite.store import SqliteStore
-
-        return SqliteStore(options_of(url))
+        return database_of(self._options)
 
 
-def from_client(client: Any, tasks: bool) -> Store:
+def from_client(client: Any, tasks: bool) -> SqliteStore:
     """Return the store in a file beside the database of an SQLAlchemy engine; the engine itself is not used.
 
     Args:
-        client: an `Engine`, or for tasks an `AsyncEngine`, of sqlite.
-        tasks: True if asyncio tasks will use the store.
-
-    Raises:
-        InvalidArgument: its database is no file, or it is an engine of the other colour.
-        StoreError: the file can't be used.
+        client: an `Engine` or `AsyncEngine` of sqlite.
+        tasks: either will do.
     """
-    engine = engine_of(client, tasks)
-    from interlock.stores.sqlite.options import options_beside
-    from interlock.stores.sqlite.store import SqliteStore, ThreadSqliteStore
-
-    if engine.dialect.driver not in ("pysqlite", "aiosqlite"):
-        raise InvalidArgument(f"locks need an engine of sqlite3 or aiosqlite, not {described(engine)}")
-    options = options_beside(engine)
-    return SqliteStore(options) if tasks else ThreadSqliteStore(options)
+    return SqliteStore(options_beside(client))

@@ -1,254 +1,294 @@
-"""The file of the locks, as this process has it open: one connection, and who uses it in turn."""
+"""The claims of a file, as this process has it open: one connection for all its stores, a step at a time."""
 
 import sqlite3
+import stat
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from os import lstat
-from time import monotonic
+from pathlib import Path
 from typing import Any
 
-from interlock.core.errors import StoreError
-from interlock.stores.sql.problems import Passing, Refused
-from interlock.stores.sqlite.line import Rows, SqliteStep
-from interlock.stores.sqlite.opened import Opened, left, patiently
-from interlock.stores.sqlite.opening import (
-    JOURNAL,
-    SETTINGS,
-    connect,
-    find_or_make,
-    inode_of,
-    remove_older,
-    settle,
-)
-from interlock.stores.sqlite.options import Options
-from interlock.stores.sqlite.problems import is_busy, refusal
+from interlock.core.claims import MICROS, Check
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.line import EMPTY, Clock, Decide, Line, Origin, Place, Step, decode, encode, is_nothing
+from interlock.remote.failures import Passing
+from interlock.remote.neighbours import neighbours, sooner
+from interlock.runtime import clock
+from interlock.runtime.process import around_forks, checked_pid, in_forked_child
+from interlock.stores.files.machine import LOCAL, file_system
+from interlock.stores.sqlite.opening import Opened, close_alive, keep, open_claims
+from interlock.stores.sqlite.options import SqliteOptions
 
-_AGAIN: Rows = []  # of a step that was interrupted by another one of its thread, and undone
+WITHIN_A_STEP = (
+    "a signal handler or a finalizer came in the middle of a step of its own thread, and can't lock or release "
+    "there: let it set a flag, and lock or release after it"
+)
+FORKED_INSIDE = (
+    "this process was forked, without Python being told, while another thread was in the middle of a step: SQLite "
+    "can't be used in it; start it anew, or fork when no thread locks"
+)
+FORK = 1.0  # seconds that a fork waits for a step
+REMEMBERED = 256  # lines
+ROUNDS = 5
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+_PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
+_ADVICE = {
+    sqlite3.SQLITE_READONLY: "it, or its folder, may only be read: change the mode, or mount it for writing",
+    sqlite3.SQLITE_CANTOPEN: "it or its journal (-journal) can't be opened: look at the modes of both, of the "
+    "folder, and at how many files this process may open (ulimit -n)",
+    sqlite3.SQLITE_FULL: "the disk is full: make room",
+    sqlite3.SQLITE_IOERR: "the disk fails, is full, or the process may not write so much: look at the machine's log",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database: look at it, and remove it, or give the locks another path",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: end all who use it, remove it, and look for what wrote to it",
+    sqlite3.SQLITE_PERM: "this user may not use it: change its mode",
+}
+_FIND = "SELECT text FROM line WHERE key = ?"
+_WRITE = "REPLACE INTO line VALUES (?, ?)"
+_FORGET = "DELETE FROM line WHERE key = ?"
 
 
 class Database:
-    """One file, shared by all stores of this process on it.
-
-    Its threads use the connection in the order in which they come.  SQLite's own handler of a busy file, which knows
-    no order and sleeps longer and longer, is not used: processes ask again after a random pause.
-
-    A signal handler, or a finalizer, may ask for a step in the middle of one of its own thread.  That one can't go on
-    before the handler has returned, and may have the file locked: so it is undone, and begins again afterwards.  It
-    finds that out by its cursor, which has been closed; no line of it can run on the handler's transaction.
+    """The lines of a file; a step store that blocks for as long as the disk takes, and never waits for others.
 
     Args:
         options: which file.
     """
 
-    def __init__(self, options: Options) -> None:
+    look_again = 5.0  # seconds; neighbours tell of every hand-over
+
+    def __init__(self, options: SqliteOptions) -> None:
         self.options = options
         self.users = 0
-        self._closed = False
-        self._inherited: list[Any] = []
-        self._start_afresh()
-
-    def _start_afresh(self) -> None:
         self.mutex = threading.RLock()
-        self._order = threading.Lock()
-        self._last = threading.Lock()
-        self._line: dict[int, Any] = {}  # the threads that have the mutex, or wait for it
-        self._step_begun: object = None  # the step that began last
+        self._inside = False
         self._opened: Opened | None = None
-        self._executor: ThreadPoolExecutor | None = None
+        self._lines: dict[str, tuple[str, Line]] = {}  # by key: a text that was written here, and what it says
+        self._busy_since = self._busy_at = 0.0
 
-    def perform(self, step: SqliteStep, wait_limit: float | None = None) -> Rows:
-        """Do a step in a transaction of its own; it is done as a whole, or not at all.
+    @property
+    def origin(self) -> Origin:
+        """This process, and where it listens."""
+        return neighbours.origin
 
-        Args:
-            step: what to do.
-            wait_limit: seconds to wait for others; those of the options unless said.
-
-        Raises:
-            Passing: others were in the way for too long, or the disk is full.
-            StoreError: the file is not what it was, or can't be written.
-        """
-        deadline = monotonic() + (self.options.io_timeout if wait_limit is None else wait_limit)
-        me = threading.get_ident()
-        if me in self._line:  # a handler, or a finalizer: it would wait for itself
-            return self._perform(step, deadline)
-        mine = threading.Lock()
-        # `with` locks alone, and no call between: an interrupt finds no place where the turn would be kept.
-        try:
-            self._line[me] = mine
-            with mine:
-                with self._order:
-                    previous, self._last = self._last, mine
-                if not (previous.acquire(False) or previous.acquire(timeout=left(deadline))):
-                    raise self._late()
-                return self._perform(step, deadline)
-        finally:
-            self._line.pop(me, None)
-
-    def _perform(self, step: SqliteStep, deadline: float) -> Rows:
-        while (rows := self._try(step, deadline)) is _AGAIN:
-            deadline = monotonic() + self.options.io_timeout  # the handler may have taken its time
-        return rows
-
-    def _try(self, step: SqliteStep, deadline: float) -> Rows:
-        """Do a step while no other thread is at one; return _AGAIN if it was undone for one of the same thread."""
-        mutex = self.mutex
-        taken: list[bool] = []
-        try:
-            # One call: an interrupt comes before the mutex is taken, or after that has been noted.
-            taken.extend(map(mutex.acquire, (True,), (left(deadline),)))
-            if not taken[0]:
-                raise self._late()
-            return self._do(step, deadline)
-        finally:
-            if taken and taken[0]:
-                mutex.release()
-
-    def _late(self) -> Passing:
-        return Passing(
-            f"{self.options.file}: other threads had it for more than {self.options.io_timeout:g} s; does the disk "
-            f"answer?"
-        )
-
-    def _do(self, step: SqliteStep, deadline: float) -> Rows:
-        path = self.options.file
-        step_begun = self.interrupt()
-        if self._closed:
-            self._drop()
-            raise StoreError("this connection was closed: connect again")
-        try:
-            opened = self._opened or self._open(deadline)
-            opened.cursor = opened.connection.cursor()
-            execute = opened.cursor.execute
-            patiently(execute, "BEGIN IMMEDIATE", deadline)
-            found = lstat(path)
-            if (found.st_ino, found.st_dev) != opened.inode:
-                raise FileNotFoundError(path)
-            rows = step.function(execute, opened.clock, *step.args)
-            patiently(execute, "COMMIT", deadline)
-            return rows
-        except BaseException as error:
-            if self._step_begun is not step_begun and isinstance(error, sqlite3.ProgrammingError):
-                return _AGAIN
-            self._undo()
-            if isinstance(error, (sqlite3.Error, OSError)):
-                moved = self._opened is not None and not self._in_place(self._opened)
-                if moved or not is_busy(error):
-                    self._drop()
-                raise (_moved(path) if moved else refusal(error, path)) from error
-            raise
-
-    def interrupt(self) -> object:
-        """Undo the step that the calling thread is at, if it is; it will find its cursor closed.
-
-        Returns:
-            What stands for the step that begins now.
+    def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
+        """Do a step; as `AsyncSteps.step`.
 
         Raises:
-            Refused: it is inside of SQLite now: the garbage collector has called a finalizer there.
+            Passing: the disk is full, or others have kept the file busy for too long.
+            StoreError: the file is not what it was, or can't be written; a signal handler or a finalizer comes in the
+                middle of a step of its own thread.
         """
-        step_begun = self._step_begun = object()
-        opened = self._opened
-        if opened is None:
-            return step_begun
-        try:
-            opened.cursor.close()
-        except sqlite3.ProgrammingError as error:
-            raise Refused(
-                f"{self.options.file}: a finalizer asks in the middle of a step of its own thread, which can't "
-                f"be left just now; nothing was done: ask again later"
-            ) from error
-        self._undo()
-        if opened.inode is None:
-            self._drop()  # it was being opened
-        return step_begun
-
-    def _in_place(self, opened: Opened) -> bool:
-        try:
-            found = lstat(self.options.file)
-        except OSError:
-            return False
-        return opened.inode is None or (found.st_ino, found.st_dev) == opened.inode
-
-    def _open(self, deadline: float) -> Opened:
-        path = self.options.file
-        inode = find_or_make(self.options)
-        opened = Opened(connect(path))
-        if self._opened is not None:
-            opened.close()
-            raise sqlite3.ProgrammingError("a handler was quicker: begin again")
-        self._opened = opened
-        try:
-            execute = opened.cursor.execute
-            for words in (*SETTINGS, "BEGIN IMMEDIATE"):
-                patiently(execute, words, deadline)
-            opened.ahead, made = settle(execute, self.options)
-            patiently(execute, "COMMIT", deadline)
-            if inode_of(path) != inode:
-                raise _moved(path)
-            patiently(execute, JOURNAL, deadline)
-            if made:
-                remove_older(self.options)
-            opened.inode = inode
-        except BaseException:
-            if self._opened is opened:
-                self._opened = None
-            opened.close()
-            raise
-        return opened
-
-    def _undo(self) -> None:
-        if self._opened is not None:
+        checked_pid()
+        with self.mutex:
+            if self._inside:
+                raise StoreError(WITHIN_A_STEP)
+            self._inside = True
             try:
-                self._opened.undo()
-            except sqlite3.Error:
-                self._drop()
+                return self._do(key, decide, args)
+            except sqlite3.Error as error:
+                self._failed(error)
+                return None
+            finally:
+                self._inside = False
+
+    def _do(self, key: str, decide: Decide, args: tuple[Any, ...]) -> Step:
+        opened = self._open()
+        execute = opened.connection.execute
+        name = key.encode()
+        execute("BEGIN IMMEDIATE")
+        try:
+            if not opened.is_in_place():
+                raise sqlite3.OperationalError("its file is not there")
+            row = execute(_FIND, (name,)).fetchone()
+            before = EMPTY if row is None else self._line(key, row[0])
+            now = Clock(int(clock.now() * MICROS), int(clock.awake_or_not() * MICROS) + opened.ahead)
+            step = decide(before, now, *args)
+            line = step.line
+            if line is not None:
+                if line.done != before.done:
+                    keep(self.options.path, name, line.done, now.stamp)
+                if is_nothing(line, now):
+                    if row is not None:
+                        execute(_FORGET, (name,))
+                else:
+                    text = encode(line)
+                    execute(_WRITE, (name, text))
+                    self._remember(key, text, line)
+            execute("COMMIT")
+        except BaseException:
+            opened.connection.rollback()
+            raise
+        self._busy_since = 0.0
+        return sooner(step, line or before, now)
+
+    def _line(self, key: str, text: str) -> Line:
+        known = self._lines.get(key)
+        if known is not None and known[0] == text:
+            return known[1]
+        try:
+            return decode(text)
+        except ValueError as error:
+            raise StoreError(f"{self.options.path} has a line that is none of interlock's: {error}") from error
+
+    def _remember(self, key: str, text: str, line: Line) -> None:
+        if len(self._lines) >= REMEMBERED:
+            self._lines.clear()
+        self._lines[key] = text, line
+
+    def _open(self) -> Opened:
+        if not self.users:
+            raise StoreError("this connection was closed: connect again")
+        if self.options.path in _unusable:
+            raise StoreError(FORKED_INSIDE)
+        if self._opened is None:
+            self._opened = open_claims(self.options)
+        return self._opened
+
+    def _failed(self, error: sqlite3.Error) -> None:
+        """Return if others are in the way; a file that fails is opened anew.
+
+        Raises:
+            StoreError: as `step`.
+        """
+        path, now = self.options.path, clock.now()
+        if self._opened is not None and not self._opened.is_in_place():
+            self._drop()
+            raise StoreError(
+                f"{path}-… was removed or replaced while it was in use: who held locks in it has lost them; let nobody do "
+                f"that, and try again"
+            ) from error
+        code = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+        if code in _BUSY:
+            if not self._busy_since or now - self._busy_at > 1.0:  # nobody has asked for a while
+                self._busy_since = now
+            self._busy_at = now
+            if now - self._busy_since <= self.options.timeout:
+                return
+            raise Passing(
+                f"{path}: another program has kept it locked for {self.options.timeout:g} s: find it with lslocks or "
+                f"fuser, and end its transaction"
+            ) from error
+        self._drop()
+        kind = Passing if code in _PASSING else StoreError
+        raise kind(f"{path}: {error}; {_ADVICE.get(code, 'see `interlock doctor`')}") from error
+
+    def keys(self, prefix: str) -> list[str]:
+        """List the keys that begin with a text."""
+        checked_pid()
+        with self.mutex:
+            try:
+                rows = self._open().connection.execute("SELECT key FROM line WHERE key >= ?", (prefix.encode(),))
+                return sorted(key for (name,) in rows.fetchall() if (key := name.decode()).startswith(prefix))
+            except sqlite3.Error as error:
+                self._failed(error)
+                raise Passing(f"{self.options.path} is busy: ask again") from error
+
+    def tell(self, promoted: Sequence[Place]) -> None:
+        """Tell waiters in other processes."""
+        neighbours.tell(promoted)
+
+    def doctor(self) -> list[Check]:
+        """Look at the version, the file, its place, and how long a commit takes."""
+        path = self.options.path
+        checks = [Check("version", "ok", f"SQLite {sqlite3.sqlite_version}")]
+        kind = file_system(Path(path))
+        about = "" if kind in LOCAL else ", which others than this machine may reach: be sure"
+        checks.append(Check("file system", "warn" if about else "ok", f"{path} lies on {kind}{about}"))
+        try:
+            times = []
+            for _ in range(ROUNDS):
+                began = clock.now()
+                self.step("\0doctor", _touch)
+                times.append(clock.now() - began)
+            with self.mutex:
+                health = self._open().connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            mode = stat.S_IMODE(lstat(path).st_mode)
+        except (StoreError, sqlite3.Error) as error:
+            return [*checks, Check("file", "fail", str(error))]
+        shared = "shared: everybody who may write to it can stop everybody" if mode & 0o022 else "of this user alone"
+        checks.append(Check("permissions", "ok", f"mode {mode:o}, {shared}"))
+        checks.append(Check("contents", "ok" if health == "ok" else "fail", f"quick_check says: {health}"))
+        return [*checks, Check("commit", "ok", f"takes {min(times) * 1e6:.0f} us")]
 
     def _drop(self) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
 
-    async def aperform(self, step: SqliteStep) -> Rows:
-        """As `perform`, in a thread; it comes to its end even if the task is cancelled, which then hears of that."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix="interlock-sqlite")
-        from interlock.runtime.offload import offload  # only programs with an event loop load asyncio
-
-        deadline = monotonic() + self.options.io_timeout  # also of the time in line for the thread
-        return await offload(self._executor, lambda: self.perform(step, left(deadline)))
-
     def close(self) -> None:
-        """Give up the connection and the thread."""
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=False)
-        self._closed = True
-        mutex = self.mutex
-        if mutex.acquire(timeout=left(monotonic() + self.options.io_timeout)):  # else a step is stuck
-            try:
-                self._step_begun = None  # a step that a handler interrupts to close begins again, and finds that
-                self._drop()
-            finally:
-                mutex.release()
+        """Note that one user less has it; the last one closes it."""
+        with _mutex:
+            self.users -= 1
+            neighbours.leave()
+            if not self.users:
+                _databases.pop(self.options.path, None)
+                with self.mutex:
+                    self._drop()
 
     def inherit(self) -> None:
         """In a forked child: leave the parent's connection alone, and have one of its own.
 
-        To close it would undo the parent's transaction, if there was one; the interpreter does not do so either.
+        Closed, or finalized, it would undo the parent's transaction, if there is one.
         """
-        opened = self._opened
+        opened, self._opened = self._opened, None
+        self.mutex = threading.RLock()
+        self._inside = False
         if opened is not None:
-            self._inherited.append(opened)
+            import ctypes
+
             if opened.connection.in_transaction:
-                import ctypes
-
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened.connection))
-        self._inherited.append(self._executor)
-        self._start_afresh()
+                _unusable.add(self.options.path)
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened.connection))
+            close_alive(opened)
 
 
-def _moved(path: str) -> StoreError:
-    return Refused(
-        f"{path} was removed or replaced while it was in use: who held locks in it has lost them; let nobody do "
-        f"that, and try again"
-    )
+def _touch(line: Line, now: Clock) -> Step:
+    """Write a line that is nothing a moment later."""
+    return Step(Line((), now.stamp), None)
+
+
+_databases: dict[str, Database] = {}
+_mutex = threading.RLock()
+_held: list[Any] = []
+_unusable: set[str] = set()
+
+
+def database_of(options: SqliteOptions) -> Database:
+    """Return the database of this process at a path, for one more user, who closes it.
+
+    Raises:
+        InvalidArgument: it is in use with other options.
+    """
+    with _mutex:
+        database = _databases.setdefault(options.path, Database(options))
+        if database.options != options:
+            raise InvalidArgument(f"this process has {options.path} open with other options: write them alike")
+        database.users += 1
+        neighbours.join()
+        return database
+
+
+def _before_fork() -> None:
+    """See that no thread is inside of SQLite: its mutexes and its locks on the file would look taken in the child."""
+    _mutex.acquire()
+    mutexes = [database.mutex for database in _databases.values()]
+    _held.extend(mutex for mutex in mutexes if mutex.acquire(timeout=FORK))
+
+
+def _after_fork_in_parent() -> None:
+    while _held:
+        _held.pop().release()
+    _mutex.release()
+
+
+def _after_fork_in_child() -> None:
+    global _mutex
+    _mutex = threading.RLock()
+    _held.clear()
+    for database in _databases.values():
+        database.inherit()
+    _databases.clear()
+
+
+around_forks(_before_fork, _after_fork_in_parent, lambda: None)
+in_forked_child(_after_fork_in_child)

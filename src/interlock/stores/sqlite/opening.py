@@ -1,40 +1,120 @@
-"""Opening the file of the locks: it is what it should be, or it is an error.
+"""The files of the locks: they are what they should be, or it is an error.
 
-No descriptor of a file that is there is opened here but by SQLite: when any is closed, the process loses the locks
-that SQLite has on that file (fcntl), and it may be a database that the program uses.
+At the path lies a small database that outlives the boots of the machine: it knows which file has the claims of this
+boot, and until when `once` records are kept.  It is written with full synchronization, and rarely.
+
+The file of the claims lies beside it.  Whoever held a lock before a restart does not live any more, so each boot
+begins with a new one; therefore nothing in it need reach the disk.  The boot is another one only if neither its id
+nor its beginning is that of before (containers of one kernel may have ids of their own), and no living process has
+the file open.
 """
 
 import os
 import re
+import secrets
 import sqlite3
 import stat
-import time
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
+from interlock.core.claims import MICROS
 from interlock.core.errors import StoreError
+from interlock.core.line import Line, encode
+from interlock.runtime import clock
+from interlock.stores.files import machine
 from interlock.stores.files.failures import failed
-from interlock.stores.files.machine import clock, file_system, is_guest, is_network
 from interlock.stores.files.opening import FLAGS, Sharing, kind_of, settle_new, sharing_of
-from interlock.stores.sqlite.line import APPLICATION, SCHEMA, VERSION, Execute
-from interlock.stores.sqlite.options import Options
+from interlock.stores.sqlite.options import SqliteOptions
 
-Inode: TypeAlias = tuple[int, int]
-SETTINGS = ("PRAGMA trusted_schema = off", "PRAGMA synchronous = off")
-"""Nothing need reach the disk: a file that a crash of the machine may have damaged is never used again."""
-JOURNAL = "PRAGMA journal_mode = persist"  # others of a shared folder may not be allowed to remove it
-LATE = 60.0  # seconds by which a power cut may have set back when a file was written
+try:
+    from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+except ImportError:  # where there are no such locks, the id of the boot alone tells
+    flock = None  # type: ignore[assignment]
+
+Execute: TypeAlias = Callable[..., Any]
+APPLICATION = 0x494C4B32  # of both files: "ILK2"
+VERSION = 2
+KEPT = (
+    "CREATE TABLE kept (key BLOB PRIMARY KEY, done INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE boot (file TEXT NOT NULL, id TEXT NOT NULL, began INTEGER NOT NULL, clock TEXT NOT NULL, "
+    "ahead INTEGER NOT NULL)",
+)
+LINES = ("CREATE TABLE line (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",)
+SETTINGS = ("PRAGMA trusted_schema = off", "PRAGMA synchronous = off", "PRAGMA journal_mode = persist")
+"""No WAL; and others of a shared folder may not be allowed to remove a journal."""
+LATE = 60 * MICROS  # microseconds by which a power cut may have set back when a file was written
+SAME = MICROS  # microseconds by which two looks at the beginning of one boot may differ
 
 
-def find_or_make(options: Options) -> Inode:
-    """Return which file lies at the path; it is made if there is none.
+class Boot(NamedTuple):
+    """Which boot of the machine a file of claims is for.
+
+    Attributes:
+        file: what its name ends with.
+        id: of the boot.
+        began: when the machine was started, microseconds since the epoch.
+        clock: which time namespace its lease clock is of.
+        ahead: microseconds by which the time of day was ahead of the clock that counts suspended time.
+    """
+
+    file: str
+    id: str
+    began: int
+    clock: str
+    ahead: int
+
+
+class Opened(NamedTuple):
+    """The file of the claims, as this process has it open.
+
+    Attributes:
+        path: where it lies.
+        inode: which file that is.
+        connection: to it.
+        alive: a descriptor of it, whose lock tells others that somebody lives who uses the file; -1 for none.
+        ahead: as of `Boot`.
+    """
+
+    path: str
+    inode: tuple[int, int]
+    connection: sqlite3.Connection
+    alive: int
+    ahead: int
+
+    def is_in_place(self) -> bool:
+        """Tell whether its path still leads to it."""
+        try:
+            found = os.lstat(self.path)
+        except OSError:
+            return False
+        return (found.st_ino, found.st_dev) == self.inode
+
+    def close(self) -> None:
+        """Close it: first SQLite, which else would lose its locks."""
+        with suppress(sqlite3.ProgrammingError):
+            self.connection.close()
+        close_alive(self)
+
+
+def close_alive(opened: Opened) -> None:
+    """Close the descriptor, unless a program that became a daemon has done so, and the number is another file."""
+    with suppress(OSError):
+        found = os.fstat(opened.alive)
+        if (found.st_ino, found.st_dev) == opened.inode:
+            os.close(opened.alive)
+
+
+def open_claims(options: SqliteOptions) -> Opened:
+    """Open the file of the claims of this boot; what is missing is made.
 
     Raises:
         StoreError: there is no folder, it can't be written, or something else lies there.
+        sqlite3.Error: others are in the way, or as SQLite says.
     """
-    path = options.file
+    path = options.path
     folder = os.path.dirname(path)
     try:
         sharing = _sharing(os.stat(folder))
@@ -43,18 +123,141 @@ def find_or_make(options: Options) -> Inode:
             raise StoreError(
                 f"{folder} can't be written by this user, and SQLite makes a journal there: choose another folder"
             )
-        try:
-            return inode_of(path, sharing)
-        except FileNotFoundError:
-            _make(path, sharing)
-        return inode_of(path, sharing)
+        _make(path, sharing)
+        inode_of(path, sharing)
+        with closing(connect(path)) as kept:
+            kept.execute("BEGIN IMMEDIATE")
+            _settle(kept.execute, path, KEPT)
+            opened = _of_this_boot(kept.execute, path, sharing)
+            kept.execute("COMMIT")
+        return opened
     except FileNotFoundError as error:
         raise StoreError(f"there is no folder {folder} for the file of the locks: make it") from error
     except OSError as error:
         raise failed(f"{path} can't keep locks", error) from error
 
 
-def inode_of(path: str, sharing: Sharing | None = None) -> Inode:
+def _of_this_boot(execute: Execute, path: str, sharing: Sharing) -> Opened:
+    """Open the file of the claims; while this goes on, nobody else makes or removes one."""
+    began = int((clock.time_of_day() - clock.awake_or_not()) * MICROS)
+    here = Boot(secrets.token_hex(6), machine.boot_id(), began, machine.clock(), began)
+    row = execute("SELECT file, id, began, clock, ahead FROM boot").fetchone()
+    boot = here if row is None else Boot(*row)
+    file = f"{path}-{boot.file}"
+    if row is None or not os.path.lexists(file) or not (_is_same(boot, here) or _lives(file)):
+        others = _others(path)
+        written = [os.lstat(each).st_mtime_ns // 1000 + LATE - int(clock.awake_or_not() * MICROS) for each in others]
+        boot = here._replace(ahead=max([began, *written]))
+        file = f"{path}-{boot.file}"
+        _make(file, sharing)
+        _fill(file, execute, int(clock.awake_or_not() * MICROS) + boot.ahead)
+        for each in others:
+            _remove(each)  # whoever has one open that was not noted any more is to find that out
+        execute("DELETE FROM boot")
+        execute("INSERT INTO boot VALUES (?, ?, ?, ?, ?)", boot)
+    if boot.clock != here.clock:
+        raise StoreError(
+            f"{path} is used in another time namespace (its clock is ahead by {boot.clock}, here by {here.clock}): "
+            f"leases can't be compared; give each time namespace a path of its own"
+        )
+    inode = inode_of(file, sharing)
+    connection = connect(file)
+    alive = -1
+    try:
+        for words in SETTINGS:
+            connection.execute(words)
+        if flock is not None:
+            alive = os.open(file, os.O_RDONLY | FLAGS)
+            flock(alive, LOCK_SH | LOCK_NB)
+    except BaseException:
+        Opened(file, inode, connection, alive, boot.ahead).close()
+        raise
+    return Opened(file, inode, connection, alive, boot.ahead)
+
+
+def _is_same(boot: Boot, here: Boot) -> bool:
+    return boot.id == here.id or abs(boot.began - here.began) <= SAME
+
+
+def _lives(file: str) -> bool:
+    """Tell whether a process that lives has a file of claims open: no lock outlives a boot."""
+    if flock is None:
+        return False
+    try:
+        fd = os.open(file, os.O_RDONLY | FLAGS)
+    except FileNotFoundError:
+        return False
+    try:
+        flock(fd, LOCK_EX | LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def _others(path: str) -> list[str]:
+    """Return the files of claims that are there."""
+    folder, name = os.path.split(path)
+    ours = re.compile(re.escape(name) + "-[0-9a-f]{12}")
+    return [os.path.join(folder, each) for each in os.listdir(folder) if ours.fullmatch(each)]
+
+
+def _remove(file: str) -> None:
+    for each in (file, f"{file}-journal"):
+        with suppress(OSError):
+            os.unlink(each)
+
+
+def _fill(file: str, kept: Execute, stamp: int) -> None:
+    """Make the table of a new file, with the records of `once` that are kept."""
+    with closing(connect(file)) as connection:
+        for words in (*SETTINGS, "BEGIN IMMEDIATE"):
+            connection.execute(words)
+        _settle(connection.execute, file, LINES)
+        for key, done in kept("SELECT key, done FROM kept WHERE done > ?", (stamp,)).fetchall():
+            connection.execute("INSERT INTO line VALUES (?, ?)", (key, encode(Line((), 0, done))))
+        connection.execute("COMMIT")
+
+
+def keep(path: str, key: bytes, done: int, stamp: int) -> None:
+    """Keep the end of a record of `once` where the next boot finds it; the power may be cut afterwards."""
+    with closing(connect(path)) as connection:
+        connection.execute("PRAGMA synchronous = full")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("DELETE FROM kept WHERE done <= ? OR key = ?", (stamp, key))
+        if done:
+            connection.execute("INSERT INTO kept VALUES (?, ?)", (key, done))
+        connection.execute("COMMIT")
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Return a connection to the file that lies at the path; nothing is read yet."""
+    return sqlite3.connect(
+        f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
+    )
+
+
+def _settle(execute: Execute, path: str, schema: tuple[str, ...]) -> None:
+    """Make the tables of an empty file, or see that they are ours; inside of a transaction.
+
+    Raises:
+        StoreError: it is a database of something else.
+    """
+    application, version, tables = (
+        execute(words).fetchone()[0]
+        for words in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    )
+    if (application, version, tables) == (0, 0, 0):
+        for words in (*schema, f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}"):
+            execute(words)
+    elif application != APPLICATION:
+        raise StoreError(f"{path} is a database of something else: remove it, or give the locks another path")
+    elif version != VERSION:
+        raise StoreError(f"{path} is used by another version of interlock: end its processes, and remove it")
+
+
+def inode_of(path: str, sharing: Sharing) -> tuple[int, int]:
     """Return which file lies at a path.
 
     Raises:
@@ -67,9 +270,9 @@ def inode_of(path: str, sharing: Sharing | None = None) -> Inode:
         what = f"is {kind_of(found.st_mode)}, not a file"
     elif found.st_nlink > 1:
         what = "has another name too (a hard link), under which others would not see its journal"
-    elif sharing is not None and not sharing.trusts(found.st_uid):
+    elif not sharing.trusts(found.st_uid):
         what = f"belongs to user {found.st_uid}: users who share locks need a folder of their group, chmod 2770"
-    elif sharing is not None and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+    elif not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
         what = f"can't be read and written by this user (it has the mode {stat.S_IMODE(found.st_mode):o}): chmod it"
     if what:
         raise StoreError(f"{path} {what}; nothing was changed")
@@ -77,16 +280,17 @@ def inode_of(path: str, sharing: Sharing | None = None) -> Inode:
 
 
 def _sharing(found: os.stat_result) -> Sharing:
-    """Return who shares the file: those who may write to its folder, unless that is for everybody's own files."""
+    """Return who shares the files: those who may write to the folder, unless that is for everybody's own files."""
     sharing = sharing_of(found)
     return sharing._replace(mode=sharing.mode & ~0o022) if sharing.mode & stat.S_ISVTX else sharing
 
 
 def _make(path: str, sharing: Sharing) -> None:
+    """Make an empty file; nothing if there is one."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS, 0o600)
     except FileExistsError:
-        return  # made by somebody else just now
+        return
     try:
         settle_new(fd, os.fstat(fd), sharing.file_mode, sharing)
     finally:
@@ -94,79 +298,14 @@ def _make(path: str, sharing: Sharing) -> None:
 
 
 def _refuse_file_system(folder: str, allowed: str) -> None:
-    kind = file_system(Path(folder))
-    if is_network(kind):
+    kind = machine.file_system(Path(folder))
+    if machine.is_network(kind):
         raise StoreError(
             f"{folder} lies on a network file system ({kind}), where SQLite's locks fail: choose a local folder, "
             f"or a store that reaches several machines"
         )
-    if is_guest(kind) and kind != allowed:
+    if machine.is_guest(kind) and kind != allowed:
         raise StoreError(
             f"{folder} lies on a file system ({kind}) that others than this machine may reach, without seeing its "
             f"locks; choose a local folder, or write ?allow={kind} if nobody else uses it"
         )
-
-
-def connect(path: str) -> sqlite3.Connection:
-    """Return a connection to the file that lies at the path; nothing is read yet."""
-    return sqlite3.connect(
-        f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False
-    )
-
-
-def settle(execute: Execute, options: Options) -> tuple[int, bool]:
-    """Make the tables of an empty file, or see that they are ours and of this clock; inside of a transaction.
-
-    Returns:
-        How far the file's clock is ahead of the monotonic one, in microseconds; True if the tables were made.
-
-    Raises:
-        StoreError: it is a database of something else, or is used under another clock.
-    """
-    path, namespace = options.file, clock()
-    application, version, tables = (
-        execute(words).fetchone()[0]
-        for words in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-    )
-    if (application, version, tables) == (0, 0, 0):
-        for words in SCHEMA:
-            execute(words)
-        ahead = _time_of_day(options) - time.monotonic_ns() // 1000
-        execute("INSERT INTO machine VALUES (?, ?)", (namespace, ahead))
-        return ahead, True
-    if application != APPLICATION:
-        raise StoreError(f"{path} is a database of something else: remove it, or give the locks another path")
-    if version != VERSION:
-        raise StoreError(f"{path} is used by another version of interlock: end its processes, and remove it")
-    there, ahead = execute("SELECT namespace, ahead FROM machine").fetchone()
-    if there != namespace:
-        raise StoreError(
-            f"{path} is used in another time namespace (its clock is ahead by {there}, here by {namespace}): leases "
-            f"can't be compared; give each time namespace a path of its own"
-        )
-    return ahead, False
-
-
-def _time_of_day(options: Options) -> int:
-    """Return it in microseconds; later than all fences of the boot before, also if a restart has set it back."""
-    times = [time.time()]
-    for path in older(options):
-        with suppress(OSError):
-            times.append(os.lstat(path).st_mtime + LATE)
-    return int(max(times) * 1_000_000)
-
-
-def older(options: Options) -> list[str]:
-    """Return the files of earlier boots, which nobody lives to use."""
-    folder, name = os.path.split(options.path)
-    ours = re.compile(re.escape(name) + "-[0-9a-f]{12}")
-    found = (os.path.join(folder, each) for each in os.listdir(folder) if ours.fullmatch(each))
-    return [each for each in found if each != options.file]
-
-
-def remove_older(options: Options) -> None:
-    """Remove the files of earlier boots, as far as this user may."""
-    for path in older(options):
-        for each in (path, f"{path}-journal"):
-            with suppress(OSError):
-                os.unlink(each)

@@ -1,6 +1,5 @@
 """What a URL or an engine says: which file."""
 
-import hashlib
 import os
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote
@@ -8,9 +7,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 from interlock.core.claims import said
 from interlock.core.errors import InvalidArgument
 from interlock.core.options import seconds_in
-from interlock.stores.files.failures import failed
-from interlock.stores.files.machine import boot_id, is_guest, is_network
-from interlock.stores.sql.engines import given_by
+from interlock.core.redaction import described
+from interlock.stores.files.machine import is_guest, is_network
 
 BESIDE = ".locks"  # what the file of an engine's locks is called, after the engine's own
 _MEMORY = (
@@ -19,23 +17,21 @@ _MEMORY = (
 )
 
 
-class Options(NamedTuple):
+class SqliteOptions(NamedTuple):
     """What is known of a file.
 
     Attributes:
         path: absolute, and without symbolic links.
-        file: where the claims lie until the machine is started again: the path, and what stands for this boot.
-        io_timeout: seconds to wait for others who write.
+        timeout: seconds for which others may keep the file busy until that is an error.
         allow: a type of file system that the user vouches for, like "virtiofs".
     """
 
     path: str
-    file: str
-    io_timeout: float = 5.0
+    timeout: float = 5.0
     allow: str = ""
 
 
-def options_of(url: SplitResult) -> Options:
+def options_of(url: SplitResult) -> SqliteOptions:
     """Read a URL.
 
     Raises:
@@ -64,10 +60,10 @@ def options_of(url: SplitResult) -> Options:
             f"{path!r} would be another file in each working directory: an absolute path has four slashes, "
             f"sqlite:////{path} or sqlite:///{os.path.abspath(path)}"
         )
-    return _options(path, found.get("timeout", 5.0), found.get("allow", ""))
+    return SqliteOptions(_followed(path), **found)
 
 
-def options_beside(engine: Any) -> Options:
+def options_beside(engine: Any) -> SqliteOptions:
     """Return the file of the locks of a program whose own database is another one, beside it.
 
     Args:
@@ -76,50 +72,23 @@ def options_beside(engine: Any) -> Options:
     Raises:
         InvalidArgument: the database is no file, or it can't be told which one.
     """
-    given_by(engine, ())
-    path = _checked(_database_of(engine))
-    if path.startswith("file:"):
-        raise InvalidArgument("the engine's database is a URI: give the locks a URL, sqlite:////var/lib/app/locks.db")
+    if engine.dialect.driver not in ("pysqlite", "aiosqlite"):
+        raise InvalidArgument(f"locks need an engine of sqlite3 or aiosqlite, not {described(engine)}")
+    path = _checked(engine.url.database or "")
     if not os.path.isabs(path):
         raise InvalidArgument(
             f"the engine's database, {path!r}, may be another file in each working directory: give the engine an "
-            f"absolute path, which has four slashes: sqlite:////…"
+            f"absolute path, which has four slashes, or give the locks a URL: sqlite:////var/lib/app/locks.db"
         )
-    return _options(os.path.realpath(path) + BESIDE)
-
-
-def _database_of(engine: Any) -> str:
-    """Return which file its connections open: the engine took the working directory of when it was made.
-
-    That is known to what makes the connections only, which SQLAlchemy has as a closure; a function of the program has
-    none of these names.
-    """
-    creator = engine.pool._creator
-    names = getattr(getattr(creator, "__code__", None), "co_freevars", ())
-    for name, cell in zip(names, getattr(creator, "__closure__", None) or (), strict=False):
-        if name in ("cargs_tup", "cargs") and isinstance(cell.cell_contents[0], str):
-            return str(cell.cell_contents[0])
-    return str(engine.url.database or "")
+    return SqliteOptions(os.path.realpath(path) + BESIDE)
 
 
 def _checked(path: str) -> str:
     if path in ("", ":memory:") or "mode=memory" in path:
         raise InvalidArgument(_MEMORY)
-    if "\0" in path:
-        raise InvalidArgument("the path of a file must not contain a NUL character")
+    if "\0" in path or path.endswith("/"):
+        raise InvalidArgument(f"{path!r} is a folder, or no path: name a file, like /var/lib/app/locks.db")
     return path
-
-
-def _options(path: str, io_timeout: float = 5.0, allow: str = "") -> Options:
-    folder, name = os.path.split(path)
-    if not name:
-        raise InvalidArgument(f"{path!r} is a folder: name a file in it, {path}locks.db")
-    try:
-        boot = boot_id()
-    except OSError as error:
-        raise failed("this boot of the machine can't be told from others", error) from error
-    path = _followed(os.path.join(os.path.realpath(folder), name))
-    return Options(path, f"{path}-{hashlib.blake2b(boot.encode(), digest_size=6).hexdigest()}", io_timeout, allow)
 
 
 def _followed(path: str) -> str:
@@ -128,6 +97,8 @@ def _followed(path: str) -> str:
     Raises:
         InvalidArgument: it is a stranger's, who could choose where files are made and removed.
     """
+    folder, name = os.path.split(path)
+    path = os.path.join(os.path.realpath(folder), name)
     if os.path.islink(path) and os.lstat(path).st_uid not in (0, os.geteuid()):
         raise InvalidArgument(f"{path} is a symbolic link of another user: write the path of the file itself")
     return os.path.realpath(path)

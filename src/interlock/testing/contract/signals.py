@@ -51,7 +51,7 @@ def waits(thread: int) -> bool:
     frame = sys._current_frames().get(thread)
     while frame is not None and not frame.f_code.co_filename.startswith(LIBRARY):
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_name in ("wait", "sleep", "_sleep")
+    return frame is not None and frame.f_code.co_name in ("wait", "readable", "sleep", "_sleep")
 
 
 @needs_signals

@@ -13,7 +13,7 @@ from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
 from interlock.optimistic.errors import CommandRefused, TryAgain
 from interlock.optimistic.queued import Queued
 from interlock.optimistic.redis._async.connection import AsyncTransactionConnection, borrow
-from interlock.optimistic.redis.libraries import Command, ConnectionFailed, checked_library, slot_in
+from interlock.optimistic.redis.libraries import ConnectionFailed, RedisCommand, checked_library, slot_in
 from interlock.optimistic.redis.reads import keys_read
 from interlock.optimistic.redis.transaction import Transaction
 from interlock.optimistic.tries import Tries
@@ -21,7 +21,7 @@ from interlock.remote.redispy import given_code, is_cluster
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 
-MULTI, EXEC, UNWATCH = (Command([name.encode()], name) for name in ("MULTI", "EXEC", "UNWATCH"))
+MULTI, EXEC, UNWATCH = (RedisCommand([name.encode()], name) for name in ("MULTI", "EXEC", "UNWATCH"))
 HARMLESS = {b"WATCH", b"MULTI"}
 NO_KEY = "on a cluster the keys say which node to ask: name one, e.g. transact(client, function, key)"
 ONE_TAG = (
@@ -118,7 +118,7 @@ class AsyncRedisAttempt:
             if packet:
                 self._heard_of_watch(packet[0], (await self._say(packet))[0])
 
-    async def read(self, request: Command, watch: bool = True) -> Any:
+    async def read(self, request: RedisCommand, watch: bool = True) -> Any:
         """Do a command now.
 
         Args:
@@ -199,13 +199,13 @@ class AsyncRedisAttempt:
             ) from refused[0][1]
         return True
 
-    async def _say(self, packet: Sequence[Command]) -> list[Any]:
+    async def _say(self, packet: Sequence[RedisCommand]) -> list[Any]:
         try:
             return await self._ask(packet)
         except ConnectionFailed as error:
             self._fail(error, error.__cause__)
 
-    async def _ask(self, packet: Sequence[Command]) -> list[Any]:
+    async def _ask(self, packet: Sequence[RedisCommand]) -> list[Any]:
         """Send a packet on the connection of this try, and return the replies.
 
         Raises:
@@ -225,7 +225,7 @@ class AsyncRedisAttempt:
         self._heard = True
         return replies
 
-    def _may_repeat(self, packet: Sequence[Command], error: ConnectionFailed) -> bool:
+    def _may_repeat(self, packet: Sequence[RedisCommand], error: ConnectionFailed) -> bool:
         """Tell whether a packet may be sent on another connection: once, if the first that was lent was dead.
 
         That one was closed by the server while nobody used it; nothing was watched on it, and nothing is done twice.
@@ -239,7 +239,7 @@ class AsyncRedisAttempt:
         self._failure = error
         raise error from cause
 
-    def _to_watch(self, keys: Sequence[bytes]) -> list[Command]:
+    def _to_watch(self, keys: Sequence[bytes]) -> list[RedisCommand]:
         fresh = [key for key in dict.fromkeys(keys) if key not in self._watched]
         for key in fresh if self._backend.cluster else ():
             slot = self._backend.library.slot_of(key)
@@ -249,9 +249,9 @@ class AsyncRedisAttempt:
                     f"{_text(key)!r} is in slot {slot} of the cluster, {first!r} in slot {self._slot}: {ONE_TAG}"
                 )
             self._slot = slot
-        return [Command([b"WATCH", *fresh], "WATCH")] if fresh else []
+        return [RedisCommand([b"WATCH", *fresh], "WATCH")] if fresh else []
 
-    def _heard_of_watch(self, command: Command, reply: Any) -> None:
+    def _heard_of_watch(self, command: RedisCommand, reply: Any) -> None:
         if isinstance(reply, Exception):
             self._raise_if_passing(reply)
             self._fail(StoreError(f"the server refused WATCH: {reply}; nothing was changed"), reply)

@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.optimistic.redis.libraries import Command, ConnectionFailed, Library, first_argument, give_back_to_node
+from interlock.optimistic.redis.libraries import (
+    ConnectionFailed,
+    Library,
+    RedisCommand,
+    first_argument,
+    give_back_to_node,
+)
 from interlock.runtime import _aio as rt
 
 
@@ -36,7 +42,7 @@ class AsyncTransactionConnection:
         """
         raise ConnectionFailed("it was closed, and on a new one nothing is watched")
 
-    async def exchange(self, packet: Sequence[Command], io_timeout: float | None) -> list[Any]:
+    async def exchange(self, packet: Sequence[RedisCommand], io_timeout: float | None) -> list[Any]:
         """Send commands and wait for their replies; a refusal is a reply.
 
         Args:
@@ -57,11 +63,11 @@ class AsyncTransactionConnection:
         self.broken = False
         return replies
 
-    async def _exchange(self, packet: Sequence[Command], io_timeout: float | None) -> list[Any]:
+    async def _exchange(self, packet: Sequence[RedisCommand], io_timeout: float | None) -> list[Any]:
         await self._lent.send_packed_command(self._lent.pack_commands([each.words for each in packet]), False)
         return [await self._reply(each, io_timeout) for each in packet]
 
-    async def _reply(self, command: Command, io_timeout: float | None) -> Any:
+    async def _reply(self, command: RedisCommand, io_timeout: float | None) -> Any:
         if io_timeout is not None and not rt.TASKS:
             own = self._lent.socket_timeout
             if not self._lent.can_read(io_timeout if own is None else min(own, io_timeout)):

@@ -4,7 +4,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.optimistic.redis.libraries import Command, ConnectionFailed, Library, first_argument, give_back_to_node
+from interlock.optimistic.redis.libraries import (
+    ConnectionFailed,
+    Library,
+    RedisCommand,
+    first_argument,
+    give_back_to_node,
+)
 from interlock.runtime import _threads as rt
 
 
@@ -37,7 +43,7 @@ class TransactionConnection:
         """
         raise ConnectionFailed("it was closed, and on a new one nothing is watched")
 
-    def exchange(self, packet: Sequence[Command], io_timeout: float | None) -> list[Any]:
+    def exchange(self, packet: Sequence[RedisCommand], io_timeout: float | None) -> list[Any]:
         """Send commands and wait for their replies; a refusal is a reply.
 
         Args:
@@ -58,11 +64,11 @@ class TransactionConnection:
         self.broken = False
         return replies
 
-    def _exchange(self, packet: Sequence[Command], io_timeout: float | None) -> list[Any]:
+    def _exchange(self, packet: Sequence[RedisCommand], io_timeout: float | None) -> list[Any]:
         self._lent.send_packed_command(self._lent.pack_commands([each.words for each in packet]), False)
         return [self._reply(each, io_timeout) for each in packet]
 
-    def _reply(self, command: Command, io_timeout: float | None) -> Any:
+    def _reply(self, command: RedisCommand, io_timeout: float | None) -> Any:
         if io_timeout is not None and not rt.TASKS:
             own = self._lent.socket_timeout
             if not self._lent.can_read(io_timeout if own is None else min(own, io_timeout)):

@@ -231,6 +231,7 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
     """
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._cluster = AsyncCluster(settings)
         self._cluster.on_change = self._map_changed
         self._address: Address | None = None
@@ -244,7 +245,7 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
         addresses = self._cluster.addresses
         for address in random.sample(addresses, len(addresses)):
             try:
-                subscription = await self._cluster.dialer(address).subscribe(self._channel, deadline)
+                subscription = await self._cluster.dialer(address).subscribe(self.channel, deadline)
             except Unreachable as error:
                 failure = error
                 continue

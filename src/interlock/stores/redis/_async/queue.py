@@ -9,11 +9,12 @@ from interlock.core.queue import Renewed
 from interlock.remote._async.pool import AsyncPool
 from interlock.remote._async.server_queue import AsyncServerQueue
 from interlock.runtime import _aio as rt
+from interlock.runtime import clock
 from interlock.stores.redis._async.connection import AsyncDialer
 from interlock.stores.redis._async.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import Command, pack
-from interlock.stores.redis.settings import Settings
+from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import RedisWire
 
 CHANNEL = "interlock:wake:"
@@ -37,6 +38,7 @@ class AsyncRedisQueue(AsyncServerQueue):
     """
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._dialer = AsyncDialer(settings)
         self._dialer.moved = self.distrust
         wire = RedisWire(settings.where, settings.io_timeout, together=True)
@@ -44,7 +46,7 @@ class AsyncRedisQueue(AsyncServerQueue):
         super().__init__(wire, pool_to(self._dialer), self._subscribe, channel)
 
     async def _subscribe(self, deadline: float) -> Any:
-        return await self._dialer.subscribe(self._channel, deadline)
+        return await self._dialer.subscribe(self.channel, deadline)
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `AsyncQueue.renew`; looks whether the server is still the one to ask."""
@@ -68,6 +70,28 @@ class AsyncRedisQueue(AsyncServerQueue):
     async def nodes(self) -> list[str]:
         """Return what stands for each server that has keys, in the place of a line."""
         return [""]
+
+    def dialer_to(self, address: Address) -> AsyncDialer:
+        """Return what makes connections to another server of the same group."""
+        return AsyncDialer(self._settings.at(address))
+
+    async def ask(self, command: bytes, node: str) -> Any:
+        """Ask a server something that may be asked twice; `node` stands for it in the place of a line."""
+        return await self._ask_twice(Command(command, node))
+
+    async def listen(self) -> None:
+        """Return when messages are heard."""
+        await self._listener.start(clock.now() + self._settings.io_timeout)
+
+    async def hears_itself(self, seconds: float) -> bool:
+        """Send a message to this process; tell whether it arrives."""
+        id, waiter = rt.fresh_id(), rt.Waiter()
+        self._waiters.add(id, waiter)
+        try:
+            await self.ask(pack("PUBLISH", self.channel, f"{id} 1"), "")
+            return await waiter.wait(seconds) is not None
+        finally:
+            self._waiters.leaves(id)
 
     async def doctor(self) -> list[Check]:
         """As `AsyncQueue.doctor`."""

@@ -232,6 +232,7 @@ class RedisClusterQueue(RedisQueue):
     """
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._cluster = Cluster(settings)
         self._cluster.on_change = self._map_changed
         self._address: Address | None = None
@@ -245,7 +246,7 @@ class RedisClusterQueue(RedisQueue):
         addresses = self._cluster.addresses
         for address in random.sample(addresses, len(addresses)):
             try:
-                subscription = self._cluster.dialer(address).subscribe(self._channel, deadline)
+                subscription = self._cluster.dialer(address).subscribe(self.channel, deadline)
             except Unreachable as error:
                 failure = error
                 continue

@@ -7,10 +7,11 @@ from typing import Any
 
 from interlock.core.errors import StoreError
 from interlock.remote.failures import Denied, NoAnswer, ended, no_answer
+from interlock.remote.redispy import LOGIN, code_of
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis import _threads as sockets
-from interlock.stores.redis.errors import LOGIN, code_of, garbled, refusal, unreachable
+from interlock.stores.redis.errors import garbled, refusal, unreachable
 from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, ReplyError, pack
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
@@ -57,7 +58,7 @@ class RedisConnection:
             if replies != 1:
                 return [self.next(deadline) for _ in range(replies)]
             data = self.stream.receive(deadline)
-            if data[:1] == b":" and data[-1:] == b"\n" and data.count(b"\n") == 1:
+            if data[:1] == b":" and data[1:-2].isdigit() and data[-2:] == b"\r\n":
                 return int(data[1:-2])  # most of the time
             return self._rest(data, deadline)
         except TimeoutError:
@@ -209,7 +210,7 @@ class Dialer:
                     raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
                 raise unreachable(self.where, reply) from reply
         info = replies[-1]
-        if isinstance(info, ReplyError) and code_of(str(info)) != "NOPERM":
+        if isinstance(info, ReplyError) and code_of(info) != "NOPERM":
             raise unreachable(self.where, info) from info
         return info
 

@@ -10,11 +10,12 @@ from interlock.core.queue import Renewed
 from interlock.remote._sync.pool import Pool
 from interlock.remote._sync.server_queue import ServerQueue
 from interlock.runtime import _threads as rt
+from interlock.runtime import clock
 from interlock.stores.redis._sync.connection import Dialer
 from interlock.stores.redis._sync.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
 from interlock.stores.redis.resp import Command, pack
-from interlock.stores.redis.settings import Settings
+from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import RedisWire
 
 CHANNEL = "interlock:wake:"
@@ -33,6 +34,7 @@ class RedisQueue(ServerQueue):
     """
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._dialer = Dialer(settings)
         self._dialer.moved = self.distrust
         wire = RedisWire(settings.where, settings.io_timeout, together=True)
@@ -40,7 +42,7 @@ class RedisQueue(ServerQueue):
         super().__init__(wire, pool_to(self._dialer), self._subscribe, channel)
 
     def _subscribe(self, deadline: float) -> Any:
-        return self._dialer.subscribe(self._channel, deadline)
+        return self._dialer.subscribe(self.channel, deadline)
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`; looks whether the server is still the one to ask."""
@@ -64,6 +66,28 @@ class RedisQueue(ServerQueue):
     def nodes(self) -> list[str]:
         """Return what stands for each server that has keys, in the place of a line."""
         return [""]
+
+    def dialer_to(self, address: Address) -> Dialer:
+        """Return what makes connections to another server of the same group."""
+        return Dialer(self._settings.at(address))
+
+    def ask(self, command: bytes, node: str) -> Any:
+        """Ask a server something that may be asked twice; `node` stands for it in the place of a line."""
+        return self._ask_twice(Command(command, node))
+
+    def listen(self) -> None:
+        """Return when messages are heard."""
+        self._listener.start(clock.now() + self._settings.io_timeout)
+
+    def hears_itself(self, seconds: float) -> bool:
+        """Send a message to this process; tell whether it arrives."""
+        id, waiter = rt.fresh_id(), rt.Waiter()
+        self._waiters.add(id, waiter)
+        try:
+            self.ask(pack("PUBLISH", self.channel, f"{id} 1"), "")
+            return waiter.wait(seconds) is not None
+        finally:
+            self._waiters.leaves(id)
 
     def doctor(self) -> list[Check]:
         """As `Queue.doctor`."""

@@ -1,0 +1,206 @@
+"""How processes of one host tell each other whose turn it is: a datagram to a Unix socket without a file (Linux).
+
+It is sent when the store has answered the step that promoted somebody, and says what the store would: an id, a fence
+and a slot.  Nothing depends on it: what is lost is found by looking.
+"""
+
+import errno
+import os
+import secrets
+import socket
+import struct
+import threading
+from collections.abc import Iterable, Sequence
+
+from interlock.core.claims import PENDING, USING
+from interlock.core.line import Clock, Line, Origin, Place, Step
+from interlock.remote.waiters import Waiters
+from interlock.runtime import log
+from interlock.runtime.process import HOST, WeakRegistry, in_forked_child, pid
+
+LONGEST = 32768  # bytes of a datagram
+MANY = 250  # messages in one
+SENDING = 0.05  # seconds to wait for a process that does not read
+SHORTEST_LOOK, LONGEST_LOOK = 20_000, 500_000  # microseconds between two looks of a waiter whom nobody can tell
+GROWTH = 8  # it looks again after this part of the time for which it has waited
+_HEARS = hasattr(socket, "SO_PASSCRED")
+_UCRED = struct.Struct("iII")
+_SOMEBODY = 65534  # stands for all users whom a user namespace does not know
+
+
+class Neighbours:
+    """What this process hears from others of its host, and says to them.
+
+    Args:
+        waiters: whom to tell.
+        name: of the socket; one that nobody has unless said.
+
+    Attributes:
+        channel: where others tell this process; "" while it does not listen.
+        home: host and pid of this process.
+    """
+
+    def __init__(self, waiters: Waiters, name: str = "") -> None:
+        self.waiters = waiters
+        self._name = name
+        self._socket: socket.socket | None = None
+        self._start_afresh()
+        _all.add(self)
+
+    def _start_afresh(self) -> None:
+        """In a forked child: hear nothing of what the parent is told."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._opening = threading.RLock()  # re-entrant: a signal handler may acquire or close meanwhile
+        self._users = 0
+        self._away = not _HEARS
+        self.channel = ""
+        self.home = f"{HOST} {pid()}"
+        self._silent = Origin(self.home)
+        self._heard = self._silent
+
+    @property
+    def origin(self) -> Origin:
+        """This process as others see it; it listens as soon as one of its claims waits."""
+        if not self.channel and self.waiters:
+            self.listen()
+        return self._heard if self.channel else self._silent
+
+    def listen(self) -> None:
+        """Listen, unless that is done already, or can't be done."""
+        with self._opening:
+            if self.channel or self._away:
+                return
+            self._away = True  # a handler that comes now does not listen
+            heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            channel = self._name or f"interlock-{secrets.token_hex(8)}"
+            try:
+                heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+                heard.bind(f"\0{channel}")
+                threading.Thread(target=self._read, args=(heard,), name="interlock-listens", daemon=True).start()
+            except (OSError, RuntimeError) as error:  # no name, no descriptor, no thread
+                heard.close()
+                self._away = getattr(error, "errno", 0) != errno.EADDRINUSE  # which may just be being closed
+                if self._away:
+                    log.warn("could not listen for who is next, and will find out by looking: %s", error)
+                return
+            self._socket, self._away = heard, False
+            self._heard = self._silent._replace(channel=channel)
+            self.channel = channel
+
+    def tell(self, promoted: Sequence[Place]) -> None:
+        """Tell waiters in other processes: holders their fence, the others that they should look."""
+        by_channel: dict[str, list[str]] = {}
+        for place in promoted:
+            fence = place.fence if place.state == USING else 0
+            by_channel.setdefault(place.channel, []).append(f"{place.id} {fence} {place.slot}")
+        for channel, messages in by_channel.items():
+            if channel and channel != self.channel and _HEARS:
+                self.send(channel, messages)
+
+    def send(self, channel: str, messages: Sequence[str]) -> None:
+        """Send messages, each "id fence slot", to where another process listens."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaking:
+                speaking.settimeout(SENDING)
+                speaking.connect(f"\0{channel}")  # so that a full socket can be waited for
+                for start in range(0, len(messages), MANY):
+                    speaking.send("\n".join(messages[start : start + MANY]).encode())
+        except ConnectionRefusedError:
+            pass  # its process has ended, or is not of this host
+        except OSError as error:
+            log.warn("could not tell who is next, who will find out by looking: %s", error)
+
+    def join(self) -> None:
+        """Count one more who has its waiters told."""
+        with self._opening:
+            self._users += 1
+
+    def leave(self) -> None:
+        """Count one less; without any, nobody listens."""
+        with self._opening:
+            self._users -= 1
+            if self._users <= 0:
+                self.close()
+
+    def close(self) -> None:
+        """Hear nothing any more, until somebody waits again."""
+        with self._opening:
+            ending, self._socket, self.channel = self._socket, None, ""
+        if ending is not None:
+            try:
+                ending.shutdown(socket.SHUT_RD)  # its thread closes it
+            except OSError:
+                pass  # it has ended
+
+    def _read(self, heard: socket.socket) -> None:
+        """Tell waiters what comes, until the socket is shut down."""
+        with heard:
+            while True:
+                try:
+                    data, about, _, _ = heard.recvmsg(LONGEST, socket.CMSG_SPACE(_UCRED.size))
+                except OSError:
+                    break
+                if not data and self._socket is not heard:
+                    break
+                self._hear(data.decode(errors="replace"), _sender(about))
+        with self._opening:
+            if self._socket is heard:
+                self._socket, self.channel = None, ""
+
+    def _hear(self, text: str, sender: int) -> None:
+        """Tell waiters what somebody says.
+
+        A fence is believed from those that could write it into the store: processes of this user, and root.  From
+        others it only means that the claim should look.
+        """
+        believed = sender in (os.geteuid(), 0) and sender != _SOMEBODY
+        for line in text.splitlines():
+            if believed:
+                self.waiters.hear(line)
+            else:
+                self.waiters.notify(line.partition(" ")[0], 0)
+
+
+_all: WeakRegistry[Neighbours] = WeakRegistry()
+
+
+def _after_fork() -> None:
+    for each in _all:
+        each._start_afresh()
+
+
+in_forked_child(_after_fork)
+
+neighbours = Neighbours(Waiters())
+"""Of all stores of this process whose servers tell nobody anything."""
+
+
+def _sender(about: Iterable[tuple[int, int, bytes]]) -> int:
+    """Return the user who sent a datagram, as the kernel says; -1 if it does not."""
+    for _, kind, data in about:
+        if kind == socket.SCM_CREDENTIALS:
+            return int(_UCRED.unpack(data[: _UCRED.size])[1])
+    return -1
+
+
+def sooner(step: Step, line: Line, clock: Clock) -> Step:
+    """Let a waiter look soon again if it does not listen, or another host, which can't tell it, is before it.
+
+    Args:
+        step: its answer is the waiter.
+        line: as it is after the step.
+        clock: of the step.
+    """
+    waiter = step.answer
+    if not isinstance(waiter, Place) or waiter.state != PENDING:
+        return step
+    host = HOST + " "
+    before = [place for place in line.places if place.fence < waiter.fence]
+    if waiter.channel and all(place.home.startswith(host) for place in before):
+        return step
+    waited = max(0, clock.stamp - waiter.since) // GROWTH
+    pause = min(LONGEST_LOOK, max(SHORTEST_LOOK * len(before), waited))
+    jitter = secrets.randbelow(pause // 4)
+    return step._replace(look_in=min(step.look_in or pause, pause) + jitter)

@@ -1,0 +1,123 @@
+"""How tasks talk with PostgreSQL.
+
+libpq is used directly, without blocking: so an answer is awaited with a deadline, by whoever has time for it.
+"""
+
+import math
+from contextlib import suppress
+
+import psycopg
+from psycopg import pq
+
+from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.runtime import _aio as rt
+from interlock.runtime import clock
+from interlock.stores.advisory import statements
+from interlock.stores.advisory._async.talk import AsyncTalk
+from interlock.stores.advisory.postgres import PostgresSession
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows
+
+MISSING = ("42P01", "3F000")  # the sequence, or its schema
+FLUSH = 0.1  # seconds
+BEHIND = 3  # transactions that are opened behind a pooler, to see whether one of them gets our server
+
+
+class AsyncPostgresTalk(AsyncTalk):
+    """How tasks talk with PostgreSQL."""
+
+    words = statements.POSTGRES
+
+    async def prepare(self, session: PostgresSession) -> None:
+        pid, is_replica = (await self.say(session, "first"))[-1]
+        session.pid = int(str(pid))
+        if session.pid != session.reported_pid:
+            await self._refuse_lent(session)
+        if is_replica == "t":
+            raise StoreError(statements.REPLICA)
+        await self.rows(session, statements.SET)
+        with suppress(Refusal):
+            await self.rows(session, statements.NOTICE_THE_END)
+        try:
+            await self.say(session, "leap")
+        except Refusal as missing:
+            if missing.state not in MISSING:
+                raise
+            await self._make(session)
+
+    async def _make(self, session: PostgresSession) -> None:
+        """Make the sequence, and set it beyond what it gave out before a crash and may have forgotten.
+
+        The server writes down 32 numbers at a time, and may give one out before that is on the disk; a replica that
+        takes over may lack more.  No session outlives either, so whoever takes a number after it has leapt.  Fences
+        are set to the server's clock, in microseconds, which nobody takes numbers faster than.  Only where the clock
+        was set back they leap over more: if they always did, those who lost many openings in a fail-over would leap
+        too short.
+        """
+        sequence = session.options.sequence
+        make = f"{self.words['make'].format(sequence=sequence)}{int(clock.time_of_day() * 1_000_000)}"
+        try:
+            await self.rows(session, f"SELECT pg_advisory_xact_lock({statements.OPENING}); {make}")
+        except Refusal as error:
+            raise StoreError(
+                f"there is no sequence for the fences, and it can't be made ({error}); let an owner of the schema do "
+                f"it: {make}; GRANT USAGE, UPDATE ON SEQUENCE {sequence} TO your_role"
+            ) from error
+        await self.say(session, "leap")
+
+    async def _refuse_lent(self, session: PostgresSession) -> None:
+        """Refuse a pooler that gives our session of the server to others between our statements.
+
+        Its protocol tells another process than the server does.  So transactions are opened beside ours: a pooler in
+        session mode leaves our session to us.
+        """
+        others = [session.another() for _ in range(BEHIND)]
+        try:
+            for other in others:
+                await rt.offload(other.connect)
+                await self.rows(other, "BEGIN NOT DEFERRABLE")
+                other.pid = session.pid
+                if await self.ping(other) or not await self.ping(session):
+                    raise StoreError(statements.LENT)
+        except (Refusal, UnknownOutcome) as error:  # in statement mode there are no transactions
+            raise StoreError(f"{statements.LENT} ({error})") from error
+        finally:
+            for other in others:
+                other.end()
+
+    async def rows(self, session: PostgresSession, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
+        session.begin()
+        try:
+            if session.owes:
+                with suppress(Refusal):
+                    await self._answer(session, IO_TIMEOUT)
+            session.owes = True  # before it does: an interrupt may come at any line
+            session.plain.send_query(text.encode())
+            return await self._answer(session, math.inf if seconds is None else seconds)
+        except psycopg.Error as error:
+            raise session.broken(error) from error
+        finally:
+            session.over()
+
+    async def _answer(self, session: PostgresSession, seconds: float) -> Rows:
+        plain, deadline = session.plain, clock.now() + seconds
+        while (unsent := plain.flush()) or plain.is_busy():
+            left = deadline - clock.now()
+            if left <= 0:
+                session.silent = True
+                raise UnknownOutcome(f"PostgreSQL has not answered within {seconds:g} s")
+            await rt.ready(session.fd, min(left, FLUSH) if unsent else left, bool(unsent))
+            plain.consume_input()  # also before all is sent: a server that can't write does not read
+        found, refusal = [], None
+        while (result := plain.get_result()) is not None:
+            if result.status == pq.ExecStatus.FATAL_ERROR:
+                state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+                refusal = Refusal(state, result.error_message.decode(errors="replace").strip())
+            for row in range(result.ntuples):
+                values = [result.get_value(row, column) for column in range(result.nfields)]
+                found.append(tuple(None if value is None else value.decode() for value in values))
+        if plain.status != pq.ConnStatus.OK:
+            raise session.broken(refusal)
+        session.owes = session.silent = False
+        if refusal is not None:
+            raise refusal
+        return found

@@ -1,0 +1,335 @@
+"""The queue on sessions, as tasks use it: a holder has a session, a waiter one that stands in the server's line."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, namespace_of
+from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
+from interlock.core.line import GONE, KEPT
+from interlock.core.queue import GONE as IS_GONE
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed
+from interlock.runtime import _aio as rt
+from interlock.stores.advisory._async.talk import AsyncTalk
+from interlock.stores.advisory.room import LACKS, AdvisoryPlace, AdvisoryRoom, now, number_of
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows, refused
+from interlock.stores.advisory.views import checks, ending, foreign_view, full, view_of
+
+LOOK_AGAIN = 1.0  # seconds; only a safety net
+NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
+AWAY = 0.25  # seconds until a server that is away is asked again
+RECOVERY = 60.0  # seconds to wait for it, where the caller has set no limit
+SOONEST = 0.05  # seconds after which a wait is broken off once more
+MOMENT = 0.001  # seconds
+
+
+class AsyncAdvisoryQueue:
+    """A queue on the sessions of a room.
+
+    Args:
+        room: the claims and sessions of this process.
+        talk: how tasks talk with the sessions.
+    """
+
+    node_of = None
+
+    def __init__(self, room: AdvisoryRoom, talk: AsyncTalk) -> None:
+        self._room = room
+        self._talk = talk
+        self.doubt: Callable[[str], object] = lambda id: None
+        self.rest = self.abort = room.rest
+
+    def set_doubt(self, doubt: Callable[[str], object]) -> None:
+        """Let a function be called with each claim that is not had any more; from any thread."""
+        self.doubt = doubt
+
+    def subscribe(self) -> Any:
+        return rt.Waiter()
+
+    # -- entering ---------------------------------------------------------------------------------------
+
+    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+        room = self._room
+        place = room.places.get(claim.id)
+        if place is None:
+            if again:
+                return IS_GONE
+            place = AdvisoryPlace(claim, room.options.mysql, waiter, self)
+            if waiter is None or not wait:
+                return await self._try(place, room.add(place), wait)
+            place.state = "pending"
+            room.add(place)
+        return await self._stands(place, waiter)
+
+    async def _try(self, place: AdvisoryPlace, free: bool, wait: bool) -> EnterResult:
+        try:
+            if free and await self._attempt(place, wait):
+                return EnterResult("using", place.fence)
+        finally:
+            if place.state == "trying":  # nobody else gives back what it has while it tries
+                self._room.take_out(place.claim.id)
+                await rt.finish(self._end, place)
+        return OCCUPIED if wait else REFUSED
+
+    async def _attempt(self, place: AdvisoryPlace, wait: bool) -> bool:
+        """Ask for the lock; True if the claim has it."""
+        room, most = self._room, self._room.options.max_sessions
+        place.session = await self._session(most)
+        if place.session is None:
+            if wait:
+                return False
+            raise StoreError(full(most))
+        try:
+            fence = await self._talk.attempt(place.session, place.key, place.kind)
+        except Refusal as error:
+            raise refused(error) from error
+        with room.mutex:
+            if fence is None or not room.is_in(place):  # it was evicted meanwhile
+                return False
+            place.take(fence)
+        room.mind(place)
+        return True
+
+    async def _session(self, most: float = math.inf) -> Any:
+        """Return a session that nobody uses, opened if need be; None if there are as many as there may be."""
+        session = self._room.take(most)
+        if session is not None and session.fd < 0:
+            try:
+                await self._talk.open(session)
+            except BaseException:
+                self._room.drop(session)
+                raise
+        return session
+
+    async def _stands(self, place: AdvisoryPlace, waiter: Any) -> EnterResult:
+        """Say where a claim stands, and see to it that the first who waits in here does so in the server."""
+        room, claim, pause = self._room, place.claim, LOOK_AGAIN
+        if place.until <= now():
+            await self.leave(claim)
+            return IS_GONE
+        place.until = now() + claim.spec.ttl
+        place.waiter = waiter or place.waiter
+        room.mind(place)
+        if room.may_stand(place):
+            try:
+                pause = await self._stand(place)
+            except StoreError as error:  # the server is away, or takes no more sessions
+                return EnterResult("busy", 0, AWAY, False, Outage(error, max(RECOVERY, claim.spec.ttl)))
+        if not room.is_in(place):
+            return IS_GONE
+        return EnterResult("using", place.fence) if place.state == "using" else EnterResult("pending", 0, pause)
+
+    async def _stand(self, place: AdvisoryPlace) -> float:
+        """Let a claim stand in the server's line; return after how many seconds it asks again unless it is told."""
+        room, session = self._room, None
+        try:
+            session = await self._session(room.most_to_wait())
+        finally:
+            with room.mutex:
+                place.stands = session is not None and room.is_in(place)
+                place.session = session if place.stands else None
+        if place.stands and rt.spawn("interlock-advisory-wait", self._wait, place, session) is not None:
+            return LOOK_AGAIN
+        with room.mutex:
+            place.stands, place.session = False, None
+        if session is not None:
+            room.keep(session)
+        return NO_SESSION
+
+    async def _wait(self, place: AdvisoryPlace, session: Any) -> None:
+        """Wait in the server until the lock is granted, or the wait is broken off; in a task of its own."""
+        room, fence = self._room, None
+        try:
+            fence = await self._talk.wait(session, place.key, place.kind)
+        except (StoreError, rt.CANCELLED):
+            room.drop(session)
+        with room.mutex:
+            place.stands = False
+            left, over = not room.is_in(place), place.over
+            if fence is not None and not left:
+                place.take(fence)
+        if over is not None:
+            over.tell(True)
+        if left:
+            return  # who took it out gives back what it has
+        if fence is not None:
+            room.mind(place)
+            place.waiter.tell(Granted(place.claim.id, fence))
+            room.nudge(place.key)
+            return
+        place.session = None
+        try:
+            await self._give_back(place, session)
+        finally:
+            place.waiter.tell()
+
+    # -- leaving ----------------------------------------------------------------------------------------
+
+    async def leave(self, claim: Claim, done: float = 0.0) -> bool:
+        if done:
+            raise Unsupported(LACKS.format("once"))
+        place = self._room.take_out(claim.id)
+        if place is None or place.state == "trying":
+            return False
+        alive = place.until > now()
+        return await self._end(place) and alive
+
+    async def _end(self, place: AdvisoryPlace) -> bool:
+        """Give back what a claim has that was taken out; False if its session has ended.
+
+        Raises:
+            StoreError: the server does not answer.
+        """
+        try:
+            if place.stands:
+                await self._break_off(place)
+            return place.session is None or await self._give_back(place, place.session)
+        finally:
+            self._room.nudge(place.key)
+
+    async def _break_off(self, place: AdvisoryPlace) -> None:
+        """End a wait, which may be granted at this very moment."""
+        place.over = over = rt.Waiter()
+        pause, deadline = SOONEST, now() + IO_TIMEOUT
+        while place.stands and place.session is not None and now() < deadline:
+            try:
+                await self.ask("break off", pid=place.session.pid)
+            except StoreError:
+                deadline = 0.0
+            # In vain where it came before the server had begun with what it breaks off.
+            await over.wait(pause)
+            pause *= 2
+        if place.stands and place.session is not None:
+            place.session.silent = True
+
+    async def _give_back(self, place: AdvisoryPlace, session: Any) -> bool:
+        """Give back what a session has, and keep it for the next; False if it has ended.
+
+        Raises:
+            StoreError: it does not answer.
+        """
+        deadline = now() + IO_TIMEOUT
+        try:
+            if session.silent:
+                raise UnknownOutcome("the session with the database gives no answer, and was ended")
+            while session.busy and now() < deadline:
+                await rt.sleep(MOMENT)  # somebody renews its lease just now
+            await self._talk.give_back(session, place.key)
+        except Refusal as error:
+            session.end()
+            raise refused(error) from error
+        except UnknownOutcome:
+            if session.silent:
+                raise
+            return False
+        finally:
+            self._room.keep(session)
+        return True
+
+    # -- renewing ---------------------------------------------------------------------------------------
+
+    async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
+        answers: dict[str, Renewed] = {}
+        silent: StoreError | None = None
+        # One session after another; where one is silent the others are asked before it the next time.
+        for claim in sorted(claims, key=self._is_silent):
+            answers[claim.id] = found = silent or await self._renew(claim)
+            if isinstance(found, StoreError) and self._is_silent(claim):
+                silent = found
+        return [answers[claim.id] for claim in claims]
+
+    def _is_silent(self, claim: Claim) -> bool:
+        place = self._room.places.get(claim.id)
+        return place is not None and place.session is not None and bool(place.session.silent)
+
+    async def _renew(self, claim: Claim) -> Renewed:
+        room, started, place = self._room, now(), self._room.places.get(claim.id)
+        if place is None or place.until <= started:
+            return GONE
+        if place.state == "using" and not place.session.busy:
+            try:
+                ours = await self._talk.ping(place.session)
+            except Refusal as error:
+                return refused(error)
+            except UnknownOutcome as error:
+                if place.session.alive:
+                    return error
+                ours = False
+            if not ours and room.take_out(claim.id) is place:  # it has ended, or a pooler has lent it
+                place.session.silent = False
+                room.lose(place)
+        with room.mutex:
+            if not room.is_in(place):
+                return GONE
+            place.until = started + claim.spec.ttl
+        return KEPT
+
+    async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
+        raise Unsupported(LACKS.format("detach"))
+
+    # -- from outside -----------------------------------------------------------------------------------
+
+    async def look(self, key: str) -> list[ClaimView]:
+        """List the claims of a name; those of other processes by their sessions, and only where a name is given."""
+        if key.endswith(SEPARATOR):
+            return [view_of(each) for each in self._room.settled(key)]
+        rows = await self.ask("look", number_of(key))
+        own = self._room.settled(key)
+        by_pid = {str(each.session.pid): each for each in own if each.session is not None}
+        shown = [by_pid.get(str(row[0])) for row in rows]
+        views = [
+            foreign_view(key, row) if place is None else view_of(place)
+            for row, place in zip(rows, shown, strict=True)
+        ]
+        views += [view_of(each) for each in own if each not in shown]
+        return sorted(views, key=lambda view: view.state != "using")
+
+    async def ask(self, word: str, key: int = 0, pid: int = 0) -> Rows:
+        """Let a session that nobody uses say something.
+
+        Raises:
+            StoreError: the server can't be asked, or refuses.
+        """
+        session = await self._session()
+        try:
+            rows: Rows = await self._talk.say(session, word, key, pid=pid)
+        except Refusal as error:
+            raise refused(error) from error
+        finally:
+            self._room.keep(session)
+        return rows
+
+    async def evict(self, key: str, id: str | None) -> int:
+        """As `Queue.evict`, for claims of this process.
+
+        Raises:
+            StoreError: another process has it: only the end of its session would take it away.
+        """
+        count = 0
+        for place in self._room.settled(key):
+            if id in (None, place.claim.id) and self._room.take_out(place.claim.id) is place:
+                count += await self._end(place)
+                place.session = None
+                self._room.lose(place)
+        if not count:
+            for view in await self.look(key):
+                if id in (None, view.id):
+                    raise StoreError(ending(view, self._room.options.mysql))
+        return count
+
+    async def namespaces(self) -> list[str]:
+        """List the namespaces in which this process holds a lock or waits: the server has only hashes."""
+        return sorted({namespace_of(each.claim.spec.key) for each in list(self._room.places.values())})
+
+    async def doctor(self) -> list[Check]:
+        session = await self._session()
+        self._room.keep(session)
+        (row,) = await self.ask("about")
+        return checks(row, session.pid == session.reported_pid, self._room.options)
+
+    async def aclose(self) -> None:
+        """Take out the claims that entered here; the server frees what they have."""
+        for place in list(self._room.places.values()):
+            if place.owner is self and place.state != "trying" and self._room.take_out(place.claim.id) is place:
+                self._room.lose(place)
+        self._room.rest()

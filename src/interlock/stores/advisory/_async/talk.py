@@ -1,0 +1,113 @@
+"""What a session is asked, as tasks do it: the same of PostgreSQL and of MariaDB, in their own words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from interlock.core.errors import StoreError
+from interlock.runtime import _aio as rt
+from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows
+
+
+class AsyncTalk:
+    """How tasks talk with the sessions of one kind of server.
+
+    Attributes:
+        words: the statements of that server.
+    """
+
+    words: Mapping[str, str]
+
+    async def open(self, session: Any) -> None:
+        """Connect a new session, and see that these locks can be kept there.
+
+        Raises:
+            StoreError: the server can't be reached, or its locks are not for all.
+        """
+        try:
+            await rt.offload(session.connect)
+            await self.prepare(session)
+        except Refusal as error:
+            raise StoreError(f"the database refuses to be used for locks: {error}") from error
+
+    async def prepare(self, session: Any) -> None:
+        """Set up a session that was connected just now."""
+        raise NotImplementedError
+
+    async def rows(self, session: Any, text: str, seconds: float | None = IO_TIMEOUT) -> Rows:
+        """Perform a statement, and return the rows.
+
+        Args:
+            session: whom to ask.
+            text: of the statement.
+            seconds: to wait for the answer; None for no limit.
+
+        Raises:
+            Refusal: the server refuses.
+            UnknownOutcome: the connection failed, or no answer came in time.
+        """
+        raise NotImplementedError
+
+    async def say(
+        self, session: Any, word: str, key: int = 0, kind: str = "", pid: int = 0, seconds: float | None = IO_TIMEOUT
+    ) -> Rows:
+        """Perform a statement of its words, as `rows`.
+
+        Args:
+            session: whom to ask.
+            word: which.
+            key, kind: the lock, and "_shared" for a reader.
+            pid: of another session.
+            seconds: to wait for the answer; None for no limit.
+        """
+        # In lower case: MariaDB compares names without regard to case.
+        name, sequence = f"interlock_{key & (1 << 64) - 1:016x}", session.options.sequence
+        return await self.rows(
+            session, self.words[word].format(key=key, name=name, kind=kind, sequence=sequence, pid=pid), seconds
+        )
+
+    async def attempt(self, session: Any, key: int, kind: str) -> int | None:
+        """Take the lock if it is free; return the fence, or None."""
+        session.key = key
+        ((fence,),) = await self.say(session, "attempt", key, kind)
+        return fence if fence is None else int(fence)
+
+    async def wait(self, session: Any, key: int, kind: str) -> int | None:
+        """Wait for the lock; return the fence, or None if the wait was broken off: the lock may be there even so."""
+        session.key = key
+        try:
+            ((fence,),) = await self.say(session, "wait", key, kind, seconds=None)
+            if fence == "apart":
+                ((fence,),) = await self.say(session, "fence")
+        except Refusal:
+            return None
+        return fence if fence is None else int(fence)
+
+    async def give_back(self, session: Any, key: int) -> None:
+        """Give back what it has, after an answer that came too late was taken."""
+        try:
+            await self.say(session, "give back", key)
+        except Refusal:  # it was broken off itself, too late for the wait
+            await self.say(session, "give back", key)
+
+    async def ping(self, session: Any) -> bool:
+        """Tell whether a session is still ours; False if a pooler has given it to somebody else."""
+        ((found,),) = await self.say(session, "ping")
+        return bool(int(str(found)) == session.pid)
+
+    async def end_on_server(self, session: Any, other: Any) -> None:
+        """End another session on the server, if it has the lock for which it was used last, or waits for it.
+
+        Args:
+            session: a new one, which ends after that.
+            other: the other.
+
+        Raises:
+            StoreError: the server can't be reached.
+            Refusal: it does not do that.
+        """
+        try:
+            await self.open(session)
+            if str(other.pid) in [row[0] for row in await self.say(session, "look", other.key)]:
+                await self.say(session, "kill", pid=other.pid)
+        finally:
+            session.end()

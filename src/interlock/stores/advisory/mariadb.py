@@ -1,0 +1,59 @@
+"""A session with MariaDB: how it is connected, and how it talks, which blocks."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import pymysql  # type: ignore[import-untyped]
+
+from interlock.runtime._threads import ready
+from interlock.stores.advisory.dialling import dialled, set_read_timeout
+from interlock.stores.advisory.session import BaseSession, Refusal, Rows
+
+
+class MariaSession(BaseSession):
+    """A session with MariaDB.
+
+    Attributes:
+        client: the connection of PyMySQL.
+    """
+
+    client: Any
+    _cursor: Any
+
+    def connect(self) -> None:
+        self.client, self.fd = dialled(urlsplit(self.options.conninfo), self.options.torn)
+        self._cursor = self.client.cursor()
+        self.reported_pid = self.client.thread_id()
+
+    def perform(self, text: str, seconds: float | None) -> Rows:
+        """Perform a statement, and return the rows; blocks.
+
+        Args:
+            text: of the statement; somebody has begun to talk.
+            seconds: to wait for the answer; None for no limit.
+        """
+        try:
+            set_read_timeout(self.client, seconds)
+            self._cursor.execute(text)
+            rows = self._cursor.fetchall()
+            return [tuple(None if value is None else str(value) for value in row) for row in rows]
+        except (pymysql.MySQLError, OSError) as error:
+            number = error.args[0] if error.args else 0
+            if isinstance(error, pymysql.MySQLError) and self.client.open and not 2000 <= number < 3000:
+                raise Refusal(str(number), str(error)) from error
+            self.silent = isinstance(error.__context__, TimeoutError)
+            raise self.broken(error) from error
+        except BaseException:
+            self.alive = False  # an interrupt has broken a packet in two
+            raise
+        finally:
+            self.over()
+
+    def has_ended(self) -> bool:
+        return ready(self.fd, 0)  # the server says nothing unless it ends it
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            self.fd = -1  # another file may have this number soon
+            if self.client.open:
+                self.client.close()

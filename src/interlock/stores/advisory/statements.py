@@ -1,0 +1,126 @@
+"""What PostgreSQL and MariaDB are told, and what is said when one is no place for such locks.
+
+In the statements of `POSTGRES` and `MARIA` stand {key} and {name}, which are a lock, {kind}, which is `_shared` for a
+reader, {sequence}, from which fences are taken, and {pid}, another session.
+"""
+
+OF_THE_LOCK = (
+    "l.locktype = 'advisory' AND l.objsubid = 1 AND (l.classid::bigint << 32 | l.objid::bigint) = {key} "
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+SERVER = (
+    "SELECT oid::text, extract(epoch FROM pg_postmaster_start_time())::text FROM pg_database "
+    "WHERE datname = current_database()"
+)
+OPENING = 0x696E7465726C6B00  # the key that orders those who open
+LEAP = 1 << 20  # fences
+IDLE, INTERVAL, COUNT = 15, 5, 3  # seconds, seconds and probes of the keepalive, on both sides
+
+POSTGRES = {
+    "attempt": "EXECUTE interlock_attempt{kind}({key})",
+    "wait": ("WITH got AS MATERIALIZED (SELECT pg_advisory_lock{kind}({key})) SELECT nextval('{sequence}') FROM got"),
+    "give back": "EXECUTE interlock_give_back",
+    "ping": "SELECT pg_backend_pid()",
+    "break off": "SELECT pg_cancel_backend({pid})",
+    "kill": "SELECT pg_terminate_backend({pid})",
+    "server": SERVER,
+    "look": (
+        "SELECT l.pid, l.granted, l.mode, a.application_name, extract(epoch FROM coalesce(a.query_start, now())) "
+        f"FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid) WHERE {OF_THE_LOCK} "
+        "ORDER BY l.granted DESC, a.query_start"
+    ),
+    "about": (
+        "SELECT split_part(version(), ',', 1), format('about %s locks of all', current_setting("
+        "'max_locks_per_transaction')::int * (current_setting('max_connections')::int + "
+        f"current_setting('max_prepared_transactions')::int)), {IDLE}, {INTERVAL}, {COUNT}"
+    ),
+    # Not deferrable: else a transaction that only reads may wait for all who write.
+    "first": "SET TRANSACTION NOT DEFERRABLE; SELECT pg_backend_pid(), pg_is_in_recovery()",
+    "make": "CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH ",
+    "leap": (
+        f"SELECT pg_advisory_xact_lock({OPENING}); "
+        f"SELECT setval('{{sequence}}', CASE WHEN clock > number THEN clock ELSE number + {LEAP} END) FROM (SELECT "
+        "nextval('{sequence}') AS number, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS clock) AS now;"
+        " PREPARE interlock_attempt(bigint) AS "
+        "SELECT CASE WHEN pg_try_advisory_lock($1) THEN nextval('{sequence}') END; "
+        "PREPARE interlock_attempt_shared(bigint) AS "
+        "SELECT CASE WHEN pg_try_advisory_lock_shared($1) THEN nextval('{sequence}') END; "
+        "PREPARE interlock_give_back AS SELECT pg_advisory_unlock_all()"
+    ),
+}
+SETTINGS = {
+    "statement_timeout": 0,
+    "lock_timeout": 0,
+    "idle_session_timeout": 0,
+    "idle_in_transaction_session_timeout": 0,
+    "transaction_timeout": 0,
+    "default_transaction_isolation": "read committed",  # a long wait that is serializable costs all others memory
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "synchronous_commit": "on",
+    "tcp_keepalives_idle": IDLE,
+    "tcp_keepalives_interval": INTERVAL,
+    "tcp_keepalives_count": COUNT,
+    "tcp_user_timeout": 20_000,
+}
+SET = "SET TRANSACTION NOT DEFERRABLE; SELECT set_config(name, CASE name {} END, false) FROM pg_settings".format(
+    " ".join(f"WHEN '{name}' THEN '{value}'" for name, value in SETTINGS.items())
+) + f" WHERE name IN {tuple(SETTINGS)}"  # this version may not know all  # fmt: skip
+NOTICE_THE_END = "SET client_connection_check_interval = 1000"  # not on every system
+
+FOREVER = 2_000_000  # seconds; MariaDB answers NULL to -1
+MARIA = {
+    "attempt": "SELECT IF(GET_LOCK('{name}', 0) = 1, NEXTVAL({sequence}), NULL)",
+    "wait": f"SELECT IF(GET_LOCK('{{name}}', {FOREVER}) = 1, 'apart', NULL)",
+    # What waits and uses a table holds up a backup, and that all who write.
+    "fence": "SELECT NEXTVAL({sequence})",
+    "give back": "SELECT RELEASE_LOCK('{name}')",
+    "ping": "SELECT CONNECTION_ID() + 0",  # a pooler answers the bare question itself
+    "break off": "KILL QUERY {pid}",
+    "kill": "KILL {pid}",
+    # Who waits is shown where it is the same user, or the user has the privilege PROCESS.
+    "look": (
+        "SELECT IS_USED_LOCK('{name}') AS id, 't', 'ExclusiveLock', NULL, NULL FROM DUAL HAVING id IS NOT NULL "
+        "UNION ALL SELECT ID, 'f', 'ExclusiveLock', NULL, NULL FROM information_schema.PROCESSLIST "
+        "WHERE STATE = 'User lock' AND LOCATE('{name}', INFO) > 0"
+    ),
+    "about": (
+        "SELECT VERSION(), 'no limit of its own', @@global.tcp_keepalive_time, @@global.tcp_keepalive_interval, "
+        "@@global.tcp_keepalive_probes"
+    ),
+    "first": (
+        "SELECT CONNECTION_ID() + 0, @@global.read_only, (SELECT VARIABLE_VALUE FROM "
+        "information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'wsrep_on')"
+    ),
+    "settings": (
+        "SET SESSION wait_timeout = 31536000, interactive_timeout = 31536000, max_statement_time = 0, autocommit = 1"
+    ),
+    "writes": "SET SESSION TRANSACTION READ WRITE",  # a sequence can't be used by a transaction that only reads
+    "now": "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
+    "make": "CREATE SEQUENCE IF NOT EXISTS {sequence} START WITH ",
+    "drop": "DROP SEQUENCE IF EXISTS {sequence}",
+}
+
+LENT = (
+    "between here and PostgreSQL is a pooler in transaction mode, like PgBouncer's: it lends one session to many, so "
+    "an advisory lock would stay with a stranger; connect past it or in session mode, or use postgresql://, whose "
+    "locks are rows of a table"
+)
+REPLICA = "this PostgreSQL is a replica, whose locks nobody else sees: connect to the primary"
+_TABLES = "use the locks of a table instead: mysql:// or mariadb://"
+
+
+def refused_version(version: str) -> str:
+    """Return why a server with this version is not used for GET_LOCK; "" if it is."""
+    if "vitess" in version.lower():
+        return f"Vitess spreads sessions over servers, and GET_LOCK with them: {_TABLES}"
+    return "" if "mariadb" in version.lower() else f"{version} is not MariaDB, and is not tested: {_TABLES}"
+
+
+def refused_server(read_only: str | None, wsrep: str | None) -> str:
+    """Return why a server with these settings is not used for GET_LOCK; "" if it is."""
+    if wsrep in ("1", "ON"):
+        return f"in a Galera cluster GET_LOCK is known to one node only: {_TABLES}"
+    if read_only in ("0", "OFF"):
+        return ""
+    return "this server is read-only, as replicas are, and others lock elsewhere: use the primary"

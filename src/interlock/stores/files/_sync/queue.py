@@ -1,0 +1,113 @@
+# Generated from _async/queue.py by tools/unasync.py; change that one.
+"""The queue of a folder: the common steps are taken by compiled code, where this installation has it."""
+
+from typing import Any
+
+from interlock.core.claims import Check, Claim
+from interlock.core.queue import EnterResult, Granted
+from interlock.runtime import _threads as rt
+from interlock.stores._sync.step_queue import StepQueue
+from interlock.stores.files.quick import Quick, native
+from interlock.stores.files.steps import FileSteps, end
+
+
+class FolderSteps:
+    """The lines of a folder, with methods of this kind."""
+
+    look_again = FileSteps.look_again
+
+    def __init__(self, steps: FileSteps) -> None:
+        self.step = rt.plain(steps.step)
+        self.step_now = steps.step
+        self.keys = rt.plain(steps.keys)
+        self.tell = steps.tell
+        self.origin = steps.origin
+        self._steps = steps
+
+    def doctor(self) -> list[Check]:
+        return rt.offload(self._steps.doctor)
+
+    def close(self) -> None:
+        """Nothing: the queue gives up what is open, with the last of them."""
+
+
+class FileWaiter:
+    """Waits at a pipe for a message, or for the death of a process before it.
+
+    Args:
+        steps: the lines of the folder.
+    """
+
+    __slots__ = ("__weakref__", "_message", "_steps", "closed", "pipe")
+
+    def __init__(self, steps: FileSteps) -> None:
+        self._steps = steps
+        self._message: Any = None
+        self.closed = False
+        self.pipe = steps.begin_wait(self)
+
+    def tell(self, message: Any = None) -> None:
+        """Wake who waits, from any thread; a message is kept until it is read."""
+        if message is not None:
+            self._message = message
+        self.pipe.ring()
+
+    def wait(self, seconds: float) -> Granted | None:
+        """Wait until told, until somebody watched dies, or until `seconds` have passed."""
+        pipe = self.pipe
+        told = None
+        if self._message is None:
+            watched = {each.fd: token for token, each in pipe.watched.items()}
+            ready = rt.readable(pipe.fd, watched, seconds)
+            if pipe.fd in ready:
+                told = pipe.read()
+            # A process that has slept runs slowly: no more than this is done when it was simply told.
+            if len(ready) > (pipe.fd in ready):  # they would only report their deaths again and again
+                pipe.unwatch([token for fd, token in watched.items() if fd in ready])
+        message, self._message = self._message, None
+        return told if message is None else message
+
+    def close(self) -> None:
+        """Give the pipe back."""
+        if not self.closed:
+            self.closed = True
+            self._steps.end_wait(self)
+
+
+class FileQueue(StepQueue):
+    """A queue on the lines of a folder.
+
+    Args:
+        steps: the lines, shared with all who use the folder in this process.
+    """
+
+    busy_limit = 1.0  # seconds: the guard is held for microseconds, except by a process that was stopped in it
+    busy_text = (
+        "the guard of a line, or the marker of the folder, is held by a process that was stopped in the middle of a "
+        "step, or by some other program: continue it or kill it (lslocks shows which), then call again"
+    )
+
+    def __init__(self, steps: FileSteps) -> None:
+        super().__init__(FolderSteps(steps), steps.waiters)
+        self.closed = False
+        self._lines = steps
+        self._quick = None if native is None else Quick(native, steps)
+
+    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+        if self._quick is not None and not again:
+            result = self._quick.enter(claim, waiter, wait)
+            if result is not None:
+                return result
+        return super().enter(claim, waiter, wait, again)
+
+    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+        if self._quick is not None and not done and self._quick.leave(claim):
+            self._forget(claim.id, None)
+            return True
+        return super().leave(claim, done)
+
+    def subscribe(self) -> Any:
+        return FileWaiter(self._lines)
+
+    def close(self) -> None:
+        end(self._lines, self)

@@ -1,0 +1,127 @@
+"""The commonest steps of a line, compiled; what `_quick.c` can't do at once it leaves to `line.py`, and says so.
+
+The descriptors in `Liveness.others` are closed by other threads.  The interpreter's lock keeps them from that while
+compiled code uses one; without it (a free-threaded Python) compiled code is told of none, and leaves to Python what
+needs them: waiting for and handing over to another process.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from interlock.core.claims import MICROS, Claim
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult
+from interlock.runtime import clock
+from interlock.runtime.compiled import compiled
+from interlock.runtime.process import pid
+from interlock.stores.files.folder import give_turn
+from interlock.stores.files.linefile import LineFile
+from interlock.stores.files.marker import MarkerTaken
+from interlock.stores.files.slots import tail
+from interlock.stores.files.steps import FileSteps, WaitsHere
+
+native = compiled("interlock.stores.files._quick")
+NOT_DONE, DONE, DONE_THERE = 0, 1, 2
+OTHERS_WAIT = -2
+SHORTEST_LOOK = 0.001  # seconds
+
+
+def has_gil() -> bool:
+    """Tell whether one thread at a time runs Python code, as everywhere but in a free-threaded Python."""
+    is_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    return is_enabled()
+
+
+class Quick:
+    """The compiled steps of the lines of a folder.
+
+    Args:
+        native: the compiled module.
+        steps: the lines.
+    """
+
+    def __init__(self, native: Any, steps: FileSteps) -> None:
+        self._enter = native.enter
+        self._join = native.join
+        self._leave = native.leave
+        self._steps = steps
+        self._has_gil = has_gil()
+
+    def enter(self, claim: Claim, waiter: WaitsHere | None, wait: bool) -> EnterResult | None:
+        """Take a free lock, stand in line for one that is held, or find that it can't be had now.
+
+        Args:
+            claim, waiter, wait: as in `AsyncQueue.enter`; for a claim that did not enter before.
+
+        Returns:
+            The result; None if nothing was done.
+        """
+        id, spec, who = claim
+        steps = self._steps
+        line = steps.lines.get(spec.key)
+        if line is None or spec.once or (waiter is not None and spec.capacity != 1):
+            return None
+        if clock.now() >= steps.trusted and not self._trust():
+            return None
+        liveness = steps.liveness()
+        token = liveness.token
+        known = line.last_tail
+        if known[0] is spec and known[1] == who and known[2] is token:
+            end = known[3]
+        else:
+            ttl = int(spec.ttl * MICROS)
+            end = tail(spec.units, spec.capacity, ttl, False, token, steps.home, who, spec.label)
+            line.last_tail = (spec, who, token, end)
+        others = liveness.others if self._has_gil else {}
+        if waiter is not None:
+            return self._stand(line, claim, waiter, end, token, others) if wait else None
+        with line.mutex:
+            if line.inside or line.retired:
+                return None
+            fence = self._enter(line, id, spec.capacity, spec.ttl, end, token, others, pid())
+        if fence > 0:
+            return EnterResult("using", fence)
+        if fence == NOT_DONE or (fence == OTHERS_WAIT and not wait):
+            return None
+        return OCCUPIED if wait else REFUSED
+
+    def _stand(
+        self, line: LineFile, claim: Claim, waiter: WaitsHere, end: bytes, token: str, others: dict[str, Any]
+    ) -> EnterResult | None:
+        steps = self._steps
+        steps.waiters.add(claim.id, waiter)  # before: another may promote it at once
+        channel = int(steps.reachable(waiter))
+        with line.mutex:
+            joined = None
+            if not line.inside and not line.retired:
+                joined = self._join(line, claim.id, claim.spec.ttl, end, channel, token, others, pid())
+        if joined is None:
+            return None
+        before, micros = joined
+        steps.liveness().watch(waiter.pipe, (before,))
+        return EnterResult("pending", look_again=min(steps.look_again, max(SHORTEST_LOOK, micros / MICROS)))
+
+    def _trust(self) -> bool:
+        try:
+            return self._steps.trust()
+        except (OSError, MarkerTaken):
+            return False  # the step says what is wrong
+
+    def leave(self, claim: Claim) -> bool:
+        """Leave a line in which nobody waits, or hand over to the first in it; False if nothing was done."""
+        steps = self._steps
+        line = steps.lines.get(claim.spec.key)
+        if line is None:
+            return False
+        liveness = steps.liveness()
+        others = liveness.others if self._has_gil else {}
+        with line.mutex:
+            if line.inside or line.retired:
+                return False
+            done = self._leave(line, claim.id, claim.spec.capacity, liveness.token, others, pid())
+        if done.__class__ is tuple:
+            steps.waiters.notify(*done)
+            return True
+        if done == DONE_THERE:
+            give_turn()  # the kernel expects the writer of a pipe to sleep soon, and keeps the woken process waiting
+        return bool(done)

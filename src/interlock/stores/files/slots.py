@@ -1,0 +1,213 @@
+"""How a line is written in its file: a head, then one slot of 512 bytes for each claim, readable with `cat`.
+
+    interlock line 2 head=00512 done=0000000000.000000
+    {"name": "book:1", "namespace": ""}
+    using   fence=1795259983751384 until=0000001234.567890 since=1795259983.751384 held=1795259983.751384 id=…
+
+The head has what the line knows beside its claims: the name, and the end of the record of a completed run.  A free
+slot still shows the fence of its last claim.  A slot is written with one call and never crosses a page, so that a
+killed process leaves no half of it.
+"""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from interlock.core.claims import MICROS, SEPARATOR
+from interlock.core.errors import StoreError
+from interlock.core.line import Place
+
+try:
+    from _blake2 import blake2b  # that of hashlib, which loads OpenSSL first
+except ImportError:
+    from hashlib import blake2b
+
+SLOT = 512
+FREE = b"done    "
+FENCE_AT = len(FREE) + len("fence=")
+FENCE_END = FENCE_AT + 16
+UNTIL_AT = FENCE_END + len(" until=")
+MOMENT = 17  # characters of a moment
+SINCE_AT = UNTIL_AT + MOMENT + len(" since=")
+HELD_AT = SINCE_AT + MOMENT + len(" held=")
+ID_AT = HELD_AT + MOMENT + len(" id=")
+ID_WIDTH = 36
+PIPE_AT = ID_AT + ID_WIDTH + len(" pipe=")
+BEAT_AT = PIPE_AT + 6 + len(" beat=")
+NUMBER_AT = BEAT_AT + 6 + len(" slot=")
+TAIL_AT = NUMBER_AT + 4 + 1
+MOST_NUMBER = 9 * 10**15  # no fence comes near it before the year 2255; a higher one is damage
+MOST_TAILS = 1024
+TAIL_WORDS = 7  # units, ttl, once, alive, pid, host; the rest is JSON
+MAGIC = b"interlock line 2 head="
+DONE_AT = len(MAGIC) + 5 + len(" done=")
+TEXT_AT = DONE_AT + MOMENT + 1
+HEAD_MOST = 32 * SLOT  # of a name and a namespace of control characters, which JSON writes as six each
+MOST_READABLE = 90  # bytes of a file name, which with the hash and what clean-ups add must not exceed 255
+_DEFAULTS = re.compile(r"[a-z0-9][a-z0-9._:@+=,-]{0,99}")
+_STATES: dict[bytes, Literal["pending", "using"]] = {b"using   ": "using", b"pending ": "pending"}
+_JSON = json.JSONDecoder()
+_tails: dict[tuple[object, ...], bytes] = {}
+
+Slot: TypeAlias = Place | int
+"""A claim; or, of a slot that is free, the fence that it still shows."""
+
+
+# -- the file of a name -------------------------------------------------------------------------------------
+
+
+def file_name(key: str) -> str:
+    """Return the file name of a key: the name itself if it is plain, else a readable part and a 160-bit hash.
+
+    No two keys share one, also where the file system does not tell capital letters from small ones.
+    """
+    namespace, _, name = key.partition(SEPARATOR)
+    if not namespace and _DEFAULTS.fullmatch(name):
+        return name
+    words = re.sub(r"[^\w.-]+", "-", f"{namespace}.{name}".strip(".").lower())
+    readable = words.encode()[:MOST_READABLE].decode(errors="ignore").strip("-.")
+    # The same bytes whatever the locale says, or processes of two locales would lock two files.
+    return os.fsdecode(f"{readable}~{blake2b(key.encode(), digest_size=20).hexdigest()}".encode())
+
+
+def head_of(key: str) -> bytes:
+    """Return the head of a line without a record: whole slots."""
+    namespace, _, name = key.partition(SEPARATOR)
+    text = json.dumps({"name": name, "namespace": namespace}, ensure_ascii=False).encode()
+    size = -(-(TEXT_AT + len(text) + 1) // SLOT) * SLOT
+    return (MAGIC + b"%05d done=%b\n" % (size, moment(0)) + text).ljust(size - 1) + b"\n"
+
+
+def key_in(head: bytes) -> str | None:
+    """Return the key that a line file's head tells, or None if it is no head of ours."""
+    if not head.startswith(MAGIC):
+        return None
+    try:
+        told = json.loads(head[TEXT_AT:].partition(b"\n")[0])
+        key = str(told["namespace"]) + SEPARATOR + str(told["name"])
+        key.encode()
+        return key
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def slots_start(head: bytes) -> int:
+    """Return where the slots begin, as a head tells."""
+    size = head[len(MAGIC) : len(MAGIC) + 5]
+    return int(size) if size.isdigit() else HEAD_MOST
+
+
+# -- slots --------------------------------------------------------------------------------------------------
+
+
+def moment(micros: int) -> bytes:
+    """Return microseconds as seconds: `date -d @…` shows a time of day."""
+    return b"%010d.%06d" % divmod(micros, MICROS)
+
+
+def micros_in(text: bytes, at: int) -> int:
+    """Return the microseconds of the moment that stands at a place; -1 if there is none."""
+    digits = text[at : at + 10] + text[at + 11 : at + MOMENT]
+    return int(digits) if len(digits) == MOMENT - 1 and digits.isdigit() else -1
+
+
+def parse(raw: bytes) -> Slot:
+    """Return the slot in `raw`; 0 if it is no slot of ours."""
+    state = _STATES.get(raw[: len(FREE)])
+    try:
+        fence = int(raw[FENCE_AT:FENCE_END])
+        if not 0 <= fence <= MOST_NUMBER:
+            return 0
+        if state is None or len(raw) != SLOT:
+            return fence
+        words = raw[TAIL_AT:].split(None, TAIL_WORDS - 1)
+        units, _, capacity = words[0][6:].partition(b"/")
+        alive = words[3][6:].decode()
+        if alive[:1] == "." or "/" in alive or "\0" in alive:
+            return fence  # it is a file name in alive/, and must not lead out of there
+        who, label = _texts(words[6].decode(errors="replace"))
+        pid, host = words[4][4:], words[5][5:].decode(errors="replace")
+        return Place(
+            raw[ID_AT : ID_AT + ID_WIDTH].decode().rstrip(), state, int(units), int(capacity),
+            micros_in(raw, UNTIL_AT), int(words[1][4:]), int(raw[BEAT_AT : BEAT_AT + 6]), fence,
+            max(0, micros_in(raw, SINCE_AT)), max(0, micros_in(raw, HELD_AT)), int(raw[NUMBER_AT : NUMBER_AT + 4]),
+            words[2] == b"once=1", who, label, f"{host} {int(pid) if pid.isdigit() else 0}",
+            raw[PIPE_AT : PIPE_AT + 6].decode().lstrip("0"), alive,
+        )  # fmt: skip
+    except (LookupError, ValueError):
+        return 0
+
+
+def slots_in(data: bytes, start: int, known: list[tuple[bytes, Slot]]) -> list[Slot]:
+    """Return the slots in `data`, parsing only those that differ from when they were `known`."""
+    slots: list[Slot] = []
+    for row, at in enumerate(range(start, len(data), SLOT)):
+        raw = data[at : at + SLOT]
+        if row == len(known):
+            known.append((raw, parse(raw)))
+        elif known[row][0] != raw:
+            known[row] = (raw, parse(raw))
+        slots.append(known[row][1])
+    del known[len(slots) :]
+    return slots
+
+
+def text_of(place: Place) -> bytes:
+    """Return the text of a slot.
+
+    Raises:
+        StoreError: it would not fill a slot exactly, so that something would be written over the next.
+    """
+    text = b"%-8bfence=%016d until=%b since=%b held=%b id=%-36b pipe=%06d beat=%06d slot=%04d %b" % (
+        place.state.encode(), place.fence, moment(place.until), moment(place.since), moment(place.held),
+        place.id.encode(), int(place.channel or 0), place.beat % MICROS, place.slot,
+        tail(place.units, place.capacity, place.ttl, place.once, place.alive, place.home, place.who, place.label),
+    )  # fmt: skip
+    if len(text) != SLOT or place.fence > MOST_NUMBER:
+        raise StoreError(
+            f"a claim with fence {place.fence} does not fit into a line file: the fences of this folder are damaged; "
+            f"stop those who use it and remove the line's file, and `fences`"
+        )
+    return text
+
+
+def tail(units: int, capacity: int, ttl: int, once: bool, alive: str, home: str, who: str, label: str) -> bytes:
+    """Return the part of a slot that stays the same for all claims of one lock in one thread."""
+    known = (units, capacity, ttl, once, alive, home, who, label)
+    end = _tails.get(known)
+    if end is None:
+        host, _, pid = home.rpartition(" ")
+        host = "".join(letter if "!" <= letter <= "~" else "?" for letter in host)[:64]
+        fixed = f"units={units}/{capacity} ttl={ttl} once={once:d} alive={alive} pid={pid} host={host}"
+        room = SLOT - TAIL_AT - len(fixed) - len(" thread= label=") - 1
+        text = f"{fixed} thread={_fit(who, 60)} label={_fit(label, room - 60)}"
+        if len(_tails) >= MOST_TAILS:
+            _tails.clear()
+        end = _tails[known] = text.encode().ljust(SLOT - TAIL_AT - 1) + b"\n"
+    return end
+
+
+def _fit(text: str, most: int) -> str:
+    """Return a text as a JSON string, cut to `most` bytes."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    while len(quoted.encode()) > most:
+        text = text[: len(text) * 3 // 4]
+        quoted = json.dumps(text + "…", ensure_ascii=False)
+    return quoted
+
+
+def _texts(end: str) -> tuple[str, str]:
+    """Return who made a claim, and its label; only people read them, so they may be damaged."""
+    try:
+        who, at = _JSON.raw_decode(end, len("thread="))
+        label, _ = _JSON.raw_decode(end, at + len(" label="))
+        return str(who), str(label)
+    except (LookupError, ValueError):
+        return "?", "?"
+
+
+def top_of(slots: Sequence[Slot]) -> int:
+    """Return the highest fence that any slot shows."""
+    return max((slot if isinstance(slot, int) else slot.fence for slot in slots), default=0)

@@ -1,0 +1,67 @@
+"""A store that is written once, as plain calls that may block, for both colours: tasks make each call in a thread."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from interlock.core.line import Origin
+from interlock.core.queue import AsyncQueue, Queue
+from interlock.core.store import ALL, Feature
+from interlock.remote.neighbours import neighbours
+from interlock.runtime import clock
+
+
+class PlainStore:
+    """As `core.store.Store`; a class of it says by `steps` where its lines are.
+
+    Processes of one host tell each other whose turn it is.
+    """
+
+    features: frozenset[Feature] = ALL
+    frees_at_death = False
+    in_process = False
+    now: Callable[[], float] = staticmethod(clock.awake_or_not)  # of a store on another machine
+
+    def steps(self) -> Any:
+        """Return what does steps, for one queue: as `AsyncSteps` of `stores._async.step_queue`, in plain calls."""
+        raise NotImplementedError
+
+    def queue(self) -> Queue:
+        """As `Store.queue`."""
+        from interlock.stores._sync.step_queue import StepQueue
+
+        return StepQueue(self.steps(), neighbours.waiters)
+
+    def aqueue(self) -> AsyncQueue:
+        """As `Store.aqueue`."""
+        from interlock.stores._async.step_queue import AsyncStepQueue
+
+        return AsyncStepQueue(OffloadedSteps(self.steps()), neighbours.waiters)
+
+
+class OffloadedSteps:
+    """As `stores._async.step_queue.AsyncSteps`.
+
+    Args:
+        steps: the same, in plain calls.
+    """
+
+    def __init__(self, steps: Any) -> None:
+        from interlock.runtime._aio import offload  # only programs with an event loop load asyncio
+
+        self._steps = steps
+        self.look_again: float = steps.look_again
+        self.tell = steps.tell
+        self.abort = steps.close
+        self.rest = getattr(steps, "rest", bool)
+        self.step, self.keys, self.doctor, self.aclose = (
+            partial(offload, call) for call in (steps.step, steps.keys, steps.doctor, steps.close)
+        )
+        if hasattr(steps, "renew_many"):
+            self.renew_many = partial(offload, steps.renew_many)
+
+    @property
+    def origin(self) -> Origin:
+        """The calling process."""
+        origin: Origin = self._steps.origin
+        return origin

@@ -1,0 +1,9 @@
+"""python -m interlock.stores.postgresql [TABLE [SCHEMA [GRACE]]]: print the SQL that makes the table of locks."""
+
+import sys
+
+from interlock.stores.postgresql.ddl import ddl
+
+if __name__ == "__main__":
+    words = sys.argv[1:4]
+    print(ddl(*words[:2], **({"grace": float(words[2])} if words[2:] else {})))

@@ -1,0 +1,1 @@
+"""PostgreSQL for tasks; that for threads is generated from it."""

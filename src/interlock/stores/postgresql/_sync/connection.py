@@ -1,0 +1,315 @@
+# Generated from _async/connection.py by tools/unasync.py; change that one.
+"""Connections to PostgreSQL, by libpq's own protocol in pipeline mode: an answer for each request, by a deadline.
+
+psycopg connects; from then on libpq is used directly, as `psycopg.pq`: a step has an absolute deadline, and a
+notification is read where it comes.  In pipeline mode several statements are one request: who is stopped after it was
+sent holds nothing.
+"""
+
+import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+
+import psycopg
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from interlock.core.errors import StoreError
+from interlock.core.redaction import UNTOLD
+from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
+from interlock.runtime import _threads as rt
+from interlock.runtime import clock, log
+from interlock.runtime.process import checked_pid, in_forked_child
+from interlock.stores.postgresql.options import PostgresOptions, connecting
+from interlock.stores.postgresql.problems import (
+    AT_ONCE,
+    FUNCTION,
+    ISOLATION,
+    READ_ONLY,
+    RECOVERY,
+    SCHEMA,
+    TABLE,
+    failure,
+    not_connected,
+    refusal,
+)
+from interlock.stores.postgresql.wire import (
+    BEGIN,
+    COMMIT,
+    ROLLBACK,
+    PostgresWire,
+    Row,
+    Statement,
+    notifying,
+    telling,
+)
+
+RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in the way of
+PAUSE = 0.005  # seconds between two tries
+FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
+LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
+
+_abandoned: deque[tuple[float, PGconn]] = deque()
+in_forked_child(_abandoned.clear)  # libpq would say goodbye on them
+
+
+class Server:
+    """A database, as the threads of a process or the tasks of a loop reach it.
+
+    Args:
+        options: how to connect.
+        wire: the statements.
+        channel: where this process or loop is told of promotions.
+
+    Attributes:
+        explicit: True if a transaction must say its isolation, since the defaults of the database or role are others.
+    """
+
+    def __init__(self, options: PostgresOptions, wire: PostgresWire, channel: str) -> None:
+        self.options = options
+        self.wire = wire
+        self.channel = channel
+        self.explicit = False
+
+    def open(self, deadline: float) -> "PgConnection":
+        """Return a new connection; as `dial`."""
+        return PgConnection(self.dial(deadline), self)
+
+    def subscribe(self, deadline: float) -> "PgSubscription":
+        """Return a new connection that listens; as `dial`."""
+        subscription = PgSubscription(self.dial(deadline), self)
+        subscription.listen(deadline)
+        return subscription
+
+    def dial(self, deadline: float) -> PGconn:
+        """Connect.
+
+        Raises:
+            StoreError: Unreachable, Denied, NoRoom; or it can't be used for locks.
+        """
+        while _abandoned and _abandoned[0][0] < clock.now():
+            _abandoned.popleft()[1].finish()
+        options = self.options
+        try:
+            if options.dial is not None:
+                connection = options.dial()
+            else:
+                arguments = rt.offload(options.arguments) if options.blocks else options.arguments()
+                connection = psycopg.Connection.connect(
+                    **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
+                )
+        except (psycopg.Error, UnicodeError) as error:
+            if not options.torn:
+                raise not_connected(error, options.where) from error
+        else:
+            pgconn: PGconn = connection.pgconn
+            if pgconn.transaction_status == TransactionStatus.IDLE:
+                del connection.pgconn  # else psycopg warns if an interrupt takes it from its thread
+                return pgconn
+            raise StoreError(f"a new connection to {options.where} is in a transaction: `dial` returns new ones only")
+        raise Unreachable(f"{options.where} can't be reached; {UNTOLD}")
+
+
+class PgConnection:
+    """A connection; one request at a time.
+
+    Args:
+        pgconn: of libpq; it belongs to this object from now on.
+        server: the database.
+    """
+
+    trust: object = None
+
+    def __init__(self, pgconn: PGconn, server: Server) -> None:
+        self._server = server
+        self._where = server.options.where
+        self._begin(pgconn)
+
+    def _begin(self, pgconn: PGconn) -> None:
+        self._pgconn = pgconn
+        self._pid = checked_pid()
+        self._ended = False
+        # A database of another encoding lacks characters: they are escaped, and all that escape are.
+        self._coding = "utf-8" if pgconn.parameter_status(b"server_encoding") == b"UTF8" else "unicode_escape"
+        pgconn.nonblocking = 1
+        pgconn.enter_pipeline_mode()
+        self._arrivals = rt.Arrivals(pgconn.socket, self._read)
+
+    def _read(self) -> None:
+        try:
+            self._pgconn.consume_input()
+            self._ended = self._pgconn.status == ConnStatus.BAD
+        except psycopg.OperationalError:
+            self._ended = True
+        if self._ended:
+            self._arrivals.close()  # libpq gives the number of the socket back by itself
+
+    def ask(self, request: Statement, deadline: float) -> list[Row]:
+        """Perform a statement as a transaction of its own, and return its rows.
+
+        Args:
+            request: the statement.
+            deadline: by `clock.now`.
+
+        Raises:
+            Refused: the database did nothing.
+            ConnectionEnded, NoAnswer: perhaps it does.
+        """
+        self._arrivals.look()
+        if self._ended:  # while nobody used it
+            self._begin(self._server.dial(deadline))
+        rows = self._insist(request, deadline)
+        others = telling(rows, request.told) if request.told is not None and rows[0][-1] else None
+        if others is not None:
+            try:
+                self._insist(others, deadline)
+            except (Refused, ConnectionEnded, NoAnswer) as error:
+                self._ended = not isinstance(error, Refused)
+                log.warn("could not tell who is next, who will find out by looking: %s", error)
+        return rows
+
+    def _insist(self, statement: Statement, deadline: float) -> list[Row]:
+        """Perform a statement, and do what is missing for it."""
+        made, until = False, min(deadline, clock.now() + RETRY_LIMIT)
+        server = self._server
+        while True:
+            explicit = server.explicit  # another thread may learn it meanwhile
+            try:
+                if explicit:
+                    return self._in_transaction(deadline, statement)
+                return self.exchange((statement,), deadline)
+            except Refused as error:
+                code = error.code
+                if code in (ISOLATION, READ_ONLY, RECOVERY) and not explicit:
+                    server.explicit = True
+                elif code in (TABLE, FUNCTION, SCHEMA) and server.options.create and not made:
+                    made = True
+                    self._in_transaction(deadline, *server.wire.making)
+                elif code in AT_ONCE and clock.now() < until:
+                    rt.sleep(PAUSE)
+                else:
+                    raise
+
+    def _in_transaction(self, deadline: float, *statements: Statement) -> list[Row]:
+        """Perform statements in a transaction that says its isolation, by one request."""
+        try:
+            return self.exchange((BEGIN, *statements, COMMIT), deadline)
+        except Refused as error:
+            self.exchange((ROLLBACK,), deadline)
+            if error.code == RECOVERY:
+                raise refusal(READ_ONLY, str(error), self._where) from error
+            raise
+
+    def exchange(self, statements: Sequence[Statement], deadline: float) -> list[Row]:
+        """Perform statements by one request; return the rows of the last that has some."""
+        results: list[PGresult] = []
+        pgconn, arrivals = self._pgconn, self._arrivals
+        try:
+            self._send(statements)
+            while pgconn.flush() and clock.now() < deadline:  # more than a socket takes at once
+                arrivals.wait(min(deadline, clock.now() + FULL_SOCKET))
+            while True:
+                while not self._ended and pgconn.is_busy():
+                    if not arrivals.wait(deadline):
+                        raise no_answer(self._where, self._server.options.io_timeout)
+                result = pgconn.get_result()
+                if result is not None and result.status != ExecStatus.PIPELINE_SYNC:
+                    results.append(result)
+                elif result is not None or self._ended:
+                    return self._rows(results)
+        except psycopg.OperationalError as error:
+            self._ended = True
+            raise failure("", str(error).strip(), self._where, True) from error
+
+    def _send(self, statements: Sequence[Statement]) -> None:
+        coding = self._coding
+        for words, values, _ in statements:
+            given = [value if isinstance(value, bytes) else value.encode(coding) for value in values]
+            self._pgconn.send_query_params(words, given)
+        self._pgconn.pipeline_sync()
+
+    def _rows(self, results: Sequence[PGresult]) -> list[Row]:
+        rows: list[Row] = []
+        for result in results:
+            if result.status == ExecStatus.TUPLES_OK:
+                columns = range(result.nfields)
+                rows = [
+                    [(result.get_value(row, column) or b"").decode(self._coding, "replace") for column in columns]
+                    for row in range(result.ntuples)
+                ]
+            elif result.status == ExecStatus.FATAL_ERROR:
+                code = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
+                text = result.error_field(DiagnosticField.MESSAGE_PRIMARY) or result.error_message or b""
+                raise failure(code, text.decode(errors="replace").strip(), self._where, self._ended)
+        if self._ended:
+            raise ended(self._where)
+        return rows
+
+    def abandon(self, undo: Statement | None) -> None:
+        """Give up a request that has no answer; what undoes it follows it, should it be performed later."""
+        if undo is None or self._ended or self._pid != checked_pid():
+            self.close()
+            return
+        self._ended = True
+        self._arrivals.close()
+        try:
+            self._send((undo,))
+            self._pgconn.flush()
+        except psycopg.OperationalError:
+            pass
+        _abandoned.append((clock.now() + LINGER, self._pgconn))  # a server may do nothing for who has left
+
+    def close(self) -> None:
+        """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
+        self._ended = True
+        self._arrivals.close()
+        if self._pid == checked_pid():
+            self._pgconn.finish()
+
+
+class PgSubscription(PgConnection):
+    """A connection that listens, as `Subscription`; it ends with the object."""
+
+    def listen(self, deadline: float) -> None:
+        """Listen, unless a pooler lies between, which takes messages to others: then waiters look often."""
+        rows = self.exchange((Statement(b"SELECT pg_backend_pid()"),), deadline)
+        self._deaf = self._server.wire.deaf = rows[0][0] != str(self._pgconn.backend_pid)
+        if not self._deaf:
+            self.exchange((Statement(f'LISTEN "{self._server.channel}"'.encode()),), deadline)
+
+    def receive(self, deadline: float) -> list[str]:
+        """As `Subscription.receive`."""
+        while True:
+            while not self._pgconn.is_busy() and self._pgconn.get_result() is not None:
+                pass  # the answer to what it told itself
+            found = []
+            while (note := self._pgconn.notifies()) is not None:
+                found.append(note.extra.decode(errors="replace"))
+            if found:
+                return found
+            if self._ended:
+                raise ended(self._where)
+            if not self._arrivals.wait(deadline):
+                if self._deaf:
+                    return []
+                raise no_answer(self._where, self._server.options.io_timeout)
+
+    def confirm(self, deadline: float) -> None:
+        """Tell this connection something, to find out whether it hears."""
+        try:
+            self._send((notifying([(self._server.channel, "ping")]),))
+            self._pgconn.flush()
+        except psycopg.OperationalError as error:
+            raise failure("", str(error).strip(), self._where, True) from error
+
+    def close(self) -> None:
+        """End it, from any thread: whoever waits at the socket is woken."""
+        if self._ended or self._pid != checked_pid():
+            return
+        try:
+            with socket.socket(fileno=os.dup(self._pgconn.socket)) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
+        except (OSError, psycopg.OperationalError):
+            pass  # it has ended

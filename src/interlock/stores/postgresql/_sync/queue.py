@@ -1,0 +1,95 @@
+# Generated from _async/queue.py by tools/unasync.py; change that one.
+"""The queue on PostgreSQL."""
+
+from itertools import count
+from typing import Literal
+
+from interlock.core.claims import MICROS, Check, Claim, ClaimView
+from interlock.core.errors import LockError, StoreError
+from interlock.remote._sync.pool import Pool
+from interlock.remote._sync.server_queue import ServerQueue
+from interlock.runtime import _threads as rt
+from interlock.runtime import clock, log
+from interlock.stores.postgresql._sync.connection import Server
+from interlock.stores.postgresql.options import PostgresOptions
+from interlock.stores.postgresql.wire import PostgresWire
+
+SWEEP_EVERY = 64  # releases
+SWEEP_PAGES = 64
+SWEEP_AGE = 60.0  # seconds
+OLDEST = 140000
+SKEW = 1.0  # seconds that two clocks may differ without a word
+ROUNDS = 5
+
+
+class PostgresQueue(ServerQueue):
+    """A queue in a PostgreSQL database.
+
+    Args:
+        options: how to connect, and where the table is.
+    """
+
+    def __init__(self, options: PostgresOptions) -> None:
+        channel = f"interlock_{rt.fresh_id()}"
+        self._statements = PostgresWire(options)
+        server = Server(options, self._statements, channel)
+        pool = Pool(server.open, options.where, options.most)
+        super().__init__(self._statements, pool, server.subscribe, channel)
+        self._releases = count(1)
+
+    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+        """As `Queue.leave`; old names are swept now and then."""
+        removed = super().leave(claim, done)
+        if next(self._releases) % SWEEP_EVERY == 0:
+            try:
+                self._ask(self._statements.sweep(SWEEP_PAGES, SWEEP_AGE))
+            except StoreError as error:
+                log.warn("could not sweep old names, later perhaps: %s", error)
+        return removed
+
+    def look(self, key: str) -> list[ClaimView]:
+        """As `Queue.look`: a namespace is one request too."""
+        return self._statements.views(key, self._ask_twice(self._statements.look(key)))
+
+    def namespaces(self) -> list[str]:
+        """As `ServerQueue.namespaces`."""
+        return [name for (name,) in self._ask_twice(self._statements.namespaces)]
+
+    def doctor(self) -> list[Check]:
+        """Look at a server's version, role, durability, clock, round trip and table."""
+        try:
+            return self._examine()
+        except LockError as error:
+            return [Check("server", "fail", str(error))]
+
+    def _examine(self) -> list[Check]:
+        times = []
+        for _ in range(ROUNDS):
+            sent = clock.now()
+            rows = self._ask(self._statements.about)
+            times.append(clock.now() - sent)
+        version, replica, fsync, pages, number, now = rows[0]
+        self._ask(self._statements.evict("doctor", "nobody"))
+        (schema, grace), *_ = self._ask(self._statements.place)
+        skew = clock.time_of_day() - int(now) / MICROS
+        crashed = int(grace or 0) / MICROS
+        found: list[tuple[str, Literal["ok", "warn", "fail", ""], str]] = [
+            ("version", "ok" if int(number) >= OLDEST else "fail", f"PostgreSQL {version}; it must be 14 or newer"),
+            ("role", "fail" if replica != "0" else "", "it is a replica, which can't write: connect to the primary"),
+            (
+                "persistence", "warn" if "off" in (fsync, pages) else "",
+                f"fsync is {fsync}, full_page_writes {pages}: after a crash of the machine two may hold a lock",
+            ),
+            (
+                "clock", "ok" if abs(skew) <= SKEW else "warn",
+                f"differs from this machine's by {skew * 1000:.0f} ms; leases are judged by the server's clock "
+                f"alone, which must not jump: let NTP slew it",
+            ),
+            ("server", "ok", f"answers in {min(times) * MICROS:.0f} us"),
+            ("table", "ok", f"in the schema {schema}: who finds another schema shares no lock with it"),
+            (
+                "grace", "warn" if crashed > 0 else "",
+                f"the server has crashed: locks are given out again in {crashed:.0f} s",
+            ),
+        ]  # fmt: skip
+        return [Check(name, status, detail) for name, status, detail in found if status]

@@ -1,0 +1,116 @@
+"""What makes the table and the functions of a store, as SQL for the database's owner to run."""
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from interlock.core.claims import said
+from interlock.core.errors import InvalidArgument
+
+TABLE = "interlock_line"
+GRACE = 30.0  # seconds
+LONGEST = 48  # characters: the names of functions begin with that of the table, and PostgreSQL cuts after 63
+FUNCTIONS = ("begin", "opening", "durable", "free_slot", "walk", "enter", "leave", "adopt", "renew", "sweep")
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+class Names(NamedTuple):
+    """What the table and its functions are called, as SQL writes it.
+
+    Attributes:
+        table: the table.
+        primary: its primary key.
+        alive, alive_index: the table that a crash empties, and its index.
+        prefix: with what the functions begin.
+    """
+
+    table: str
+    primary: str
+    alive: str
+    alive_index: str
+    prefix: str
+
+    def function(self, name: str) -> str:
+        """Return a function as SQL writes it."""
+        return f'{self.prefix}_{name}"'
+
+
+def names_of(table: str = TABLE, schema: str = "") -> Names:
+    """Return how SQL writes the names of a table and its functions.
+
+    Args:
+        table: lowercase letters, digits and underscores.
+        schema: the same; empty for the first of the search path.
+
+    Raises:
+        InvalidArgument: such a name is not possible.
+    """
+    for what, name in (("table", table), ("schema", schema)):
+        if (name or what == "table") and not (_NAME.fullmatch(name) and len(name) <= LONGEST):
+            raise InvalidArgument(
+                f"a {what} has lowercase letters, digits and underscores, {LONGEST} at most, unlike {said(name)}"
+            )
+    where = f'"{schema}".' if schema else ""
+    return Names(
+        f'{where}"{table}"', f'"{table}_pkey"', f'{where}"{table}_alive"', f'"{table}_alive_idx"', f'{where}"{table}'
+    )
+
+
+@cache
+def ddl(table: str = TABLE, schema: str = "", grace: float = GRACE) -> str:
+    """Return the SQL that makes the table and the functions in PostgreSQL; it may be run again.
+
+    Args:
+        table: the table's name; its functions begin with it.
+        schema: where they are; it must be there already. Empty for the first of the search path.
+        grace: seconds for which a crash of the server keeps the locks from everybody who does not hold them. Leases
+            up to that long are committed asynchronously, longer ones synchronously; with 0 all are.
+
+    Raises:
+        InvalidArgument: such a name, or such a grace, is not possible.
+    """
+    names = names_of(table, schema)
+    if not 0 <= grace <= 86400:  # refuses NaN too
+        raise InvalidArgument(f"the grace is 0 to 86400 seconds, not {grace}")
+    functions = {name: names.function(name) for name in FUNCTIONS}
+    text = files(__package__).joinpath("functions.sql").read_text()
+    return text.format(
+        table=names.table,
+        primary=names.primary,
+        alive=names.alive,
+        alive_index=names.alive_index,
+        grace=int(grace * 1_000_000),
+        **functions,
+    )
+
+
+def undo(table: str = TABLE, schema: str = "") -> str:
+    """Return the SQL that drops what `ddl` makes, with all its locks.
+
+    Args:
+        table, schema: as for `ddl`.
+
+    Raises:
+        InvalidArgument: such a name is not possible.
+    """
+    names = names_of(table, schema)
+    drops = [f"DROP FUNCTION IF EXISTS {names.function(name)};" for name in reversed(FUNCTIONS)]
+    return "\n".join([*drops, f"DROP TABLE IF EXISTS {names.alive};", f"DROP TABLE IF EXISTS {names.table};"])
+
+
+def statements(text: str) -> list[str]:
+    """Return the statements of some SQL one by one, as some drivers want them; bodies of functions stay whole.
+
+    Args:
+        text: what `ddl` or `undo` returned.
+    """
+    found, inside = [""], False
+    for line in text.splitlines():
+        if line.startswith("--"):
+            continue
+        found[-1] += line + "\n"
+        inside ^= line.count("$$") % 2 == 1
+        if line.endswith(";") and not inside:
+            found.append("")
+    return [each.strip() for each in found if each.strip()]

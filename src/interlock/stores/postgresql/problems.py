@@ -1,0 +1,88 @@
+"""What may go wrong on PostgreSQL, and what is to be done about it."""
+
+from interlock.core.errors import StoreError
+from interlock.remote.failures import Denied, NoRoom, Passing, Refused, Unreachable, ended
+
+ISOLATION = "IL001"  # raised by our own functions
+READ_ONLY = "25006"
+RECOVERY = "0A000"  # a replica knows no unlogged tables, and takes no transaction that writes
+TABLE, FUNCTION, SCHEMA, COLUMN = "42P01", "42883", "3F000", "42703"
+RIGHTS = "42501"
+FULL = "53300"
+AWAY = "57P03"
+LOOK = "look at the server's log"
+
+_BY_HAND = "let its owner run what `python -m interlock.stores.postgresql` prints"
+_MISSING = (
+    f"the table of locks and its functions are not there, or are not to be made (?create=false): {_BY_HAND}; if they "
+    f"have another place, say so by ?schema= and ?table="
+)
+_ADVICE = {
+    ISOLATION: "its steps need the isolation level read committed, which could not be had",
+    READ_ONLY: "this server or role may only read: connect to the primary, with a role that may write",
+    TABLE: _MISSING,
+    FUNCTION: _MISSING,
+    SCHEMA: _MISSING,
+    COLUMN: "the table of locks is one of another version of interlock: drop it, or take another one (?table=)",
+    RIGHTS: f"if the table of locks is not there, and this role may not make it, {_BY_HAND}; if it is, GRANT this "
+    "role SELECT, INSERT, UPDATE, DELETE on it, SELECT, INSERT on the one called …_alive, EXECUTE on the functions "
+    "and USAGE on the schema",
+    "28P01": "user name or password is wrong",
+    "28000": "the server does not let this user in: is there such a role? Else look at its pg_hba.conf",
+    "3D000": "there is no such database",
+    FULL: "the server, database, role or pooler has as many connections as it may have: raise its limit, or let the "
+    "processes have fewer (?max_connections=)",
+    "53100": "the disk of the server is full",
+    AWAY: "the server is starting or stopping: try again in a moment",
+    "57014": "the server cancelled the step: is the role's statement_timeout shorter than a commit takes?",
+    "55P03": "another step of the same name took longer than the role's lock_timeout",
+}
+AT_ONCE = ("40001", "40P01", "55P03", "57014")
+"""Others were in the way, or it took too long for that: the step was undone, and can be asked for again at once."""
+_DENIED = (
+    ("28P01", "password authentication failed"),
+    ("28000", "pg_hba.conf"),
+    ("28000", 'role "'),
+    ("3D000", 'database "'),
+)
+_FULL = ("too many clients", "too many connections for", "remaining connection slots", "no more connections allowed")
+"""What servers say who make no more connections, and last PgBouncer."""
+
+
+def refusal(code: str, text: str, where: str) -> Refused:
+    """Return what an error of the database means.
+
+    Args:
+        code: its SQLSTATE.
+        text: what the database said.
+        where: which database, without a password.
+    """
+    passes = code in (*AT_ONCE, AWAY) or code[:2] in ("53", "58")  # resources, and the system below
+    error = (Passing if passes else Refused)(f"{where} refused: {text} ({code}); {_ADVICE.get(code, LOOK)}")
+    error.code = code
+    if isinstance(error, Passing):
+        error.is_away = code == AWAY
+    return error
+
+
+def failure(code: str, text: str, where: str, is_over: bool) -> StoreError:
+    """Return what an error that comes instead of an answer means; if the connection ended, it may have been done.
+
+    Args:
+        code, text, where: as for `refusal`.
+        is_over: True if the connection has ended.
+    """
+    if is_over or not code or (code[:2] in ("08", "57") and code not in ("57014", AWAY)):
+        return ended(where, StoreError(text))
+    return refusal(code, text, where)
+
+
+def not_connected(error: BaseException, where: str) -> StoreError:
+    """Return what a failure to connect means; libpq tells by words only."""
+    text = str(error).strip() or type(error).__name__
+    if any(words in text for words in _FULL):
+        return NoRoom(f"{where} refused: {text} ({FULL}); {_ADVICE[FULL]}")
+    for code, words in _DENIED:
+        if getattr(error, "sqlstate", None) == code or (words in text and "FATAL" in text):
+            return Denied(f"{where} refused: {text} ({code}); {_ADVICE[code]}")
+    return Unreachable(f"{where} can't be reached: {text}; {LOOK}")

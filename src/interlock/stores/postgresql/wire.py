@@ -1,0 +1,227 @@
+"""The steps of a line as statements of PostgreSQL, and what their answers mean."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec
+from interlock.core.errors import StoreError
+from interlock.core.line import GONE
+from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
+from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, Left, Mode, look_after
+from interlock.runtime.process import HOST, checked_pid
+from interlock.stores.postgresql.ddl import ddl, names_of, statements
+from interlock.stores.postgresql.options import PostgresOptions
+
+Row: TypeAlias = list[str]
+Value: TypeAlias = str | bytes
+"""As text of PostgreSQL: bytes as they are, a str as the database's encoding has it."""
+NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+MODES = {AGAIN: b"again", WAIT: b"wait"}  # all others are tries
+SHORTEST_LOOK = 0.005  # seconds; a lease that is ending now was perhaps just extended
+SHORTEST_POLL, LONGEST_POLL = 0.02, 0.5  # seconds between two looks of a waiter whom nobody tells
+OF_THE_WAIT = 0.25  # such a waiter looks again after this part of the time for which it has waited
+
+
+class Statement(NamedTuple):
+    """One statement.
+
+    Attributes:
+        words: SQL with $1, $2, … for the values.
+        values: what stands for them.
+        told: the last column of its answer says who is still to be told of a promotion; those of this channel tell
+            themselves.  None if it says no such thing.
+    """
+
+    words: bytes
+    values: tuple[Value, ...] = ()
+    told: str | None = None
+
+
+BEGIN = Statement(b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE")
+COMMIT = Statement(b"COMMIT")
+ROLLBACK = Statement(b"ROLLBACK")
+
+
+@lru_cache(4096)
+def hashed(key: str) -> bytes:
+    """Return all 256 bits for a key: collations, and limits of indexes, must not make two one."""
+    return b"\\x" + hashlib.sha256(key.encode()).hexdigest().encode()
+
+
+def array(elements: Iterable[bytes]) -> bytes:
+    """Return an array."""
+    return b'{"' + b'","'.join(elements).replace(b"\\", b"\\\\") + b'"}'
+
+
+def micros(seconds: float) -> bytes:
+    """Return seconds in the table's unit."""
+    return b"%d" % int(seconds * MICROS)
+
+
+def notifying(messages: Sequence[tuple[str, str]]) -> Statement:
+    """Return the statement that tells waiters of other processes, by their channels."""
+    words = b"SELECT pg_notify(c, m) FROM unnest($1::text[], $2::text[]) AS w (c, m)"
+    return Statement(words, tuple(array(each.encode() for each in some) for some in zip(*messages, strict=True)))
+
+
+def telling(rows: Sequence[Row], own: str) -> Statement | None:
+    """Return what tells those whose promotion had to be on the disk first; None if there are none."""
+    lines = [line.split(" ", 1) for line in rows[0][-1].splitlines()]
+    others = [(channel, message) for channel, message in lines if channel not in ("", own)]
+    return notifying(others) if others else None
+
+
+class PostgresWire:
+    """The language of PostgreSQL, as `remote.wire.Wire`.
+
+    Args:
+        options: where the table is.
+
+    Attributes:
+        deaf: True where nobody can listen, since a pooler lies between.
+    """
+
+    def __init__(self, options: PostgresOptions) -> None:
+        self.where = options.where
+        self.io_timeout = options.io_timeout
+        self.deaf = False
+        names = names_of(options.table, options.schema)
+        making = ddl(options.table, options.schema, options.grace)
+        one_at_a_time = "SELECT pg_advisory_xact_lock(7308896216438961)"
+        self.making = [Statement(each.encode()) for each in (one_at_a_time, *statements(making))]
+
+        def step(columns: str, function: str, values: int) -> bytes:
+            places = ", ".join(f"${place}" for place in range(1, values + 1))
+            return f"SELECT {columns} FROM {names.function(function)}({places})".encode()
+
+        self._enter = step("state, fence, slot, look_in, waited, told", "enter", 13)
+        self._leave = step("removed, told", "leave", 5)
+        self._adopt = step("fence, slot, told", "adopt", 8)
+        self._renew = step("id, renewed", "renew", 2)
+        self._sweep = step("swept", "sweep", 2)
+        live = f"FROM {names.table} l, (SELECT {NOW} AS moment) n WHERE l.id <> '' AND l.until > n.moment"
+        self._look = (
+            "SELECT l.name, l.id, l.units, l.capacity, l.fence, l.home, l.who, l.label, l.since, "
+            f"l.until - n.moment, l.held {live}"
+        )
+        self.namespaces = Statement(f"SELECT DISTINCT l.namespace {live} ORDER BY 1".encode())
+        self.about = Statement(
+            "SELECT current_setting('server_version'), pg_is_in_recovery()::int, current_setting('fsync'), "
+            f"current_setting('full_page_writes'), current_setting('server_version_num'), {NOW}".encode()
+        )
+        self.place = Statement(
+            f"SELECT c.relnamespace::regnamespace, (SELECT greatest(0, min(open_from) - {NOW}) FROM {names.alive}) "
+            f"FROM pg_class c WHERE c.oid = '{names.table}'::regclass".encode()
+        )
+        self._fixed = lru_cache(4096)(_fixed)
+
+    def enter(self, claim: Claim, mode: Mode, channel: str) -> Statement:
+        """As `Wire.enter`."""
+        id, spec, who = claim
+        listens = "" if self.deaf or mode not in MODES else channel
+        values = (id.encode(), MODES.get(mode, b"try"), listens.encode())
+        key, about = self._fixed(spec, who, checked_pid())
+        return Statement(self._enter, (key, *values, *about), "")
+
+    def entered(self, reply: Sequence[Row]) -> EnterResult | None:
+        """As `Wire.entered`."""
+        state, fence, slot, look_in, waited, _ = reply[0]
+        if state == USING:
+            return EnterResult("using", int(fence), slot=int(slot))
+        if state == PENDING:
+            pause = max(SHORTEST_LOOK, int(look_in) / MICROS)
+            if self.deaf:
+                pause = min(pause, LONGEST_POLL, max(SHORTEST_POLL, OF_THE_WAIT * int(waited) / MICROS))
+            return EnterResult("pending", look_again=look_after(pause))
+        return DONE_BEFORE if state == "done" else None
+
+    def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> Statement:
+        """As `Wire.leave`."""
+        return self._leaving(claim.spec.key, claim.id, done, b"f", channel)
+
+    def _leaving(self, key: str, id: str, done: float, evict: bytes, channel: str) -> Statement:
+        return Statement(self._leave, (hashed(key), id.encode(), micros(done), evict, channel.encode()), channel)
+
+    def left(self, reply: Sequence[Row]) -> Left:
+        """As `Wire.left`; the ids of other processes do no harm."""
+        removed, told = reply[0]
+        if not told:
+            return REMOVED if removed == "1" else NOT_THERE
+        promoted = [line.split(" ") for line in told.splitlines()]
+        return Left(removed != "0", [(id, int(fence), int(slot)) for _, id, fence, slot in promoted])
+
+    def renew(self, claims: Sequence[Claim]) -> Statement:
+        """As `Wire.renew`."""
+        keys = array(hashed(claim.spec.key) for claim in claims)
+        return Statement(self._renew, (keys, array(claim.id.encode() for claim in claims)))
+
+    def renewed(self, claims: Sequence[Claim], reply: Sequence[Row]) -> list[Renewed]:
+        """As `Wire.renewed`."""
+        held_up = StoreError("another step is at this claim, and did not come to its end: it was not renewed yet")
+        found = {id: held_up if answer == "-1" else int(answer) for id, answer in reply}
+        return [found.get(claim.id, GONE) for claim in claims]
+
+    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Statement:
+        """As `Wire.adopt`."""
+        hashed_key, about = self._fixed(claim.spec, claim.who, checked_pid())
+        ids = (id.encode(), claim.id.encode(), channel.encode())
+        return Statement(self._adopt, (hashed_key, *ids, about[0], *about[-3:]), "")
+
+    def adopted(self, reply: Sequence[Row]) -> tuple[int, int] | None:
+        """As `Wire.adopted`."""
+        fence, slot, _ = reply[0]
+        return (int(fence), int(slot)) if fence else None
+
+    def evict(self, key: str, id: str | None) -> Statement:
+        """As `Wire.evict`."""
+        return self._leaving(key, id or "*", 0.0, b"t", "")
+
+    def evicted(self, reply: Sequence[Row]) -> tuple[int, bool]:
+        """As `Wire.evicted`."""
+        return int(reply[0][0]), False
+
+    def look(self, key: str) -> Statement:
+        """As `Wire.look`; also of a whole namespace."""
+        if key.endswith(SEPARATOR):
+            words = f'{self._look} AND l.namespace = $1 ORDER BY l.name COLLATE "C", l.number'
+            return Statement(words.encode(), (key[:-1],))
+        return Statement(f"{self._look} AND l.key = $1 ORDER BY l.number".encode(), (hashed(key),))
+
+    def views(self, key: str, reply: Sequence[Row]) -> list[ClaimView]:
+        """As `Wire.views`."""
+        return [_view(*row) for row in reply]
+
+    def sweep(self, pages: int, age: float) -> Statement:
+        """Delete what is over since `age` seconds in a part of the table."""
+        return Statement(self._sweep, (b"%d" % pages, micros(age)))
+
+
+def _fixed(spec: LockSpec, who: str, pid: int) -> tuple[bytes, tuple[Value, ...]]:
+    """Return the key, and what stays the same when a thread enters with the same spec again and again."""
+    namespace, _, name = spec.key.partition(SEPARATOR)
+    numbers = (micros(spec.ttl), b"%d" % spec.units, b"%d" % spec.capacity, b"t" if spec.once else b"f")
+    return hashed(spec.key), (*numbers, namespace, name, f"{HOST} {pid}", who, spec.label)
+
+
+def _view(
+    name: str, id: str, units: str, capacity: str, fence: str, home: str, who: str, label: str,
+    since: str, left: str, held: str,
+) -> ClaimView:  # fmt: skip
+    host, _, pid = home.rpartition(" ")
+    return ClaimView(
+        name=name,
+        id=id,
+        state=PENDING if held == "0" else USING,
+        units=int(units),
+        capacity=int(capacity),
+        fence=None if held == "0" else int(fence),
+        host=host,
+        pid=int(pid),
+        thread=who,
+        label=label,
+        since=int(since) / MICROS,
+        expires_in=int(left) / MICROS,
+        held_since=None if held == "0" else int(held) / MICROS,
+    )

@@ -1,9 +1,0 @@
-"""python -m interlock.stores.sql [TABLE [SCHEMA [GRACE]]]: print the SQL that makes the table and the functions."""
-
-import sys
-
-from interlock.stores.sql.ddl import ddl
-
-if __name__ == "__main__":
-    words = sys.argv[1:4]
-    print(ddl(*words[:2], **({"grace": float(words[2])} if words[2:] else {})))

@@ -1,0 +1,112 @@
+"""Somebody else on the server of advisory locks, with plain SQL."""
+
+from typing import Any
+
+import psycopg
+import pymysql  # type: ignore[import-untyped]
+
+from interlock.stores.advisory.room import number_of
+from tests.servers import MariaServer, PostgresServer
+
+
+def url_of(server: Any, options: str = "") -> str:
+    """The URL of advisory locks on a server."""
+    return str(server.url.replace(":", "+advisory:", 1)) + options
+
+
+class OnPostgres:
+    """Somebody else on PostgreSQL.
+
+    Args:
+        server: where.
+    """
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._connection = psycopg.connect(server.url, autocommit=True)
+        self.number = self._connection.info.backend_pid
+
+    def ask(self, statement: str) -> list[Any]:
+        """Return the first column of what a statement finds."""
+        cursor = self._connection.execute(statement.encode())
+        return [row[0] for row in cursor.fetchall()] if cursor.description else []
+
+    def lock(self, name: str) -> None:
+        """Take a lock, or wait for it."""
+        self.ask(f"SELECT pg_advisory_lock({number_of(chr(0) + name)})")
+
+    def unlock(self, name: str) -> None:
+        """Give it back."""
+        self.ask(f"SELECT pg_advisory_unlock({number_of(chr(0) + name)})")
+
+    def locks(self, granted: bool = True) -> list[int]:
+        """The sessions that have a lock, or wait for one."""
+        return self.ask(f"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted = {granted}")
+
+    def sessions(self) -> list[int]:
+        """The sessions of interlock."""
+        return self.ask("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'interlock %'")
+
+    def cancel(self, session: int) -> None:
+        """Break off what a session does."""
+        self.ask(f"SELECT pg_cancel_backend({session})")
+
+    def kill(self, session: int) -> None:
+        """End a session."""
+        self.ask(f"SELECT pg_terminate_backend({session})")
+
+    def close(self) -> None:
+        """Go."""
+        self._connection.close()
+
+
+class OnMaria:
+    """Somebody else on MariaDB; as `OnPostgres`.
+
+    Args:
+        server: where.
+    """
+
+    def __init__(self, server: MariaServer) -> None:
+        self._connection = pymysql.connect(host=server.host, port=server.port, user=server.user, autocommit=True)
+        self.number = self._connection.thread_id()
+        self._names: set[str] = set()
+
+    def ask(self, statement: str) -> list[Any]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return [row[0] for row in cursor.fetchall()]
+
+    def name(self, name: str) -> str:
+        """What a lock is called there."""
+        self._names.add(name)
+        return f"interlock_{number_of(chr(0) + name) & (1 << 64) - 1:016x}"
+
+    def lock(self, name: str) -> None:
+        assert self.ask(f"SELECT GET_LOCK('{self.name(name)}', 60)") == [1]
+
+    def unlock(self, name: str) -> None:
+        self.ask(f"SELECT RELEASE_LOCK('{self.name(name)}')")
+
+    def locks(self, granted: bool = True) -> list[int]:
+        if granted:
+            found = [self.ask(f"SELECT IS_USED_LOCK('{self.name(each)}')")[0] for each in ("book", *self._names)]
+            return [each for each in found if each is not None]
+        return self.ask("SELECT id FROM information_schema.processlist WHERE state = 'User lock'")
+
+    def sessions(self) -> list[int]:
+        ours = f"id <> {self.number} AND user <> 'system user' AND command <> 'Daemon'"
+        return self.ask(f"SELECT id FROM information_schema.processlist WHERE {ours}")
+
+    def cancel(self, session: int) -> None:
+        self.ask(f"KILL QUERY {session}")
+
+    def kill(self, session: int) -> None:
+        self.ask(f"KILL {session}")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def somebody_on(server: Any) -> Any:
+    """Return somebody else on a server."""
+    return OnPostgres(server) if isinstance(server, PostgresServer) else OnMaria(server)

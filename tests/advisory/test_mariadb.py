@@ -1,0 +1,121 @@
+"""What goes wrong with GET_LOCK elsewhere, on a real MariaDB."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock import InvalidArgument, StoreError
+from interlock.core.errors import Unsupported
+from interlock.stores.advisory.options import SEQUENCE
+from interlock.stores.advisory.statements import refused_server, refused_version
+from interlock.testing.waiting import eventually
+from tests.advisory.others import OnMaria, url_of
+from tests.servers import MariaServer, need
+
+LEVELS = ["READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MariaServer]:
+    """A server."""
+    need("mariadb")
+    with MariaServer() as server:
+        yield server
+
+
+def test_who_waits_holds_up_no_backup(locks: Any, other: Any, server: MariaServer) -> None:
+    """What a backup locks waits for statements that use tables; who writes would wait behind it."""
+    locks.lock("another").acquire().release()
+    other.lock("book")
+    with ThreadPoolExecutor() as pool:
+        found = pool.submit(locks.lock("book").acquire, timeout=60)
+        eventually(lambda: other.locks(granted=False))
+        backup = OnMaria(server)
+        backup.ask("SET SESSION lock_wait_timeout = 5")
+        backup.ask("FLUSH TABLES WITH READ LOCK")
+        backup.close()
+        assert not found.done()
+        other.unlock("book")
+        assert found.result(20).release()
+
+
+def test_doctor_tells_when_the_locks_of_a_dead_machine_are_free(server: MariaServer, locks: Any) -> None:
+    checks = {check.name: check for check in locks.doctor()}
+    assert checks["dead machine"].status == "warn"
+    assert "tcp_keepalive_time = 15" in checks["dead machine"].detail
+    soon = {"tcp-keepalive-time": "15", "tcp-keepalive-interval": "5", "tcp-keepalive-probes": "3"}
+    with MariaServer(config=soon) as kept, interlock.connect(url_of(kept)) as locks:
+        checks = {check.name: check for check in locks.doctor()}
+    assert checks["dead machine"].status == "ok"
+    assert "30 s" in checks["dead machine"].detail
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_defaults_and_time_limits_of_the_server_change_nothing(level: str) -> None:
+    """Its isolation level, that transactions only read and do not end by themselves, its dialect, its limits."""
+    need("mariadb")
+    with MariaServer(config={"wait-timeout": "1", "max-statement-time": "1"}) as server:
+        other = OnMaria(server)
+        other.ask("SET SESSION wait_timeout = 600, max_statement_time = 0")
+        settings = {"tx_isolation": f"'{level}'", "tx_read_only": "1", "sql_mode": "'ANSI'", "autocommit": "0"}
+        for name, value in settings.items():
+            other.ask(f"SET GLOBAL {name} = {value}")
+        with interlock.connect(url_of(server)) as locks, ThreadPoolExecutor() as pool, locks.lock("held") as grant:
+            other.lock("book")
+            found = pool.submit(locks.lock("book").acquire, timeout=20)
+            (session,) = eventually(lambda: other.locks(granted=False))
+            other.ask("SELECT SLEEP(2.5)")  # what must not happen within two of the limits
+            assert other.locks(granted=False) == [session]
+            other.unlock("book")
+            assert found.result(20).release()
+            assert grant.renew()
+        other.close()
+
+
+def test_names_that_differ_in_case_are_different(locks: Any) -> None:
+    with locks.lock("Book"), locks.lock("book", timeout=0):
+        assert locks.lock("Book").acquire(blocking=False) is None
+        assert locks.lock("book").acquire(blocking=False) is None
+    assert locks.lock("book").acquire(blocking=False).release()
+
+
+def test_other_kinds_and_transactions_are_refused(locks: Any) -> None:
+    for make in (lambda: locks.rwlock("book").read(), lambda: locks.semaphore("book", 2)):
+        with pytest.raises(Unsupported, match="postgresql://"):
+            make()
+    with pytest.raises(InvalidArgument, match="survives the commit"):
+        locks.lock("book", connection=object())
+
+
+def test_servers_whose_locks_are_not_for_all_are_refused() -> None:
+    """None of them can be started here."""
+    assert "Vitess" in refused_version("8.0.30-Vitess")
+    assert "is not MariaDB" in refused_version("8.4.2")
+    assert refused_version("11.4.2-MariaDB-log") == ""
+    assert "Galera" in refused_server("0", "ON")
+    assert refused_server("0", None) == ""
+
+
+def test_a_read_only_server_is_refused() -> None:
+    need("mariadb")
+    with MariaServer(config={"read-only": "1"}) as server, interlock.connect(url_of(server)) as locks:
+        with pytest.raises(StoreError, match="read-only"):
+            locks.lock("book").acquire()
+
+
+def test_fences_leap_where_the_clock_was_set_back(server: MariaServer, other: Any) -> None:
+    with interlock.connect(url_of(server)) as locks, locks.lock("page") as grant:
+        ahead = grant.fence + 10**12
+    other.ask(f"SELECT SETVAL(interlock.{SEQUENCE}, {ahead})")
+    with interlock.connect(url_of(server)) as locks, locks.lock("page") as grant:
+        assert grant.fence > ahead + 10**6
+
+
+def test_the_one_private_name_of_pymysql_is_there(server: MariaServer) -> None:
+    import pymysql
+
+    with pymysql.connect(host=server.host, port=server.port, user=server.user, read_timeout=7) as connection:
+        assert connection._read_timeout == 7

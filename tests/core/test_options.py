@@ -1,0 +1,62 @@
+"""Options of URLs: what is read, and what is said of those that there are not."""
+
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+
+from interlock.core.errors import InvalidArgument
+from interlock.core.options import flag_in, number_in, read_options, seconds_in, text_in
+
+KNOWN = {
+    "timeout": seconds_in,
+    "max_connections": number_in,
+    "db": partial(number_in, least=0, most=15),
+    "create": flag_in,
+    "table": text_in,
+}
+
+
+def read(query: str) -> dict[str, Any]:
+    """Read the options of a URL."""
+    return read_options(parse_qsl(query, keep_blank_values=True), KNOWN, "redis://")
+
+
+def test_each_option_is_read_by_what_the_store_has_for_it() -> None:
+    assert read("timeout=0.5&max_connections=7&db=0&create=false&table=a%20b") == {
+        "timeout": 0.5,
+        "max_connections": 7,
+        "db": 0,
+        "create": False,
+        "table": "a b",
+    }
+    assert read("") == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("max_conections=3", r"^redis:// has no option 'max_conections'; did you mean max_connections\?$"),
+        ("colour=red", "has no option 'colour'; there are create, db, max_connections, table, timeout$"),
+        ("db=1&db=1", "^redis://: give db one value$"),
+        ("table=", "give table one value"),
+        ("timeout=soon", "^redis://: timeout is a number of seconds above 0, not 'soon'$"),
+        ("timeout=0", "above 0"),
+        ("timeout=nan", "above 0"),
+        ("timeout=inf", "above 0"),
+        ("max_connections=0", "a whole number from 1 to 1000000, not '0'"),
+        ("max_connections=1_0", "a whole number"),
+        ("max_connections=%D9%A3", "a whole number"),
+        ("db=16", "a whole number from 0 to 15, not '16'"),
+        ("create=yes", "create is true or false, not 'yes'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_does(query: str, said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        read(query)
+
+
+def test_a_store_without_options_says_so() -> None:
+    with pytest.raises(InvalidArgument, match=r"^memory:// has no option 'x'; it has none$"):
+        read_options([("x", "1")], {}, "memory://")

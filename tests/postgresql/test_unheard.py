@@ -1,0 +1,109 @@
+"""Steps that get no answer, or are cancelled: what they did is undone, and what they hold ends."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import interlock
+from interlock.testing.waiting import WAIT_LIMIT, eventually, moment, since
+from tests.postgresql.conftest import WAITING, Ask, number_of
+from tests.servers import PostgresServer
+from tests.support.sides import side
+
+
+@pytest.fixture
+def blocker(server: PostgresServer) -> Iterator[Any]:
+    """Somebody who stops each step of the lock "a" until he rolls back."""
+    with psycopg.connect(server.url) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (number_of("a"),))
+        yield connection
+
+
+def test_who_is_cancelled_in_a_step_is_cancelled_at_once_and_leaves_nothing(
+    url: str, ask: Ask, locks: Any, blocker: Any
+) -> None:
+    locks.lock("b").acquire().release()
+
+    async def main() -> None:
+        async with interlock.aconnect(f"{url}&timeout=1") as ours:
+            waits = asyncio.ensure_future(ours.lock("a").acquire())
+            await asyncio.to_thread(eventually, lambda: ask(WAITING))
+            waits.cancel()
+            await asyncio.wait([waits], timeout=WAIT_LIMIT)
+            assert waits.cancelled()
+
+    asyncio.run(main())
+    blocker.rollback()
+    eventually(lambda: not ask(WAITING) and not locks.claims("a"))
+
+
+def test_what_gets_no_answer_is_undone_when_it_is_performed_late(
+    url: str, ask: Ask, locks: Any, blocker: Any, colour: str
+) -> None:
+    locks.lock("b").acquire().release()
+    with side(colour, f"{url}&timeout=1") as ours:
+        began = moment()
+        with pytest.raises(interlock.StoreError):
+            ours.take("a", timeout=0)
+        assert since(began) < 4
+        blocker.rollback()
+        eventually(lambda: not ask(WAITING) and not locks.claims("a"))
+        assert ours.do(ours.take("a", timeout=0).release) is True
+
+
+def test_who_is_closed_while_it_waits_is_told_so(url: str, colour: str) -> None:
+    with side(colour, url) as others, side(colour, url) as ours, ours.beside() as closer:
+        grant = others.take("a")
+        waiting = ours.waits("a")
+        eventually(lambda: len(others.claims("a")) == 2)
+        closer.do(ours.locks.close)
+        with pytest.raises(interlock.StoreError, match="closed"):
+            waiting.result(WAIT_LIMIT)
+        assert others.do(grant.release) is True
+
+
+@pytest.mark.parametrize("setting", ["", "default_transaction_isolation = 'serializable'"])
+def test_a_client_that_is_stopped_at_any_moment_holds_nothing_past_its_lease(
+    url: str, locks: Any, role: Callable[[str], None], setting: str
+) -> None:
+    code = (
+        f"import interlock\nlocks = interlock.connect({url!r})\nprint('begun', flush=True)\n"
+        "while True:\n    with locks.lock('a', ttl=1): pass"
+    )
+    locks.lock("b").acquire().release()
+    if setting:
+        role(setting)
+    for tries in range(4):
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as client:
+            assert client.stdout is not None
+            client.stdout.readline()
+            with pytest.raises(subprocess.TimeoutExpired):
+                client.wait(0.4 + 0.013 * tries)
+            os.kill(client.pid, signal.SIGSTOP)
+            try:
+                assert locks.lock("a").acquire(timeout=WAIT_LIMIT).release() is True
+            finally:
+                client.kill()
+
+
+def test_a_forked_child_has_connections_of_its_own(url: str, ask: Ask) -> None:
+    with interlock.connect(url) as locks:
+        with locks.lock("a"):
+            pid = os.fork()
+            if pid == 0:
+                code = 1
+                try:
+                    with locks.lock("b"):
+                        code = 0 if locks.lock("a").acquire(timeout=0) is None else 2
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            assert len(locks.claims("a")) == 1
+        assert locks.lock("b").acquire(timeout=WAIT_LIMIT).release() is True

@@ -1,0 +1,69 @@
+"""The smallest store there is: texts in a dictionary that can be compared and swapped."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from interlock.core.claims import Check
+from interlock.stores._sync.swap import SLACK, SwapSteps
+from interlock.stores.plain import PlainStore
+
+
+class Texts:
+    """Texts in a dictionary, as a server keeps them: as `stores.swap.AsyncSwapStore`, in plain calls.
+
+    Args:
+        clock: its time of day, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._mutex = threading.Lock()  # makes each method one step, as a server does
+        self._texts: dict[str, tuple[int, str]] = {}
+        self._clock = clock
+
+    def load(self, key: str) -> tuple[int | None, str, int]:
+        with self._mutex:
+            return (*self._texts.get(key, (None, "")), self._now())
+
+    def swap(self, key: str, version: int | None, text: str, now: int) -> int | None:
+        with self._mutex:
+            return self._swap(key, version, text, now)
+
+    def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> Sequence[int | None]:
+        with self._mutex:
+            versions = [self._swap(key, version, text, now) for key, version, text in swaps]
+            return () if None in versions else versions
+
+    def _now(self) -> int:
+        return int(self._clock() * 1_000_000)
+
+    def _swap(self, key: str, version: int | None, text: str, now: int) -> int | None:
+        there = self._texts.get(key, (None, ""))[0]
+        if there != version or abs(self._now() - now) > SLACK:
+            return None
+        self._texts[key] = ((version or 0) + 1, text)
+        return (version or 0) + 1
+
+    def permit(self, place: object) -> None:
+        pass
+
+    def keys(self, prefix: str) -> list[str]:
+        with self._mutex:
+            return sorted(key for key in self._texts if key.startswith(prefix))
+
+    def doctor(self) -> list[Check]:
+        return [Check("texts", "warn", "they are forgotten when the process ends")]
+
+    def close(self) -> None:
+        pass
+
+
+class TextStore(PlainStore):
+    """A store in such a dictionary."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+
+    def steps(self) -> SwapSteps:
+        return SwapSteps(self._texts)
