@@ -84,7 +84,8 @@ async def caller(
             attempts -= 1
         started = await rt.time_by(no_clock)
         first = rt.fresh_id()
-        call = AcquireCall(Claim(first, spec), no_clock, started, TIME_IS_OVER if timeout else None, wait)
+        deadline = TIME_IS_OVER if timeout else None
+        call: Any = AcquireCall(Claim(first, spec), no_clock, started, deadline, wait)
         await rt.ask(Acquiring())
         try:
             held = await acquire(rt, queue, call)

@@ -22,7 +22,7 @@ class _Waiter:
     def __init__(self, words: dict[str, int]) -> None:
         self.words = words
 
-    def tell(self, message: Granted | None) -> None:
+    def tell(self, message: Granted | None = None) -> None:
         """Keep the message."""
         if message is not None:
             self.words[message.id] = message.fence

@@ -56,7 +56,8 @@ def test_handoff_get_in_before_the_server_knows() -> None:
         state
         for state in explore(world).states()
         if any(
-            each.phase == "inside" and each.id not in [place.id for place in state.line.places if place.state == "using"]
+            each.phase == "inside"
+            and each.id not in [place.id for place in state.line.places if place.state == "using"]
             for each in state.callers
         )
     ]
