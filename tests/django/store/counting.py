@@ -120,5 +120,3 @@ def wait(rounds: int) -> None:
     with lock:
         print("had", flush=True)
         sys.stdin.readline()
-
-

@@ -288,7 +288,6 @@ def test_on_a_cluster_of_tasks_too(cluster: RedisCluster, monkeypatch: pytest.Mo
     asyncio.run(session())
 
 
-
 def test_a_lost_reply_does_not_make_the_lock_of_another_ours(house: Any) -> None:
     proxy = house.proxy()
     lock = house.lock(client=house.client_through(proxy, retries=1))
@@ -414,4 +413,3 @@ def test_a_paused_server_answers_in_the_end(own_server: Any) -> None:
         thread.join()
         assert answers == [True]
         eventually(lambda: not lock.locked())
-

@@ -101,9 +101,7 @@ class MysqlLines:
         """As `AsyncSwapStore.swap`; the text has neither quotes nor backslashes."""
         if version is None:
             namespace, _, name = key.partition(SEPARATOR)
-            new = (
-                now  # that no row of this name has had: a swap of one that was swept away must not succeed
-            )
+            new = now  # that no row of this name has had: a swap of one that was swept away must not succeed
             statement = (
                 f"INSERT INTO {self._table} (k, line, version, namespace, name) SELECT {_key(key)}, '{text}', {new}, "
                 f"{_hex(namespace)}, {_hex(name)} FROM (SELECT 1) one WHERE {_at(now)}"
