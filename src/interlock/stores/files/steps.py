@@ -33,7 +33,7 @@ from interlock.stores.files.linefile import LineFile
 from interlock.stores.files.liveness import Liveness, WakeupPipe
 from interlock.stores.files.marker import MarkerTaken
 from interlock.stores.files.opening import MOST_BYTES, NotOurs, read_file
-from interlock.stores.files.plan import Tell, actions, dead_among, line_of, watched_by
+from interlock.stores.files.plan import Record, Tell, actions, dead_among, line_of, watched_by
 from interlock.stores.files.slots import (
     DONE_AT,
     HEAD_MOST,
@@ -156,7 +156,12 @@ class FileSteps:
         liveness = self.liveness()
         slots = line.slots(data)
         lease = int(clock.now() * MICROS)
-        before = line_of(slots, micros_in(data, DONE_AT), 0, lease)
+        stamp = int(clock.time_of_day() * MICROS)
+        done = micros_in(data, DONE_AT)
+        if 0 < done <= stamp:  # it is over: compiled code takes lines without one
+            line.perform(Record(0))
+            done = 0
+        before = line_of(slots, done, 0, lease)
         if not before.top:
             before = before._replace(top=self.folder.floor())
         waiter: Any = None
@@ -171,7 +176,7 @@ class FileSteps:
             first = args[0]
             ids = (first,) if isinstance(first, str) else first or ()
         dead = dead_among(before.places, ids, liveness.is_alive) if before.places else NOBODY
-        step = decide(before, Clock(lease, int(clock.time_of_day() * MICROS), dead), *args)
+        step = decide(before, Clock(lease, stamp, dead), *args)
         mine: list[Place] = []
         if step.line is not None:
             mine = self._perform(line, actions(slots, before, step, ids if decide is enter else ()), liveness)
