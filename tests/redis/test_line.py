@@ -34,7 +34,7 @@ def test_the_same_steps_give_the_same_answers(server: SteppedRedisServer, game: 
         nonlocal ahead
         ahead += seconds
         server.step(seconds)
-        eventually(lambda: int(server.command("TIME")[0]) - clock.time_of_day() > ahead - 1.0)
+        eventually(lambda: int(server.command("TIME")[0]) - clock.time_of_day() > server.ahead - 1.0)
 
     space = MemoryStore(Space(lambda: clock.now() + ahead))
     store = open_store(server.url)
