@@ -18,7 +18,6 @@ SUCCESSORS = "interlock.remote.successors"
 
 _CANCEL = Configuration("three of one process, one gives up", (0, 0, 0), cancels=1)
 _LAPSE = Configuration("three of one process, a lease ends", (0, 0, 0), lapses=1)
-_MESSAGE = Configuration("three of one process, one gives up, a message is lost", (0, 0, 0), cancels=1, losses=1)
 _FORGET = Configuration("three of one process, the server forgets", (0, 0, 0), forgets=1)
 _ONE = Configuration("three of one process", (0, 0, 0))
 _BEHIND = Configuration("one and two", (0, 1, 1))
@@ -85,12 +84,6 @@ MUTANTS = (
         _LAPSE,
         "disagree",
         Change(SUCCESSORS, "if former is not None:", "if False:"),
-    ),
-    Mutant(
-        "a claim that holds the lock is nobody's successor",
-        _MESSAGE,
-        "hold the lock",
-        Change(SUCCESSORS, "        if self._before:\n", "        if False:\n"),
     ),
     Mutant("a promise is void if the server had forgotten who made it", _FORGET, "is void", world=_Trusting),
     Mutant(

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from interlock.core.claims import USING, Claim, LockSpec
-from interlock.core.errors import UnknownOutcome
 from interlock.core.line import Clock, Line, Origin, Place, Step
-from interlock.core.queue import BUSY, GIVEN_UP, EnterResult
+from interlock.core.queue import GIVEN_UP, EnterResult
 from proof import runtime
 from proof.changes import changed
 from proof.pending import register as ask
@@ -81,11 +80,8 @@ class GivesUp:
 
     async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
         """As `AsyncQueue.enter`."""
-        try:
-            result: EnterResult = await self.queue.enter(claim, waiter, wait, again)
-        except UnknownOutcome:
-            return BUSY if again else GIVEN_UP
-        return result
+        result: EnterResult = await self.queue.enter(claim, waiter, wait, again)
+        return GIVEN_UP if result.state == "indeterminate" and not again else result
 
 
 def do(options: Options, store: Store, request: ask.Do, lease: int) -> Iterator[Effect]:

@@ -12,6 +12,7 @@ import pytest
 
 from proof import Automaton, Final, HiddenState
 from proof.renaming import permutation, renamed
+from proof.runtime import effect
 
 
 class Colour(Enum):
@@ -363,3 +364,25 @@ def test_values_are_renamed_at_any_depth_and_left_alone_where_nothing_changes() 
     assert result[3].args == ("z", 1)
     untouched = (Ask("y"), Reply(True), ValueError("y"))
     assert renamed(untouched, {"x": "z", 1: 2}) is untouched
+
+
+def test_a_coroutine_is_a_protocol_too() -> None:
+    class Counts:
+        __slots__ = ("times",)
+
+        def __init__(self) -> None:
+            self.times = 0
+
+    async def inner(counts: Counts, answer: int) -> int:
+        counts.times = (counts.times + answer) % 3
+        return int(await effect(("times", counts.times)))
+
+    async def protocol() -> None:
+        counts, answer = Counts(), 0
+        while True:
+            answer = await inner(counts, answer)
+
+    automaton = Automaton(protocol)
+    walk(automaton, [0, 1])
+    assert len(automaton) == 3  # what is in slots belongs to the state
+    assert automaton.where(0).startswith("effect (runtime.py:")
