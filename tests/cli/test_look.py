@@ -361,11 +361,11 @@ def test_doctor_is_70_if_a_check_fails(seen: Seen, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("scheme", ["redis", "postgresql", "postgresql+advisory"])
 def test_doctor_is_75_if_the_server_is_away(scheme: str, capsys: pytest.CaptureFixture[str]) -> None:
     with closed_port() as port:
-        assert main(["doctor", "--store", f"{scheme}://127.0.0.1:{port}/x"]) == 75
+        assert main(["doctor", "--store", f"{scheme}://127.0.0.1:{port}/0"]) == 75
         printed, errors = capsys.readouterr()
         assert (printed, errors.count("\n")) == ("", 1)
         assert errors.startswith("interlock: the store can't be used: ")
-        assert main(["doctor", "--json", "--store", f"{scheme}://127.0.0.1:{port}/x"]) == 75
+        assert main(["doctor", "--json", "--store", f"{scheme}://127.0.0.1:{port}/0"]) == 75
 
 
 @contextmanager

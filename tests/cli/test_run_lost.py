@@ -91,10 +91,10 @@ def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
 def test_a_release_that_fails_is_told_and_the_status_is_the_commands(house: House) -> None:
     failing = house.python_with(
         "from interlock.core.errors import StoreError\n"
-        "from interlock.stores.files.store import FileStore\n"
-        "def leave(store, claim):\n"
+        "from interlock.stores.files._sync.queue import FileQueue\n"
+        "def leave(queue, claim, done=0.0):\n"
         "    raise StoreError('the disk is on fire')\n"
-        "FileStore.leave = FileStore.leave_now = leave\n"
+        "FileQueue.leave = leave\n"
     )
     status, output, errors = house.run("run", "book", "--", "sh", "-c", "exit 3", extra=failing)
     assert (status, output) == (3, "")

@@ -120,6 +120,7 @@ class GuardedRun:
         self._signals = signals
         self._child = child
         self._name = repr(order.name)
+        self._grant: Grant | None = None  # kept, so that closing the connection can release it once more
         self._lost = False
         self._ordered_to_end = False
         self._saying = threading.Lock()
@@ -201,6 +202,7 @@ class GuardedRun:
         if grant is None:
             self._tell(f"did not obtain {self._name} within {obtained - started:.3f} s: others hold it")
             return self._order.conflict
+        self._grant = grant
         self._signals.wait_is_over()
         self._tell(f"obtained {self._name} after {obtained - started:.3f} s, fence {grant.fence}")
         try:

@@ -2,10 +2,12 @@
 
 import os
 import select
-import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.core.errors import StoreError
+
+if TYPE_CHECKING:
+    import socket
 
 READABLE = getattr(select, "POLLIN", 1)
 WRITABLE = getattr(select, "POLLOUT", 4)
@@ -60,6 +62,8 @@ class WakePipe:
                 self._reads, self._writes = os.pipe()
                 os.set_blocking(self._writes, False)
                 return
+            import socket  # only where it is needed: it is slow to load
+
             self._sockets = socket.socketpair()
         except OSError as error:
             raise StoreError(f"nothing can be opened to wake who waits: {error}") from error
