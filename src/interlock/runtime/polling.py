@@ -2,12 +2,9 @@
 
 import os
 import select
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from interlock.core.errors import StoreError
-
-if TYPE_CHECKING:
-    import socket
 
 READABLE = getattr(select, "POLLIN", 1)
 WRITABLE = getattr(select, "POLLOUT", 4)
@@ -56,7 +53,7 @@ class WakePipe:
     """
 
     def __init__(self) -> None:
-        self._sockets: tuple[socket.socket, ...] = ()
+        self._sockets: tuple[Any, ...] = ()
         try:
             if hasattr(select, "poll"):
                 self._reads, self._writes = os.pipe()
