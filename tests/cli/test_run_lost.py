@@ -135,16 +135,16 @@ def test_a_lock_that_is_lost_before_the_command_could_start_starts_none(house: H
 
 FAILS = """
 import os, sys
-from interlock.cli import run
+from interlock.cli import guard
 from interlock.client._sync.locks import Locks
-def fails(guard):
-    run.command = guard._child.pid
+def fails(run):
+    guard.command = run._child.pid
     raise RuntimeError("of the test")
 close = Locks.close
 def tells(locks):
-    print("still there" if os.path.exists(f"/proc/{run.command}") else "gone", file=sys.stderr, flush=True)
+    print("still there" if os.path.exists(f"/proc/{guard.command}") else "gone", file=sys.stderr, flush=True)
     close(locks)
-run.GuardedRun._attend, Locks.close = fails, tells
+guard.GuardedRun._attend, Locks.close = fails, tells
 """
 
 
