@@ -75,6 +75,7 @@ def test_the_words_of_run_are_completed_where_they_may_stand(house: House, asked
         assert asked("run", "-w", "") == asked("run", "--label", "b") == []
         assert asked("run", "book", "--gr") == ["--grace"]
         assert asked("run", "book", "--", "--gr") == asked("run", "book", "true", "--gr") == []
+        assert asked("run", "book", "true", "--namespace", "") == []
         assert "env" in asked("run", "book", "--", "en")
         assert asked("run", "--namespace", "shop", "") == []
 

@@ -59,11 +59,11 @@ def test_a_lock_that_becomes_free_in_time_is_obtained(house: House) -> None:
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        ([], "which lock"),
+        ([], "Missing argument 'NAME'"),
         (["book"], "which command"),
         (["book", "--"], "which command"),
-        (["-x"], "which lock"),
-        (["-q", "book", "true"], "no option -q"),
+        (["-x"], "Missing argument 'NAME'"),
+        (["-q", "book", "true"], "No such option"),
         (["book", "--quick", "true"], "write -- before the command"),
         (["-s", "-x", "book", "true"], "-s and -x contradict"),
         (["-s", "--permits", "2", "book", "true"], "-s and --permits contradict"),
@@ -71,19 +71,20 @@ def test_a_lock_that_becomes_free_in_time_is_obtained(house: House) -> None:
         (["-u", "book", "true"], "released when the command ends"),
         (["--unlock", "book", "true"], "released when the command ends"),
         (["-F", "book", "true"], "has to stay"),
-        (["-w", "soon", "book", "true"], "no number of seconds"),
+        (["-w", "soon", "book", "true"], "'soon' is not a valid float"),
         (["-w", "-1", "book", "true"], "no number of seconds"),
         (["-w", "nan", "book", "true"], "no number of seconds"),
         (["-w", "inf", "book", "true"], "no number of seconds"),
-        (["-w"], "-w needs a value: -w SEC"),
+        (["-w"], "'-w' requires an argument. (see interlock run --help)"),
+        (["book", "-nw"], "'-w' requires an argument"),
         (["--grace", "-1", "book", "true"], "no number of seconds"),
-        (["-E", "256", "book", "true"], "from 0 to 255"),
-        (["-E", "-1", "book", "true"], "from 0 to 255"),
-        (["-E", "one", "book", "true"], "from 0 to 255"),
+        (["-E", "256", "book", "true"], "0<=x<=255"),
+        (["-E", "-1", "book", "true"], "0<=x<=255"),
+        (["-E", "one", "book", "true"], "'one' is not a valid integer"),
         (["--units", "2", "book", "true"], "--permits"),
-        (["--permits", "0", "book", "true"], "from 1"),
+        (["--permits", "0", "book", "true"], "x>=1"),
         (["--permits", "2", "--units", "3", "book", "true"], "ask for fewer"),
-        (["--keep=yes", "book", "true"], "takes no value"),
+        (["--keep=yes", "book", "true"], "does not take a value"),
         (["-c", "true", "book", "false"], "as one word"),
         (["--ttl", "0", "book", "true"], "from 0.1"),
         (["", "true"], "must not be empty"),
@@ -93,7 +94,7 @@ def test_a_lock_that_becomes_free_in_time_is_obtained(house: House) -> None:
         (["--store", "memory://", "book", "true"], "guards nothing"),
         (["--store", "nonsense://here", "book", "true"], "no store has the scheme"),
         (["--store", "/var/locks", "book", "true"], "no store URL"),
-        (["two\nlines", "--quick", "true"], "no option"),
+        (["two\nlines", "--quick", "true"], "No such option"),
     ],
 )
 def test_wrong_usage_is_64_with_one_line_that_says_what_to_do(house: House, words: list[str], advice: str) -> None:
@@ -175,7 +176,7 @@ def test_a_store_that_can_not_be_used_is_75(house: House) -> None:
 
 
 def test_an_error_of_ours_does_not_look_like_a_conflict(house: House) -> None:
-    broken = house.python_with("import interlock.cli.options as options\noptions.parse = lambda words: 1 / 0\n")
+    broken = house.python_with("import interlock.cli.run as run\nrun.run.callback = lambda **given: 1 / 0\n")
     status, _, errors = house.run("run", "book", "--", "true", extra=broken)
     assert status == 70
     assert "ZeroDivisionError" in errors
@@ -185,6 +186,6 @@ def test_the_help_tells_every_option_and_status(house: House) -> None:
     for words in (["run", "--help"], ["run", "-h"]):
         status, output, errors = house.run(*words)
         assert (status, errors) == (0, "")
-        for part in ("-s --shared", "-w --wait", "--keep", "--grace SEC", "128+n", "75"):
+        for part in ("-s, --shared", "-w, --wait", "--keep", "--grace SEC", "128+n", "75"):
             assert part in output
     assert "Hold a lock while a command runs." in house.run("--help")[1]

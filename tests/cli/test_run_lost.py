@@ -91,10 +91,10 @@ def test_the_lease_is_renewed_while_the_command_runs(house: House) -> None:
 def test_a_release_that_fails_is_told_and_the_status_is_the_commands(house: House) -> None:
     failing = house.python_with(
         "from interlock.core.errors import StoreError\n"
-        "from interlock.stores.files.store import FileStore\n"
-        "def leave(store, claim):\n"
+        "from interlock.stores.files._sync.queue import FileQueue\n"
+        "def leave(queue, claim, done=0.0):\n"
         "    raise StoreError('the disk is on fire')\n"
-        "FileStore.leave = FileStore.leave_now = leave\n"
+        "FileQueue.leave = leave\n"
     )
     status, output, errors = house.run("run", "book", "--", "sh", "-c", "exit 3", extra=failing)
     assert (status, output) == (3, "")
@@ -135,16 +135,16 @@ def test_a_lock_that_is_lost_before_the_command_could_start_starts_none(house: H
 
 FAILS = """
 import os, sys
-from interlock.cli import run
+from interlock.cli import guard
 from interlock.client._sync.locks import Locks
-def fails(guard):
-    run.command = guard._child.pid
+def fails(run):
+    guard.command = run._child.pid
     raise RuntimeError("of the test")
 close = Locks.close
 def tells(locks):
-    print("still there" if os.path.exists(f"/proc/{run.command}") else "gone", file=sys.stderr, flush=True)
+    print("still there" if os.path.exists(f"/proc/{guard.command}") else "gone", file=sys.stderr, flush=True)
     close(locks)
-run.GuardedRun._attend, Locks.close = fails, tells
+guard.GuardedRun._attend, Locks.close = fails, tells
 """
 
 

@@ -5,9 +5,7 @@ from collections.abc import Iterator
 import click
 
 import interlock
-from interlock.cli.group import group
-from interlock.cli.options import INTRODUCTION, OPTIONS
-from interlock.cli.summary import COMMANDS, HEAD
+from interlock.cli.group import COMMANDS, HEAD, group
 
 ENVIRONMENT = (
     ("INTERLOCK_URL", "Where the locks are, unless --store says so: redis://host, file:///folder and so on."),
@@ -36,17 +34,14 @@ def _lines() -> Iterator[str]:
     yield f'.TH INTERLOCK 1 "" "interlock {interlock.__version__}" "User Commands"'
     yield from (".SH NAME", _plain("interlock - hold a lock while a command runs, and see who holds which"))
     yield ".SH SYNOPSIS"
-    for usage in (
-        "run [OPTIONS] NAME [OPTIONS] [--] COMMAND…",
-        *(_usage(name) for name in COMMANDS if name != "run"),
-    ):
-        yield from (".B interlock", _plain(usage), ".br")
+    for name in COMMANDS:
+        yield from (".B interlock", _plain(_usage(name)), ".br")
     yield ".SH DESCRIPTION"
     yield from _paragraphs(HEAD)
     yield ".SH COMMANDS"
     for name in COMMANDS:
         yield f".SS {name}"
-        yield from _run() if name == "run" else _command(name)
+        yield from _command(name)
     for title, rows in (("ENVIRONMENT", ENVIRONMENT), ("EXIT STATUS", STATUSES)):
         yield f".SH {title}"
         yield from _rows(rows)
@@ -69,12 +64,6 @@ def _command(name: str) -> Iterator[str]:
     command, context = _command_of(name)
     yield from _paragraphs(command.help or "")
     yield from _rows([row for param in command.get_params(context) if (row := param.get_help_record(context))])
-
-
-def _run() -> Iterator[str]:
-    text = INTRODUCTION.partition("\n\n")[2].removesuffix("\nOptions:\n")
-    yield from _paragraphs(text)
-    yield from _rows([(", ".join(o.spellings) + f" {o.value}".rstrip(), o.help) for o in OPTIONS])
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Completion by the shell: lock names, namespaces and claims of the store, and the command line of `run`.
+"""Completion by the shell: lock names, namespaces and claims of the store, and programs to run.
 
 Click brings bash, zsh and fish.  Its function for bash gets the words as bash divides them, so that `book:1` and
 `redis://host` are three words each; the one here reads the line itself.
@@ -7,15 +7,14 @@ Click brings bash, zsh and fish.  Its function for bash gets the words as bash d
 import os
 import shlex
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class, split_arg_string
 
 from interlock import Locks
-from interlock.cli.options import BY_SPELLING, OPTIONS, Option
 from interlock.cli.where import connect
 from interlock.runtime import log
 
@@ -74,61 +73,13 @@ def ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Complet
 
 def namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the namespaces that have claims."""
-    return _found(ctx.params, incomplete, _namespaces_of)
+    return _found(ctx.params, incomplete, lambda locks: set(locks.namespaces()))
 
 
-def of_run(words: Sequence[str], incomplete: str) -> list[CompletionItem]:
-    """Return what may come after `interlock run` and these words."""
-    place = _place_after(words)
-    if isinstance(place.what, Option):
-        return _found(place.given, incomplete, _namespaces_of) if place.what.key == "namespace" else []
-    if incomplete.startswith("-") and place.what in ("name", "command"):
-        spellings = ((each, option.help) for option in OPTIONS for each in option.spellings)
-        found = [CompletionItem(each, help=text) for each, text in spellings if each.startswith(incomplete)]
-        return [*found, CompletionItem("--")] if place.what == "command" and incomplete in ("-", "--") else found
-    if place.what in ("name", "only name"):
-        return _found(place.given, incomplete, lambda locks: {view.name for view in locks.claims()})
-    programs = _programs(incomplete) if place.what in ("command", "only command") and incomplete else []
-    return [*programs, CompletionItem(incomplete, type="file")]
-
-
-class _Position(NamedTuple):
-    """Where in the command line of `run` one is: what comes next, and the options before it."""
-
-    what: "Option | str"
-    given: dict[str, str]
-
-
-def _place_after(words: Sequence[str]) -> _Position:
-    given: dict[str, str] = {}
-    rest = list(words)
-    what = "name"
-    while rest:
-        word = rest.pop(0)
-        if word == "--" and what in ("name", "command"):
-            what = f"only {what}"
-        elif word.startswith("-") and len(word) > 1 and what in ("name", "command"):
-            option, equals, value = _option_of(word)
-            if option is None or not option.value:
-                continue
-            if not equals and not rest:
-                return _Position(option, given)
-            given[option.key] = value if equals else rest.pop(0)
-        else:
-            what = "command" if what in ("name", "only name") else "argument"
-    return _Position(what, given)
-
-
-def _option_of(word: str) -> tuple[Option | None, bool, str]:
-    """Return the option of a word, whether its value is a part of it, and that value."""
-    if word.startswith("--"):
-        spelling, equals, value = word.partition("=")
-        return BY_SPELLING.get(spelling), bool(equals), value
-    for index, letter in enumerate(word[1:], 2):
-        option = BY_SPELLING.get(f"-{letter}")
-        if option is not None and option.value:
-            return option, index < len(word), word[index:]
-    return None, False, ""
+def programs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the programs that a command may begin with; after its first word, files."""
+    is_first = incomplete and not ctx.params.get("command")
+    return [*(_programs(incomplete) if is_first else ()), CompletionItem(incomplete, type="file")]
 
 
 def _programs(incomplete: str) -> list[CompletionItem]:
@@ -139,10 +90,6 @@ def _programs(incomplete: str) -> list[CompletionItem]:
         except OSError:
             pass  # the path may name what is not there
     return [CompletionItem(each) for each in sorted(found)]
-
-
-def _namespaces_of(locks: Locks) -> set[str]:
-    return set(locks.namespaces())
 
 
 def _found(given: dict[str, Any], incomplete: str, look: Callable[[Locks], set[str]]) -> list[CompletionItem]:

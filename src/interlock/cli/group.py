@@ -1,4 +1,4 @@
-"""The commands beside `run`, on click; each is imported when it is called."""
+"""The commands, on click; each is imported when it is called."""
 
 import os
 from collections.abc import Sequence
@@ -7,13 +7,28 @@ from importlib import import_module
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 import interlock
 from interlock.cli.exits import STORE, USAGE, fail
-from interlock.cli.options import BY_SPELLING
-from interlock.cli.summary import COMMANDS, HEAD
 
+COMMANDS = {
+    "run": ("interlock.cli.run:run", "Hold a lock while a command runs."),
+    "ls": ("interlock.cli.look:ls", "List the locks that somebody holds or waits for."),
+    "show": ("interlock.cli.look:show", "Show the line of one lock, in its order."),
+    "watch": ("interlock.cli.look:watch", "Show holders and waiters until Ctrl-C."),
+    "serve": ("interlock.cli.serve:serve", "Show holders and waiters on a page of the browser."),
+    "evict": ("interlock.cli.manage:evict", "Take claims of a lock away."),
+    "doctor": ("interlock.cli.manage:doctor", "Find out whether a store is fit."),
+}
+"""Each command: where it is, and what it does."""
+HEAD = """\
+Locks between processes: run a command under one, and see who holds which.
+
+The locks are where --store or $INTERLOCK_URL says, else in files of the user's own,
+/tmp/interlock-UID.
+
+Exit status: 64 wrong usage, 75 the store cannot be used; each command's help tells the others.
+"""
 COMPLETE = "_INTERLOCK_COMPLETE"  # in the environment of what a shell asks for completions
 
 LIKE = 0.6  # of what is typed, to be taken for what was meant
@@ -27,10 +42,11 @@ def main(arguments: Sequence[str]) -> int:
         teach_bash()
     try:
         status: Any = group.main(list(arguments), prog_name="interlock", complete_var=COMPLETE, standalone_mode=False)
-    except click.NoSuchOption as error:
-        return fail(USAGE, f"{_meant(error, arguments)} (see {_command_of(error)} --help)")
     except click.UsageError as error:
-        return fail(USAGE, f"{error.format_message()} (see {_command_of(error)} --help)")
+        called = _called(arguments)
+        text = _meant(error, called) if isinstance(error, click.NoSuchOption) else error.format_message()
+        command = f"interlock {called}".rstrip() if error.ctx is None else error.ctx.command_path
+        return fail(USAGE, f"{text} (see {command} --help)")
     except click.ClickException as error:
         return fail(error.exit_code, error.format_message())
     except click.Abort:
@@ -42,26 +58,26 @@ def main(arguments: Sequence[str]) -> int:
     return int(status or 0)
 
 
-def _command_of(error: click.UsageError) -> str:
-    return error.ctx.command_path if error.ctx is not None else "interlock"
+def _called(arguments: Sequence[str]) -> str:
+    """Return which command is called; "" if none of these words is one."""
+    return next((word for word in arguments if word in COMMANDS), "")
 
 
-def _meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str:
+def _meant(error: click.NoSuchOption, called: str) -> str:
     """Say what was probably meant by an option that is not known where it stands."""
+    if error.ctx is not None and error.ctx.info_name == "run":
+        return f"{error.format_message()} If it is the command's own, write -- before the command"
     owners = [name for name in COMMANDS if error.option_name in _options_of(name)]
     if not owners:
         return error.format_message()
     if error.ctx is not None and error.ctx.command is not group:
         return f"No such option {error.option_name}: it is one of interlock {', '.join(owners)}"
-    called = next((word for word in arguments if word in COMMANDS), "")
     if called and called not in owners:
         return f"{error.option_name} is no option of interlock {called}, but of interlock {', '.join(owners)}"
     return f"{error.option_name} stands after the command: interlock {called or owners[0]} {error.option_name} …"
 
 
 def _options_of(name: str) -> set[str]:
-    if name == "run":
-        return set(BY_SPELLING)
     return {spelling for param in _command(name).params for spelling in param.opts if spelling.startswith("-")}
 
 
@@ -104,27 +120,6 @@ class Lazy(click.Group):
         raise click.UsageError(f"No such command {name!r}; {advice}", ctx)
 
 
-class Plain(click.Command):
-    """`run`, whose command line and help do without click."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leave the words as they are."""
-        ctx.args = list(args)
-        return []
-
-    def invoke(self, ctx: click.Context) -> int:
-        """Hand them over."""
-        from interlock.cli.run import main as run_main
-
-        return run_main(ctx.args)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return what may come next."""
-        from interlock.cli.complete import of_run
-
-        return of_run(ctx.args, incomplete)
-
-
 @click.group(
     cls=Lazy,
     help=HEAD,
@@ -137,6 +132,3 @@ def group(ctx: click.Context) -> None:
     """Run the command that is called."""
     if ctx.invoked_subcommand is None:
         raise click.UsageError("which command? interlock run NAME -- COMMAND… guards one", ctx)
-
-
-run = Plain("run", short_help=COMMANDS["run"][1], add_help_option=False)

@@ -13,42 +13,17 @@ import click
 from interlock import Locks, StoreError
 from interlock.cli import output
 from interlock.cli.exits import BY_SIGNAL, one_line
+from interlock.cli.options import json_option, name_argument, namespace_option, store_option
 from interlock.cli.where import called, connect
 
 OTHERS_KEPT = 10.0  # seconds; on some stores one has to look at everything to find other namespaces
 MOST_OTHERS = 5
 
 
-def _namespaces(*asked: Any) -> Any:
-    from interlock.cli.complete import namespaces
-
-    return namespaces(*asked)
-
-
-def names(*asked: Any) -> Any:
-    """Complete the name of a lock."""
-    from interlock.cli.complete import names as found
-
-    return found(*asked)
-
-
-def store_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that all commands about a store have."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        click.option(
-            "--namespace", metavar="TEXT", default="", help="Whose locks they are.", shell_complete=_namespaces
-        ),
-        click.option(
-            "--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
-        ),
-    ):
-        function = option(function)
-    return function
-
-
 @click.command()
-@store_options
+@json_option
+@namespace_option
+@store_option
 def ls(store: str | None, namespace: str, as_json: bool) -> None:
     """List the locks that somebody holds or waits for."""
     name = called(store)
@@ -65,8 +40,10 @@ def ls(store: str | None, namespace: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name", shell_complete=names)
-@store_options
+@name_argument
+@json_option
+@namespace_option
+@store_option
 def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
     """Show who holds the lock NAME and who waits for it, in the order of the line."""
     place = called(store)
@@ -93,7 +70,9 @@ def show(name: str, store: str | None, namespace: str, as_json: bool) -> None:
     show_default=True,
     help="Seconds between two looks.",
 )
-@store_options
+@json_option
+@namespace_option
+@store_option
 def watch(interval: float, store: str | None, namespace: str, as_json: bool) -> None:
     """Show holders and waiters again and again, until Ctrl-C.
 

@@ -1,31 +1,26 @@
 """`interlock evict` and `doctor`: take a claim away, and find out whether a store is fit."""
 
 import sys
-from typing import Any
 
 import click
 
 from interlock import Locks
 from interlock.cli import output
 from interlock.cli.exits import CONFLICT, LOST, STORE, one_line, say
-from interlock.cli.look import names, store_options
+from interlock.cli.options import completed, json_option, name_argument, namespace_option, store_option
 from interlock.cli.where import called, connect
 
 WORST_FIRST = ("fail", "warn", "ok")
 COLOURS = {"fail": "red", "warn": "yellow", "ok": ""}
 
 
-def _ids(*asked: Any) -> Any:
-    from interlock.cli.complete import ids
-
-    return ids(*asked)
-
-
 @click.command()
-@click.argument("name", shell_complete=names)
-@click.argument("id", required=False, shell_complete=_ids)
+@name_argument
+@click.argument("id", required=False, shell_complete=completed("ids"))
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@store_options
+@json_option
+@namespace_option
+@store_option
 def evict(name: str, id: str | None, yes: bool, store: str | None, namespace: str, as_json: bool) -> int:
     """Take the claims of the lock NAME away, or only the one called ID (`interlock show` tells).
 
@@ -60,7 +55,9 @@ def _claims(count: int) -> str:
 
 
 @click.command()
-@store_options
+@json_option
+@namespace_option
+@store_option
 def doctor(store: str | None, namespace: str, as_json: bool) -> int:
     """Find out whether the store keeps the promises that locking needs.
 

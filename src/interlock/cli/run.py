@@ -1,324 +1,163 @@
-"""`interlock run`: hold a lock while a command runs."""
+"""The command line of `interlock run`."""
 
 import math
 import os
-import signal
-import threading
-import time
-from collections.abc import Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from interlock.cli.child import HELD, Child, NotRunnable, look_up
-from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
-from interlock.cli.options import HelpWanted, Order, Usage, help_text, parse
-from interlock.cli.signals import ENDING, SignalEvent, Signals, WaitBroken, stop_here
-from interlock.cli.where import called, connect, is_given
-from interlock.runtime import log
+import click
 
-if TYPE_CHECKING:
-    from interlock import Locks
+from interlock.cli.exits import UNAVAILABLE, fail
+from interlock.cli.options import completed, name_argument, namespace_option, store_option
+from interlock.cli.where import is_given
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def waits_for_itself(order: Order, locks: "Locks") -> str:
-    """Return why a run would wait as long as the runs around it last; "" if it need not, or does not wait.
+class Run(click.Command):
+    """A command line that ends with another one: options stand before NAME, or between NAME and the command."""
 
-    Claims are found by their ids, so neither another store, nor another namespace, nor a run that has ended meanwhile
-    is taken for one that holds this lock.
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put all options before NAME, and `--` after them: all that follows is the command's own."""
+        before = self._length_of_options(args)
+        options, rest = args[:before], args[before:]
+        over = rest[:1] == ["--"]
+        name, rest = rest[over : over + 1], rest[over + 1 :]
+        after = 0 if over else self._length_of_options(rest)
+        options += rest[:after]
+        if before > len(args) or after > len(rest):
+            return super().parse_args(ctx, options)  # which says that the last one lacks its value
+        command = rest[after + (rest[after : after + 1] == ["--"]) :]
+        return super().parse_args(ctx, [*options, "--", *name, *command])
 
-    Args:
-        order: what to do.
-        locks: of its store.
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters; once the command has begun, a shell that completes finds no options any more."""
+        params = super().get_params(ctx)
+        return [each for each in params if isinstance(each, click.Argument)] if ctx.params.get("command") else params
 
-    Raises:
-        StoreError: the line can't be looked at.
+    def _length_of_options(self, words: list[str]) -> int:
+        """Return how many words at the beginning are options and their values; one more if a value is missing."""
+        options = (each for each in self.params if isinstance(each, click.Option) and not each.is_flag)
+        valued = {spelling for option in options for spelling in option.opts}
+        length = 0
+        while length < len(words) and len(word := words[length]) > 1 and word[0] == "-" and word != "--":
+            spellings = [word] if word.startswith("--") else [f"-{letter}" for letter in word[1:]]
+            takes_next = spellings[-1] in valued and valued.isdisjoint(spellings[:-1])
+            length += 1 + takes_next
+        return length
+
+
+def _check_seconds(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value < math.inf:
+        raise click.BadParameter(f"{value} is no number of seconds; give one like 10 or 0.5", ctx, option)
+    return value
+
+
+def _refuse(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+    if value:
+        raise click.UsageError(f"{' / '.join(option.opts)}: {getattr(option, 'help', '')}", ctx)
+
+
+def _refused(*spellings: str, help: str) -> Callable[[F], F]:
+    return click.option(*spellings, is_flag=True, expose_value=False, callback=_refuse, help=help)
+
+
+def _seconds(*spellings: str, help: str, default: float | None = None) -> Callable[[F], F]:
+    return click.option(*spellings, metavar="SEC", type=float, default=default, callback=_check_seconds, help=help)
+
+
+@click.command(cls=Run)
+@click.option("-s", "--shared", is_flag=True, help="Share the lock with others that say -s.")
+@click.option("-x", "-e", "--exclusive", is_flag=True, help="Have the lock alone. The default.")
+@click.option("--permits", metavar="N", type=click.IntRange(1), help="A semaphore: admit N units at a time.")
+@click.option("--units", metavar="K", type=click.IntRange(1), help="Take K units of the semaphore. Default: 1.")
+@click.option("-n", "--nb", "--nonblock", "nonblock", is_flag=True, help="Do not wait for the lock.")
+@_seconds("-w", "--wait", "--timeout", help="Wait at most SEC seconds; 0 is -n.")
+@click.option(
+    "-E",
+    "--conflict-exit-code",
+    "conflict",
+    metavar="CODE",
+    type=click.IntRange(0, 255),
+    default=1,
+    show_default=True,
+    help="Exit with CODE if the lock is not obtained.",
+)
+@click.option("-c", "--command", "shell", metavar="COMMAND", help="Run COMMAND with $SHELL, else with /bin/sh.")
+@click.option(
+    "-o",
+    "--close",
+    is_flag=True,
+    expose_value=False,
+    help="Accepted for flock's sake: the command never inherits the lock.",
+)
+@click.option("--keep", is_flag=True, help="Hold the lock until all processes that the command started are gone.")
+@_seconds(
+    "--at-least",
+    default=0.0,
+    help="Hold the lock at least SEC seconds, for commands shorter than the machines' clocks differ.",
+)
+@_seconds("--grace", default=5.0, help="When the lock is lost: seconds from TERM to KILL. Default: 5.")
+@_seconds("--ttl", help="Seconds of lease; it is renewed. Default: 30.")
+@store_option
+@namespace_option
+@click.option("--label", metavar="TEXT", help="What others see in the line. Default: the command's name.")
+@click.option("-v", "--verbose", is_flag=True, help="Say on the error stream what happens, with times.")
+@_refused(
+    "-u",
+    "--unlock",
+    help="Refused, not needed: the lock is released when the command ends, whatever it leaves running.",
+)
+@_refused(
+    "-F",
+    "--no-fork",
+    help="Refused, not possible: interlock has to stay beside the command, to renew the lock and to release it.",
+)
+@name_argument
+@click.argument(
+    "command",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="[OPTIONS] [--] COMMAND…",
+    shell_complete=completed("programs"),
+)
+def run(command: tuple[str, ...], exclusive: bool, nonblock: bool, shell: str | None, **given: Any) -> int:
+    """Wait in line for the lock NAME, run COMMAND while holding it, release it.
+
+    COMMAND has this terminal, the open files and INTERLOCK_NAME and INTERLOCK_FENCE in its environment. Signals
+    that interlock gets go on to it; the lock is held until it has ended. It begins after -- or with the first word
+    after NAME that is no option; -c 'SHELL COMMAND' stands for it.
+
+    Exit status: the command's own; 128+n if signal n ended it, or the wait; 1 (or -E) if the lock was not obtained;
+    64 wrong usage; 69 command not found or not executable; 70 the lock was lost and the command stopped;
+    75 the store cannot be used.
     """
-    around = os.environ.get(HELD, "").split()
-    if not around or order.wait == 0:
-        return ""
-    from interlock.core.claims import fits
+    if not hasattr(os, "fork"):
+        return fail(UNAVAILABLE, "interlock run needs a POSIX system: here, lock in the program itself")
+    chosen = (("-s", given["shared"]), ("-x", exclusive), ("--permits", given["permits"]))
+    kinds = [spelling for spelling, is_chosen in chosen if is_chosen]
+    if len(kinds) > 1:
+        raise click.UsageError(f"{' and '.join(kinds)} contradict each other: give one of them")
+    if given["units"] and not given["permits"]:
+        raise click.UsageError("--units counts units of a semaphore: say how many there are with --permits")
+    if nonblock and given["wait"]:
+        raise click.UsageError("-n and -w contradict each other: give one of them")
+    if nonblock:
+        given["wait"] = 0.0
+    if shell is not None and command:
+        raise click.UsageError(f"-c takes one COMMAND as one word: quote it, and leave out {command[0]!r}")
+    if shell is not None:
+        command = (os.environ.get("SHELL") or "/bin/sh", "-c", shell)
+    if not command:
+        name = given["name"]
+        raise click.UsageError(
+            f"which command is to run while {name!r} is locked? Write it after --, or give it to -c"
+        )
+    url = "" if is_given(given["store"]) else given["store"] or os.environ.get("INTERLOCK_URL") or ""
+    if url.partition(":")[0].lower() == "memory":
+        raise click.UsageError(
+            "memory:// is seen by one process only and guards nothing: give --store file:///folder"
+        )
+    from interlock.cli.guard import Order, run_guarded
 
-    line = locks.claims(order.name)
-    held = [(view.units, view.capacity) for view in line if view.state == "using" and view.id in around]
-    if not held:
-        return ""
-    # A claim that must wait for a run around this one keeps all behind it waiting too: nobody is overtaken.
-    wanted = [(view.units, view.capacity) for view in line if view.state != "using"]
-    if all(fits(units, capacity, held) for units, capacity in (*wanted, spec_of(order))):
-        return ""
-    return f"{order.name!r} is held by the interlock run that this one is a part of, and is not free before that ends"
-
-
-def spec_of(order: Order) -> tuple[int, int]:
-    """Return how much of which capacity a run asks for."""
-    from interlock.core.claims import WRITER_UNITS
-
-    if order.permits is not None:
-        return order.units, order.permits
-    return (1, WRITER_UNITS) if order.shared else (1, 1)
-
-
-if TYPE_CHECKING:
-    from interlock import Grant, Lock, Locks
-
-LONGEST_LABEL = 200
-LOOK_AGAIN = 1.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
-SEE_HELP = "(see interlock run --help)"
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command `interlock run`.
-
-    Args:
-        words: what follows `run`.
-
-    Returns:
-        The exit status.
-    """
-    try:
-        order = parse(words)
-        url = "" if is_given(order.store) else order.store or os.environ.get("INTERLOCK_URL") or ""
-        if url.partition(":")[0].lower() == "memory":
-            raise Usage("memory:// is seen by one process only and guards nothing here: give --store file:///folder")
-    except HelpWanted:
-        print(help_text(), end="")
-        return 0
-    except Usage as error:
-        return fail(USAGE, f"{error} {SEE_HELP}")
-    try:
-        path = look_up(order.command[0])
-    except NotRunnable as error:
-        return fail(UNAVAILABLE, str(error))
-    _fill_standard_streams()
-    with closing(Signals()) as signals:
-        try:
-            child = Child(path, order.command, signals, order.keep)
-        except OSError as error:
-            return fail(UNAVAILABLE, f"can't start a process for {order.command[0]!r}: {error.strerror}; try later")
-        signals.on_child = child.look
-        return GuardedRun(order, signals, child).run()
-
-
-def _fill_standard_streams() -> None:
-    """Let no file of ours become descriptor 0, 1 or 2 where those are closed; the command still finds them so."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)
-
-
-class GuardedRun:
-    """One run: the lock, the command, and the signals between them.
-
-    Args:
-        order: what to do.
-        signals: those of this process, not listening yet.
-        child: the process of the command, waiting for its start.
-    """
-
-    def __init__(self, order: Order, signals: Signals, child: Child) -> None:
-        self._order = order
-        self._signals = signals
-        self._child = child
-        self._name = repr(order.name)
-        self._lost = False
-        self._ordered_to_end = False
-        self._saying = threading.Lock()
-        self._over = False
-
-    def run(self) -> int:
-        """Wait for the lock, run the command, release; return the exit status."""
-        from interlock.core.errors import InvalidArgument, StoreError
-
-        try:
-            self._signals.listen()
-            return self._with_store()
-        except WaitBroken as signalled:
-            self._tell(f"no longer waiting for {self._name}: got {_name_of(signalled.number)}")
-            return BY_SIGNAL + signalled.number
-        except InvalidArgument as error:
-            return fail(USAGE, f"{error} {SEE_HELP}")
-        except StoreError as error:
-            return fail(STORE, f"the store can't be used: {error}")
-        finally:
-            self._child.discard()
-            with self._saying:
-                self._over = True
-
-    def _with_store(self) -> int:
-        from interlock.core.errors import LockError
-
-        self._take_log()
-        with self._signals.breaking():
-            locks = connect(self._order.store, namespace=self._order.namespace)
-        try:
-            with self._signals.breaking():
-                in_vain = waits_for_itself(self._order, locks)
-            if in_vain and self._order.wait is None:
-                return fail(USAGE, f"{in_vain}: this one would wait for ever; leave it out, or give it -n or -w")
-            if in_vain:
-                say(in_vain)
-            return self._with_lock(self._lock(locks))
-        finally:
-            try:
-                locks.close()
-            except LockError as error:
-                say(f"the lock {self._name} could not be released, its lease will end: {error}")
-
-    def _take_log(self) -> None:
-        """Say what the library logs only with -v: it goes on trying, and a loss is told in any case."""
-        log.divert(self._say_of_log if self._order.verbose else lambda line: None)
-
-    def _say_of_log(self, line: str) -> None:
-        """Say what a thread of the library logs; nothing at the end: Python aborts if a daemon thread writes then."""
-        with self._saying:
-            if not self._over:
-                say(line)
-
-    def _lock(self, locks: "Locks") -> "Lock":
-        order = self._order
-        label = os.path.basename(order.command[0]) if order.label is None else order.label
-        if order.label is None:
-            label = os.fsencode(label).decode(errors="replace")[:LONGEST_LABEL]
-        if order.permits is not None:
-            return locks.semaphore(
-                order.name, order.permits, units=order.units, ttl=order.ttl, label=label, on_lost=self._on_lost
-            )
-        if order.shared:
-            return locks.rwlock(order.name, ttl=order.ttl, label=label, on_lost=self._on_lost).read()
-        return locks.lock(order.name, ttl=order.ttl, label=label, on_lost=self._on_lost)
-
-    def _on_lost(self, grant: "Grant") -> None:
-        """Called in the thread that renews the lease."""
-        self._signals.put(SignalEvent("lost"))
-
-    def _with_lock(self, lock: "Lock") -> int:
-        started = time.monotonic()
-        if self._order.verbose:
-            say(f"waiting for {self._name} in {called(self._order.store)}")
-        with self._signals.breaking():
-            grant = lock.acquire(timeout=self._order.wait)
-        obtained = time.monotonic()
-        if grant is None:
-            self._tell(f"did not obtain {self._name} within {obtained - started:.3f} s: others hold it")
-            return self._order.conflict
-        self._signals.wait_is_over()
-        self._tell(f"obtained {self._name} after {obtained - started:.3f} s, fence {grant.fence}")
-        try:
-            status = self._run_command(grant)
-            if not self._lost and not self._ordered_to_end:
-                status = self._stay(status, obtained + self._order.at_least)
-        finally:
-            self._child.discard()  # before the lock is released, whatever happened
-        if self._release(grant):
-            self._tell(f"released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}")
-            return status
-        return LOST
-
-    def _run_command(self, grant: "Grant") -> int:
-        child = self._child
-        if grant.lost:
-            return LOST
-        child.go(self._order.name, grant.fence, grant.id)
-        self._attend()
-        status = child.status or 0
-        failure = child.failure() if status == UNAVAILABLE else None
-        if failure is not None:
-            return fail(UNAVAILABLE, f"can't run {self._order.command[0]!r}: {failure}; check the program")
-        if self._order.keep and not self._lost:
-            return self._outlast(status)
-        return status
-
-    def _attend(self) -> None:
-        """Pass signals on until the command has ended; stop it if the lock is lost."""
-        kill_at = math.inf
-        while True:
-            self._child.look()  # a death during the wait for the lock has told nobody
-            if self._child.status is not None:
-                return
-            event = self._signals.next(max(0.0, min(LOOK_AGAIN, kill_at - time.monotonic())))
-            if event is None:
-                if time.monotonic() >= kill_at:
-                    kill_at = math.inf
-                    self._child.send(signal.SIGKILL)
-            elif event.kind == "signal":
-                self._pass_on(event)
-            elif not self._lost:
-                self._say_lost("; stopping the command")
-                self._child.send(signal.SIGTERM)
-                self._child.send(signal.SIGCONT)  # a stopped process does not take TERM
-                kill_at = time.monotonic() + self._order.grace
-
-    def _pass_on(self, event: SignalEvent) -> None:
-        if event.number == signal.SIGCHLD:
-            return
-        self._ordered_to_end = self._ordered_to_end or event.number in ENDING
-        if not event.by_terminal and event.sender != self._child.pid:
-            self._child.send(event.number)
-        if event.number == signal.SIGTSTP:
-            stop_here()
-            if not event.by_terminal:  # else whoever continues the job continues the command too
-                self._child.send(signal.SIGCONT)
-
-    def _outlast(self, status: int) -> int:
-        """The command has ended: wait for the processes that it left; return the exit status."""
-        self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
-        threading.Thread(target=self._await_all, name="interlock-keep", daemon=True).start()
-        while True:
-            event = self._signals.next()
-            if event is None or event.kind == "gone":
-                return status
-            if event.kind == "lost":
-                self._say_lost(", and processes of the command still run: stop them")
-                return LOST
-            if event.number == signal.SIGTSTP:
-                stop_here()
-            elif event.number == signal.SIGCHLD:
-                self._child.look()
-            elif event.number in ENDING:
-                say(f"got {_name_of(event.number)}: releasing {self._name}; processes of the command still run")
-                return BY_SIGNAL + event.number
-
-    def _stay(self, status: int, until: float) -> int:
-        """The command has ended: hold the lock until the moment `until`; return the exit status."""
-        if until > time.monotonic():
-            self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
-        while (left := until - time.monotonic()) > 0:
-            event = self._signals.next(left)
-            if event is None or event.kind == "gone":
-                continue
-            if event.kind == "lost":
-                self._say_lost(" after the command had ended: it may run elsewhere sooner than --at-least says")
-                return LOST
-            if event.number == signal.SIGTSTP:
-                stop_here()
-            elif event.number in ENDING:
-                return BY_SIGNAL + event.number
-        return status
-
-    def _await_all(self) -> None:
-        self._child.wait_until_all_are_gone()
-        self._signals.put(SignalEvent("gone"))
-
-    def _release(self, grant: "Grant") -> bool:
-        """Release; False if the lock was lost before."""
-        from interlock.core.errors import StoreError
-
-        try:
-            released = grant.release()
-        except StoreError:
-            return True  # closing the connection tries again, and tells
-        if not released and not self._lost:
-            self._say_lost(" before the command ended: it may have run beside others")
-        return not self._lost
-
-    def _say_lost(self, more: str) -> None:
-        self._lost = True
-        say(f"the lock {self._name} was lost (its lease ended, or it was evicted){more}")
-
-    def _tell(self, text: str) -> None:
-        if self._order.verbose:
-            say(text)
-
-
-def _name_of(number: int) -> str:
-    return signal.Signals(number).name
+    return run_guarded(Order(command=command, **given))

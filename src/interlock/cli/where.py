@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from interlock import Locks
+import interlock
+from interlock.client.connect import default_url
+from interlock.core.redaction import masked
 
-_given: "tuple[Callable[[str], Locks], str] | None" = None
+_given: tuple[Callable[[str], interlock.Locks], str] | None = None
 _alone = False
 
 
 @contextmanager
-def given(locks: "Callable[[str], Locks] | None", called: str, alone: bool) -> Iterator[None]:
+def given(locks: Callable[[str], interlock.Locks] | None, called: str, alone: bool) -> Iterator[None]:
     """Meanwhile, use what `locks(namespace)` returns wherever no --store is given.
 
     Args:
@@ -39,20 +39,15 @@ def is_given(store: str | None) -> bool:
     return store is None and _given is not None
 
 
-def connect(store: str | None, namespace: str) -> "Locks":
+def connect(store: str | None, namespace: str) -> interlock.Locks:
     """Return the locks that a command works on, as `interlock.connect`."""
     if store is None and _given is not None:
         return _given[0](namespace)
-    from interlock.client.connect import connect as connect_to
-
-    return connect_to(store, namespace=namespace)
+    return interlock.connect(store, namespace=namespace)
 
 
 def called(store: str | None) -> str:
     """Return what to call the store: its URL, without passwords, or the program's word for it."""
     if store is None and _given is not None:
         return _given[1]
-    from interlock.client.connect import default_url
-    from interlock.core.redaction import masked
-
     return masked(default_url() if store is None else store)

@@ -2,7 +2,6 @@
 
 import os
 import select
-import socket
 from typing import Any
 
 from interlock.core.errors import StoreError
@@ -54,12 +53,14 @@ class WakePipe:
     """
 
     def __init__(self) -> None:
-        self._sockets: tuple[socket.socket, ...] = ()
+        self._sockets: tuple[Any, ...] = ()
         try:
             if hasattr(select, "poll"):
                 self._reads, self._writes = os.pipe()
                 os.set_blocking(self._writes, False)
                 return
+            import socket  # only where it is needed: it is slow to load
+
             self._sockets = socket.socketpair()
         except OSError as error:
             raise StoreError(f"nothing can be opened to wake who waits: {error}") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from interlock.cli.exits import UNAVAILABLE, USAGE, fail, one_line, say
+from interlock.cli.options import namespace_option, store_option
 from interlock.cli.where import called, connect
 
 EXTRA = ("starlette", "uvicorn", "anyio", "h11")
@@ -49,8 +50,8 @@ def _read(file: Path) -> str:
 
 
 @click.command()
-@click.option("--namespace", metavar="TEXT", default="", help="Whose locks they are.")
-@click.option("--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID.")
+@namespace_option
+@store_option
 @click.option("--host", metavar="HOST", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", metavar="N", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0: any.")
 @click.option(

@@ -1,0 +1,330 @@
+"""What `interlock run` does: hold a lock while a command runs."""
+
+import math
+import os
+import signal
+import threading
+import time
+from contextlib import closing
+from typing import NamedTuple
+
+from interlock import Grant, InvalidArgument, Lock, LockError, Locks, StoreError
+from interlock.cli.child import HELD, Child, NotRunnable, look_up
+from interlock.cli.exits import BY_SIGNAL, LOST, STORE, UNAVAILABLE, USAGE, fail, say
+from interlock.cli.signals import ENDING, SignalEvent, Signals, WaitBroken, stop_here
+from interlock.cli.where import called, connect
+from interlock.core.claims import WRITER_UNITS, fits
+from interlock.runtime import log
+
+LONGEST_LABEL = 200
+LOOK_AGAIN = 1.0  # seconds; only a safety net: a thread that was here before us may take the signal of a death
+SEE_HELP = "(see interlock run --help)"
+
+
+class Order(NamedTuple):
+    """What `interlock run` was asked to do.
+
+    Attributes:
+        name: of the lock.
+        command: the words of the command.
+        shared, permits, units: the kind of lock; exclusive unless one of the first two is given.
+        wait: seconds to wait at most; None for no limit, 0 for one try.
+        conflict: the exit status if the lock is not obtained.
+        ttl: seconds of lease; None for the default.
+        grace: seconds from TERM to KILL when the lock is lost.
+        at_least: seconds that the lock is held at least, even if the command ends sooner.
+        keep: hold the lock until every process of the command is gone.
+        store, namespace, label: as `connect` and `lock` take them.
+        verbose: say what happens.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    shared: bool
+    permits: int | None
+    units: int | None
+    wait: float | None
+    conflict: int
+    ttl: float | None
+    grace: float
+    at_least: float
+    keep: bool
+    store: str | None
+    namespace: str
+    label: str | None
+    verbose: bool
+
+
+def waits_for_itself(order: Order, locks: Locks) -> str:
+    """Return why a run would wait as long as the runs around it last; "" if it need not, or does not wait.
+
+    Claims are found by their ids, so neither another store, nor another namespace, nor a run that has ended meanwhile
+    is taken for one that holds this lock.
+
+    Args:
+        order: what to do.
+        locks: of its store.
+
+    Raises:
+        StoreError: the line can't be looked at.
+    """
+    around = os.environ.get(HELD, "").split()
+    if not around or order.wait == 0:
+        return ""
+    line = locks.claims(order.name)
+    held = [(view.units, view.capacity) for view in line if view.state == "using" and view.id in around]
+    if not held:
+        return ""
+    # A claim that must wait for a run around this one keeps all behind it waiting too: nobody is overtaken.
+    wanted = [(view.units, view.capacity) for view in line if view.state != "using"]
+    if all(fits(units, capacity, held) for units, capacity in (*wanted, spec_of(order))):
+        return ""
+    return f"{order.name!r} is held by the interlock run that this one is a part of, and is not free before that ends"
+
+
+def spec_of(order: Order) -> tuple[int, int]:
+    """Return how much of which capacity a run asks for."""
+    if order.permits is not None:
+        return order.units or 1, order.permits
+    return (1, WRITER_UNITS) if order.shared else (1, 1)
+
+
+def run_guarded(order: Order) -> int:
+    """Do it.
+
+    Returns:
+        The exit status.
+    """
+    try:
+        path = look_up(order.command[0])
+    except NotRunnable as error:
+        return fail(UNAVAILABLE, str(error))
+    _fill_standard_streams()
+    with closing(Signals()) as signals:
+        try:
+            child = Child(path, order.command, signals, order.keep)
+        except OSError as error:
+            return fail(UNAVAILABLE, f"can't start a process for {order.command[0]!r}: {error.strerror}; try later")
+        signals.on_child = child.look
+        return GuardedRun(order, signals, child).run()
+
+
+def _fill_standard_streams() -> None:
+    """Let no file of ours become descriptor 0, 1 or 2 where those are closed; the command still finds them so."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+
+
+class GuardedRun:
+    """One run: the lock, the command, and the signals between them.
+
+    Args:
+        order: what to do.
+        signals: those of this process, not listening yet.
+        child: the process of the command, waiting for its start.
+    """
+
+    def __init__(self, order: Order, signals: Signals, child: Child) -> None:
+        self._order = order
+        self._signals = signals
+        self._child = child
+        self._name = repr(order.name)
+        self._grant: Grant | None = None  # kept, so that closing the connection can release it once more
+        self._lost = False
+        self._ordered_to_end = False
+        self._saying = threading.Lock()
+        self._over = False
+
+    def run(self) -> int:
+        """Wait for the lock, run the command, release; return the exit status."""
+        try:
+            self._signals.listen()
+            return self._with_store()
+        except WaitBroken as signalled:
+            self._tell(f"no longer waiting for {self._name}: got {_name_of(signalled.number)}")
+            return BY_SIGNAL + signalled.number
+        except InvalidArgument as error:
+            return fail(USAGE, f"{error} {SEE_HELP}")
+        except StoreError as error:
+            return fail(STORE, f"the store can't be used: {error}")
+        finally:
+            self._child.discard()
+            with self._saying:
+                self._over = True
+
+    def _with_store(self) -> int:
+        self._take_log()
+        with self._signals.breaking():
+            locks = connect(self._order.store, namespace=self._order.namespace)
+        try:
+            with self._signals.breaking():
+                in_vain = waits_for_itself(self._order, locks)
+            if in_vain and self._order.wait is None:
+                return fail(USAGE, f"{in_vain}: this one would wait for ever; leave it out, or give it -n or -w")
+            if in_vain:
+                say(in_vain)
+            return self._with_lock(self._lock(locks))
+        finally:
+            try:
+                locks.close()
+            except LockError as error:
+                say(f"the lock {self._name} could not be released, its lease will end: {error}")
+
+    def _take_log(self) -> None:
+        """Say what the library logs only with -v: it goes on trying, and a loss is told in any case."""
+        log.divert(self._say_of_log if self._order.verbose else lambda line: None)
+
+    def _say_of_log(self, line: str) -> None:
+        """Say what a thread of the library logs; nothing at the end: Python aborts if a daemon thread writes then."""
+        with self._saying:
+            if not self._over:
+                say(line)
+
+    def _lock(self, locks: Locks) -> Lock:
+        order = self._order
+        label = os.path.basename(order.command[0]) if order.label is None else order.label
+        if order.label is None:
+            label = os.fsencode(label).decode(errors="replace")[:LONGEST_LABEL]
+        if order.permits is not None:
+            return locks.semaphore(
+                order.name, order.permits, units=order.units or 1, ttl=order.ttl, label=label, on_lost=self._on_lost
+            )
+        if order.shared:
+            return locks.rwlock(order.name, ttl=order.ttl, label=label, on_lost=self._on_lost).read()
+        return locks.lock(order.name, ttl=order.ttl, label=label, on_lost=self._on_lost)
+
+    def _on_lost(self, grant: Grant) -> None:
+        """Called in the thread that renews the lease."""
+        self._signals.put(SignalEvent("lost"))
+
+    def _with_lock(self, lock: Lock) -> int:
+        started = time.monotonic()
+        if self._order.verbose:
+            say(f"waiting for {self._name} in {called(self._order.store)}")
+        with self._signals.breaking():
+            grant = lock.acquire(timeout=self._order.wait)
+        obtained = time.monotonic()
+        if grant is None:
+            self._tell(f"did not obtain {self._name} within {obtained - started:.3f} s: others hold it")
+            return self._order.conflict
+        self._grant = grant
+        self._signals.wait_is_over()
+        self._tell(f"obtained {self._name} after {obtained - started:.3f} s, fence {grant.fence}")
+        try:
+            status = self._run_command(grant)
+            if not self._lost and not self._ordered_to_end:
+                status = self._stay(status, obtained + self._order.at_least)
+        finally:
+            self._child.discard()  # before the lock is released, whatever happened
+        if self._release(grant):
+            self._tell(f"released {self._name} after {time.monotonic() - obtained:.3f} s, exit status {status}")
+            return status
+        return LOST
+
+    def _run_command(self, grant: Grant) -> int:
+        child = self._child
+        if grant.lost:
+            return LOST
+        child.go(self._order.name, grant.fence, grant.id)
+        self._attend()
+        status = child.status or 0
+        failure = child.failure() if status == UNAVAILABLE else None
+        if failure is not None:
+            return fail(UNAVAILABLE, f"can't run {self._order.command[0]!r}: {failure}; check the program")
+        if self._order.keep and not self._lost:
+            return self._outlast(status)
+        return status
+
+    def _attend(self) -> None:
+        """Pass signals on until the command has ended; stop it if the lock is lost."""
+        kill_at = math.inf
+        while True:
+            self._child.look()  # a death during the wait for the lock has told nobody
+            if self._child.status is not None:
+                return
+            event = self._signals.next(max(0.0, min(LOOK_AGAIN, kill_at - time.monotonic())))
+            if event is None:
+                if time.monotonic() >= kill_at:
+                    kill_at = math.inf
+                    self._child.send(signal.SIGKILL)
+            elif event.kind == "signal":
+                self._pass_on(event)
+            elif not self._lost:
+                self._say_lost("; stopping the command")
+                self._child.send(signal.SIGTERM)
+                self._child.send(signal.SIGCONT)  # a stopped process does not take TERM
+                kill_at = time.monotonic() + self._order.grace
+
+    def _pass_on(self, event: SignalEvent) -> None:
+        if event.number == signal.SIGCHLD:
+            return
+        self._ordered_to_end = self._ordered_to_end or event.number in ENDING
+        if not event.by_terminal and event.sender != self._child.pid:
+            self._child.send(event.number)
+        if event.number == signal.SIGTSTP:
+            stop_here()
+            if not event.by_terminal:  # else whoever continues the job continues the command too
+                self._child.send(signal.SIGCONT)
+
+    def _outlast(self, status: int) -> int:
+        """The command has ended: wait for the processes that it left; return the exit status."""
+        self._tell(f"the command ended with {status}, holding {self._name} until its last process is gone")
+        threading.Thread(target=self._await_all, name="interlock-keep", daemon=True).start()
+        while True:
+            event = self._signals.next()
+            if event is None or event.kind == "gone":
+                return status
+            if event.kind == "lost":
+                self._say_lost(", and processes of the command still run: stop them")
+                return LOST
+            if event.number == signal.SIGTSTP:
+                stop_here()
+            elif event.number == signal.SIGCHLD:
+                self._child.look()
+            elif event.number in ENDING:
+                say(f"got {_name_of(event.number)}: releasing {self._name}; processes of the command still run")
+                return BY_SIGNAL + event.number
+
+    def _stay(self, status: int, until: float) -> int:
+        """The command has ended: hold the lock until the moment `until`; return the exit status."""
+        if until > time.monotonic():
+            self._tell(f"the command ended with {status}, holding {self._name} as long as --at-least says")
+        while (left := until - time.monotonic()) > 0:
+            event = self._signals.next(left)
+            if event is None or event.kind == "gone":
+                continue
+            if event.kind == "lost":
+                self._say_lost(" after the command had ended: it may run elsewhere sooner than --at-least says")
+                return LOST
+            if event.number == signal.SIGTSTP:
+                stop_here()
+            elif event.number in ENDING:
+                return BY_SIGNAL + event.number
+        return status
+
+    def _await_all(self) -> None:
+        self._child.wait_until_all_are_gone()
+        self._signals.put(SignalEvent("gone"))
+
+    def _release(self, grant: Grant) -> bool:
+        """Release; False if the lock was lost before."""
+        try:
+            released = grant.release()
+        except StoreError:
+            return True  # closing the connection tries again, and tells
+        if not released and not self._lost:
+            self._say_lost(" before the command ended: it may have run beside others")
+        return not self._lost
+
+    def _say_lost(self, more: str) -> None:
+        self._lost = True
+        say(f"the lock {self._name} was lost (its lease ended, or it was evicted){more}")
+
+    def _tell(self, text: str) -> None:
+        if self._order.verbose:
+            say(text)
+
+
+def _name_of(number: int) -> str:
+    return signal.Signals(number).name
