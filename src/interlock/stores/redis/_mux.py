@@ -46,6 +46,7 @@ class Mux:
 
     Attributes:
         good: False if no request may be sent over it any more.
+        closed: True if nothing comes any more either.
     """
 
     def __init__(self, stream: Any, where: str, io_timeout: float) -> None:
@@ -57,7 +58,7 @@ class Mux:
         self._line: deque[Request] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._closed = False
+        self.closed = False
         self.good = True
         stream.divert(self._received, self._ended)
 
@@ -72,7 +73,7 @@ class Mux:
 
     def forget(self, undo: bytes) -> None:
         """Send what nobody waits for."""
-        if not self._closed:
+        if not self.closed:
             self.post(undo, 1, clock.now() + self._io_timeout).cancel()
 
     def _look_at_clock(self) -> None:
@@ -137,7 +138,7 @@ class Mux:
     def close(self) -> None:
         """Close; what was written goes out before."""
         self.good = False
-        self._closed = True
+        self.closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -154,6 +155,7 @@ class MuxPool:
     def __init__(self, dialer: AsyncDialer) -> None:
         self._dialer = dialer
         self._mux: Mux | None = None
+        self._retired: list[Mux] = []  # they still wait for replies
         self._connecting: asyncio.Task[Mux] | None = None
         self.closed = False
 
@@ -197,6 +199,8 @@ class MuxPool:
         self._connecting = None
         if task.cancelled() or task.exception() is not None:
             return  # whoever waits is told
+        if self._mux is not None:
+            self._retired = [each for each in (*self._retired, self._mux) if not each.closed]
         self._mux = task.result()
         if self.closed:
             self._mux.close()
@@ -212,5 +216,5 @@ class MuxPool:
     def close(self) -> None:
         """Close it."""
         self.closed = True
-        if self._mux is not None:
-            self._mux.close()
+        for each in (*self._retired, *([] if self._mux is None else [self._mux])):
+            each.close()
