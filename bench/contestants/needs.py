@@ -47,7 +47,7 @@ def interlock() -> None:
 def interlock_command() -> None:
     """Ask for the `interlock` command."""
     interlock()
-    module("interlock.cli", "main", "-e .[cli]")()
+    module("interlock.cli.group", "main", "-e .[cli]")()
 
 
 def redis() -> None:

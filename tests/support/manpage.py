@@ -17,7 +17,7 @@ STATUSES = (
     ("0", "It is done."),
     ("1", "The lock was not obtained (run), nothing was removed (evict), or nobody reads the output."),
     ("64", "Wrong usage."),
-    ("69", "The command to run was not found or is not executable; or click and rich are not installed."),
+    ("69", "The command to run was not found or is not executable; or interlock[cli] is not installed."),
     ("70", "The lock was lost (run), a check failed (doctor), or interlock itself has an error."),
     ("75", "The store cannot be used."),
     ("128+n", "Signal n ended it."),
