@@ -32,18 +32,18 @@ def line(url: Callable[[Place], str]) -> Callable[[Place], Line]:
     def build(place: Place) -> Line:
         from interlock.client.connect import open_store
         from interlock.core.claims import SEPARATOR, Claim, LockSpec
-        from interlock.runtime.sync import fresh_id, run
+        from interlock.runtime._threads import fresh_id
 
-        store = open_store(url(place))
-        place.closing.callback(store.close)
+        queue: Any = open_store(url(place)).queue()
+        place.closing.callback(queue.close)
         spec = LockSpec(SEPARATOR + key_of(place), ttl=3600.0)
 
         def enter() -> Any:
             claim = Claim(fresh_id(), spec, "one of many")
-            run(store.enter(claim, store.thread_wakeup(), True, False))
+            queue.enter(claim, queue.subscribe(), True, False)
             return claim
 
-        return store, enter
+        return queue, enter
 
     return build
 
@@ -64,13 +64,11 @@ def work(contestant: Contestant[Line], seat: Seat) -> Raw:
 
 def turn(store: Any, enter: Callable[[], Any], claims: list[Any], seconds: float) -> float:
     """Let the head leave and another one enter, again and again; the median in microseconds."""
-    from interlock.runtime.sync import run
-
     took: list[float] = []
     until = time.monotonic() + seconds
     while len(took) < TURNS and (time.monotonic() < until or len(took) <= WARM):
         started = time.perf_counter()
-        left = run(store.leave(claims.pop(0)))
+        left = store.leave(claims.pop(0))
         claims.append(enter())
         took.append(time.perf_counter() - started)
         if left is not True:

@@ -6,7 +6,7 @@ line; a holder leaves with the claim that it was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from interlock.core.claims import Claim, LockSpec
@@ -91,16 +91,16 @@ class Asked:
 
     __slots__ = ()
 
-    def before(self, now: Any, moment: float) -> Iterator[Any]:
+    def before(self, now: Any, moment: float) -> Generator[Any, Any, Any]:
         return (yield Before(moment))
 
-    def time_by(self, now: Any) -> Iterator[Any]:
+    def time_by(self, now: Any) -> Generator[Any, Any, Any]:
         return (yield Now())
 
-    def sleep(self, seconds: float) -> Iterator[Any]:
+    def sleep(self, seconds: float) -> Generator[Any, Any, Any]:
         yield Sleep()
 
-    def fresh_id(self) -> Iterator[Any]:
+    def fresh_id(self) -> Generator[Any, Any, Any]:
         return (yield FreshId())
 
 
@@ -109,7 +109,7 @@ class Pipe:
 
     __slots__ = ()
 
-    def wait(self, seconds: float) -> Iterator[Any]:
+    def wait(self, seconds: float) -> Generator[Any, Any, Any]:
         granted: Granted | None = yield Wait()
         return granted
 
@@ -125,16 +125,16 @@ class Line:
 
     __slots__ = ()
 
-    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> Iterator[Any]:
+    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> Generator[Any, Any, Any]:
         """As `AsyncQueue.enter`."""
         result: EnterResult = yield Enter(claim, waiter is not None, wait, again)
         return result
 
-    def leave(self, claim: Claim) -> Iterator[Any]:
+    def leave(self, claim: Claim) -> Generator[Any, Any, Any]:
         """As `AsyncQueue.leave`."""
         return (yield Leave(claim))
 
-    def subscribe(self) -> Iterator[Any]:
+    def subscribe(self) -> Generator[Any, Any, Any]:
         """As `AsyncQueue.subscribe`."""
         yield Subscribe()
         return PIPE
@@ -144,7 +144,7 @@ def _no_clock() -> float:
     return STARTED
 
 
-def client(acquire: Callable[..., Any], role: Role) -> Iterator[Any]:
+def client(acquire: Callable[..., Any], role: Role) -> Generator[Any, Any, Any]:
     """Come again and again: acquire, hold, leave.
 
     Args:

@@ -35,7 +35,8 @@ class _AsGenerator(ast.NodeTransformer):
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         self.generic_visit(node)
-        return ast.FunctionDef(**{name: getattr(node, name, None) for name in (*node._fields, *node._attributes)})
+        fields: Any = {name: getattr(node, name, None) for name in (*node._fields, *node._attributes)}
+        return ast.FunctionDef(**fields)
 
     def visit_Await(self, node: ast.Await) -> ast.AST:
         self.generic_visit(node)

@@ -177,7 +177,7 @@ def canonical(files: Files) -> Files:
     peak = highest if top >= files.peak else highest + 1
     free = [slot for slot in files.slots if isinstance(slot, int)]
     shown = sorted((highest if slot == top else 0 for slot in free), reverse=True)
-    slots = (
+    slots: Any = (
         *(place._replace(fence=names[place.fence], beat=0, since=0, held=0) for place in places),
         *((highest if shown[at] else 0) if at == 0 else 0 for at in range(len(free))),
     )

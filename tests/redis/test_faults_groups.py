@@ -10,7 +10,7 @@ from interlock.core.errors import StoreError
 from interlock.testing.waiting import eventually, moment, since, throughout
 from interlock.testing.world import Kind, Place, World
 from tests.servers import RedisCluster, RedisSentinel, RedisServer, TlsFiles, need
-from tests.support.redis_worlds import SERVERS, client_ids, key_of, one_after_another, place_of
+from tests.support.redis_worlds import SERVERS, key_of, one_after_another, place_of
 
 FAIL_OVER = 30.0  # seconds
 TTL = 3.0  # seconds

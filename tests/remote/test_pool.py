@@ -1,4 +1,4 @@
-"""The pool of exclusive connections: bounded, first come first served, one deadline; on connections that play along."""
+"""The pool of exclusive connections: bounded, first come first served, one deadline; on connections for tests."""
 
 import sys
 import threading

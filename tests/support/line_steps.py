@@ -9,8 +9,8 @@ from interlock.testing.waiting import eventually
 
 KINDS = [(1, 1), (1, 1), (1, 1), (1, 3), (2, 3), (3, 3), (1, WRITER_UNITS), (WRITER_UNITS, WRITER_UNITS)]
 STEPS = [
-    "enter", "enter", "enter", "enter", "try", "again", "leave", "leave", "leave", "finish", "renew", "adopt", "evict",
-    "evict all", "pass",
+    "enter", "enter", "enter", "enter", "try", "again", "leave", "leave", "leave", "finish", "renew", "adopt",
+    "evict", "evict all", "pass",
 ]  # fmt: skip
 LONG, BRIEF, PASS = 600.0, 5.0, 6.0  # seconds
 RECORD = 20.0  # seconds
@@ -139,5 +139,5 @@ def play(seed: int, reference: Side, other: Side, pass_time: Callable[[float], o
         lines = reference.line(key), other.line(key)
         assert lines[0] == lines[1], (told, *lines)
         wanted = reference.granted()
-        eventually(lambda: set(other.granted()) >= set(wanted))
+        eventually(lambda wanted=wanted: set(other.granted()) >= set(wanted))  # type: ignore[misc]
         assert other.granted() == wanted, (told, other.granted(), wanted)

@@ -9,6 +9,7 @@ from django.conf import settings
 
 from interlock.client._async.locks import AsyncLocks
 from interlock.client._sync.locks import Locks
+from interlock.stores.driven import DrivenStore
 
 ENGINES = {"postgresql": "postgresql", "mariadb": "mysql"}
 
@@ -41,7 +42,7 @@ def connect(url: str, **how: Any) -> Locks:
     configure(url)
     from interlock.django.store import OrmStore
 
-    return Locks(OrmStore(), **how)
+    return Locks(DrivenStore(OrmStore()), **how)
 
 
 def aconnect(url: str, **how: Any) -> AsyncLocks:
@@ -49,7 +50,7 @@ def aconnect(url: str, **how: Any) -> AsyncLocks:
     configure(url)
     from interlock.django.store import OrmStore
 
-    return AsyncLocks(OrmStore(), **how)
+    return AsyncLocks(DrivenStore(OrmStore()), **how)
 
 
 def main(url: str) -> None:

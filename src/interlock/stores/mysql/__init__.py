@@ -37,7 +37,7 @@ class MysqlStore(PlainStore):
             password: returns the password for the next connection.
             dial: returns a new connection of PyMySQL, which becomes ours.
         """
-        _installed()
+        _check_installed()
         from interlock.stores.mysql.options import options_of
 
         return cls(options_of(url, password, dial))
@@ -47,7 +47,7 @@ class MysqlStore(PlainStore):
         return self._made()
 
 
-def _installed() -> None:
+def _check_installed() -> None:
     try:
         import pymysql  # type: ignore[import-untyped]  # noqa: F401
     except ImportError as error:
@@ -61,7 +61,7 @@ def from_client(client: Any, tasks: bool) -> MysqlStore:
         client: an `Engine` or `AsyncEngine` of PyMySQL, aiomysql or asyncmy, with whose arguments PyMySQL connects.
         tasks: either will do.
     """
-    _installed()
+    _check_installed()
     from interlock.stores.mysql.options import options_of_engine
 
     return MysqlStore(options_of_engine(client))

@@ -7,11 +7,10 @@ line of replies that is skipped, and its `undo` follows on the same connection.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from interlock.remote.failures import ConnectionEnded, closed, ended, no_answer
 from interlock.runtime import clock
-from interlock.stores.redis._async.connection import AsyncDialer
 from interlock.stores.redis.errors import garbled, refusal
 from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, ReplyError
 from interlock.stores.redis.scripts import with_source
@@ -34,6 +33,16 @@ class Request:
         self.deadline = deadline
         self.missing = missing
         self.replies: list[Any] | None = None if missing == 1 else []
+
+
+class Dials(Protocol):
+    """What makes connections to one server."""
+
+    where: str
+    settings: Any
+
+    async def open(self, deadline: float) -> Any:
+        """Return a connection that is ready."""
 
 
 class Mux:
@@ -152,7 +161,7 @@ class MuxPool:
         dialer: makes connections.
     """
 
-    def __init__(self, dialer: AsyncDialer) -> None:
+    def __init__(self, dialer: Dials) -> None:
         self._dialer = dialer
         self._mux: Mux | None = None
         self._retired: list[Mux] = []  # they still wait for replies

@@ -62,8 +62,8 @@ def _of_connection(kind: type, given: Mapping[str, Any]) -> Settings:
     """
     if kind.__module__.partition(".")[0] not in LIBRARIES or kind.__name__ not in PLAIN + SECURE:
         raise InvalidArgument(
-            f"the client makes connections of {kind.__module__}.{kind.__qualname__}; interlock opens its own and can't "
-            f"use them: give connect() a URL, or a client with a credential_provider"
+            f"the client makes connections of {kind.__module__}.{kind.__qualname__}; interlock opens its own and "
+            f"can't use them: give connect() a URL, or a client with a credential_provider"
         )
     secure = kind.__name__ in SECURE
     limit = given.get("socket_timeout") or IO_TIMEOUT
