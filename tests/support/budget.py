@@ -54,7 +54,7 @@ PARTS = (
     Part("redis", 1350, 3240, src("stores/redis", "_redis")),
     Part("advisory", 650, 865, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 4180, src("django")),
-    Part("cli", 1000, 1610, src("cli")),
+    Part("cli", 1000, 1120, src("cli")),
     Part("keylock", 470, 526, src("keylock")),
     Part("optimistic", 690, 755, src("optimistic")),
     Part("the rest", 200, 201, ()),

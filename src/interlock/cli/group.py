@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         status: Any = group.main(list(arguments), prog_name="interlock", complete_var=COMPLETE, standalone_mode=False)
     except click.UsageError as error:
-        called = _called(arguments)
+        called = next((word for word in arguments if word in COMMANDS), "")
         text = _meant(error, called) if isinstance(error, click.NoSuchOption) else error.format_message()
         command = f"interlock {called}".rstrip() if error.ctx is None else error.ctx.command_path
         return fail(USAGE, f"{text} (see {command} --help)")
@@ -56,11 +56,6 @@ def main(arguments: Sequence[str]) -> int:
     except interlock.StoreError as error:
         return fail(STORE, f"the store can't be used: {error}")
     return int(status or 0)
-
-
-def _called(arguments: Sequence[str]) -> str:
-    """Return which command is called; "" if none of these words is one."""
-    return next((word for word in arguments if word in COMMANDS), "")
 
 
 def _meant(error: click.NoSuchOption, called: str) -> str:

@@ -142,7 +142,7 @@ class GuardedRun:
             self._signals.listen()
             return self._with_store()
         except WaitBroken as signalled:
-            self._tell(f"no longer waiting for {self._name}: got {_name_of(signalled.number)}")
+            self._tell(f"no longer waiting for {self._name}: got {signal.Signals(signalled.number).name}")
             return BY_SIGNAL + signalled.number
         except InvalidArgument as error:
             return fail(USAGE, f"{error} {SEE_HELP}")
@@ -283,7 +283,8 @@ class GuardedRun:
             elif event.number == signal.SIGCHLD:
                 self._child.look()
             elif event.number in ENDING:
-                say(f"got {_name_of(event.number)}: releasing {self._name}; processes of the command still run")
+                got = signal.Signals(event.number).name
+                say(f"got {got}: releasing {self._name}; processes of the command still run")
                 return BY_SIGNAL + event.number
 
     def _stay(self, status: int, until: float) -> int:
@@ -324,7 +325,3 @@ class GuardedRun:
     def _tell(self, text: str) -> None:
         if self._order.verbose:
             say(text)
-
-
-def _name_of(number: int) -> str:
-    return signal.Signals(number).name
