@@ -40,7 +40,8 @@ class MysqlStore(PlainStore):
         _check_installed()
         from interlock.stores.mysql.options import options_of
 
-        return cls(options_of(url, password, dial))
+        options: Any = options_of(url, password, dial)  # its module is not typed where PyMySQL is not
+        return cls(options)
 
     def steps(self) -> Any:
         """As `PlainStore.steps`."""

@@ -151,8 +151,8 @@ def _judged(ahead: dict[str, float]) -> Check:
         "clocks",
         "fail" if safe > DEFAULT_TTL else "warn",
         f"{fast} is {skew:.1f} s ahead of {slow}: where it takes the other's place, leases end so much too early, "
-        f"and two may hold the lock; only leases of {safe:.0f} s and longer, renewed, bear it: let NTP keep the clocks "
-        f"together",
+        f"and two may hold the lock; only leases of {safe:.0f} s and longer, renewed, bear it: let NTP keep the "
+        f"clocks together",
     )
 
 
