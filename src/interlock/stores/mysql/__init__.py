@@ -40,8 +40,7 @@ class MysqlStore(PlainStore):
         _check_installed()
         from interlock.stores.mysql.options import options_of
 
-        options: Any = options_of(url, password, dial)  # its module is not typed where PyMySQL is not
-        return cls(options)
+        return MysqlStore(options_of(url, password, dial))
 
     def steps(self) -> Any:
         """As `PlainStore.steps`."""
