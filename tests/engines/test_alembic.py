@@ -79,7 +79,7 @@ def test_on_mariadb_too(mariadb: MariaServer) -> None:
         with pytest.raises(InvalidArgument, match="give no schema"):
             migrate(connection, lambda op: op.create_interlock(table, schema="app"))
     engine.dispose()
-    with interlock.connect(f"{mariadb.url}?table={table}") as locks, pytest.raises(StoreError, match="create=true"):
+    with interlock.connect(f"{mariadb.url}?table={table}&create=false") as locks, pytest.raises(StoreError, match="create=false"):
         locks.lock("a").acquire()
 
 

@@ -149,12 +149,22 @@ class AsyncStepQueue:
             steps = await self._renew_many(by_key)
         for key, ids in by_key.items():
             try:
-                step = steps.get(key) or await self._insist(key, renew, ids)
+                step = steps.get(key) or await self._step(key, renew, ids)
             except StoreError as error:
                 answers |= dict.fromkeys(ids, error)
                 continue
-            answers |= zip(ids, step.answer, strict=True)
-            await self._tell(key, step)
+            if step is not None:
+                answers |= zip(ids, step.answer, strict=True)
+                await self._tell(key, step)
+        for key, ids in by_key.items():
+            if ids[0] not in answers:  # it was busy: whoever keeps it so has held back no other
+                try:
+                    step = await self._insist(key, renew, ids)
+                except StoreError as error:
+                    answers |= dict.fromkeys(ids, error)
+                    continue
+                answers |= zip(ids, step.answer, strict=True)
+                await self._tell(key, step)
         return [answers.get(claim.id, GONE) for claim in claims]
 
     async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:

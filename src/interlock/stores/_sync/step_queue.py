@@ -150,12 +150,22 @@ class StepQueue:
             steps = self._renew_many(by_key)
         for key, ids in by_key.items():
             try:
-                step = steps.get(key) or self._insist(key, renew, ids)
+                step = steps.get(key) or self._step(key, renew, ids)
             except StoreError as error:
                 answers |= dict.fromkeys(ids, error)
                 continue
-            answers |= zip(ids, step.answer, strict=True)
-            self._tell(key, step)
+            if step is not None:
+                answers |= zip(ids, step.answer, strict=True)
+                self._tell(key, step)
+        for key, ids in by_key.items():
+            if ids[0] not in answers:  # it was busy: whoever keeps it so has held back no other
+                try:
+                    step = self._insist(key, renew, ids)
+                except StoreError as error:
+                    answers |= dict.fromkeys(ids, error)
+                    continue
+                answers |= zip(ids, step.answer, strict=True)
+                self._tell(key, step)
         return [answers.get(claim.id, GONE) for claim in claims]
 
     def adopt(self, key: str, id: str, claim: Claim) -> Held | None:

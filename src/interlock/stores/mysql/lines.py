@@ -86,6 +86,8 @@ class MysqlLines:
             except Refused as error:
                 if error.code in READ_ONLY:
                     self._pool.distrust()  # the primary may have another address now
+                if error.code in AT_ONCE and statement.startswith("SELECT") and clock.now() < deadline:
+                    continue  # somebody has locked the table, or broken off the statement
                 if error.code != NO_TABLE or not self._options.create or statement.startswith("CREATE"):
                     raise
                 self._pool.ask(ddl(self._options.table), deadline)
@@ -101,9 +103,7 @@ class MysqlLines:
         """As `AsyncSwapStore.swap`; the text has neither quotes nor backslashes."""
         if version is None:
             namespace, _, name = key.partition(SEPARATOR)
-            new = (
-                now  # that no row of this name has had: a swap of one that was swept away must not succeed
-            )
+            new = now  # that no row of this name has had: a swap of one that was swept away must not succeed
             statement = (
                 f"INSERT INTO {self._table} (k, line, version, namespace, name) SELECT {_key(key)}, '{text}', {new}, "
                 f"{_hex(namespace)}, {_hex(name)} FROM (SELECT 1) one WHERE {_at(now)}"
