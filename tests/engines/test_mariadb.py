@@ -74,21 +74,18 @@ def test_an_engine_that_makes_its_connections_itself_is_refused(mariadb: MariaSe
 
     async def play() -> None:
         async with engine_of(mariadb, driver, async_creator=creator) as engine:
-            async with interlock.aconnect(engine) as locks:
-                with pytest.raises(InvalidArgument, match=r"create_engine\('mysql\+pymysql"):
-                    await locks.lock("a").acquire()
+            with pytest.raises(InvalidArgument, match="dial="):
+                interlock.aconnect(engine)
 
     played(play)
 
 
-def test_a_server_that_is_away_is_told_and_threads_are_refused() -> None:
+def test_a_server_that_is_away_is_told() -> None:
     async def play() -> None:
         engine = create_async_engine("mysql+aiomysql://root@127.0.0.1:1/x")
         async with interlock.aconnect(engine) as locks:
             with pytest.raises(StoreError, match="can't be reached"):
                 await locks.lock("a").acquire(timeout=1)
-        with pytest.raises(InvalidArgument, match="is no Engine"):
-            interlock.connect(engine)
         await engine.dispose()
 
     played(play)

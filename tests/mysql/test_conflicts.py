@@ -3,18 +3,28 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
 import interlock
+from interlock.client.connect import open_store
+from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError
+from interlock.core.line import KEPT
 from interlock.stores.mysql import connection
-from interlock.stores.sql.statements import hashed
 from interlock.testing.waiting import eventually
 
 Ask = Callable[..., list[Any]]
-KEY = hashed("\0a")
+
+
+def digest_of(key: str) -> bytes:
+    """What the table has for a key."""
+    return sha256(key.encode()).digest()
+
+
+KEY = digest_of("\0a")
 BUSY = "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND INFO LIKE %s"
 WAITING = "SELECT trx_mysql_thread_id FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
 
@@ -37,7 +47,7 @@ def waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def spied(monkeypatch: pytest.MonkeyPatch) -> Spied:
     """All statements of this process."""
-    spied, exchange = Spied(), connection.Connection.exchange
+    spied, exchange = Spied(), connection.MysqlConnection.ask
 
     def exchanged(self: Any, statement: str, *how: Any) -> Any:
         spied.before(statement)
@@ -47,7 +57,7 @@ def spied(monkeypatch: pytest.MonkeyPatch) -> Spied:
             spied.refusals.append(error.code)
             raise
 
-    monkeypatch.setattr(connection.Connection, "exchange", exchanged)
+    monkeypatch.setattr(connection.MysqlConnection, "ask", exchanged)
     return spied
 
 
@@ -134,8 +144,12 @@ def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
     url: str, ask: Ask, outside: Callable[[], Any], spied: Spied
 ) -> None:
     """Both wait for the row of a third one, who takes it back: each then has the gap that the other wants."""
-    with interlock.connect(url) as locks, outside() as third, ThreadPoolExecutor() as pool:
+    with (
+        interlock.connect(url) as locks, interlock.connect(url) as others, outside() as third,
+        ThreadPoolExecutor() as pool,
+    ):  # fmt: skip
         locks.lock("b").acquire().release()  # there is a table
+        others.lock("c").acquire().release()
         inserting, go = threading.Semaphore(0), threading.Event()
 
         def before(statement: str) -> None:
@@ -144,11 +158,11 @@ def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
                 assert go.wait(20)
 
         spied.before = before
-        entering = [pool.submit(locks.lock("a", ttl=60).acquire, timeout=0) for _ in range(2)]
+        entering = [pool.submit(each.lock("a", ttl=60).acquire, timeout=0) for each in (locks, others)]
         for _ in entering:
             assert inserting.acquire(timeout=20)
         third.begin()
-        third.cursor().execute(f"INSERT INTO {table_of(url)} VALUES (%s, '', 1, 1, '', 'a')", (KEY,))
+        third.cursor().execute(f"INSERT INTO {table_of(url)} VALUES (%s, '', 1, '', 'a')", (KEY,))
         go.set()
         eventually(lambda: len(ask(WAITING)) == 2)
         third.rollback()
@@ -163,41 +177,37 @@ def test_of_two_who_enter_a_new_name_the_victim_of_a_deadlock_tries_again(
 def test_a_renewal_of_several_that_is_the_victim_of_a_deadlock_loses_none(
     url: str, ask: Ask, outside: Callable[[], Any], spied: Spied
 ) -> None:
-    """Somebody locks the second row after it was seen to be free, and then wants the first."""
-    from interlock.core.claims import Claim, LockSpec
-    from interlock.runtime.sync import run
-
-    low, high = sorted(("a", "b"), key=lambda name: hashed(f"\0{name}"))
+    """Somebody locks the second row, and then wants the first, which the renewal has."""
+    low, high = sorted(("a", "b"), key=lambda name: digest_of(f"\0{name}"))
     table = table_of(url)
-    with interlock.connect(url) as locks, outside() as other, ThreadPoolExecutor() as pool:
-        grants = [locks.lock(name, ttl=60, renew=False).acquire() for name in (low, high)]
-        specs = [Claim(grant.id, LockSpec(f"\0{grant.name}", ttl=60)) for grant in grants]
+    queue: Any = open_store(url).queue()
+    claims = [Claim(name * 32, LockSpec(f"\0{name}", ttl=60)) for name in (low, high)]
+    for claim in claims:
+        assert queue.enter(claim, None, False, False).state == "using"
+    with outside() as other, ThreadPoolExecutor() as pool:
         updating, go = threading.Event(), threading.Event()
-        looks: list[str] = []
 
         def before(statement: str) -> None:
-            looks.extend([statement] if "SKIP LOCKED" in statement else [])
             if statement.startswith("UPDATE ("):
                 updating.set()
                 assert go.wait(20)
 
         spied.before = before
-        renewing = pool.submit(lambda: run(locks.store.renew(specs)))
+        renewing = pool.submit(queue.renew, claims)
         assert updating.wait(20)
         cursor = other.cursor()
         other.begin()
         # Of two the server ends the one that has written less.
-        cursor.execute(f"INSERT INTO {table} SELECT UNHEX(SHA2(seq, 256)), '', 1, 1, '', seq FROM seq_1_to_100")
-        cursor.execute(f"SELECT * FROM {table} WHERE k = %s FOR UPDATE", (hashed(f"\0{high}"),))
+        cursor.execute(f"INSERT INTO {table} SELECT UNHEX(SHA2(seq, 256)), '', 1, '', seq FROM seq_1_to_100")
+        cursor.execute(f"SELECT * FROM {table} WHERE k = %s FOR UPDATE", (digest_of(f"\0{high}"),))
         go.set()
         eventually(lambda: ask(WAITING))
-        cursor.execute(f"SELECT * FROM {table} WHERE k = %s FOR UPDATE", (hashed(f"\0{low}"),))
+        cursor.execute(f"SELECT * FROM {table} WHERE k = %s FOR UPDATE", (digest_of(f"\0{low}"),))
         eventually(lambda: "1213" in spied.refusals)
         other.rollback()
-        eventually(lambda: len(looks) > 1)
-        assert all(answer is True or isinstance(answer, StoreError) for answer in renewing.result(20))
-        assert run(locks.store.renew(specs)) == [True, True]
-        assert [grant.release() for grant in grants] == [True, True]
+        assert renewing.result(20) == [KEPT, KEPT]
+        assert [queue.leave(claim) for claim in claims] == [True, True]
+    queue.close()
 
 
 @held_up

@@ -11,6 +11,7 @@ import pytest
 
 import interlock
 from interlock.core.errors import LockLost, StoreError
+from interlock.core.line import KEPT
 from interlock.testing.waiting import eventually, moment, since
 from tests.servers import MariaServer
 from tests.support.crowd import nobody_waits_for_the_others
@@ -73,10 +74,10 @@ def test_a_locked_row_holds_back_the_renewal_of_its_own_lock_only(
         with outside() as blocker:
             blocker.begin()
             blocker.cursor().execute(f"SELECT * FROM {table_of(url)} WHERE k = %s FOR UPDATE", key)
-            renewed = run_renewal(locks, stuck, free)
+            renewed = run_renewal(url, stuck, free)
             assert isinstance(renewed[0], StoreError)
-            assert renewed[1] is True
-        assert run_renewal(locks, stuck, free) == [True, True]
+            assert renewed[1] == KEPT
+        assert run_renewal(url, stuck, free) == [KEPT, KEPT]
 
 
 def test_a_renewal_waits_for_no_row_of_others_however_few_there_are(
@@ -91,35 +92,19 @@ def test_a_renewal_waits_for_no_row_of_others_however_few_there_are(
         blocker.cursor().execute(f"SELECT * FROM {table_of(url)} WHERE k = %s FOR UPDATE", key)
         waits = "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'"
         before = ask(waits)
-        assert run_renewal(locks, *free) == [True, True, True]
+        assert run_renewal(url, *free) == [KEPT] * 3
         assert ask(waits) == before
 
 
-def test_renewals_have_a_connection_where_all_others_are_in_use(
-    url: str, ask: Ask, outside: Callable[[], Any]
-) -> None:
-    with interlock.connect(f"{url}&max_connections=2") as locks, outside() as blocker, ThreadPoolExecutor() as pool:
-        free = locks.lock("free", ttl=30).acquire()
-        locks.lock("stuck").acquire().release()
-        (key,) = ask(f"SELECT k FROM {table_of(url)} WHERE name = 'stuck'")
-        blocker.begin()
-        blocker.cursor().execute(f"SELECT * FROM {table_of(url)} WHERE k = %s FOR UPDATE", key)
-        stuck = [pool.submit(locks.lock("stuck").acquire, timeout=0) for _ in range(4)]
-        server = locks._session.store._server
-        eventually(lambda: server._used() == 2)
-        began = moment()
-        assert free.renew()
-        assert since(began) < 2, "it does not wait for the others"
-        blocker.rollback()
-        for each in stuck:
-            each.exception(20)
-
-
-def run_renewal(locks: Any, *grants: Any) -> list[Any]:
+def run_renewal(url: str, *grants: Any) -> list[Any]:
+    from interlock.client.connect import open_store
     from interlock.core.claims import Claim, LockSpec
-    from interlock.runtime.sync import run
 
-    return run(locks.store.renew([Claim(grant.id, LockSpec(f"\0{grant.name}", ttl=6)) for grant in grants]))
+    queue: Any = open_store(url).queue()
+    try:
+        return list(queue.renew([Claim(grant.id, LockSpec(f"\0{grant.name}", ttl=6)) for grant in grants]))
+    finally:
+        queue.close()
 
 
 def test_a_step_that_waited_too_long_for_a_row_tries_again(url: str, ask: Ask, outside: Callable[[], Any]) -> None:

@@ -24,7 +24,7 @@ class MysqlStore(PlainStore):
         from interlock.stores._sync.swap import SwapSteps
         from interlock.stores.mysql.lines import MysqlLines
 
-        self._made = lambda: SwapSteps(MysqlLines(options))
+        self._made: Callable[[], Any] = lambda: SwapSteps(MysqlLines(options))
 
     @classmethod
     def from_url(

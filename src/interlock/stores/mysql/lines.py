@@ -86,6 +86,8 @@ class MysqlLines:
             except Refused as error:
                 if error.code in READ_ONLY:
                     self._pool.distrust()  # the primary may have another address now
+                if error.code in AT_ONCE and statement.startswith("SELECT") and clock.now() < deadline:
+                    continue  # somebody has locked the table, or broken off the statement
                 if error.code != NO_TABLE or not self._options.create or statement.startswith("CREATE"):
                     raise
                 self._pool.ask(ddl(self._options.table), deadline)

@@ -17,7 +17,7 @@ _MANY += "processes have fewer (?max_connections=)"
 _WRITE = "this server or account may only read, and others lock elsewhere: connect to the primary"
 _ADVICE = dict.fromkeys(FULL, _MANY) | dict.fromkeys(READ_ONLY, _WRITE)
 _ADVICE |= {
-    NO_TABLE: "the table of locks is not there: connect as an account that may make it, or run "
+    NO_TABLE: "the table of locks is not there: connect without ?create=false as an account that may make it, or run "
     "what `python -m interlock.stores.mysql` prints; if it has another name, say so by ?table=",
     "1044": "GRANT this account SELECT, INSERT, UPDATE, DELETE on the table of locks",
     "1045": "account or password is wrong",
