@@ -2,9 +2,9 @@
 
 from interlock.core.claims import PENDING, USING, Check, Claim, ClaimView, keys_of
 from interlock.core.effects import Call, Op
-from interlock.core.oldstore import AsyncStore, BaseStore, Store, SyncStore
 from interlock.core.pending import Pending, Record
 from interlock.core.queue import EnterResult, Outage, Queue
+from interlock.core.oldstore import AsyncStore, BaseStore, Store, SyncStore
 
 __all__ = [
     "PENDING",

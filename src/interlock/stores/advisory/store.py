@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from interlock.core.claims import PENDING, SEPARATOR, USING, Check, Claim, ClaimView, LockSpec
 from interlock.core.effects import Ask, Op
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.oldstore import BaseStore
 from interlock.core.queue import EnterResult, Renewed
+from interlock.core.oldstore import BaseStore
 from interlock.runtime.process import HOST, pid
 from interlock.runtime.sync import ThreadEvent, within_a_step
 from interlock.stores.advisory.places import AdvisoryClaim, number_of

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from interlock.core.claims import SEPARATOR, Claim
 from interlock.core.effects import Call, Op
 from interlock.core.errors import StoreError
-from interlock.core.oldstore import BaseStore
 from interlock.core.queue import BUSY, GONE, OCCUPIED, EnterResult, Renewed
+from interlock.core.oldstore import BaseStore
 from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.stores.files.busy import renew_each, while_busy
 from interlock.stores.files.failures import failed

@@ -8,8 +8,8 @@ from uuid import uuid4
 from interlock.core.claims import Claim, ClaimView
 from interlock.core.effects import NOW, Ask, Op, Sleep
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.core.oldstore import BaseStore
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Outage, Renewed
+from interlock.core.oldstore import BaseStore
 from interlock.runtime import log
 from interlock.runtime.process import WeakRegistry, in_forked_child
 from interlock.stores.sql.problems import AT_ONCE, Passing, Refused, Unreachable
