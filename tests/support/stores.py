@@ -16,6 +16,7 @@ from interlock.testing.world import Place
 from tests.servers import MariaServer, PostgresServer, RedisServer, need
 from tests.servers.redis_server import Kind
 from tests.support.register import MemoryRegister, RegisterStore
+from tests.support.texts import Texts, TextStore
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,11 @@ def _postgresql(folder: Path) -> Place:
     )
 
 
+def _texts(folder: Path) -> Place:
+    texts = Texts()
+    return Place(open=lambda: TextStore(texts))
+
+
 def _sqlite(folder: Path) -> Place:
     url = f"sqlite:///{folder / 'locks.db'}"
     return Place(
@@ -196,6 +202,7 @@ ROWS = [
     Row("register that folds", (), _register(folds=True)),
     Row("valkey", _VALKEY, _redis("valkey"), reaches_processes=True),
     Row("redis", _REDIS, _redis("redis"), reaches_processes=True, twin=True),
+    Row("texts that are swapped", (), _texts),
     Row("postgresql", ("postgresql", "postgresql+psycopg"), _postgresql, reaches_processes=True),
     Row("sqlite", ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite"), _sqlite, reaches_processes=True),
     Row(
