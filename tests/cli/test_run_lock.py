@@ -177,6 +177,7 @@ def test_c_uses_the_users_shell_as_flock_does(house: House) -> None:
     shell = house.script("shell", '#!/bin/sh\necho "mine: $1 $2"\n')
     assert house.run("run", "book", "-c", "a b", extra={"SHELL": shell})[1] == "mine: -c a b\n"
     assert house.run("run", "book", "-c", "echo $0", extra={"SHELL": ""})[1] == "/bin/sh\n"
+    assert house.run("run", "-xcecho abc", "--", "-book", extra={"SHELL": ""})[1] == "abc\n"
 
 
 # What it says
