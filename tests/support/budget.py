@@ -41,20 +41,20 @@ def src(*names: str) -> tuple[str, ...]:
 
 
 PARTS = (
-    Part("core", 930, 930, src("core")),
-    Part("runtime", 380, 382, src("runtime")),
-    Part("remote", 640, 640, src("remote")),
-    Part("client", 1300, 2470, src("client", "locks")),
-    Part("memory", 110, 162, src("stores/memory.py", "stores/memory")),
-    Part("files", 1150, 2150, src("stores/files")),
-    Part("files, lines of C", 450, 639, src("stores/files"), ".c"),
-    Part("sqlite", 330, 584, src("stores/sqlite", "stores/sqlite.py")),
-    Part("mysql", 400, 400, src("stores/mysql", "stores/mysql.py")),
+    Part("core", 930, 934, src("core")),
+    Part("runtime", 380, 777, src("runtime")),
+    Part("remote", 640, 813, src("remote")),
+    Part("client", 1300, 1366, src("client", "locks")),
+    Part("memory", 110, 63, src("stores/memory.py", "stores/memory")),
+    Part("files", 1150, 1667, src("stores/files")),
+    Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
+    Part("sqlite", 330, 402, src("stores/sqlite", "stores/sqlite.py")),
+    Part("mysql", 400, 306, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 490, src("stores/postgresql")),
-    Part("redis", 1350, 3240, src("stores/redis", "_redis")),
-    Part("advisory", 650, 865, src("stores/advisory", "stores/advisory.py")),
-    Part("django", 2500, 4180, src("django")),
-    Part("cli", 1000, 1120, src("cli")),
+    Part("redis", 1350, 1397, src("stores/redis", "_redis")),
+    Part("advisory", 650, 863, src("stores/advisory", "stores/advisory.py")),
+    Part("django", 2500, 4161, src("django")),
+    Part("cli", 1000, 1118, src("cli")),
     Part("keylock", 470, 526, src("keylock")),
     Part("optimistic", 690, 755, src("optimistic")),
     Part(
@@ -70,22 +70,21 @@ PARTS = (
             "stores/__init__.py",
         ),
     ),
-    Part("the rest", 200, 201, ()),
-    Part("src without testing", 12500, 21120, src("")),
-    Part("src/testing", 3000, 5670, src("testing")),
-    Part("proof", 2500, 3270, ("proof",)),
-    Part("tests", 22000, 33600, ("tests",)),
-    Part("bench", 1600, 2030, ("bench",)),
+    Part("the rest", 200, 200, ()),
+    Part("src without testing", 12500, 16282, src("")),
+    Part("src/testing", 3000, 4516, src("testing")),
+    Part("proof", 2500, 3391, ("proof",)),
+    Part("tests", 22000, 27700, ("tests",)),
+    Part("bench", 1600, 2020, ("bench",)),
 )
 
-MODULES = Part("written modules", 170, 332, src(""))
+MODULES = Part("written modules", 170, 251, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 13.9
+ANY_GOAL, ANY_LIMIT = 6.0, 15.9
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 SAME_NAMES = {
-    "AdvisoryStore": 2,
     "Alarm": 2,
     "Arrivals": 2,
     "Claim": 2,
