@@ -26,7 +26,7 @@ def test_a_dropped_grant_whose_lease_has_ended_keeps_no_thread_busy() -> None:
         began = time.process_time()
         time.sleep(WATCHED)  # what happens meanwhile is the test
         assert time.process_time() - began < MOST_BUSY
-        assert locks._session.watchdog.entries == []
+        assert locks.claims() == []
 
 
 def test_a_dropped_grant_whose_lease_has_ended_keeps_no_loop_busy() -> None:

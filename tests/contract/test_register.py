@@ -11,6 +11,7 @@ from interlock.core.effects import Call
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Place, World
+from interlock.stores.driven import DrivenStore
 from tests.support.register import MemoryRegister, RegisterStore
 
 SEED = 20261121
@@ -60,7 +61,7 @@ def register(request: pytest.FixtureRequest) -> Flaky:
 @pytest.fixture(params=["threads", "tasks"])
 def world(request: pytest.FixtureRequest, register: Flaky) -> Iterator[World]:
     """A world on the register."""
-    world = World(Place(open=lambda: RegisterStore(register)), request.param)
+    world = World(Place(open=lambda: DrivenStore(RegisterStore(register))), request.param)
     yield world
     register.lose_from_now()
     world.close()

@@ -95,7 +95,7 @@ def test_a_name_that_can_not_be_written_is_an_error_that_says_so(nobody: Remote,
         for path in (shared, *shared.iterdir()):
             path.chmod(0o777 if path.is_dir() else 0o666)
         with mine.lock("mine"):
-            (shared / "using" / "mine").chmod(0o600)
+            (shared / "lines" / "mine").chmod(0o600)
             with pytest.raises(RemoteError, match="mine") as caught:
                 nobody.do(f"locks = interlock.connect('file://{shared}'); locks.lock('mine').acquire(timeout=1)")
             assert caught.value.kind == "StoreError"

@@ -10,4 +10,4 @@ from interlock.testing.contract import Place
 @pytest.fixture
 def place(databases: None) -> Place:
     """The table of claims, empty: `clean` sees to it."""
-    return Place(open=lambda: OrmStore("default"))
+    return Place(open=lambda: DrivenStore(OrmStore("default")))
