@@ -244,6 +244,7 @@ class AsyncClient(BaseClient):
         await rt.close_elsewhere(
             [(state.here, self._close_state, state) for state in self.states if state.here != here]
         )
+        self._forget_ended()
         if failure is not None:
             raise failure
 

@@ -236,6 +236,7 @@ class Client(BaseClient):
         for state in self.states:
             if state.here == here:
                 failure = self._close_state(state)
+        self._forget_ended()
         if failure is not None:
             raise failure
 
