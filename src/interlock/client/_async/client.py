@@ -256,6 +256,7 @@ class AsyncClient(BaseClient):
         finally:  # also after a Ctrl-C: nobody can close again
             try:
                 failure = await self._release(state, state.watchdog.live())
+                failure = await self._leave_all(state, state.watchdog.take_dropped()) or failure
                 await self._until(state.leaving, WITHDRAW_LIMIT)
             finally:
                 state.watchdog.stop()
@@ -318,6 +319,7 @@ class AsyncClient(BaseClient):
                 rt.ended_soon(waited, clock.now() + GIVEN_UP_LIMIT)
             if self.store.frees_at_death:
                 return
+            await self._leave_all(state, state.watchdog.take_dropped())
             held = state.watchdog.live()
             at_work = [grant for grant in held if rt.works(grant._owner)]
             for grant in reversed([grant for grant in held if grant not in at_work]):
