@@ -91,7 +91,7 @@ class Stream(asyncio.Protocol):
     def _close(self) -> None:
         self._ended = True
         self._wake()
-        # Not `close`: that waits for the other end, of TLS or of a full buffer, which may be longer than the loop runs.
+        # Not `close`: that waits for the other end of TLS, or for a full buffer, longer than the loop may run.
         self._transport.abort()
 
 
