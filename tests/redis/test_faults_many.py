@@ -136,7 +136,7 @@ def test_a_hand_over_tells_one_waiter_only(world: World, server: RedisServer) ->
 @pytest.mark.parametrize("kind_of_server", SERVERS)
 def test_the_cost_of_an_operation_does_not_grow_with_the_line(kind_of_server: str) -> None:
     need(kind_of_server)
-    with RedisServer(kind_of_server) as server:
+    with RedisServer(kind_of_server) as server:  # type: ignore[arg-type]
         few = cost(server, "few", FEW)
         many = cost(server, "many", MANY)
         assert many < few * GROWTH, f"{few:.1f} µs with {FEW} in line, {many:.1f} µs with {MANY:,}"
@@ -147,7 +147,8 @@ def cost(server: RedisServer, name: str, waiters: int) -> float:
 
     The operations are the hand-over to the head, a newcomer, a heartbeat, and a waiter in the middle who gives up.
     """
-    with closing(open_store(server.url).queue()) as queue:
+    queue: Any = open_store(server.url).queue()
+    with closing(queue):
         line = [_enter(queue, name) for _ in range(waiters + 1)]
         for _ in range(20):
             _move_on(queue, name, line)
