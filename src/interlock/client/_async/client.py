@@ -236,6 +236,7 @@ class AsyncClient(BaseClient):
 
     async def _close(self) -> None:
         failure: BaseException | None = None
+        self._forget_ended()
         here = None if self._here is None else self._here()
         for state in self.states:
             if state.here == here:
