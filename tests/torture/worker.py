@@ -20,7 +20,7 @@ from tests.torture.threadworker import ThreadWorker, Worker
 
 LAG = 0.25  # seconds; shorter ones are not told
 STAY = re.compile("interlock-blocking_[0-9]+|interlock-advisory")
-"""Threads of which a process keeps a few for good: they make the calls of tasks that block, and end sessions in time."""
+"""Threads of which a process keeps a few for good: for calls that block, and for sessions to end in time."""
 
 
 def measure_lag(history: History) -> None:
