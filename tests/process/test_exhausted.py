@@ -45,7 +45,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store whose threads no other test has started."""
     row: Row = request.param
     url = row.place(tmp_path).url or "memory://no-threads"
-    return f"{url}?max_locks=96" if row in PARTIAL_ROWS else url
+    return f"{url}?max_sessions=96" if row in PARTIAL_ROWS else url
 
 
 def outcome(acquire: Callable[[], Any]) -> Any:

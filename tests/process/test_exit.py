@@ -8,7 +8,7 @@ import pytest
 
 import interlock
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import eventually, moment, since, throughout
+from interlock.testing.waiting import moment, since, throughout
 from interlock.testing.world import Place, World
 from tests.servers import RedisServer, need
 
@@ -149,81 +149,6 @@ loop = asyncio.new_event_loop()
 grant = loop.run_until_complete(alocks.lock("book").acquire())
 """,
 }
-
-
-@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_an_asyncio_program_that_ends_without_close_leaves_no_lock(
-    locks: interlock.Locks, url: str, ending: str, host: str
-) -> None:
-    with program(ASYNC + ending, url.replace("127.0.0.1", host)) as ends:
-        assert ends.stderr is not None
-        told = ends.stderr.read()
-        assert ends.wait(20) == 0, told
-    started = moment()
-    assert locks.lock("book").acquire(timeout=TTL * 2) is not None
-    assert since(started) < SOON, told
-    assert locks.claims("another") == []
-    assert "stay until" not in told
-
-
-WAITS = """
-async def main():
-    tasks = [asyncio.create_task(alocks.lock("book").acquire()) for _ in range(3)]
-    while len(await alocks.claims("book")) < 4:
-        await asyncio.sleep(0.005)
-"""
-
-WAIT_ENDINGS = {
-    "asyncio.run": WAITS + "asyncio.run(main())",
-    "a loop that is closed with tasks in it": WAITS
-    + "loop = asyncio.new_event_loop(); loop.run_until_complete(main()); loop.close()",
-    "a loop that just stands still": WAITS + "loop = asyncio.new_event_loop(); loop.run_until_complete(main())",
-    "a loop in a daemon thread": WAITS
-    + """
-import threading
-loop = asyncio.new_event_loop()
-threading.Thread(target=loop.run_forever, daemon=True).start()
-asyncio.run_coroutine_threadsafe(main(), loop).result()
-""",
-}
-
-
-@pytest.mark.parametrize("ending", WAIT_ENDINGS.values(), ids=WAIT_ENDINGS)
-def test_an_asyncio_program_that_ends_while_it_waits_leaves_no_ghost(
-    locks: interlock.Locks, url: str, ending: str
-) -> None:
-    held = locks.lock("book").acquire()
-    assert held is not None
-    with program(ASYNC + ending, url) as ends:
-        assert ends.stderr is not None
-        told = ends.stderr.read()
-        assert ends.wait(20) == 0, told
-    eventually(lambda: [view.id for view in locks.claims("book")] == [held.id], within=SOON)
-    held.release()
-    assert locks.lock("book").acquire(timeout=SOON) is not None, told
-
-
-RUNS_ON = """
-import threading
-loop = asyncio.new_event_loop()
-threading.Thread(target=loop.run_forever, daemon=True).start()
-grant = asyncio.run_coroutine_threadsafe(alocks.lock("book", ttl=2).acquire(), loop).result()
-"""
-
-
-def test_a_loop_that_still_runs_at_exit_keeps_its_lock_and_that_is_said(
-    place: Place, locks: interlock.Locks, url: str
-) -> None:
-    with program(ENDS_LATE + ASYNC + RUNS_ON, url) as ending:
-        assert ending.stdout is not None
-        assert ending.stderr is not None
-        assert ending.stdout.readline() == "ending\n"
-        throughout(0.7, lambda: locks.lock("book").acquire(timeout=0) is None)
-        assert ending.wait(20) == 0
-        told = ending.stderr.read()
-    assert ("await locks.close()" in told) == (not place.frees_at_death)
-    assert locks.lock("book").acquire(timeout=SOON) is not None
 
 
 @pytest.mark.parametrize("outage", ["kill", "pause"])

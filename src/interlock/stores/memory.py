@@ -12,6 +12,7 @@ from interlock.core.store import ALL, Feature
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, in_forked_child, pid
+from interlock.stores._sync.step_queue import StepQueue
 
 WITHIN_A_STEP = (
     "a signal handler came in the middle of a step of its own thread, and can't lock or release there: let it set a "
@@ -133,8 +134,6 @@ class MemoryStore:
 
     def queue(self) -> Any:
         """As `Store.queue`."""
-        from interlock.stores._sync.step_queue import StepQueue
-
         return StepQueue(self._space, self._space.waiters)
 
     def aqueue(self) -> Any:

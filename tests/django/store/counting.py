@@ -120,3 +120,10 @@ def wait(rounds: int) -> None:
     with lock:
         print("had", flush=True)
         sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    connect()
+    every = (add, hold, wait, wait_deaf_to_time, wait_for_a_neighbour, listen_for_neighbours)
+    works = {each.__name__: each for each in every}
+    works[sys.argv[1]](int(sys.argv[2]))

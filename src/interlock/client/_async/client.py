@@ -238,6 +238,7 @@ class AsyncClient(BaseClient):
 
     async def _close(self) -> None:
         failure: BaseException | None = None
+        self._forget_ended()
         here = None if self._here is None else self._here()
         for state in self.states:
             if state.here == here:
@@ -258,6 +259,7 @@ class AsyncClient(BaseClient):
         finally:  # also after a Ctrl-C: nobody can close again
             try:
                 failure = await self._release(state, state.watchdog.live())
+                failure = await self._leave_all(state, state.watchdog.take_dropped()) or failure
                 await self._until(state.leaving, WITHDRAW_LIMIT)
             finally:
                 state.watchdog.stop()
@@ -320,6 +322,7 @@ class AsyncClient(BaseClient):
                 rt.ended_soon(waited, clock.now() + GIVEN_UP_LIMIT)
             if self.store.frees_at_death:
                 return
+            await self._leave_all(state, state.watchdog.take_dropped())
             held = state.watchdog.live()
             at_work = [grant for grant in held if rt.works(grant._owner)]
             for grant in reversed([grant for grant in held if grant not in at_work]):

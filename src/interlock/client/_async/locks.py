@@ -318,6 +318,8 @@ class AsyncLocks(BaseLocks[AsyncLock]):
 
     def __init__(self, store: Store, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
         super().__init__(AsyncClient("AsyncLocks", store, namespace, ttl), AsyncLock)
+        if not rt.TASKS:  # its modules are loaded now: a child that is forked during an import hangs in its own
+            self._client.state()
 
     def rlock(
         self,

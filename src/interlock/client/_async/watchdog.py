@@ -42,6 +42,7 @@ class AsyncWatchdog:
         self.watched: dict[str, tuple[ref[Any], Claim, str]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._doubted: dict[str, None] = {}
+        self._dropped: dict[str, tuple[Claim, float]] = {}
         self._alarm = rt.Alarm(self._look, "interlock-watchdog", self._now, queue.rest)
         queue.set_doubt(self.doubt)
 
@@ -108,12 +109,22 @@ class AsyncWatchdog:
     def _collected(self, gone: "ref[Any]") -> None:
         """Forget a grant that was dropped; nothing here waits for a store or a mutex."""
         for id, (reference, claim, where) in list(self.watched.items()):
-            if reference is gone and self.watched.pop(id, None) is not None and not self._client.closed:
-                warn_of_dropped(claim.spec.key, where, self)
+            if reference is gone and self.watched.pop(id, None) is not None:
+                self._dropped[id] = claim, self._now() + claim.spec.ttl
+                if not self._client.closed:
+                    warn_of_dropped(claim.spec.key, where, self)
+
+    def take_dropped(self) -> list[Claim]:
+        """Return the claims whose grants were dropped and whose leases may go on, and forget them."""
+        dropped, self._dropped = self._dropped, {}
+        return [claim for claim, until in dropped.values() if until > self._now()]
 
     async def _look(self) -> None:
         """Tell the losses, and have renewed what is due."""
         now = self._now()
+        for id, (_, until) in list(self._dropped.items()):
+            if until <= now:
+                self._dropped.pop(id, None)
         try:
             for id, (claim, free_at) in list(self._staying.items()):
                 if free_at <= now and self._staying.pop(id, None) is not None:

@@ -234,6 +234,7 @@ class Client(BaseClient):
 
     def _close(self) -> None:
         failure: BaseException | None = None
+        self._forget_ended()
         here = None if self._here is None else self._here()
         for state in self.states:
             if state.here == here:
@@ -250,6 +251,7 @@ class Client(BaseClient):
         finally:  # also after a Ctrl-C: nobody can close again
             try:
                 failure = self._release(state, state.watchdog.live())
+                failure = self._leave_all(state, state.watchdog.take_dropped()) or failure
                 self._until(state.leaving, WITHDRAW_LIMIT)
             finally:
                 state.watchdog.stop()
@@ -312,6 +314,7 @@ class Client(BaseClient):
                 rt.ended_soon(waited, clock.now() + GIVEN_UP_LIMIT)
             if self.store.frees_at_death:
                 return
+            self._leave_all(state, state.watchdog.take_dropped())
             held = state.watchdog.live()
             at_work = [grant for grant in held if rt.works(grant._owner)]
             for grant in reversed([grant for grant in held if grant not in at_work]):

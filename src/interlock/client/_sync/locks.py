@@ -317,6 +317,8 @@ class Locks(BaseLocks[Lock]):
 
     def __init__(self, store: Store, *, namespace: str = "", ttl: float = DEFAULT_TTL) -> None:
         super().__init__(Client("Locks", store, namespace, ttl), Lock)
+        if not rt.TASKS:  # its modules are loaded now: a child that is forked during an import hangs in its own
+            self._client.state()
 
     def rlock(
         self,

@@ -134,7 +134,9 @@ class AsyncListener:
         if subscription is not None:
             subscription.close()
         for each in starting:
-            each.tell(copy.copy(error))
+            told = copy.copy(error)  # each raises one of its own
+            told.__cause__ = error.__cause__
+            each.tell(told)
 
     async def _listen(self) -> None:
         """Subscribe, and hear until nobody needs it.

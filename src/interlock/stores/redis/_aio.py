@@ -91,7 +91,8 @@ class Stream(asyncio.Protocol):
     def _close(self) -> None:
         self._ended = True
         self._wake()
-        self._transport.close()
+        # Not `close`: that waits for the other end of TLS, or for a full buffer, longer than the loop may run.
+        self._transport.abort()
 
 
 async def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool) -> Stream:
@@ -104,9 +105,13 @@ async def open_stream(address: Address | str, tls: Any, deadline: float, io_time
         else:
             name = None if tls is None else address[0]
             _, stream = await loop.create_connection(Stream, *address, ssl=tls, server_hostname=name)
-    sock = stream._transport.get_extra_info("socket")
-    if sock is not None:
-        keep_alive(sock, io_timeout)
+    try:
+        sock = stream._transport.get_extra_info("socket")
+        if sock is not None:
+            keep_alive(sock, io_timeout)
+    except BaseException:
+        stream.close()
+        raise
     return stream
 
 

@@ -72,7 +72,13 @@ class Mux:
         stream.divert(self._received, self._ended)
 
     def post(self, data: bytes, replies: int, deadline: float) -> "asyncio.Future[Any]":
-        """Send; return what will have the reply."""
+        """Send; return what will have the reply.
+
+        Raises:
+            ConnectionEnded: it has ended already.
+        """
+        if self.closed:
+            raise ended(self._where)
         self._stream.write(data)
         request = Request(self._loop.create_future(), deadline, replies)
         self._line.append(request)
@@ -197,7 +203,10 @@ class MuxPool:
         if self._connecting is None:
             self._connecting = asyncio.ensure_future(self._connect(deadline))
             self._connecting.add_done_callback(self._made)
-        return await asyncio.shield(self._connecting)
+        mux = await asyncio.shield(self._connecting)
+        if self.closed:
+            raise closed()
+        return mux
 
     async def _connect(self, deadline: float) -> Mux:
         connection = await self._dialer.open(deadline)

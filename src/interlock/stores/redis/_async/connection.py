@@ -136,13 +136,15 @@ class AsyncDialer:
 
     Args:
         settings: how to reach it.
+        question: what each connection begins with; nothing for a Sentinel, whose users need no right to INFO.
 
     Attributes:
         moved: called when another server has taken its place.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, question: bytes = INFO) -> None:
         self.settings = settings
+        self._question = question
         self.where = settings.where
         self._sentinels: AsyncSentinels | None = AsyncSentinels(settings) if settings.kind == "sentinel" else None
         self._primary: bytes | None = None
@@ -187,7 +189,7 @@ class AsyncDialer:
         return AsyncRedisConnection(stream, self.where, self.settings.io_timeout)
 
     async def _log_in(self, connection: AsyncRedisConnection, deadline: float) -> Any:
-        """Log in; return what the server says about its replication."""
+        """Log in; return what the server says about its replication, if that is asked."""
         settings = self.settings
         login: tuple[str, ...] = tuple(each for each in (settings.username, settings.password) if each is not None)
         if settings.credentials is not None:
@@ -197,18 +199,21 @@ class AsyncDialer:
             words.append(("CLIENT", "SETNAME", settings.client_name))
         if settings.db:
             words.append(("SELECT", str(settings.db)))
+        data = b"".join([pack(*each) for each in words]) + self._question
+        if not data:
+            return None
+        expected = len(words) + bool(self._question)
         try:
-            data = b"".join([pack(*each) for each in words]) + INFO
-            replies = await connection.raw(data, len(words) + 1, deadline)
+            replies = await connection.raw(data, expected, deadline)
         except NoAnswer as error:
             raise unreachable(self.where, TimeoutError()) from error
-        replies = replies if words else [replies]
+        replies = replies if expected > 1 else [replies]
         for reply, each in zip(replies, words, strict=False):
             if isinstance(reply, ReplyError) and each[0] != "CLIENT":
                 if each[0] == "AUTH":
                     raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
                 raise unreachable(self.where, reply) from reply
-        info = replies[-1]
+        info = replies[-1] if self._question else None
         if isinstance(info, ReplyError) and code_of(info) != "NOPERM":
             raise unreachable(self.where, info) from info
         return info
@@ -287,7 +292,7 @@ class AsyncSentinels:
         sentinel = self._settings.sentinel
         assert sentinel is not None
         limit = clock.now() + (self.IO_TIMEOUT if len(self._settings.nodes) > 1 else sentinel.io_timeout)
-        dialer = AsyncDialer(sentinel.at(node))
+        dialer = AsyncDialer(sentinel.at(node), b"")
         connection = await dialer.open(min(deadline, limit))
         try:
             reply = await connection.ask(Command(pack("SENTINEL", "MASTERS")), min(deadline, limit))

@@ -137,13 +137,15 @@ class Dialer:
 
     Args:
         settings: how to reach it.
+        question: what each connection begins with; nothing for a Sentinel, whose users need no right to INFO.
 
     Attributes:
         moved: called when another server has taken its place.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, question: bytes = INFO) -> None:
         self.settings = settings
+        self._question = question
         self.where = settings.where
         self._sentinels: Sentinels | None = Sentinels(settings) if settings.kind == "sentinel" else None
         self._primary: bytes | None = None
@@ -188,7 +190,7 @@ class Dialer:
         return RedisConnection(stream, self.where, self.settings.io_timeout)
 
     def _log_in(self, connection: RedisConnection, deadline: float) -> Any:
-        """Log in; return what the server says about its replication."""
+        """Log in; return what the server says about its replication, if that is asked."""
         settings = self.settings
         login: tuple[str, ...] = tuple(each for each in (settings.username, settings.password) if each is not None)
         if settings.credentials is not None:
@@ -198,18 +200,21 @@ class Dialer:
             words.append(("CLIENT", "SETNAME", settings.client_name))
         if settings.db:
             words.append(("SELECT", str(settings.db)))
+        data = b"".join([pack(*each) for each in words]) + self._question
+        if not data:
+            return None
+        expected = len(words) + bool(self._question)
         try:
-            data = b"".join([pack(*each) for each in words]) + INFO
-            replies = connection.raw(data, len(words) + 1, deadline)
+            replies = connection.raw(data, expected, deadline)
         except NoAnswer as error:
             raise unreachable(self.where, TimeoutError()) from error
-        replies = replies if words else [replies]
+        replies = replies if expected > 1 else [replies]
         for reply, each in zip(replies, words, strict=False):
             if isinstance(reply, ReplyError) and each[0] != "CLIENT":
                 if each[0] == "AUTH":
                     raise Denied(f"can't connect to {self.where}: {reply}; {LOGIN}") from reply
                 raise unreachable(self.where, reply) from reply
-        info = replies[-1]
+        info = replies[-1] if self._question else None
         if isinstance(info, ReplyError) and code_of(info) != "NOPERM":
             raise unreachable(self.where, info) from info
         return info
@@ -288,7 +293,7 @@ class Sentinels:
         sentinel = self._settings.sentinel
         assert sentinel is not None
         limit = clock.now() + (self.IO_TIMEOUT if len(self._settings.nodes) > 1 else sentinel.io_timeout)
-        dialer = Dialer(sentinel.at(node))
+        dialer = Dialer(sentinel.at(node), b"")
         connection = dialer.open(min(deadline, limit))
         try:
             reply = connection.ask(Command(pack("SENTINEL", "MASTERS")), min(deadline, limit))
