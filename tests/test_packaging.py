@@ -66,7 +66,10 @@ def test_a_wheel_for_all_platforms_is_made_of_it(sources: Path, tmp_path: Path) 
     assert re.findall(r"\]\((?!https?:|#)[^)]*\)", metadata) == []  # the package index knows no files beside the page
     assert "interlock/django/locale/zh_Hans/LC_MESSAGES/django.mo" in names
     assert not [name for name in names if name.endswith((".so", ".pyd"))]
-    assert {"interlock/py.typed", "interlock/_redis/scripts/enter.lua"} <= set(names)
+    folder = sources / "src"
+    needed = [path for end in ("*.lua", "*.sql", "_sync/*.py") for path in folder.glob(f"interlock/**/{end}")]
+    assert len(needed) > 20
+    assert {"interlock/py.typed", *(path.relative_to(folder).as_posix() for path in needed)} <= set(names)
     assert any(name.endswith(".data/data/share/man/man1/interlock.1") for name in names)
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"interlock"}
     program = (

@@ -54,8 +54,10 @@ def environment(folder: Path, wheel: Path) -> Path:
 
 
 def pip(*words: str | Path) -> None:
-    """Run pip."""
-    subprocess.run([sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *words], check=True)
+    """Run pip; where PYTHONPATH leads to this tree, it would find that the project is installed already."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *words]
+    subprocess.run(command, env=variables, check=True)
 
 
 def clean() -> dict[str, str]:

@@ -57,5 +57,5 @@ def redis() -> None:
 
 def interlock_redis() -> None:
     """Ask for interlock with its store on Redis."""
-    module("interlock.stores.redis", "RedisStores", "-e .[redis]")()
+    module("interlock.stores.redis", "RedisStore", "-e .[redis]")()
     redis()

@@ -286,8 +286,8 @@ def overtaken_long_after_it_stood_first(told: Told) -> None:
 
 def two_holders_long_after_a_session_ended(told: Told) -> None:
     told.fault("cut", 0.2, 0.2, loses=True)
-    told.hold("0.0", 1.0, 1, 2.0)
-    told.hold("1.0", 1.5, 2, 2.5)
+    told.hold("0.0", 3.0, 1, 4.0)
+    told.hold("1.0", 3.5, 2, 4.5)
 
 
 def a_dead_holder_blocks_until_its_lease_ends(told: Told) -> None:

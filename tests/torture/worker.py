@@ -4,6 +4,7 @@ import faulthandler
 import gc
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -18,6 +19,8 @@ from tests.torture.plan import Plan
 from tests.torture.threadworker import ThreadWorker, Worker
 
 LAG = 0.25  # seconds; shorter ones are not told
+STAY = re.compile("interlock-blocking_[0-9]+|interlock-advisory")
+"""Threads of which a process keeps a few for good: for calls that block, and for sessions to end in time."""
 
 
 def measure_lag(history: History) -> None:
@@ -60,7 +63,8 @@ def left_over(before: dict[str, str], deadline: float) -> dict[str, Any]:
     """
     mine = {threading.main_thread().name, "obey", "lag"}
     while True:
-        threads = [thread.name for thread in threading.enumerate() if thread.name not in mine]
+        names = [thread.name for thread in threading.enumerate()]
+        threads = [name for name in names if name not in mine and not STAY.fullmatch(name)]
         more = [what for descriptor, what in opened().items() if descriptor not in before]
         if (not more and not threads) or time.monotonic() > deadline:
             return {"descriptors": more, "threads": threads}

@@ -104,6 +104,8 @@ class Client(BaseClient):
         for state in self.states:
             if rt.ended(state.here):
                 self._states.pop(state.here, None)
+                if self._state is state:
+                    self._state = None
                 state.watchdog.stop()
                 state.queue.abort()
 

@@ -85,8 +85,8 @@ class AsyncOneKey:
         Args:
             token: what to write.
             ms: milliseconds until the key expires; None for never.
-            sent: notes whether it was sent again.  If it is given, nobody else ever writes this token, so that a key
-                that has it was taken by this very step: the reply was lost, and the client has asked again.
+            sent: notes whether it was sent again.  If it is given, nobody else ever writes this token: this very step
+                took a key that has it, the reply was lost, and the client has asked again.
 
         Returns:
             True if the key is now the caller's.

@@ -95,7 +95,6 @@ class AsyncStepQueue:
         self._answered = False
         self._renew_many = getattr(steps, "renew_many", None)
         self.rest = getattr(steps, "rest", _nothing)
-        self.abort = getattr(steps, "abort", _nothing)
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Nothing: a step store never doubts."""
@@ -211,6 +210,10 @@ class AsyncStepQueue:
 
     async def aclose(self) -> None:
         await self._steps.aclose()
+
+    def abort(self) -> None:
+        """Give up what is open, since the loop has ended."""
+        getattr(self._steps, "abort", _nothing)()
 
     async def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
         """Do a step, and ask a busy store again.

@@ -323,6 +323,11 @@ class AsyncSwapSteps:
         neighbours.leave()
         await self._store.aclose()
 
+    def abort(self) -> None:
+        """Give up what is open, since the loop has ended."""
+        neighbours.leave()
+        getattr(self._store, "abort", bool)()
+
 
 def _longer(argument: Any) -> Any:
     """Return a claim with the lease that the store is told: so that it lasts as long as was asked for at least."""

@@ -96,7 +96,6 @@ class StepQueue:
         self._answered = False
         self._renew_many = getattr(steps, "renew_many", None)
         self.rest = getattr(steps, "rest", _nothing)
-        self.abort = getattr(steps, "abort", _nothing)
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Nothing: a step store never doubts."""
@@ -212,6 +211,10 @@ class StepQueue:
 
     def close(self) -> None:
         self._steps.close()
+
+    def abort(self) -> None:
+        """Give up what is open, since the loop has ended."""
+        getattr(self._steps, "abort", _nothing)()
 
     def _insist(self, key: str, decide: Decide, *args: Any) -> Step:
         """Do a step, and ask a busy store again.

@@ -324,6 +324,11 @@ class SwapSteps:
         neighbours.leave()
         self._store.close()
 
+    def abort(self) -> None:
+        """Give up what is open, since the loop has ended."""
+        neighbours.leave()
+        getattr(self._store, "abort", bool)()
+
 
 def _longer(argument: Any) -> Any:
     """Return a claim with the lease that the store is told: so that it lasts as long as was asked for at least."""

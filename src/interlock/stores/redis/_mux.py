@@ -236,3 +236,4 @@ class MuxPool:
         self.closed = True
         for each in (*self._retired, *([] if self._mux is None else [self._mux])):
             each.close()
+        self._mux, self._retired = None, []  # where the loop has ended, the socket is closed with the object

@@ -38,7 +38,7 @@ class AdvisoryQueue:
         self._room = room
         self._talk = talk
         self.doubt: Callable[[str], object] = lambda id: None
-        self.rest = self.abort = room.rest
+        self.rest = room.rest
 
     def set_doubt(self, doubt: Callable[[str], object]) -> None:
         """Let a function be called with each claim that is not had any more; from any thread."""
@@ -331,6 +331,9 @@ class AdvisoryQueue:
         return checks(row, session.pid == session.reported_pid, self._room.options)
 
     def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
         """Take out the claims that entered here; the server frees what they have."""
         for place in list(self._room.places.values()):
             if place.owner is self and place.state != "trying" and self._room.take_out(place.claim.id) is place:

@@ -109,4 +109,8 @@ class AsyncFileQueue(AsyncStepQueue):
         return AsyncFileWaiter(self._lines)
 
     async def aclose(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        """As `AsyncStepQueue.abort`."""
         end(self._lines, self)

@@ -110,4 +110,8 @@ class FileQueue(StepQueue):
         return FileWaiter(self._lines)
 
     def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        """As `StepQueue.abort`."""
         end(self._lines, self)
