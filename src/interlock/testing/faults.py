@@ -5,7 +5,6 @@ A fault is written once: the queue of each colour asks it before and after each 
 
 from collections import Counter
 from collections.abc import Sequence
-from threading import Event
 from typing import Any
 
 from interlock.core.claims import SEPARATOR, Claim
@@ -68,20 +67,18 @@ class Slow(Around):
         steps: which steps are slow.
 
     Attributes:
-        done: set when a slow step was done, and is about to be answered.
+        done: how many slow steps were done, each of which is answered after the delay.
     """
 
     def __init__(self, store: Store, delay: float, steps: Sequence[str] = ("enter", "leave", "renew")) -> None:
         super().__init__(store)
         self.delay = delay
         self.steps = steps
-        self.done = Event()
+        self.done = 0
 
     def pause_after(self, step: str, args: Any) -> float | None:
-        if step not in self.steps:
-            return None
-        self.done.set()
-        return self.delay
+        self.done += step in self.steps
+        return self.delay if step in self.steps else None
 
 
 class Lossy(Around):

@@ -139,10 +139,9 @@ class AdvisoryRoom:
     def settled(self, key: str) -> list[AdvisoryPlace]:
         """Return the claims of a key, or of all that begin so, but for those that try just now; holders first."""
         whole = key.endswith("\0")
-        with self.mutex:
-            found = [each for each in tuple(self.places.values()) if each.state != "trying"]
+        places = [each for each in tuple(self.places.values()) if each.state != "trying"]
         found = [
-            each for each in found if each.claim.spec.key.startswith(key) and (whole or each.claim.spec.key == key)
+            each for each in places if each.claim.spec.key.startswith(key) and (whole or each.claim.spec.key == key)
         ]
         return sorted(found, key=lambda each: each.state != "using")
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import threading
 from concurrent.futures import Future
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from interlock.core.errors import StoreError
 from interlock.testing.actors import Gate
-from interlock.testing.contract.fixtures import needs_signals
+from interlock.testing.contract.fixtures import main_thread, needs_signals
 from interlock.testing.contract.interrupts import called_at
 from interlock.testing.faults import Slow
 from interlock.testing.waiting import RENEWED, eventually, moment, since
@@ -190,8 +189,7 @@ def test_a_close_that_is_cancelled_comes_to_its_end(world_of_tasks: World) -> No
 @needs_signals
 def test_a_close_that_is_interrupted_comes_to_its_end(world_of_threads: World) -> None:
     world = world_of_threads
-    main = threading.main_thread().ident
-    assert main == threading.get_ident(), "signals reach the main thread only"
+    main = main_thread()
     locks, slow = world.connect_with(lambda store: Slow(store, 0.0, steps=("leave",)))
     held = locks.lock(world.name).acquire()
     waiting = world.actor().start(locks.lock(world.name).acquire)
@@ -200,10 +198,9 @@ def test_a_close_that_is_interrupted_comes_to_its_end(world_of_threads: World) -
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def strike() -> None:
-        assert slow.done.wait(20)  # the waiter has left, and close() waits for it
+        eventually(lambda: slow.done)  # the waiter has left, and close() waits for it
         signal.pthread_kill(main, signal.SIGINT)
 
-    slow.done.clear()
     striker = world.actor().start(strike)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -219,8 +216,7 @@ def test_a_close_that_is_interrupted_comes_to_its_end(world_of_threads: World) -
 @needs_signals
 def test_close_in_a_signal_handler_while_the_main_thread_waits(world_of_threads: World) -> None:
     world = world_of_threads
-    main = threading.main_thread().ident
-    assert main == threading.get_ident(), "signals reach the main thread only"
+    main = main_thread()
     locks = world.connect()
     held = locks.lock(world.fresh_name()).acquire()
     blocker = world.actor().do(world.connect().lock(world.name).acquire)

@@ -1,6 +1,7 @@
 """The fixtures of the contract's tests; whoever uses them provides one more, `place`."""
 
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,12 @@ import pytest
 from interlock.testing.world import KINDS, TASKS, THREADS, Kind, Place, World
 
 needs_signals = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signal to a thread on this system")
+
+
+def main_thread() -> int:
+    """Return the ident of the main thread, which is the caller: signals reach no other."""
+    assert threading.current_thread() is threading.main_thread(), "signals reach the main thread only"
+    return threading.get_ident()
 
 
 def _world(place: Place, colour: str) -> Iterator[World]:

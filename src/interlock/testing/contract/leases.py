@@ -189,10 +189,9 @@ def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World) -> None:
     ann, bob = world.actors(2)
     grant = ann.do(locks.lock(world.name).acquire)
     started = moment()
-    for _ in range(3):
-        world.ghost(LockSpec(world.key(), ttl=RENEWED))
+    ghosts = [world.ghost(LockSpec(world.key(), ttl=RENEWED)) for _ in range(3)]
     # Where entering takes long the first is out when the last one comes.
-    eventually(lambda: len(world.waiters()) == 3 or since(started) > RENEWED)
+    eventually(lambda: len(world.waiters()) == len(ghosts) or since(started) > RENEWED)
     ann.do(grant.release)
     successor = bob.do(locks.lock(world.name).acquire)
     assert since(started) < RENEWED + LATE

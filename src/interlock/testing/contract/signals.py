@@ -3,7 +3,6 @@
 import re
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from interlock.core.errors import StoreError
-from interlock.testing.contract.fixtures import needs_signals
+from interlock.testing.contract.fixtures import main_thread, needs_signals
 from interlock.testing.contract.interrupts import LIBRARY, called_at, quiet
 from interlock.testing.waiting import Moment, eventually, moment, since
 from interlock.testing.world import Kind, World
@@ -23,8 +22,7 @@ def test_a_wait_interrupted_by_a_signal_leaves_nothing(world_of_threads: World, 
     world = world_of_threads
     holder = kind.rival(world.connect(), world.name).acquire()
     lock = kind.make(world.connect(), world.name)
-    main = threading.main_thread().ident
-    assert main == threading.get_ident(), "signals reach the main thread only"
+    main = main_thread()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupted = False
 
@@ -62,8 +60,7 @@ def test_a_wait_is_told_though_a_signal_handler_waited_within_it(world_of_thread
     inner_holder = kind.rival(world.connect(), inner_name).acquire()
     locks = world.connect()
     outer, inner = kind.make(locks, world.name), kind.make(locks, inner_name)
-    main = threading.main_thread().ident
-    assert main == threading.get_ident(), "signals reach the main thread only"
+    main = main_thread()
     released: list[Moment] = []
     refused = [StoreError("no signal has come yet")]
 

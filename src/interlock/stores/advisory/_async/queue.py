@@ -127,8 +127,7 @@ class AsyncAdvisoryQueue:
             session = await self._session(room.most_to_wait())
         finally:
             with room.mutex:
-                place.until = now() + place.claim.spec.ttl
-                place.stands = session is not None and room.is_in(place)
+                place.until, place.stands = now() + place.claim.spec.ttl, session is not None and room.is_in(place)
                 place.session = session if place.stands else None
         if place.stands and rt.spawn("interlock-advisory-wait", self._wait, place, session) is not None:
             return LOOK_AGAIN
@@ -294,12 +293,11 @@ class AsyncAdvisoryQueue:
         """
         session = await self._session()
         try:
-            rows: Rows = await self._talk.say(session, word, key, pid=pid)
+            return await self._talk.say(session, word, key, pid=pid)
         except Refusal as error:
             raise refused(error) from error
         finally:
             self._room.keep(session)
-        return rows
 
     async def evict(self, key: str, id: str | None) -> int:
         """As `Queue.evict`, for claims of this process.

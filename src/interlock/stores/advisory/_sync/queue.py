@@ -128,8 +128,7 @@ class AdvisoryQueue:
             session = self._session(room.most_to_wait())
         finally:
             with room.mutex:
-                place.until = now() + place.claim.spec.ttl
-                place.stands = session is not None and room.is_in(place)
+                place.until, place.stands = now() + place.claim.spec.ttl, session is not None and room.is_in(place)
                 place.session = session if place.stands else None
         if place.stands and rt.spawn("interlock-advisory-wait", self._wait, place, session) is not None:
             return LOOK_AGAIN
@@ -295,12 +294,11 @@ class AdvisoryQueue:
         """
         session = self._session()
         try:
-            rows: Rows = self._talk.say(session, word, key, pid=pid)
+            return self._talk.say(session, word, key, pid=pid)
         except Refusal as error:
             raise refused(error) from error
         finally:
             self._room.keep(session)
-        return rows
 
     def evict(self, key: str, id: str | None) -> int:
         """As `Queue.evict`, for claims of this process.
