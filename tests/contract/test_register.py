@@ -9,9 +9,9 @@ import pytest
 from interlock.core.claims import LockSpec
 from interlock.core.effects import Call
 from interlock.core.errors import StoreError, UnknownOutcome
+from interlock.stores.driven import DrivenStore
 from interlock.testing.waiting import eventually
 from interlock.testing.world import Place, World
-from interlock.stores.driven import DrivenStore
 from tests.support.register import MemoryRegister, RegisterStore
 
 SEED = 20261121

@@ -1,4 +1,4 @@
-"""Waiters of other processes on MariaDB: told by datagrams, and found by looking where none arrives."""
+"""Waiters of other processes of the host are told on MariaDB: none looks by itself here."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.stores._sync.swap import SwapSteps
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
 
 Start = Callable[[], Remote]
-NO_LOOK = "from interlock.stores.sql import waiters; waiters.SHORTEST = waiters.LONGEST = 600.0"
+NO_LOOK = "from interlock.stores._sync.swap import SwapSteps; SwapSteps.look_again = 600.0"
 WAIT = "with locks.lock('a', ttl=600) as held: result = held.fence"
 WAIT_AS_TASK = """
 import asyncio
@@ -63,7 +64,6 @@ def handed_over(locks: Any, other: Remote, waiting: str, others: int = 1) -> Any
 
 
 def test_a_waiter_of_another_process_is_told(locks: Any, remote: Start, url: str) -> None:
-    """Neither colour looks by itself, so that nothing but the datagram lets it in."""
     other = remote()
     other.do(NO_LOOK)
     fences = [handed_over(locks, other, waiting) for waiting in (WAIT, WAIT_AS_TASK.format(url=url), WAIT)]
@@ -76,7 +76,9 @@ def test_a_forked_child_is_told_itself(locks: Any, remote: Start) -> None:
     assert handed_over(locks, other, WAIT_IN_CHILD, others=2) == 0
 
 
-def test_a_waiter_whose_loop_has_ended_is_told_in_the_next_one(url: str, remote: Start) -> None:
+def test_a_waiter_whose_loop_has_ended_is_told_in_the_next_one(
+    url: str, remote: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def refused(tasks: Any) -> None:
         assert await tasks.lock("a").acquire(timeout=0.1) is None
 
@@ -89,11 +91,9 @@ def test_a_waiter_whose_loop_has_ended_is_told_in_the_next_one(url: str, remote:
         await tasks.close()
 
     other = remote()
+    monkeypatch.setattr(SwapSteps, "look_again", 600.0)
     other.do("grant = locks.lock('a').acquire()")
     tasks = interlock.aconnect(url)
     asyncio.run(refused(tasks))
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("SHORTEST", "LONGEST"):
-            patch.setattr(f"interlock.stores.sql.waiters.{name}", 600.0)
-        asyncio.run(told(tasks))
+    asyncio.run(told(tasks))
     other.answer()

@@ -25,7 +25,8 @@ def test_the_contract_holds_without_posix(tmp_path: Path) -> None:
     need("postgres")
     (tmp_path / "test_suite.py").write_text(SUITE.read_text())
     words = ("-q", "-x", "-p", "no:cacheprovider", "-p", "tests.support.no_posix", "-k", CHOSEN)
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": path}
     with RedisServer("valkey") as valkey, PostgresServer() as postgres:
         urls = f"memory://x {postgres.url}?create=true {valkey.url}"
         ran = subprocess.run(

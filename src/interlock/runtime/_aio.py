@@ -156,10 +156,14 @@ async def apart(function: Callable[..., T], *args: Any) -> T:
     future: Future[T] = Future()
 
     def call() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
         try:
-            future.set_result(function(*args))
+            result = function(*args)
         except BaseException as error:
             future.set_exception(error)
+        else:
+            future.set_result(result)
 
     Thread(target=call, name="interlock-apart", daemon=True).start()
     return await asyncio.wrap_future(future)

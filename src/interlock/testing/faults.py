@@ -5,6 +5,7 @@ A fault is written once: the queue of each colour asks it before and after each 
 
 from collections import Counter
 from collections.abc import Sequence
+from threading import Event
 from typing import Any
 
 from interlock.core.claims import SEPARATOR, Claim
@@ -65,15 +66,22 @@ class Slow(Around):
         store: the real one.
         delay: seconds between the deed and the answer.
         steps: which steps are slow.
+
+    Attributes:
+        done: set when a slow step was done, and is about to be answered.
     """
 
     def __init__(self, store: Store, delay: float, steps: Sequence[str] = ("enter", "leave", "renew")) -> None:
         super().__init__(store)
         self.delay = delay
         self.steps = steps
+        self.done = Event()
 
     def pause_after(self, step: str, args: Any) -> float | None:
-        return self.delay if step in self.steps else None
+        if step not in self.steps:
+            return None
+        self.done.set()
+        return self.delay
 
 
 class Lossy(Around):

@@ -3,8 +3,8 @@
 import pytest
 
 from interlock.django.store import OrmStore
-from interlock.testing.contract import *  # noqa: F403
 from interlock.stores.driven import DrivenStore
+from interlock.testing.contract import *  # noqa: F403
 from interlock.testing.contract import Place
 
 

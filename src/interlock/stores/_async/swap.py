@@ -222,7 +222,8 @@ class AsyncSwapSteps:
         """Do steps in one swap; those of others in this process too, so that few of them meet at the server."""
         known = self._remembered(key)
         unknown, looks = False, any(each.decide is look for each in batch)
-        for _ in range(1 if batch[0].decide is renew else TRIES):  # renewals of other lines wait for this one
+        tries = TRIES if batch[0].decide is not renew else 1 if known is None else 2  # other lines' renewals wait
+        for _ in range(tries):
             loaded = False
             if known is None or self._ahead is None or looks:
                 known, loaded = await self._load(key), True

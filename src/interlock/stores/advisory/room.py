@@ -84,6 +84,8 @@ def kind_in(spec: LockSpec, mysql: bool) -> str:
 class AdvisoryRoom:
     """The claims and the sessions, for all connections of this process with the same URL, of threads and of tasks.
 
+    A signal handler or a finalizer that locks may come inside of each section: none goes through what it may change.
+
     Args:
         options: what the URL says.
         make: makes a session.
@@ -113,8 +115,9 @@ class AdvisoryRoom:
         """Enter a claim; tell whether nobody in here keeps the lock from it."""
         with self.mutex:
             line = self._lines.setdefault(place.key, {})
-            free = all(each.kind and place.kind and each.state != "pending" for each in line.values())
+            free = all(each.kind and place.kind and each.state != "pending" for each in tuple(line.values()))
             line[place.claim.id] = self.places[place.claim.id] = place
+            self._lines[place.key] = line  # a handler that came in between and left may have taken it for empty
             return free
 
     def take_out(self, id: str) -> AdvisoryPlace | None:
@@ -123,10 +126,10 @@ class AdvisoryRoom:
         with self.mutex:
             place = self.places.pop(id, None)
             if place is not None:
-                line = self._lines[place.key]
-                del line[id]
+                line = self._lines.get(place.key, {})
+                line.pop(id, None)
                 if not line:
-                    del self._lines[place.key]
+                    self._lines.pop(place.key, None)  # unless a handler that came in between has done it
             return place
 
     def is_in(self, place: AdvisoryPlace) -> bool:
@@ -137,7 +140,7 @@ class AdvisoryRoom:
         """Return the claims of a key, or of all that begin so, but for those that try just now; holders first."""
         whole = key.endswith("\0")
         with self.mutex:
-            found = [each for each in self.places.values() if each.state != "trying"]
+            found = [each for each in tuple(self.places.values()) if each.state != "trying"]
         found = [
             each for each in found if each.claim.spec.key.startswith(key) and (whole or each.claim.spec.key == key)
         ]
@@ -154,7 +157,7 @@ class AdvisoryRoom:
         """Return how many sessions there may be if one more is to wait: not more than half of them do."""
         most = self.options.max_sessions
         with self.mutex:
-            return most if 2 * sum(each.stands for each in self.places.values()) <= most + 1 else 0
+            return most if 2 * sum(each.stands for each in tuple(self.places.values())) <= most + 1 else 0
 
     def nudge(self, key: int) -> None:
         """Let the next who waits for a name in here look again."""
@@ -164,7 +167,7 @@ class AdvisoryRoom:
                 place.waiter.tell()
 
     def _head(self, key: int) -> AdvisoryPlace | None:
-        return next((each for each in self._lines.get(key, {}).values() if each.state == "pending"), None)
+        return next((each for each in tuple(self._lines.get(key, {}).values()) if each.state == "pending"), None)
 
     # -- sessions ---------------------------------------------------------------------------------------
 
@@ -173,13 +176,14 @@ class AdvisoryRoom:
         checked_pid()
         while most:
             with self.mutex:
-                if not self._idle:
+                try:
+                    found = self._idle.pop()
+                except IndexError:
                     if len(self.sessions) >= most:
                         return None
                     made = self._make(self.options, self.mutex)
                     self.sessions.add(made)
                     return made
-                found = self._idle.pop()
                 if not found.has_ended():
                     return found
             self.drop(found)
@@ -228,13 +232,13 @@ class AdvisoryRoom:
     def _look_after(self) -> None:
         """Take out whose lease is over, or whose session has ended."""
         with self.mutex:
-            over = [each for each in self.places.values() if self._is_over(each)]
+            over = [each for each in tuple(self.places.values()) if self._is_over(each)]
             for place in over:
                 self.take_out(place.claim.id)
         for place in over:
             self.lose(place)
         with self.mutex:
-            for place in self.places.values():
+            for place in tuple(self.places.values()):
                 self.mind(place)
 
     def _is_over(self, place: AdvisoryPlace) -> bool:

@@ -200,9 +200,10 @@ def test_a_close_that_is_interrupted_comes_to_its_end(world_of_threads: World) -
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def strike() -> None:
-        eventually(lambda: len(world.eye.claims(world.name)) == 1)  # the waiter has left, and close() waits for it
+        assert slow.done.wait(20)  # the waiter has left, and close() waits for it
         signal.pthread_kill(main, signal.SIGINT)
 
+    slow.done.clear()
     striker = world.actor().start(strike)
     try:
         with pytest.raises(KeyboardInterrupt):

@@ -44,10 +44,10 @@ def test_each_renewal_is_asked_for_at_a_third_of_the_lease(world: World) -> None
 def test_many_leases_are_renewed_in_few_requests(world: World) -> None:
     locks, counting = world.connect_with(Counting)
     ann = world.actor()
-    grants = [ann.do(locks.lock(world.fresh_name(), ttl=RENEWED).acquire) for _ in range(40)]
+    grants = [ann.do(locks.lock(world.fresh_name(), ttl=2 * RENEWED).acquire) for _ in range(40)]
     began, before = time.monotonic(), counting.steps["renew"]
     until_renewed(grants[0], 3)
-    thirds = 1 + (time.monotonic() - began) / (RENEWED / 3)
+    thirds = 1 + (time.monotonic() - began) / (2 * RENEWED / 3)
     assert not any(grant.lost for grant in grants)
     assert 1 <= counting.steps["renew"] - before <= 10 * thirds
 
@@ -189,9 +189,10 @@ def test_a_waiter_that_died_costs_at_most_its_own_lease(world: World) -> None:
     ann, bob = world.actors(2)
     grant = ann.do(locks.lock(world.name).acquire)
     started = moment()
-    for number in range(3):
+    for _ in range(3):
         world.ghost(LockSpec(world.key(), ttl=RENEWED))
-        world.until_waiting(number + 1)
+    # Where entering takes long the first is out when the last one comes.
+    eventually(lambda: len(world.waiters()) == 3 or since(started) > RENEWED)
     ann.do(grant.release)
     successor = bob.do(locks.lock(world.name).acquire)
     assert since(started) < RENEWED + LATE

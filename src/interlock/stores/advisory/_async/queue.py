@@ -122,10 +122,12 @@ class AsyncAdvisoryQueue:
     async def _stand(self, place: AdvisoryPlace) -> float:
         """Let a claim stand in the server's line; return after how many seconds it asks again unless it is told."""
         room, session = self._room, None
+        place.until = max(place.until, now() + IO_TIMEOUT)  # a server that is slow to open one costs no place in line
         try:
             session = await self._session(room.most_to_wait())
         finally:
             with room.mutex:
+                place.until = now() + place.claim.spec.ttl
                 place.stands = session is not None and room.is_in(place)
                 place.session = session if place.stands else None
         if place.stands and rt.spawn("interlock-advisory-wait", self._wait, place, session) is not None:
