@@ -88,6 +88,7 @@ def test_who_can_not_give_back_a_turn_that_came_too_late_waits_for_the_next(fake
     grant = locks.lock("book").acquire(timeout=10)
     assert grant is not None
     assert time.monotonic() - asked > 1.2  # the first came too late
+    assert not grant.lost
     fake.stall(1.2)
     fake.drop_reply("leave")
     with pytest.raises(interlock.StoreError, match="leave"):

@@ -27,6 +27,10 @@ class DrivenStore:
 
         return DrivenQueue(self.store)
 
+    def end(self) -> None:
+        """Close it, since its client was closed, perhaps in a loop that has none of its queues."""
+        self.store.close()
+
     def aqueue(self) -> Any:
         from interlock.stores._async.driven import AsyncDrivenQueue
 

@@ -9,7 +9,7 @@ sent holds nothing.
 import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import os
 import socket
-from collections import deque
+import time
 from collections.abc import Sequence
 
 import psycopg
@@ -20,8 +20,9 @@ from interlock.core.errors import StoreError
 from interlock.core.redaction import UNTOLD
 from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _threads as rt
+from interlock.runtime import _threads as threads
 from interlock.runtime import clock, log
-from interlock.runtime.process import checked_pid, in_forked_child
+from interlock.runtime.process import checked_pid
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.problems import (
     AT_ONCE,
@@ -51,8 +52,11 @@ PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
 LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
 
-_abandoned: deque[tuple[float, PGconn]] = deque()
-in_forked_child(_abandoned.clear)  # libpq would say goodbye on them
+
+def _linger(pgconn: PGconn) -> None:
+    """Finish a connection later, in a thread of its own: nobody may connect again, and its loop may end before."""
+    time.sleep(LINGER)
+    pgconn.finish()
 
 
 class Server:
@@ -89,8 +93,6 @@ class Server:
         Raises:
             StoreError: Unreachable, Denied, NoRoom; or it can't be used for locks.
         """
-        while _abandoned and _abandoned[0][0] < clock.now():
-            _abandoned.popleft()[1].finish()
         options = self.options
         try:
             if options.dial is not None:
@@ -259,7 +261,7 @@ class PgConnection:
             self._pgconn.flush()
         except psycopg.OperationalError:
             pass
-        _abandoned.append((clock.now() + LINGER, self._pgconn))  # a server may do nothing for who has left
+        threads.spawn("interlock-lingers", _linger, self._pgconn)  # a server may do nothing for who has left
 
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
