@@ -237,7 +237,7 @@ def test_a_child_can_lock_in_memory_though_a_thread_was_in_the_middle_of_a_step_
             "grant = locks.lock('book').acquire()\n"
             "taken, over = threading.Event(), threading.Event()\n"
             "def steps():\n"
-            "    with locks.store._space.mutex: taken.set(); over.wait(20)\n"
+            "    with locks.store._space._mutex: taken.set(); over.wait(20)\n"
             "thread = threading.Thread(target=steps)\n"
             "thread.start()\n"
             "taken.wait(20)\n"

@@ -203,7 +203,7 @@ def test_the_error_names_the_mend_where_another_user_can_not_get_in(home: Path, 
         bob.do(f"locks.lock({NAME!r}).acquire(timeout=0)")
     bob.close()
     (folder / "lines").chmod(0o700)
-    with pytest.raises(RemoteError, match=f"chmod 770 {folder}/using"):
+    with pytest.raises(RemoteError, match=f"chmod 770 {folder}/lines"):
         user(folder, BOB, groups=(GROUP,))
 
 
@@ -215,7 +215,7 @@ def test_a_folder_that_interlock_makes_is_for_its_user_alone(tmp_path: Path) -> 
             with interlock.connect(f"file://{folder}") as locks, locks.lock(NAME):
                 assert locks.lock(NAME).acquire(timeout=0.01) is None
                 paths = [folder, *folder.rglob("*")]
-                assert len(paths) > 7
+                assert len(paths) >= 6
                 for path in paths:
                     assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
         finally:

@@ -17,6 +17,7 @@ from interlock.core.errors import LockError, StoreError
 from interlock.core.queue import Renewed
 from interlock.runtime import _threads as rt
 from interlock.runtime import log
+from interlock.runtime.process import checked_pid
 
 SHORTEST_RETRY = 0.02  # seconds
 AT_ONCE = 100  # leases in one request
@@ -40,6 +41,7 @@ class Watchdog:
         self._client = client
         self._queue = queue
         self._now = client.now
+        self._pid = checked_pid()
         self.watched: dict[str, tuple[ref[Any], Claim, str]] = {}
         self._staying: dict[str, tuple[Claim, float]] = {}
         self._doubted: dict[str, None] = {}
@@ -110,8 +112,8 @@ class Watchdog:
         for id, (reference, claim, where) in list(self.watched.items()):
             if reference is gone and self.watched.pop(id, None) is not None:
                 self._dropped[id] = claim, self._now() + claim.spec.ttl
-                if not self._client.closed:
-                    warn_of_dropped(claim.spec.key, where, self)
+                if not self._client.closed and self._pid == checked_pid():
+                    warn_of_dropped(claim.spec.key, where, claim)  # tracemalloc knows where a claim was made
 
     def take_dropped(self) -> list[Claim]:
         """Return the claims whose grants were dropped and whose leases may go on, and forget them."""
