@@ -48,6 +48,8 @@ class Load:
                     known = len(self._held)
                     eventually(lambda known=known: len(self._held) > known + 3 and self._is_held_long(), 60)  # type: ignore[misc]
                     crash()
+                known = len(self._held)  # a server that forgets lets nobody have it for a while; then it is closed
+                eventually(lambda: len(self._held) > known + 3, 60)
             finally:
                 self._ended.set()
             for worker in workers:
