@@ -42,17 +42,17 @@ def src(*names: str) -> tuple[str, ...]:
 
 PARTS = (
     Part("core", 930, 934, src("core")),
-    Part("runtime", 380, 777, src("runtime")),
-    Part("remote", 640, 813, src("remote")),
-    Part("client", 1300, 1366, src("client", "locks")),
+    Part("runtime", 380, 780, src("runtime")),
+    Part("remote", 640, 815, src("remote")),
+    Part("client", 1300, 1387, src("client", "locks")),
     Part("memory", 110, 63, src("stores/memory.py", "stores/memory")),
-    Part("files", 1150, 1667, src("stores/files")),
+    Part("files", 1150, 1669, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
     Part("sqlite", 330, 402, src("stores/sqlite", "stores/sqlite.py")),
     Part("mysql", 400, 306, src("stores/mysql", "stores/mysql.py")),
-    Part("postgresql", 490, 490, src("stores/postgresql")),
-    Part("redis", 1350, 1397, src("stores/redis", "_redis")),
-    Part("advisory", 650, 863, src("stores/advisory", "stores/advisory.py")),
+    Part("postgresql", 490, 489, src("stores/postgresql")),
+    Part("redis", 1350, 1410, src("stores/redis", "_redis")),
+    Part("advisory", 650, 865, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 4161, src("django")),
     Part("cli", 1000, 1118, src("cli")),
     Part("keylock", 470, 526, src("keylock")),
@@ -71,17 +71,17 @@ PARTS = (
         ),
     ),
     Part("the rest", 200, 200, ()),
-    Part("src without testing", 12500, 16282, src("")),
+    Part("src without testing", 12500, 16331, src("")),
     Part("src/testing", 3000, 4516, src("testing")),
     Part("proof", 2500, 3391, ("proof",)),
-    Part("tests", 22000, 27700, ("tests",)),
-    Part("bench", 1600, 2020, ("bench",)),
+    Part("tests", 22000, 27707, ("tests",)),
+    Part("bench", 1600, 2022, ("bench",)),
 )
 
 MODULES = Part("written modules", 170, 251, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 15.9
+ANY_GOAL, ANY_LIMIT = 6.0, 15.8
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 SAME_NAMES = {
