@@ -24,6 +24,7 @@ from interlock.django.models import Claim
 from interlock.django.register import Lines
 from interlock.django.store import OrmStore
 from interlock.django.testing import override_locks
+from interlock.stores.driven import DrivenStore
 from interlock.testing.waiting import eventually
 
 
@@ -203,8 +204,9 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
         assert Item.objects.get().count == 2
 
     def lines() -> Lines:
-        store = locks["default"].store
-        assert isinstance(store, OrmStore)
+        driven = locks["default"].store
+        assert isinstance(driven, DrivenStore)
+        store: OrmStore = driven.store
         return store.register
 
     def test_a_commit_that_takes_long_holds_back_no_other_renewal(item: Item) -> None:
@@ -233,7 +235,7 @@ if settings.DATABASE != "sqlite":  # which has no rows to lock
     def test_a_renewal_waits_for_its_own_commit_and_succeeds(item: Item) -> None:
         with stopped_in_its_commit(item, 60):
             (view,) = locks.claims()
-            grant_claim = next(iter(locks["default"]._session.watchdog.grants))._claim
+            grant_claim = locks["default"]._client.state().watchdog.live()[0]._claim
             assert grant_claim.id == view.id
             renewal = elsewhere(lambda: lines()._renew([grant_claim]))
             with pytest.raises(TimeoutError):
