@@ -629,7 +629,7 @@ def caller() -> str:
     return f" (acquired at {frame.f_code.co_filename}:{frame.f_lineno})"
 
 
-def warn_of_dropped(key: str, where: str, source: Any) -> None:
+def warn_of_dropped(key: str, where: str, source: object) -> None:
     """Warn that the grant of `key` was collected while it was held.
 
     Args:

@@ -34,10 +34,6 @@ class Now(NamedTuple):
     """Ask for the caller's monotonic clock, in seconds."""
 
 
-class FreshId(NamedTuple):
-    """Ask for a claim id that was never used before."""
-
-
 class Subscribe(NamedTuple):
     """Ask `source` for something to wait on, in the caller's colour (thread or task)."""
 
@@ -59,8 +55,6 @@ class Wait(NamedTuple):
 
 
 NOW = Now()
-FRESH_ID = FreshId()
-
 Op: TypeAlias = Generator[Any, Any, T]
 """A protocol in progress: yields requests, takes their results, returns a T."""
 

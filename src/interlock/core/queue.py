@@ -180,6 +180,9 @@ class AsyncQueue(Protocol):
     def subscribe(self) -> Any:
         """Return what the caller can wait on."""
 
+    def abort(self) -> None:
+        """Give up what is open without waiting, since its loop has ended."""
+
 
 class Queue(Protocol):
     """A store as the threads of one process use it; as `AsyncQueue`."""

@@ -2,12 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeVar
 
-from interlock.core.effects import Ask, Before, Call, FreshId, Now, Op, Sleep, Subscribe, Wait
-from interlock.runtime.sync import fresh_id, seconds_of
+from interlock.core.effects import Ask, Before, Call, Now, Op, Sleep, Subscribe, Wait
+from interlock.runtime.sync import seconds_of
 
 T = TypeVar("T")
 
@@ -29,32 +29,6 @@ async def give_way() -> None:
     if monotonic() >= slices.next:
         await asyncio.sleep(0)
         slices.next = monotonic() + SLICE
-
-
-def at_the_end(finish: Callable[[], Awaitable[object]]) -> AsyncGenerator[None, None]:
-    """Do something when the running loop ends: `asyncio.run` then closes the asynchronous generators of its loop.
-
-    Source: https://docs.python.org/3/library/asyncio-eventloop.html#asyncio.loop.shutdown_asyncgens
-
-    Args:
-        finish: what is awaited then; it must not fail.
-
-    Returns:
-        What has to be kept until then.
-    """
-
-    async def waiting() -> AsyncGenerator[None, None]:
-        try:
-            yield
-        finally:
-            await finish()
-
-    generator = waiting()
-    try:
-        generator.__anext__().send(None)
-    except StopIteration:
-        pass  # it waits
-    return generator
 
 
 async def arun(op: Op[T]) -> T:
@@ -93,8 +67,6 @@ async def arun(op: Op[T]) -> T:
                     value = await request.wakeup.wait(seconds_of(request))
                 elif kind is Subscribe:
                     value = wakeup = request.source.task_wakeup()
-                elif kind is FreshId:
-                    value = fresh_id()
                 elif kind is Sleep:
                     await asyncio.sleep(request.seconds)
                     value = None
@@ -108,55 +80,6 @@ async def arun(op: Op[T]) -> T:
         op.close()
         if wakeup is not None:
             wakeup.close()
-
-
-async def afinish(op: Op[T]) -> tuple[T, asyncio.CancelledError | None]:
-    """Perform a protocol to its end, even if the calling task is cancelled meanwhile.
-
-    Args:
-        op: the protocol, not yet started.
-
-    Returns:
-        What the protocol returns, and the cancellation, which the caller has to raise when it has noted the result.
-
-    Raises:
-        Whatever the protocol raises; the cancellation, from it, if there was one too.
-    """
-    task = asyncio.ensure_future(arun(op))
-    cancelled = await _wait_for(task)
-    if cancelled is not None and (task.cancelled() or task.exception() is not None):
-        raise cancelled from (None if task.cancelled() else task.exception())
-    return task.result(), cancelled
-
-
-async def to_its_end(task: "asyncio.Task[T]") -> T:
-    """Wait until `task` has come to its end, even if the calling task is cancelled meanwhile.
-
-    Args:
-        task: it may have several who wait for it.
-
-    Returns:
-        What it returns.
-
-    Raises:
-        Whatever it raises; then, if there was one, the cancellation.
-    """
-    cancelled = await _wait_for(task)
-    result = task.result()
-    if cancelled is not None:
-        raise cancelled
-    return result
-
-
-async def _wait_for(task: "asyncio.Task[T]") -> asyncio.CancelledError | None:
-    """Wait until `task` is done; return the cancellation of the calling task, if there was one."""
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -176,7 +99,7 @@ class TaskEvent:
         self._event = asyncio.Event()
         self._message: Any = None
 
-    def tell(self, message: Any = None) -> None:
+    def tell(self, message: object = None) -> None:
         """Wake the waiter, from any thread; a message is kept until it is read."""
         if message is not None:
             self._message = message

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from interlock.core.effects import Ask, Before, Call, FreshId, Now, Op, Sleep, Subscribe, Wait
+from interlock.core.effects import Ask, Before, Call, Now, Op, Sleep, Subscribe, Wait
 from interlock.core.errors import StoreError
 
 T = TypeVar("T")
@@ -85,8 +85,6 @@ def run(op: Op[T]) -> T:
                     value = monotonic()
                 elif kind is Subscribe:
                     value = wakeup = request.source.thread_wakeup()
-                elif kind is FreshId:
-                    value = fresh_id()
                 elif kind is Sleep:
                     sleep(request.seconds)
                     value = None
@@ -112,7 +110,7 @@ class ThreadEvent:
         self._lock.acquire()
         self._message: Any = None
 
-    def tell(self, message: Any = None) -> None:
+    def tell(self, message: object = None) -> None:
         """Wake the waiter, from any thread; a message is kept until it is read."""
         if message is not None:
             self._message = message

@@ -5,8 +5,6 @@ from typing import Any
 
 from interlock.core.queue import Granted
 
-DIGITS = 19  # of the largest fence
-
 
 class WaiterRegistry:
     """What wakes each waiting claim, by the claim's id.
@@ -41,12 +39,6 @@ class WaiterRegistry:
         if waiter is not None:
             waiter.tell(Granted(id, fence) if fence else None)
         return waiter is not None
-
-    def notify_message(self, text: str) -> None:
-        """Tell what another process said: an id and a fence."""
-        id, _, fence = text.partition(" ")
-        if fence.isdecimal() and len(fence) <= DIGITS:  # else it is not from us
-            self.notify(id, int(fence))
 
     def wake_all(self) -> None:
         """Let everybody look: what was said meanwhile was not heard."""
