@@ -53,6 +53,7 @@ PARTS = (
     Part("postgresql", 490, 489, src("stores/postgresql")),
     Part("redis", 1350, 1410, src("stores/redis", "_redis")),
     Part("advisory", 650, 865, src("stores/advisory", "stores/advisory.py")),
+    Part("etcd", 540, 540, src("stores/etcd")),
     Part("django", 2500, 4161, src("django")),
     Part("cli", 1000, 1118, src("cli")),
     Part("keylock", 470, 526, src("keylock")),

@@ -57,9 +57,11 @@ class Twins:
     Args:
         queues: as of several processes, on the same place.
         seed: of the random steps.
+        over: seconds after which a short lease, or a short record, has ended on both sides.
     """
 
-    def __init__(self, queues: Sequence[Queue], seed: int) -> None:
+    def __init__(self, queues: Sequence[Queue], seed: int, over: float = OVER) -> None:
+        self._over = over
         space = Space()
         self._sides = (_Side([StepQueue(space, space.waiters)] * len(queues)), _Side(queues))
         self._random = random.Random(seed)
@@ -114,7 +116,7 @@ class Twins:
             short = self._random.random() < 0.7
             self._both("leave", process, claim, SHORT if short else LONG)
             if short:
-                time.sleep(OVER)
+                time.sleep(self._over)
             elif self._random.random() < 0.5:
                 self._both("evict", process, claim.spec.key, None)
                 self.enter(once=True, key=claim.spec.key)
@@ -147,7 +149,7 @@ class Twins:
     def expire(self) -> None:
         """A claim enters with a short lease, which ends."""
         self.enter(SHORT)
-        time.sleep(OVER)
+        time.sleep(self._over)
 
     def look(self) -> None:
         """The lines are the same."""
