@@ -14,7 +14,7 @@ from interlock.runtime import _threads as rt
 from interlock.stores.advisory._sync.talk import Talk
 from interlock.stores.advisory.room import LACKS, AdvisoryPlace, AdvisoryRoom, now, number_of
 from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows, refused
-from interlock.stores.advisory.views import checks, ending, foreign_view, full, view_of
+from interlock.stores.advisory.room import checks, ending, foreign_view, full, view_of
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
