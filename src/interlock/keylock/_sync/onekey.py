@@ -9,22 +9,26 @@ user's permissions were, the others are tried again.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
-from interlock.core.errors import StoreError
-from interlock.keylock.arguments import checked_client, checked_key
-from interlock.keylock.clients import CommandName, LostReply, NotHere, Sent, as_bytes, known_of, translated
-from interlock.runtime import _threads as rt
-from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
 from interlock.core.errors import StoreError, UnknownOutcome
-from interlock.keylock.arguments import checked_flag, milliseconds
-from interlock.keylock.clients import Sent
-from interlock.keylock.clients import Attempt, Holding, Holdings
+from interlock.keylock.arguments import checked_client, checked_flag, checked_key, milliseconds
+from interlock.keylock.clients import (
+    Attempt,
+    CommandName,
+    Holding,
+    Holdings,
+    LostReply,
+    NotHere,
+    Sent,
+    as_bytes,
+    known_of,
+    translated,
+)
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import checked_pid
-
 
 T = TypeVar("T")
 

@@ -1,20 +1,25 @@
 # Generated from _async/running.py by tools/unasync.py; change that one.
 """Run a function until what it read is what it commits on."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import Any, TypeVar, cast
+from types import TracebackType
+from typing import Any, Protocol, TypeVar, cast
+
 from interlock.core.functions import see_it_finished
-from interlock.optimistic.tries import UNFINISHED, checked_function, checked_limits, is_of_sqlalchemy
-from interlock.optimistic.tries import TryAgain
 from interlock.optimistic.queued import Queued
-from interlock.optimistic.tries import BACKOFF, RETRIES, Tries
+from interlock.optimistic.tries import (
+    BACKOFF,
+    RETRIES,
+    UNFINISHED,
+    Tries,
+    TryAgain,
+    checked_function,
+    checked_limits,
+    is_of_sqlalchemy,
+)
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Protocol
-from interlock.optimistic.tries import Tries
 
 
 class Attempt(Protocol):

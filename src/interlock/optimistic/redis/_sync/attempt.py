@@ -9,26 +9,24 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn
 from weakref import WeakSet
+
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
-from interlock.optimistic.tries import CommandRefused, TryAgain
 from interlock.optimistic.queued import Queued
-from interlock.optimistic.redis.libraries import ConnectionFailed, RedisCommand, checked_library, slot_in
-from interlock.optimistic.redis.libraries import keys_read
-from interlock.optimistic.redis.transaction import Transaction
-from interlock.optimistic.tries import Tries
-from interlock.remote.redispy import given_code, is_cluster
-from interlock.runtime import _threads as rt
-from interlock.runtime import clock
-from collections.abc import Sequence
-from typing import Any
 from interlock.optimistic.redis.libraries import (
     ConnectionFailed,
     Library,
     RedisCommand,
+    checked_library,
     first_argument,
     give_back_to_node,
+    keys_read,
+    slot_in,
 )
+from interlock.optimistic.redis.transaction import Transaction
+from interlock.optimistic.tries import CommandRefused, Tries, TryAgain
+from interlock.remote.redispy import given_code, is_cluster
 from interlock.runtime import _threads as rt
+from interlock.runtime import clock
 
 
 class TransactionConnection:
