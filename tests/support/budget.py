@@ -40,33 +40,29 @@ def src(*names: str) -> tuple[str, ...]:
     return tuple(f"src/interlock/{name}" for name in names)
 
 
+PRODUCTS = src("client/_async/once.py", "client/_sync/once.py", "client/values.py")
 PARTS = (
-    Part("core", 930, 933, src("core")),
+    Part("core", 930, 951, src("core")),
     Part("runtime", 380, 712, src("runtime")),
-    Part("remote", 640, 815, src("remote")),
-    Part("client", 1300, 1387, src("client", "locks")),
-    Part("memory", 110, 63, src("stores/memory.py", "stores/memory")),
-    Part("files", 1150, 1669, src("stores/files")),
+    Part("remote", 640, 822, src("remote")),
+    Part("client", 1300, 1418, src("client", "locks")),
+    Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
+    Part("files", 1150, 1706, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
-    Part("sqlite", 330, 402, src("stores/sqlite", "stores/sqlite.py")),
-    Part("mysql", 400, 306, src("stores/mysql", "stores/mysql.py")),
-    Part("postgresql", 490, 489, src("stores/postgresql")),
-    Part("redis", 1350, 1410, src("stores/redis", "_redis")),
+    Part("sqlite", 330, 408, src("stores/sqlite", "stores/sqlite.py")),
+    Part("mysql", 400, 310, src("stores/mysql", "stores/mysql.py")),
+    Part("postgresql", 490, 500, src("stores/postgresql")),
+    Part("redis", 1350, 1418, src("stores/redis", "_redis")),
     Part("advisory", 650, 865, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 4161, src("django")),
-    Part(
-        "products",
-        800,
-        0,
-        src("client/_async/once.py", "client/_sync/once.py", "client/values.py"),
-    ),
-    Part("cli", 1000, 1118, src("cli")),
+    Part("products", 800, 111, PRODUCTS),
+    Part("cli", 1000, 1120, src("cli")),
     Part("keylock", 470, 526, src("keylock")),
     Part("optimistic", 690, 755, src("optimistic")),
     Part(
         "stores, shared",
         450,
-        460,
+        465,
         src(
             "stores/_async",
             "stores/_sync",
@@ -77,17 +73,17 @@ PARTS = (
         ),
     ),
     Part("the rest", 200, 200, ()),
-    Part("src without testing", 12500, 16262, src("")),
-    Part("src/testing", 3000, 4516, src("testing")),
+    Part("src without testing", 12500, 16517, src("")),
+    Part("src/testing", 3000, 4744, src("testing")),
     Part("proof", 2500, 3391, ("proof",)),
-    Part("tests", 22000, 27707, ("tests",)),
+    Part("tests", 22000, 27718, ("tests",)),
     Part("bench", 1600, 2022, ("bench",)),
 )
 
-MODULES = Part("written modules", 170, 229, src(""))
+MODULES = Part("written modules", 170, 224, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 15.8
+ANY_GOAL, ANY_LIMIT = 6.0, 15.6
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 SAME_NAMES = {

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from interlock import ClaimView
-from interlock.core.claims import DONE
 from interlock.cli.exits import one_line
+from interlock.core.claims import DONE
 
 if TYPE_CHECKING:
     from rich.console import Console
