@@ -40,20 +40,24 @@ def src(*names: str) -> tuple[str, ...]:
     return tuple(f"src/interlock/{name}" for name in names)
 
 
-PRODUCTS = src("client/_async/once.py", "client/_sync/once.py", "client/values.py")
+PRODUCTS = src(
+    "client/_async/once.py",
+    "client/_sync/once.py",
+    "client/values.py",
+)
 PARTS = (
     Part("core", 930, 951, src("core")),
     Part("runtime", 380, 712, src("runtime")),
-    Part("remote", 640, 822, src("remote")),
-    Part("client", 1300, 1418, src("client", "locks")),
+    Part("remote", 640, 839, src("remote")),
+    Part("client", 1300, 1416, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
     Part("files", 1150, 1706, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
     Part("sqlite", 330, 408, src("stores/sqlite", "stores/sqlite.py")),
-    Part("mysql", 400, 310, src("stores/mysql", "stores/mysql.py")),
-    Part("postgresql", 490, 500, src("stores/postgresql")),
-    Part("redis", 1350, 1418, src("stores/redis", "_redis")),
-    Part("advisory", 650, 865, src("stores/advisory", "stores/advisory.py")),
+    Part("mysql", 400, 309, src("stores/mysql", "stores/mysql.py")),
+    Part("postgresql", 490, 502, src("stores/postgresql")),
+    Part("redis", 1350, 1416, src("stores/redis", "_redis")),
+    Part("advisory", 650, 866, src("stores/advisory", "stores/advisory.py")),
     Part("django", 2500, 4161, src("django")),
     Part("products", 800, 111, PRODUCTS),
     Part("cli", 1000, 1120, src("cli")),
@@ -62,7 +66,7 @@ PARTS = (
     Part(
         "stores, shared",
         450,
-        465,
+        470,
         src(
             "stores/_async",
             "stores/_sync",
@@ -73,17 +77,17 @@ PARTS = (
         ),
     ),
     Part("the rest", 200, 200, ()),
-    Part("src without testing", 12500, 16517, src("")),
+    Part("src without testing", 12500, 16534, src("")),
     Part("src/testing", 3000, 4744, src("testing")),
     Part("proof", 2500, 3391, ("proof",)),
-    Part("tests", 22000, 27718, ("tests",)),
+    Part("tests", 22000, 27721, ("tests",)),
     Part("bench", 1600, 2022, ("bench",)),
 )
 
 MODULES = Part("written modules", 170, 224, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 15.6
+ANY_GOAL, ANY_LIMIT = 6.0, 14.9
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 SAME_NAMES = {
@@ -96,6 +100,7 @@ SAME_NAMES = {
     "Known": 2,
     "Left": 2,
     "Migration": 2,
+    "Opened": 2,
     "Queue": 2,
     "Record": 2,
     "StaleFence": 2,

@@ -160,6 +160,10 @@ class PostgresWire:
         text = reply[0][0]
         return text[1:] if text else None
 
+    def undo(self, claim: Claim) -> Statement:
+        """As `Wire.undo`."""
+        return self.leave(claim, "", "")
+
     def left(self, reply: Sequence[Row]) -> Left:
         """As `Wire.left`; the ids of other processes do no harm."""
         removed, told = reply[0]

@@ -58,6 +58,10 @@ class RedisWire:
         start, alone, line = self._leaving(claim.spec.key, channel)
         return Command(ended(ended(start, let_in) if let_in else alone, claim.id), line)
 
+    def undo(self, claim: Claim) -> Command:
+        """As `Wire.undo`."""
+        return self.leave(claim, "", "")
+
     def left(self, reply: Any) -> Left:
         """As `Wire.left`."""
         if reply == REMOVED_BIT:
