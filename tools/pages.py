@@ -1,6 +1,6 @@
 """Write the files that pages show into the pages: `python tools/pages.py [--check]`.
 
-GitHub shows no directive that includes a file, so the text itself is in the page, behind a comment that names the file:
+GitHub shows no directive that includes a file, so the text itself is in the page, behind a comment that names it:
 
     <!-- shows examples/recipes/web.py -->
     ```python
