@@ -300,9 +300,7 @@ class ServerQueue(Generic[Q, A]):
         count, more = self._wire.evicted(self._ask_twice(self._wire.evict(key, id)))
         if more:
             nobody = Claim(rt.fresh_id(), LockSpec(key))
-            self._left(
-                nobody, self._wire.left(self._ask(self._wire.leave(nobody, self.channel, ""))), ""
-            )
+            self._left(nobody, self._wire.left(self._ask(self._wire.leave(nobody, self.channel, ""))), "")
         return count
 
     def look(self, key: str) -> list[ClaimView]:
