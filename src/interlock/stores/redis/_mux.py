@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from interlock.remote.failures import ConnectionEnded, closed, ended, no_answer
+from interlock.remote.failures import ConnectionEnded, Unreachable, closed, ended, no_answer
 from interlock.runtime import clock
 from interlock.stores.redis.errors import garbled, refusal
 from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, ReplyError
@@ -198,6 +198,18 @@ class MuxPool:
 
     async def _connected(self, deadline: float) -> Mux:
         """Return a connection; all who wait for one share the attempt to make it."""
+        joined = self._connecting is not None
+        try:
+            mux = await self._shared(deadline)
+        except Unreachable:
+            if not joined or clock.now() >= deadline:
+                raise
+            mux = await self._shared(
+                deadline
+            )  # that attempt had the deadline of who began it, this request has its own
+        return mux
+
+    async def _shared(self, deadline: float) -> Mux:
         if self.closed:
             raise closed()
         if self._connecting is None:
