@@ -14,7 +14,6 @@ from interlock.testing.faults import Failing, Partial, Stuck
 from interlock.testing.waiting import LATER, RENEWED, Stalls, collected, eventually, until_renewed
 from interlock.testing.world import World
 
-KEEPERS = ("interlock-watchdog", "interlock-renewer")  # threads; a store may have its own, as long as it is open
 
 
 def test_the_watchdog_survives_what_nobody_expected(world: World) -> None:
