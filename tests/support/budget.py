@@ -72,17 +72,17 @@ PARTS = (
     ),
     Part("compat", None, 95, src("compat.py")),
     Part("the rest", 200, 200, ()),
-    Part("src without testing", 12500, 16295, src("")),
+    Part("src without testing", 12500, 16390, src("")),
     Part("src/testing", 3000, 4744, src("testing")),
     Part("proof", 2500, 3391, ("proof",)),
-    Part("tests", 22000, 27942, ("tests",)),
-    Part("bench", 1600, 2022, ("bench",)),
+    Part("tests", 22000, 28025, ("tests",)),
+    Part("bench", 1600, 2043, ("bench",)),
 )
 
-MODULES = Part("written modules", 170, 228, src(""))
+MODULES = Part("written modules", 170, 229, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 14.1
+ANY_GOAL, ANY_LIMIT = 6.0, 14.0
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 SAME_NAMES = {
