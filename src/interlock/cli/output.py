@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -234,3 +235,18 @@ def print_line(line: OutputLine) -> None:
         out.print(table)
     else:
         click.echo(line_text(line, out.width))
+
+
+def completed(what: str) -> Callable[..., Any]:
+    """Return what completes a word by the function `what` of `complete`, which is loaded when a shell asks."""
+    return lambda *asked: getattr(import_module("interlock.cli.complete"), what)(*asked)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+namespace_option = click.option(
+    "--namespace", metavar="TEXT", default="", help="Whose locks they are.", shell_complete=completed("namespaces")
+)
+store_option = click.option(
+    "--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
+)
+name_argument = click.argument("name", shell_complete=completed("names"))

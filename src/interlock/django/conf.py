@@ -25,7 +25,7 @@ from interlock.core.store import Store
 
 DEFAULT = "default"
 MAX_CONNECTIONS = "MAX_CONNECTIONS"
-KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS"})
+KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS", "NAME"})
 
 
 class StoreSettings(NamedTuple):

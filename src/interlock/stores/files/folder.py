@@ -13,13 +13,13 @@ import stat
 from pathlib import Path
 
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.stores.files.failures import Section, failed
-from interlock.stores.files.machine import file_system, is_guest, is_network
-from interlock.stores.files.marker import join_marker
+from interlock.stores.files.machine import file_system, is_guest, is_network, join_marker
 from interlock.stores.files.opening import (
     NotOurs,
     OpenFile,
+    Section,
     Sharing,
+    failed,
     make_folder,
     open_file,
     open_folder,

@@ -27,12 +27,11 @@ from interlock.core.line import GONE, NOBODY, Clock, Decide, Origin, Place, Step
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, WeakRegistry, checked_pid, in_forked_child, pid
-from interlock.stores.files.failures import WITHIN_A_STEP, failed, failing
 from interlock.stores.files.folder import Folder, give_turn, names_in
 from interlock.stores.files.linefile import LineFile
 from interlock.stores.files.liveness import Liveness, WakeupPipe
-from interlock.stores.files.marker import MarkerTaken
-from interlock.stores.files.opening import MOST_BYTES, NotOurs, read_file
+from interlock.stores.files.machine import MarkerTaken
+from interlock.stores.files.opening import MOST_BYTES, WITHIN_A_STEP, NotOurs, failed, failing, read_file
 from interlock.stores.files.plan import Record, Tell, actions, dead_among, line_of, watched_by
 from interlock.stores.files.slots import (
     DONE_AT,

@@ -16,8 +16,7 @@ from interlock.remote.neighbours import neighbours, sooner
 from interlock.runtime import clock
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
 from interlock.stores.files.machine import LOCAL, file_system
-from interlock.stores.sqlite.opening import Opened, close_alive, keep, open_claims
-from interlock.stores.sqlite.options import SqliteOptions
+from interlock.stores.sqlite.opening import Opened, SqliteOptions, close_alive, keep, open_claims
 
 WITHIN_A_STEP = (
     "a signal handler or a finalizer came in the middle of a step of its own thread, and can't lock or release "
