@@ -168,7 +168,8 @@ class Client(BaseClient):
                 self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
-                    self.tell("timed out", call.claim, started=started)
+                    if not call.done:
+                        self.tell("timed out", call.claim, started=started)
                     return None
                 held = waited
             grant = Grant(held, self, state.watchdog, owner, options)
@@ -216,6 +217,17 @@ class Client(BaseClient):
         removed = int(queue.evict(key, id))
         self.tell_evicted(key, id, seen, removed)
         return removed
+
+    def kept(self, key: str) -> str | None:
+        """Return what a completed run has left; None if no record of one is kept."""
+        self.check_open()
+        found: str | None = self.state().queue.kept(key)
+        return found
+
+    def forget(self, key: str) -> bool:
+        """Forget the record of a completed run; True if there was one."""
+        self.check_open()
+        return bool(self.state().queue.forget(key))
 
     def holders_of(self, key: str) -> list[ClaimView]:
         """Return who holds the lock `key`, as far as it can be found out."""
