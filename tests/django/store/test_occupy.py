@@ -15,8 +15,8 @@ from store.shelf.models import Empty, Item, OldItem, Ticket, Volume
 
 from interlock import InvalidArgument, LockLost, LockTimeout
 from interlock.django import alocks, locks, occupy
-from interlock.django.committing import BrokenTransaction
 from interlock.django.testing import assert_free, assert_held
+from interlock.django.transactions import BrokenTransaction
 
 
 def elsewhere(work: Callable[[], Any]) -> "Future[Any]":
@@ -46,11 +46,6 @@ def is_free(item: Item) -> bool:
             return False
 
     return bool(elsewhere(attempt).result(20))
-
-
-@pytest.fixture(autouse=True)
-def claims_apart(settings_for_sqlite: None) -> None:
-    """SQLite lets one write at a time: where transactions write, the claims are in a file of their own."""
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ A name has a folder of keys, all of them bound to leases:
 
     PREFIX/NAMESPACE/NAME/c/ID   a claim, as JSON; put once, bound to the claim's own lease
     PREFIX/NAMESPACE/NAME/s/N    slot N of a semaphore; its value is the id of the claim that has it
-    PREFIX/NAMESPACE/NAME/d      the record of a completed run; its lease is as long as that is kept
+    PREFIX/NAMESPACE/NAME/d      the record of a completed run, with its value; its lease is as long as that is kept
 
 Nobody writes that a claim holds the lock: claims stand in the order in which etcd created their keys, and those at
 the head for which there is room hold it.  What stands before a claim only gets less, so a claim that holds the lock
@@ -85,13 +85,13 @@ class Found(NamedTuple):
     Attributes:
         places: the claims in their order.
         slots: by id, which slot a claim has.
-        done: True if there is a record of a completed run.
+        record: value and lease of the record of a completed run; None if there is none.
         revision: of etcd, when it stood so.
     """
 
     places: tuple[Place, ...]
     slots: dict[str, int]
-    done: bool
+    record: tuple[str, str] | None
     revision: int
 
     def at(self, id: str) -> int:
@@ -122,7 +122,7 @@ def has_slot(claim: Claim) -> bool:
 
 def found_in(folder: str, response: Json, revision: int) -> Found:
     """Read the answer to `look`."""
-    places, slots, done = [], {}, False
+    places, slots, record = [], {}, None
     for each in response.get("kvs", ()):
         kind, _, rest = text_of(each["key"])[len(folder) :].partition("/")
         if kind + "/" == CLAIMS:
@@ -130,8 +130,8 @@ def found_in(folder: str, response: Json, revision: int) -> Found:
         elif kind + "/" == SLOTS:
             slots[text_of(each["value"])] = int(rest)
         else:
-            done = True
-    return Found(tuple(sorted(places, key=lambda place: place.place)), slots, done, revision)
+            record = text_of(each.get("value", "")), each.get("lease", "0")  # none stands for an empty one
+    return Found(tuple(sorted(places, key=lambda place: place.place)), slots, record, revision)
 
 
 def _place(id: str, each: Json) -> Place:

@@ -60,9 +60,10 @@ class Leases:
 
     def take(self, claim: Claim) -> Lease:
         """Return a lease for a claim, which lasts as long as that asks for at least."""
-        lease = self.of.get(claim.id) or self._spare_for(claim)
-        if lease is None or not (lease.until - clock.awake_or_not() >= claim.spec.ttl or self.extend(lease)):
-            lease = self.grant(_seconds(claim.spec.ttl))
+        lease, ttl = self.of.get(claim.id) or self._spare_for(claim), claim.spec.ttl
+        good = lease is not None and lease.seconds == _seconds(ttl)
+        if lease is None or not good or not (lease.until - clock.awake_or_not() >= ttl or self.extend(lease)):
+            lease = self.grant(_seconds(ttl))
         lease.sure = False
         self.of[claim.id] = lease
         return lease

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, namespace_of
+from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, namespace_of, record_view
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import GONE as GONE_THERE
 from interlock.core.line import KEPT, WANTED
@@ -94,11 +94,11 @@ class EtcdQueue:
                 lease.sure = True
                 return self._stands(claim, found, True)
             occupied = not found.fits(claim)
-            if occupied or (spec.once and found.done):
+            if occupied or (spec.once and found.record):
                 break
             condition, slot = wire.has_no_news(folder, done.revision), found.free_slot(claim) or 0
         self._leases.free(self._leases.of.pop(claim.id))
-        if spec.once and found.done:
+        if spec.once and found.record:
             return DONE_BEFORE
         return BUSY if not occupied else OCCUPIED if wait else REFUSED
 
@@ -113,7 +113,7 @@ class EtcdQueue:
     def _stands(self, claim: Claim, found: Found, asked: bool) -> EnterResult:
         """Say where a claim stands."""
         at, lease = found.at(claim.id), self._leases.of.get(claim.id)
-        if at >= 0 and claim.spec.once and found.done and not (lease and lease.granted):
+        if at >= 0 and claim.spec.once and found.record and not (lease and lease.granted):
             self.leave(claim)
             return DONE_BEFORE
         slot = self._slot(claim, found) if at >= 0 and found.holds(at) else 0
@@ -170,11 +170,11 @@ class EtcdQueue:
             "gone" if late else "busy", look_again=AWAY, asked=False, outage=Outage(error, limit)
         )  # a late request finds no lease
 
-    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `Queue.leave`."""
         self._turns.remove(claim)
         if done:
-            return self._complete(claim, done)
+            return self._complete(claim, done, value)
         lease = self._leases.of.pop(claim.id, None)
         if lease is not None and not lease.sure:
             return self._leases.revoke(lease)  # a request that was broken off may come late
@@ -199,7 +199,7 @@ class EtcdQueue:
             self._leases.free(lease)
         return repeated or bool(wire.deleted(answer.responses[:1]))
 
-    def _complete(self, claim: Claim, seconds: float) -> bool:
+    def _complete(self, claim: Claim, seconds: float, value: str) -> bool:
         """Take out a holder, leave a record of its run, and take out those who need not run any more."""
         folder = self._folder(claim.spec.key)
         found = self._read(claim.spec.key)
@@ -213,11 +213,21 @@ class EtcdQueue:
         slots = [f"{folder}{SLOTS}{found.slots[claim.id]}"] if claim.id in found.slots else []
         out = [path, *slots, *(folder + CLAIMS + id for id in others[:AT_ONCE])]
         answer = self._gateway.transact(
-            [wire.is_there(path)], [*map(wire.delete, out), wire.put(folder + DONE, claim.id, record.id)]
+            [wire.is_there(path)], [*map(wire.delete, out), wire.put(folder + DONE, value, record.id)]
         )
         if lease is not None:
             self._leases.free(lease)
         return answer.succeeded
+
+    def kept(self, key: str) -> str | None:
+        """As `Queue.kept`."""
+        record = (self._read(key)).record
+        return None if record is None else record[0]
+
+    def forget(self, key: str) -> bool:
+        """As `Queue.forget`."""
+        done = self._gateway.transact([], [wire.delete(self._folder(key) + DONE)])
+        return bool(wire.deleted(done.responses))
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """As `Queue.renew`: by one transaction that reads, and one stream that extends."""
@@ -244,13 +254,13 @@ class EtcdQueue:
                 self._leases.of.pop(claim.id, None)
         return [wanted[claim.id] if claim.id in kept else GONE_THERE for claim in claims]
 
-    def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
-        """As `Queue.adopt`."""
+    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        """As `Queue.adopt`; a claim outlives its process on this store in any case."""
         folder = self._folder(key)
         for _ in range(TRIES):
             found = self._read(key)
             there = found.at(claim.id)
-            if there >= 0:
+            if there >= 0 and claim.id != id:
                 return Held(claim, found.places[there].place, 0.0, found.slots.get(claim.id, 0))
             at = found.at(id)
             if at < 0 or not found.holds(at):
@@ -258,11 +268,12 @@ class EtcdQueue:
             old, slot = found.places[at], found.slots.get(id)
             lease = self._leases.take(claim)
             slots = [] if slot is None else [f"{folder}{SLOTS}{slot}"]
+            gone = [wire.delete(folder + CLAIMS + id)] if claim.id != id else []
             puts = [wire.put(folder + CLAIMS + claim.id, wire.value_of(claim, place=old), lease.id)]
             puts += [wire.put(each, claim.id, lease.id) for each in slots]
             done = self._gateway.transact(
                 [wire.is_there(folder + CLAIMS + id), *(wire.says(each, id) for each in slots)],
-                [wire.delete(folder + CLAIMS + id), *puts],
+                [*gone, *puts],
             )
             lease.sure, lease.slot = True, slot
             if done.succeeded:
@@ -294,11 +305,15 @@ class EtcdQueue:
             few = len(found.places) <= FEW and not key.endswith(SEPARATOR)
             left = [self._leases.left(place.lease) if few else place.ttl for place in found.places]
             views += wire.views_of(found, each.partition(SEPARATOR)[2], left)
+            if found.record is not None:
+                views.append(record_view(each, self._leases.left(found.record[1])))
         return views
 
     def namespaces(self) -> list[str]:
         """List the namespaces in which somebody holds a lock or waits."""
-        return sorted({namespace_of(key) for key, found in (self._lines("")).items() if found.places})
+        return sorted(
+            {namespace_of(key) for key, found in (self._lines("")).items() if found.places or found.record}
+        )
 
     def _lines(self, key: str) -> dict[str, Found]:
         """Return what stands in the folder of a key, in those of a namespace, or in all of them."""
