@@ -4,13 +4,11 @@ class BookUpdate(OccupiedUpdateView, GuardedUpdateView, UpdateView): ...
 """
 
 from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
+from django.core.exceptions import ImproperlyConfigured
 from django.forms import modelform_factory
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 
 from interlock.django.guarded import Guarded, StaleObject
 from interlock.django.guarded.forms import GuardedModelForm
@@ -72,17 +70,16 @@ class OccupiedUpdateView(OccupiesObject, Base):
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Occupy the object, and do what the view does; the view reads it afresh."""
-        return self._while_occupied(super().post, request, *args, **kwargs)
+        with self.occupied():
+            return super().post(request, *args, **kwargs)
 
     @property
     def delete(self) -> Callable[..., Any]:
         """Occupy the object, and delete it; there is none where the view has none."""
-        return partial(self._while_occupied, super().delete)  # type: ignore[misc] # of a DeleteView
+        delete = super().delete  # type: ignore[misc] # of a DeleteView
 
-    def _while_occupied(self, answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(self.occupy(self.get_object()))
-            except ObjectDoesNotExist as error:
-                raise Http404 from error
-            return answer(*args, **kwargs)
+        def occupy_and_delete(*args: Any, **kwargs: Any) -> Any:
+            with self.occupied():
+                return delete(*args, **kwargs)
+
+        return occupy_and_delete
