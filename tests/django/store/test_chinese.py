@@ -34,7 +34,7 @@ def texts(file: Path) -> tuple[set[str], set[str]]:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Name) and called.id in TRANSLATING and isinstance(node, ast.Call):
             parts = [each for each in ast.walk(node) if isinstance(each, ast.Constant)]
-            translated |= {each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant)}
+            translated |= {str(each.value) for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant)}
             passed.update(parts)
         elif isinstance(node, ast.Raise | ast.keyword) and getattr(node, "arg", None) in (None, "change_message"):
             passed.update(ast.walk(node))

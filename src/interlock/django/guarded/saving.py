@@ -276,9 +276,9 @@ class TableSave:
         return policy(thaw(write.kept), mine, theirs)
 
     def _refusal(self, refused: dict[str, Conflict]) -> StaleObject:
-        for attname in self.plan.fences:
-            field = self.plan.by_attname[attname]
-            if field.name in refused:
-                error: StaleObject = field.refusal(self.instance, refused[field.name])
-                return error
-        return StaleObject(self.instance, refused, deleted=not refused)
+        fences = [self.plan.by_attname[attname] for attname in self.plan.fences]
+        late = next((field for field in fences if field.name in refused), None)
+        if late is None:
+            return StaleObject(self.instance, refused, deleted=not refused)
+        error: StaleObject = late.refusal(self.instance, refused[late.name])
+        return error

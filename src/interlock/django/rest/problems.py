@@ -135,14 +135,13 @@ def _may_see(instance: Any, view: Any) -> bool:
 
 
 def _values(field: Any, instance: Any, conflict: Conflict) -> dict[str, Any]:
-    model_field = instance._meta.get_field(field.source)
+    other, attname = copy.copy(instance), instance._meta.get_field(field.source).attname
+
+    def represented(value: Any) -> Any:
+        setattr(other, attname, value)
+        attribute = field.get_attribute(other)
+        # As serializers do: a related object of which only the key is known is nothing if it has none.
+        return None if getattr(attribute, "pk", attribute) is None else field.to_representation(attribute)
+
     values = {"original": conflict.original, "yours": conflict.mine, "theirs": conflict.theirs}
-    return {name: _represented(field, instance, model_field, value) for name, value in values.items()}
-
-
-def _represented(field: Any, instance: Any, model_field: Any, value: Any) -> Any:
-    other = copy.copy(instance)
-    setattr(other, model_field.attname, value)
-    attribute = field.get_attribute(other)
-    # As serializers do: a related object of which only the key is known is nothing if it has none.
-    return None if getattr(attribute, "pk", attribute) is None else field.to_representation(attribute)
+    return {name: represented(value) for name, value in values.items()}
