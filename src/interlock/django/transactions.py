@@ -43,8 +43,6 @@ class Scope:
         found = self
         while found._joined is not None:
             found = found._joined
-        if found is not self:
-            self._joined = found
         return found
 
 

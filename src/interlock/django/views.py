@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.forms import modelform_factory
 from django.http import HttpRequest, HttpResponse
 
 from interlock.django.guarded import Guarded, StaleObject
-from interlock.django.guarded.forms import GuardedModelForm
+from interlock.django.guarded.forms import guarded_form
 from interlock.django.occupation import OccupiesObject
 
 if TYPE_CHECKING:
@@ -33,20 +32,12 @@ class GuardedUpdateView(Base):
 
     def get_form_class(self) -> Any:
         """Return the class of the form, made a guarded one."""
-        if self.form_class is not None:
-            made: Any = self.form_class
-        elif self.fields is None:
-            raise ImproperlyConfigured(f"{type(self).__name__} needs `fields` or a `form_class`")
-        else:
-            model: Any = self.model or (self.get_queryset().model if self.object is None else type(self.object))
-            made = modelform_factory(model, form=GuardedModelForm, fields=self.fields)
+        made: Any = super().get_form_class()
         if not issubclass(made._meta.model, Guarded):
             raise ImproperlyConfigured(
                 f"{type(self).__name__}: {made._meta.model.__name__} is not Guarded, so its form can't be"
             )
-        if issubclass(made, GuardedModelForm):
-            return made
-        return type(made)(made.__name__, (GuardedModelForm, made), {"__module__": made.__module__})
+        return guarded_form(made)
 
     def form_valid(self, form: Any) -> HttpResponse:
         """Save; if the object changes just while it is saved, clean the form anew, and show it if it asks."""

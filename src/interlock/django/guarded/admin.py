@@ -18,7 +18,7 @@ from interlock.core.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, Loc
 from interlock.core.errors import LockError
 from interlock.django.configured import locks
 from interlock.django.guarded.errors import StaleObject
-from interlock.django.guarded.forms import READ, GuardedModelForm
+from interlock.django.guarded.forms import READ, GuardedModelForm, guarded_form
 from interlock.django.rows import Row
 from interlock.runtime import log
 from interlock.runtime.sync import fresh_id, run
@@ -128,13 +128,6 @@ else:
 
 TRIES = 3
 """How often a page that was sent is looked at anew when the object changes just while it is saved."""
-
-
-def guarded_form(form: Any) -> Any:
-    """Return a form class that is also a `GuardedModelForm`."""
-    if issubclass(form, GuardedModelForm):
-        return form
-    return type(form)(form.__name__, (GuardedModelForm, form), {"__module__": form.__module__})
 
 
 def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:

@@ -44,10 +44,10 @@ class ReadField(forms.CharField):
     """The hidden field that takes along what a form has shown: always anew, whatever was sent."""
 
     widget = forms.HiddenInput
+    token: Callable[[], str] = str
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(required=False, strip=False, **{"label": "", **kwargs})
-        self.token: Callable[[], str] = str
 
     def prepare_value(self, value: Any) -> str:
         """Return what is to be sent back."""
@@ -78,7 +78,7 @@ class GuardedModelForm(Base):
     def _note_fresh(self) -> None:
         """Note what the object has now, before what was sent is put into it."""
         self._now: Model = copy.copy(self.instance)
-        self._sent: Mapping[str, Any] | None = None
+        self._sent: Mapping[str, Any] = {"read": {}, "digests": {}, "asked": []}
         self._asked: set[str] = set()
         self._kept: set[str] = set()
         self._broken = ""
@@ -111,15 +111,13 @@ class GuardedModelForm(Base):
                 read[name] = text
             else:
                 digests[name] = self._digest(name, text)
-        if self._sent is not None:
-            # A form that is shown again shows what was sent; that was made of what was shown first, but for the
-            # fields of which the reader now sees both values.
-            for kind, taken in (("read", read), ("digests", digests)):
-                for name, value in self._sent[kind].items():
-                    if name not in self._asked:
-                        read.pop(name, None)
-                        digests.pop(name, None)
-                        taken[name] = value
+        # A form that is shown again shows what was sent; that was made of what was shown first, but for the fields of
+        # which the reader now sees both values.
+        for kind, taken in (("read", read), ("digests", digests)):
+            for name in set(self._sent[kind]) - self._asked:
+                read.pop(name, None)
+                digests.pop(name, None)
+                taken[name] = self._sent[kind][name]
         token = {"read": read, "digests": digests, "asked": sorted(self._asked)}
         return signing.dumps(token, salt=self._salt(), compress=True)
 
@@ -129,7 +127,7 @@ class GuardedModelForm(Base):
 
     def _knows(self, name: str) -> bool:
         """True if the page that was sent says what it has shown of a field."""
-        return self._sent is not None and (name in self._sent["read"] or name in self._sent["digests"])
+        return name in self._sent["read"] or name in self._sent["digests"]
 
     def _salt(self) -> str:
         return f"interlock.form:{self.instance._meta.label_lower}:{self.instance.pk}"
@@ -150,7 +148,7 @@ class GuardedModelForm(Base):
         self._read_sent()
         chosen: list[_Choice] = []
         for name, field in self._guarded_fields.items():
-            if self._sent is not None and self._knows(name) and name in self.cleaned_data:
+            if self._knows(name) and name in self.cleaned_data:
                 choice = _Choice(self, field, self._sent)
                 self._settle(choice)
                 if choice.answer == _THEIRS:
@@ -287,3 +285,10 @@ class _Choice:
             context["original"] = ""
         context |= {"name": self._form.add_prefix(_KEEP + self.name), "chosen": self.answer}
         return mark_safe(self._form.renderer.render("interlock/stale_field.html", context).strip())
+
+
+def guarded_form(form: Any) -> Any:
+    """Return a form class that is also a `GuardedModelForm`."""
+    if issubclass(form, GuardedModelForm):
+        return form
+    return type(form)(form.__name__, (GuardedModelForm, form), {"__module__": form.__module__})
