@@ -54,6 +54,11 @@ class FenceField(Base):
         kwargs.setdefault("editable", False)
         super().__init__(*args, **kwargs)
 
+    def deconstruct(self) -> Any:
+        """Return what a migration needs to make the field again."""
+        name, path, args, kwargs = super().deconstruct()
+        return name, path, args, {**kwargs, "editable": self.editable}
+
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         """Return the value to be saved: the column's own, if that is higher."""
         value = super().pre_save(model_instance, add)

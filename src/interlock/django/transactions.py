@@ -186,11 +186,20 @@ class Release:
         if grant is None:
             return
         self._left.remove(self._using)
-        if not self._left:
-            try:
-                grant.release()
-            except LockError as error:
-                log.warn("could not release after a transaction, the lease will end: %s", error)
+        if self._left:
+            return
+        try:
+            _release(grant)
+        except BaseException:  # an interrupt: nothing may stay behind
+            _release(grant)
+            raise
+
+
+def _release(grant: Any) -> None:
+    try:
+        grant.release()
+    except LockError as error:
+        log.warn("could not release after a transaction, the lease will end: %s", error)
 
 
 def _call_all(hooks: list[Release]) -> None:

@@ -1,7 +1,7 @@
 """The admin of guarded models: a second editor loses nothing, and overwrites nothing unseen."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.apps import apps
@@ -23,24 +23,6 @@ from interlock.runtime import log
 from interlock.runtime.sync import fresh_id
 
 
-class Editor(NamedTuple):
-    """Somebody who has opened the page of an object, and has not saved it yet.
-
-    Attributes:
-        name: the user's name.
-        since: when they opened it.
-    """
-
-    name: str
-    since: datetime
-
-    def __str__(self) -> str:
-        return _("Opened by %(name)s %(time)s ago, who may be editing it.") % {
-            "name": self.name,
-            "time": timesince(self.since),
-        }
-
-
 class EditedPage:
     """The page of an object, and one who looks at it.
 
@@ -59,8 +41,8 @@ class EditedPage:
         self._user = user
         self._who = f"user {user.pk}"
 
-    def open(self) -> list[Editor]:
-        """Note that the user has opened the page; return who else has."""
+    def open(self) -> list[ClaimView]:
+        """Note that the user has opened the page; return who else has: their names are the labels."""
         try:
             mine, others = self._claims()
             spec = LockSpec(locks._client.key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
@@ -71,7 +53,7 @@ class EditedPage:
         except LockError as error:
             log.warn("could not note who edits %s: %s", self.name, error)
             return []
-        return [Editor(claim.label, datetime.fromtimestamp(claim.since, UTC)) for claim in others]
+        return others
 
     def leave(self) -> None:
         """Note that the user has saved the object."""
@@ -168,8 +150,12 @@ class GuardedAdmin(AdminBase):
                 shown.leave()
             return
         for editor in shown.open():
+            who = _("Opened by %(name)s %(time)s ago, who may be editing it.") % {
+                "name": editor.label,
+                "time": timesince(datetime.fromtimestamp(editor.since, UTC)),
+            }
             advice = _("Nothing gets lost: whoever saves second is shown both values.")
-            self.message_user(request, f"{editor} {advice}", messages.WARNING)
+            self.message_user(request, f"{who} {advice}", messages.WARNING)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show or save the list; if a row changes just while it is saved, nothing is, and the list is shown anew."""
