@@ -57,9 +57,9 @@ def texts_of_template(file: Path) -> tuple[set[str], list[str]]:
     translated = set(re.findall(r'{% translate "(.*?)" %}', html))
     blocks = re.findall(r"{% blocktranslate %}(.*?){% endblocktranslate %}", html)
     translated |= {re.sub(r"{{ (\w+) }}", r"%(\1)s", each) for each in blocks}
-    rest = re.sub(
-        r"{% blocktranslate %}.*?{% endblocktranslate %}|{%.*?%}|{{.*?}}|<[^>]*>", " ", html, flags=re.DOTALL
-    )
+    unseen = r"{% block bodyclass %}.*?{% endblock %}|&\w+;"
+    marks = rf"{unseen}|{{% blocktranslate %}}.*?{{% endblocktranslate %}}|{{%.*?%}}|{{{{.*?}}}}|<[^>]*>"
+    rest = re.sub(marks, " ", html, flags=re.DOTALL)
     return translated, re.findall(r"[A-Za-z]{2,}[^\n]*", rest)
 
 
