@@ -26,6 +26,7 @@ from interlock.core.claims import (
     checked_text,
     checked_timeout,
     checked_ttl,
+    fits,
     said,
 )
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, StoreError, Unsupported
@@ -236,6 +237,29 @@ class BaseClient:
             max(self.ttl, kept) if lease is None else lease,
             "" if label is None else checked_text(label, "label", MAX_LABEL),
         )
+
+    def refuse_own_wait(self, spec: LockSpec, owner: Any, seconds: float | None, grants: Sequence[Any]) -> None:
+        """Refuse that an event loop waits for its own thread, which can't release meanwhile.
+
+        Args:
+            spec: of the lock that is waited for.
+            owner: the calling thread, in which a loop runs.
+            seconds: for which it waits; None for no limit.
+            grants: what this process holds.
+
+        Raises:
+            InvalidArgument: it would wait for ever.
+        """
+        own = [each._claim.spec for each in grants if each._owner is owner and each.held]
+        if fits(spec.units, spec.capacity, [(each.units, each.capacity) for each in own if each.key == spec.key]):
+            return
+        text = (
+            f"the thread of this event loop holds {name_of(spec.key)!r} and waits for it, so that no task can "
+            f"release it: a lock around an `await` is one of aconnect(), with `async with`"
+        )
+        if seconds is None:
+            raise InvalidArgument(text)
+        log.warn("%s", text)
 
     def need(self, feature: Any) -> None:
         """Raise Unsupported if the store lacks a feature."""

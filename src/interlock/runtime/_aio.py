@@ -233,6 +233,11 @@ def caller() -> asyncio.Task[Any]:
     return task
 
 
+def blocks_loop() -> bool:
+    """Tell whether the loop gets no turn while a task waits: it does."""
+    return False
+
+
 def name_of(owner: asyncio.Task[Any]) -> str:
     """Return what people call a task."""
     return shown_text(owner.get_name())

@@ -145,6 +145,12 @@ def caller() -> Caller:
         return me
 
 
+def blocks_loop() -> bool:
+    """Tell whether an event loop runs in the calling thread, and gets no turn while that waits."""
+    asyncio: Any = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
+
+
 def name_of(owner: Caller) -> str:
     """Return what people call a thread."""
     return shown_text(owner.thread.name)

@@ -153,6 +153,8 @@ class AsyncClient(BaseClient):
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
+                if seconds != 0 and rt.blocks_loop():
+                    self.refuse_own_wait(spec, owner, seconds, state.watchdog.live())
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
                 call.entered = call.entered or first is None

@@ -16,7 +16,7 @@ from interlock.runtime import _threads as threads
 from interlock.runtime import clock, log
 from interlock.runtime.process import checked_pid, in_forked_child
 from interlock.stores.advisory.options import Options
-from interlock.stores.advisory.session import BaseSession, Refusal
+from interlock.stores.advisory.session import BaseSession, Refusal, never_collected
 
 now = clock.awake_or_not
 LOOK_AFTER = 1.0  # seconds between two looks at the leases and the sessions of those who hold locks
@@ -260,14 +260,13 @@ class AdvisoryRoom:
 
 rooms: dict[Options, AdvisoryRoom] = {}
 """Those of this process."""
-_inherited: list[BaseSession] = []  # never collected, which might end them
 
 
 def _after_fork() -> None:
     for room in rooms.values():
         for session in list(room.sessions):
             session.abandon()
-            _inherited.append(session)
+            never_collected.append(session)
         room.start_afresh()
 
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.errors import StoreError
-from interlock.remote.failures import Refused, no_answer
+from interlock.remote.failures import Refused, ended, no_answer
 from interlock.runtime import clock
-from interlock.runtime.process import checked_pid
+from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.mysql.options import MysqlOptions
 from interlock.stores.mysql.problems import READ_ONLY, meaning, refusal
 
@@ -70,6 +70,7 @@ class MysqlConnection:
                 raise StoreError(
                     f"a new connection to {self._where} is in a transaction already: give locks their own"
                 )
+            self._file = Descriptor(self._driver._sock.fileno())
             self._cursor = self._driver.cursor(pymysql.cursors.Cursor)
             self._examine(options, deadline)
         except BaseException:
@@ -99,6 +100,7 @@ class MysqlConnection:
         left = deadline - clock.now()
         if left <= 0:
             raise Refused(f"{self._where}: the time was over before the step was sent; nothing was done")
+        self._see_that_it_is_ours()
         self._driver._read_timeout = max(SHORTEST, min(left, self._timeout))
         try:
             affected = self._cursor.execute(statement)
@@ -109,6 +111,13 @@ class MysqlConnection:
             raise meaning(error, self._where) from error
         return Done(rows, affected, self)
 
+    def _see_that_it_is_ours(self) -> None:
+        """Raise ConnectionEnded if the program has closed its descriptor, which may be another file by now."""
+        if not self._file.is_ours():
+            if self._driver._sock is not None:
+                self._driver._sock.detach()
+            raise ended(self._where, OSError("the program has closed its descriptor"))
+
     def abandon(self, undo: object) -> None:
         """Close it; what is on its way is made void by the next swap."""
         self.close()
@@ -117,6 +126,7 @@ class MysqlConnection:
         """Close it; in a forked child, leave the parent's alone."""
         if self._pid == checked_pid() and math.isfinite(self._timeout):
             try:
+                self._see_that_it_is_ours()
                 self._driver.close()
             except Exception:
                 pass  # it is gone, which is what was wanted

@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock.runtime import clock
 from interlock.runtime.polling import is_own_poll
+from interlock.runtime.process import Descriptor
 from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
 
@@ -18,10 +19,11 @@ SEVERAL = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") e
 class Stream:
     """A socket; each call has an absolute deadline."""
 
-    __slots__ = ("_sock",)
+    __slots__ = ("_file", "_sock")
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
+        self._file = Descriptor(sock.fileno())
 
     def send(self, data: bytes, deadline: float) -> None:
         """Send all.
@@ -30,6 +32,7 @@ class Stream:
             TimeoutError: not until the deadline.
             OSError: the connection ended.
         """
+        self._see_that_it_is_ours()
         self._sock.settimeout(_left(deadline))
         self._sock.sendall(data)
 
@@ -47,6 +50,7 @@ class Stream:
     def send_and_close(self, data: bytes) -> None:
         """Send behind what had no answer, if that is possible at once, and close."""
         try:
+            self._see_that_it_is_ours()
             self._sock.settimeout(0)
             self._sock.send(data)
         except (OSError, ValueError):
@@ -56,13 +60,22 @@ class Stream:
     def close(self) -> None:
         """Close, and wake a thread that receives."""
         try:
+            self._see_that_it_is_ours()
             self._sock.shutdown(socket.SHUT_RDWR)
         except (OSError, ValueError):
             pass
         self._sock.close()
 
+    def _see_that_it_is_ours(self) -> None:
+        """Raise ConnectionResetError if the program has closed its descriptor, which may be another file by now."""
+        if not self._file.is_ours():
+            self._sock.detach()
+            raise ConnectionResetError("the program has closed its descriptor")
+
     def __del__(self) -> None:
         """Close the socket of a connection that was dropped; in a forked child, its copy only."""
+        if not self._file.is_ours():
+            self._sock.detach()
         self._sock.close()
 
 
@@ -81,6 +94,7 @@ class PolledStream(Stream):
 
     def send(self, data: bytes, deadline: float) -> None:
         """As `Stream.send`."""
+        self._see_that_it_is_ours()
         try:
             sent = self._send(data)
         except BlockingIOError:
