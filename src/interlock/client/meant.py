@@ -1,11 +1,11 @@
 """What was probably meant by a URL that names no store; imported when one does not."""
 
-import os
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 from interlock.core.redaction import masked
+from interlock.stores.files.options import folder_meant
 
 OTHER_WORDS = {
     "postgres": "postgresql", "postgresql+psycopg2": "postgresql", "psql": "postgresql", "pg": "postgresql",
@@ -37,7 +37,7 @@ def advice_on(url: str, known: Iterable[str]) -> str:
 
 def _meant(url: str, known: set[str]) -> str:
     if url.startswith(("/", "./", "../", "~")):
-        return "file://" + os.path.abspath(os.path.expanduser(url))
+        return folder_meant(url)
     if _WINDOWS.match(url):
         return ""
     scheme, colon, rest = url.partition(":")
@@ -47,6 +47,8 @@ def _meant(url: str, known: set[str]) -> str:
         return f"{found}://{url}" if found else ""
     found = scheme_meant(scheme.lower(), known)
     if not found:
-        return ""
+        return "" if colon or "@" in url else folder_meant(url)
+    if found == "file" and rest.strip("/") and not rest.startswith("/"):
+        return folder_meant(rest)
     slashes = ":///" if found in ("file", "unix") else "://"
     return found + slashes + rest.lstrip("/") if rest.strip("/") or found == "memory" else ""

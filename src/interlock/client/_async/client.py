@@ -215,15 +215,16 @@ class AsyncClient(BaseClient):
         self.tell_evicted(key, id, seen, removed)
         return removed
 
-    async def holders_of(self, key: str) -> list[ClaimView]:
-        """Return who holds the lock `key`, as far as it can be found out."""
-        holders = self.seen(key)
-        if holders is None:
-            try:
-                holders = self.note_seen(key, await self.state().queue.look(key))
-            except LockError:
-                holders = []
-        return holders
+    async def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
+        """Return who holds some locks; None if that can't be found out."""
+        found: list[ClaimView] = []
+        try:
+            for key in keys:
+                seen = self.seen(key)
+                found += self.note_seen(key, await self.state().queue.look(key)) if seen is None else seen
+        except LockError:
+            return None
+        return found
 
     # -- the end -----------------------------------------------------------------------------------------
 

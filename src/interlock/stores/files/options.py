@@ -1,11 +1,20 @@
 """What a URL of files may say behind its question mark: file:///folder?mode=0770&allow=virtiofs."""
 
+import os
 import re
 from typing import Any
 from urllib.parse import parse_qsl
 
 from interlock.core.errors import InvalidArgument
 from interlock.stores.files.machine import is_guest, is_network
+
+
+def folder_meant(path: str) -> str:
+    """Return the URL of a folder that was written without a scheme, from here, or without its first slash."""
+    top = path.partition("/")[0]
+    if top not in ("", ".", "..", "~") and os.path.isdir(f"/{top}"):
+        return f"file:///{path}"
+    return "file://" + os.path.abspath(os.path.expanduser(path))
 
 
 def options(query: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from interlock.core.redaction import masked
 from interlock.core.store import ALL, Feature
 from interlock.runtime import clock
 from interlock.stores.files.failures import failing
-from interlock.stores.files.options import options
+from interlock.stores.files.options import folder_meant, options
 from interlock.stores.files.steps import FileSteps, close_if_unused, open_steps, use
 
 
@@ -45,7 +45,7 @@ class FileStore:
         if url.netloc not in ("", "localhost") or url.fragment:
             shown = masked(url.geturl())
             hides = "***" in shown or not url.netloc
-            meant = "file:///var/lib/locks" if hides else f"file:///{url.netloc}{url.path}"
+            meant = "file:///var/lib/locks" if hides else folder_meant(url.netloc + url.path)
             raise InvalidArgument(f"{shown!r}: write three slashes and a folder; did you mean {meant}?")
         path = unquote_to_bytes(url.path.encode("utf-8", "surrogateescape"))  # names need not be UTF-8
         return cls(os.fsdecode(path), **options(url.query))
