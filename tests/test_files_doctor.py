@@ -14,7 +14,7 @@ import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.core.claims import Check
 from interlock.runtime import log
-from interlock.stores.files import FileStore, checks, folder, machine, marker
+from interlock.stores.files import FileStore, checks, folder, machine
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_named_pipes_that_do_not_work_are_found(store: interlock.Locks, monkeypa
 def test_another_machine_is_found_and_refused(
     store: interlock.Locks, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marker, "boot_id", lambda: "another")
+    monkeypatch.setattr(machine, "boot_id", lambda: "another")
     assert finding(store, "machine").status == "fail"
     with pytest.raises(StoreError, match="another machine"):
         FileStore(str(path))
@@ -113,7 +113,7 @@ def test_another_machine_is_found_and_refused(
 
 def test_a_marker_that_somebody_locks_for_ever_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interlock.connect(f"file://{path}").close()
-    monkeypatch.setattr(marker.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(machine.time, "sleep", lambda seconds: None)
     with open(path / "interlock") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
         with pytest.raises(StoreError, match="lslocks"):

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.stores.advisory.options import options_of as advisory_options
+from interlock.stores.advisory.session import options_of as advisory_options
 from interlock.stores.postgresql.options import options_of
 
 AT_MOST = 15.0  # seconds; three times what is allowed

@@ -9,7 +9,7 @@ import pytest
 import interlock
 from interlock import InvalidArgument, StoreError
 from interlock.core.errors import Unsupported
-from interlock.stores.advisory.options import SEQUENCE
+from interlock.stores.advisory.session import SEQUENCE
 from interlock.stores.advisory.statements import refused_server, refused_version
 from interlock.testing.waiting import eventually
 from tests.advisory.others import OnMaria, url_of

@@ -13,7 +13,7 @@ from interlock.client.connect import open_store
 from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError
 from interlock.core.line import KEPT
-from interlock.stores.mysql import connection
+from interlock.stores.mysql import lines
 from interlock.testing.waiting import eventually
 
 Ask = Callable[..., list[Any]]
@@ -40,24 +40,24 @@ class Spied:
 @pytest.fixture
 def waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait for a row takes as long as a busy machine needs until somebody is in its way."""
-    longer = connection.SET.replace("innodb_lock_wait_timeout = 1", "innodb_lock_wait_timeout = 20")
-    monkeypatch.setattr(connection, "SET", longer)
+    longer = lines.SET.replace("innodb_lock_wait_timeout = 1", "innodb_lock_wait_timeout = 20")
+    monkeypatch.setattr(lines, "SET", longer)
 
 
 @pytest.fixture
 def spied(monkeypatch: pytest.MonkeyPatch) -> Spied:
     """All statements of this process."""
-    spied, exchange = Spied(), connection.MysqlConnection.ask
+    spied, exchange = Spied(), lines.MysqlConnection.ask
 
     def exchanged(self: Any, statement: str, *how: Any) -> Any:
         spied.before(statement)
         try:
             return exchange(self, statement, *how)
-        except connection.Refused as error:
+        except lines.Refused as error:
             spied.refusals.append(error.code)
             raise
 
-    monkeypatch.setattr(connection.MysqlConnection, "ask", exchanged)
+    monkeypatch.setattr(lines.MysqlConnection, "ask", exchanged)
     return spied
 
 
@@ -237,7 +237,7 @@ def test_a_limit_of_time_of_the_server_or_of_the_account_ends_no_step(
 def test_a_limit_of_time_that_strikes_all_the_same_is_said_and_loses_nothing(
     url: str, outside: Callable[[], Any], spied: Spied, monkeypatch: pytest.MonkeyPatch, step: str, how: str
 ) -> None:
-    monkeypatch.setattr(connection, "NO_LIMIT", ", max_statement_time = 0.3")
+    monkeypatch.setattr(lines, "NO_LIMIT", ", max_statement_time = 0.3")
     with interlock.connect(url) as locks, outside() as blocker, ThreadPoolExecutor() as pool:
         steps = Steps(locks, step)
         locked(blocker, table_of(url), how)

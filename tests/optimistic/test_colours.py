@@ -11,8 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from interlock import optimistic
-from interlock.core.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.optimistic import atransact, transact, transactional
 from interlock.testing.waiting import WAIT_LIMIT
 from tests.servers import Proxy, RedisServer
@@ -180,7 +179,7 @@ def test_a_read_that_was_given_up_by_the_function_commits_nothing(
                     proxy.restore()
                 tx.set("copies", 1)
 
-            with pytest.raises(optimistic.errors.StoreError, match=r"interrupted.*nothing was changed"):
+            with pytest.raises(StoreError, match=r"interrupted.*nothing was changed"):
                 await atransact(client, function)
 
     asyncio.run(main())

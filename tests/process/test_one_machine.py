@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from interlock import InvalidArgument, StoreError
-from interlock.stores.files import folder, machine, marker
+from interlock.stores.files import folder, machine
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
 
@@ -115,7 +115,7 @@ def test_a_time_namespace_with_the_same_clock_gets_in(tmp_path: Path, shifted: C
 def test_the_doctor_finds_another_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with interlock.connect(f"file://{tmp_path}/locks") as locks:
         with locks.lock("book"):  # it is open, and stays so
-            monkeypatch.setattr(marker, "clock", lambda: "1000 s 0 ns")
+            monkeypatch.setattr(machine, "clock", lambda: "1000 s 0 ns")
             (found,) = [check for check in locks.doctor() if check.name == "machine"]
     assert found.status == "fail"
     assert "time namespace" in found.detail
@@ -286,7 +286,7 @@ def test_the_marker_of_an_earlier_version_is_written_anew_when_nobody_uses_the_f
     path.mkdir(mode=0o700)
     (path / "interlock").write_bytes(old_marker(boot or machine.boot_id()))
     with interlock.connect(f"file://{path}"):
-        assert (path / "interlock").read_bytes() == marker.text_here(path)
+        assert (path / "interlock").read_bytes() == machine.text_here(path)
 
 
 # -- file systems -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from interlock import InvalidArgument, StoreError
-from interlock.stores.files.options import options
+from interlock.stores.files.store import options
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
 

@@ -17,8 +17,8 @@ COMMANDS = {
     "show": ("interlock.cli.look:show", "Show the line of one lock, in its order."),
     "watch": ("interlock.cli.look:watch", "Show holders and waiters until Ctrl-C."),
     "serve": ("interlock.cli.serve:serve", "Show holders and waiters on a page of the browser."),
-    "evict": ("interlock.cli.manage:evict", "Take claims of a lock away."),
-    "doctor": ("interlock.cli.manage:doctor", "Find out whether a store is fit."),
+    "evict": ("interlock.cli.look:evict", "Take claims of a lock away."),
+    "doctor": ("interlock.cli.look:doctor", "Find out whether a store is fit."),
 }
 """Each command: where it is, and what it does."""
 HEAD = """\

@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ import click
 
 from interlock import ClaimView
 from interlock.cli.exits import one_line
+from interlock.core.claims import DONE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,8 +62,8 @@ def line_of(name: str, views: Sequence[ClaimView]) -> OutputLine:
     """Return the line of one lock."""
     return OutputLine(
         name,
-        tuple(view for view in views if view.state == "using"),
-        tuple(view for view in views if view.state != "using"),
+        tuple(view for view in views if view.state != "pending"),
+        tuple(view for view in views if view.state == "pending"),
     )
 
 
@@ -222,6 +224,8 @@ def _record(view: ClaimView, width: int) -> str:
 
 
 def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
+    if view.state == DONE:
+        return "done", "once", "", "", "", f"kept for {duration(view.expires_in)}"
     state = "holder" if view.state == "using" else "waiter"
     return state, view.kind, f"{view.pid}@{view.host}", view.label, ago(view.since), f"in {duration(view.expires_in)}"
 
@@ -234,3 +238,18 @@ def print_line(line: OutputLine) -> None:
         out.print(table)
     else:
         click.echo(line_text(line, out.width))
+
+
+def completed(what: str) -> Callable[..., Any]:
+    """Return what completes a word by the function `what` of `complete`, which is loaded when a shell asks."""
+    return lambda *asked: getattr(import_module("interlock.cli.complete"), what)(*asked)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+namespace_option = click.option(
+    "--namespace", metavar="TEXT", default="", help="Whose locks they are.", shell_complete=completed("namespaces")
+)
+store_option = click.option(
+    "--store", metavar="URL", help="Where the locks are. Default: $INTERLOCK_URL, else /tmp/interlock-UID."
+)
+name_argument = click.argument("name", shell_complete=completed("names"))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from interlock.cli.exits import UNAVAILABLE, fail
-from interlock.cli.options import completed, name_argument, namespace_option, store_option
+from interlock.cli.output import completed, name_argument, namespace_option, store_option
 from interlock.cli.where import is_given
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from interlock.core.redaction import masked
-from interlock.stores.files.options import folder_meant
 
 OTHER_WORDS = {
     "postgres": "postgresql", "postgresql+psycopg2": "postgresql", "psql": "postgresql", "pg": "postgresql",
@@ -36,6 +35,8 @@ def advice_on(url: str, known: Iterable[str]) -> str:
 
 
 def _meant(url: str, known: set[str]) -> str:
+    from interlock.stores.files.store import folder_meant  # which imports more than a wrong URL needs
+
     if url.startswith(("/", "./", "../", "~")):
         return folder_meant(url)
     if _WINDOWS.match(url):

@@ -3,13 +3,23 @@
 They need no lock and make nobody wait; where many change the same thing all the time, a lock does less work.
 """
 
-from interlock.optimistic._async.backend import AsyncAttempt, AsyncBackend
-from interlock.optimistic._async.running import atransact
-from interlock.optimistic._sync.backend import Attempt, Backend
-from interlock.optimistic._sync.running import transact
-from interlock.optimistic.decorator import transactional
-from interlock.optimistic.errors import CommandRefused, Conflict, TryAgain
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from interlock.core.functions import kind_of
+from interlock.optimistic._async.running import AsyncAttempt, AsyncBackend, atransact
+from interlock.optimistic._sync.running import Attempt, Backend, transact
 from interlock.optimistic.queued import Queued
+from interlock.optimistic.tries import (
+    BACKOFF,
+    RETRIES,
+    CommandRefused,
+    Conflict,
+    TryAgain,
+    checked_function,
+    checked_limits,
+)
 
 __all__ = [
     "AsyncAttempt",
@@ -24,3 +34,42 @@ __all__ = [
     "transact",
     "transactional",
 ]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def transactional(
+    where: Any,
+    *keys: Any,
+    retries: int | None = RETRIES,
+    timeout: float | None = None,
+    backoff: float = BACKOFF,
+) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[P, T]]:
+    """Make a transaction of each call of a function, whose first argument is then `tx`; also of a coroutine function.
+
+    Args:
+        where: what `transact` takes, or a function that returns it, asked at each call.
+        keys, retries, timeout, backoff: the same as those of `transact`.
+
+    Returns:
+        The decorator; the decorated function is called without `tx`.
+
+    Raises:
+        InvalidArgument: an argument is out of its range.
+    """
+    checked_limits(retries, timeout, backoff)
+
+    def decorate(function: Callable[Concatenate[Any, P], T]) -> Callable[P, T]:
+        run: Any = atransact if kind_of(checked_function(function, True)) == "coroutine function" else transact
+
+        @wraps(function)
+        def transaction(*args: P.args, **kwargs: P.kwargs) -> T:
+            here = where() if callable(where) else where
+            limits: dict[str, Any] = {"retries": retries, "timeout": timeout, "backoff": backoff}
+            return cast(T, run(here, lambda tx: function(tx, *args, **kwargs), *keys, **limits))
+
+        return transaction
+
+    return decorate

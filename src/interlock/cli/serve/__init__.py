@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from interlock.cli.exits import UNAVAILABLE, USAGE, fail, one_line, say
-from interlock.cli.options import namespace_option, store_option
+from interlock.cli.output import namespace_option, store_option
 from interlock.cli.where import called, connect
 
 EXTRA = ("starlette", "uvicorn", "anyio", "h11")

@@ -130,9 +130,6 @@ class AsyncClient(BaseClient):
         Raises:
             StoreError: the store can't be asked, or the connection was closed; nothing is left behind.
         """
-        # async only
-        if rt.turn_is_over():
-            await rt.give_way()
         state = self.state()
         started = self.now()
         if started > self.look_at_log:
@@ -164,7 +161,8 @@ class AsyncClient(BaseClient):
                 self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
-                    self.tell("timed out", call.claim, started=started)
+                    if not call.done:
+                        self.tell("timed out", call.claim, started=started)
                     return None
                 held = waited
             grant = AsyncGrant(held, self, state.watchdog, owner, options)
@@ -225,6 +223,17 @@ class AsyncClient(BaseClient):
         except LockError:
             return None
         return found
+
+    async def kept(self, key: str) -> str | None:
+        """Return what a completed run has left; None if no record of one is kept."""
+        self.check_open()
+        found: str | None = await self.state().queue.kept(key)
+        return found
+
+    async def forget(self, key: str) -> bool:
+        """Forget the record of a completed run; True if there was one."""
+        self.check_open()
+        return bool(await self.state().queue.forget(key))
 
     # -- the end -----------------------------------------------------------------------------------------
 

@@ -162,7 +162,8 @@ class Client(BaseClient):
                 self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
-                    self.tell("timed out", call.claim, started=started)
+                    if not call.done:
+                        self.tell("timed out", call.claim, started=started)
                     return None
                 held = waited
             grant = Grant(held, self, state.watchdog, owner, options)
@@ -221,6 +222,17 @@ class Client(BaseClient):
         except LockError:
             return None
         return found
+
+    def kept(self, key: str) -> str | None:
+        """Return what a completed run has left; None if no record of one is kept."""
+        self.check_open()
+        found: str | None = self.state().queue.kept(key)
+        return found
+
+    def forget(self, key: str) -> bool:
+        """Forget the record of a completed run; True if there was one."""
+        self.check_open()
+        return bool(self.state().queue.forget(key))
 
     # -- the end -----------------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn, TypeVar
 
 from interlock.core.errors import LockLost, NotHeld, StoreError
-from interlock.keylock._sync.tokens import TokenLock
+from interlock.keylock._sync.onekey import TokenLock
 from interlock.keylock.arguments import SHORTEST_PAUSE, checked_bytes, checked_flag, checked_seconds, pauses
-from interlock.keylock.holdings import Attempt, Holding
+from interlock.keylock.clients import Attempt, Holding
 from interlock.remote.redispy import library_of
 from interlock.runtime import _threads as rt
 from interlock.runtime import log

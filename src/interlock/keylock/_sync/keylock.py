@@ -6,10 +6,9 @@ from typing import Any, TypeVar
 
 from interlock.core.claims import UNSET, Unset, checked_timeout, checked_ttl
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout
-from interlock.keylock._sync.onekey import PATIENCE
-from interlock.keylock._sync.tokens import TokenLock
+from interlock.keylock._sync.onekey import PATIENCE, TokenLock
 from interlock.keylock.arguments import checked_bytes, checked_seconds, pauses, wait_limit
-from interlock.keylock.holdings import Attempt, Holding
+from interlock.keylock.clients import Attempt, Holding
 from interlock.runtime import _threads as rt
 
 L = TypeVar("L", bound="KeyLock")

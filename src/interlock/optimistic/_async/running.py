@@ -1,17 +1,74 @@
 """Run a function until what it read is what it commits on."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import Any, TypeVar, cast
+from types import TracebackType
+from typing import Any, Protocol, TypeVar, cast
 
 from interlock.core.functions import see_it_finished
-from interlock.optimistic._async.backend import AsyncBackend
-from interlock.optimistic.arguments import UNFINISHED, checked_function, checked_limits, is_of_sqlalchemy
-from interlock.optimistic.errors import TryAgain
 from interlock.optimistic.queued import Queued
-from interlock.optimistic.tries import BACKOFF, RETRIES, Tries
+from interlock.optimistic.tries import (
+    BACKOFF,
+    RETRIES,
+    UNFINISHED,
+    Tries,
+    TryAgain,
+    checked_function,
+    checked_limits,
+    is_of_sqlalchemy,
+)
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
+
+
+class AsyncAttempt(Protocol):
+    """One try; a context manager, whose end forgets everything that was not committed.
+
+    It swallows an exception that says that what was read has changed: then there is another try.
+    """
+
+    @property
+    def transaction(self) -> Any:
+        """What the caller's function is given."""
+
+    @property
+    def keys(self) -> Sequence[Any]:
+        """What is watched, for messages."""
+
+    async def watch(self, keys: Sequence[Any]) -> None:
+        """Remember these as they are now: a change of any of them from now on makes `commit` return False."""
+
+    async def read(self, request: Any) -> Any:
+        """Read now, and watch what is read."""
+
+    async def commit(self) -> bool:
+        """Do all that was queued, in one step, unless something that is watched has changed.
+
+        Returns:
+            True if it was done; False if nothing was.
+
+        Raises:
+            UnknownOutcome: no answer came.
+            TryAgain: nothing was done for another reason, which may pass.
+        """
+
+    async def __aenter__(self) -> "AsyncAttempt": ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None: ...
+
+
+class AsyncBackend(Protocol):
+    """A store that `atransact` can ask."""
+
+    def begin(self, tries: Tries) -> AsyncAttempt:
+        """Return the attempt for the next try.
+
+        Args:
+            tries: `tries.number` says which try it is, `tries.io_timeout(now)` how long an answer may take.
+        """
+
 
 T = TypeVar("T")
 

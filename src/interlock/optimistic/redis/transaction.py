@@ -6,8 +6,7 @@ from typing import Any
 
 from interlock.core.errors import InvalidArgument
 from interlock.optimistic.queued import Queued
-from interlock.optimistic.redis.libraries import Library, RedisCommand, command_of
-from interlock.optimistic.redis.reads import keys_read
+from interlock.optimistic.redis.libraries import Library, RedisCommand, command_of, keys_read
 
 
 class Transaction:

@@ -9,8 +9,8 @@ from sqlalchemy import Column, Connection, Table, event, inspect, select, update
 from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session, SessionTransaction
 
 from interlock.core.errors import InvalidArgument
-from interlock.optimistic.errors import TryAgain
 from interlock.optimistic.sqlalchemy.connections import begin_writing, connection_of, refuse_autocommit
+from interlock.optimistic.tries import TryAgain
 
 IMMUTABLE = (str, bytes, int, float, bool, type(None))
 NAN = object()

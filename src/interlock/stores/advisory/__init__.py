@@ -9,8 +9,8 @@ from interlock.core.claims import LockSpec
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.store import Feature
 from interlock.runtime import clock
-from interlock.stores.advisory.options import Options, options_of
 from interlock.stores.advisory.room import AdvisoryRoom, rooms
+from interlock.stores.advisory.session import Options, options_of
 
 
 class AdvisoryStore:

@@ -1,13 +1,48 @@
 """A session with MariaDB: how it is connected, and how it talks, which blocks."""
 
+import socket
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import pymysql  # type: ignore[import-untyped]
 
+from interlock.core.redaction import UNTOLD
+from interlock.remote.failures import Unreachable
 from interlock.runtime._threads import ready
-from interlock.stores.advisory.dialling import dialled, set_read_timeout
-from interlock.stores.advisory.session import BaseSession, Refusal, Rows
+from interlock.stores.advisory.session import IO_TIMEOUT, KEPT_ALIVE, BaseSession, Refusal, Rows
+from interlock.stores.mysql.dialling import FAILURES, arguments_in, failed
+
+
+def dialled(url: SplitResult, torn: bool) -> tuple[Any, int]:
+    """Return a connection of PyMySQL, and the descriptor of its socket.
+
+    Raises:
+        StoreError: the server can't be reached, or does not let us in.
+    """
+    try:
+        how = arguments_in(url)
+        client = pymysql.connect(
+            **how, read_timeout=IO_TIMEOUT, write_timeout=IO_TIMEOUT, autocommit=True, defer_connect=True
+        )
+        connection = socket.create_connection((how["host"], how["port"]), IO_TIMEOUT)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEPT_ALIVE.items():
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        number = connection.fileno()  # TLS takes the socket over, and keeps its number
+        client.connect(connection)
+        return client, number
+    except FAILURES as error:
+        if not torn:
+            raise failed(error, "MariaDB") from error
+    # Not while the error is handled: its own text may show a part of the password.
+    raise Unreachable(f"MariaDB can't be reached; {UNTOLD}")
+
+
+def set_read_timeout(client: Any, seconds: float | None) -> None:
+    """Let a connection wait for an answer for so long; PyMySQL says it once for all, and we both ask and wait."""
+    client._read_timeout = seconds
 
 
 class MariaSession(BaseSession):

@@ -10,7 +10,6 @@ except ModuleNotFoundError:
         "that of a server, or memory:// (or set INTERLOCK_URL)"
     ) from None
 
-from interlock.stores.files.default import runtime_folder
-from interlock.stores.files.store import FileStore
+from interlock.stores.files.store import FileStore, runtime_folder
 
 __all__ = ["FileStore", "runtime_folder"]

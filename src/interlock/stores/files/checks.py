@@ -11,12 +11,10 @@ from interlock.core.errors import StoreError
 from interlock.core.line import Place
 from interlock.runtime import clock
 from interlock.runtime.polling import poller
-from interlock.stores.files.failures import failed
 from interlock.stores.files.folder import Folder, names_in
 from interlock.stores.files.liveness import Liveness
-from interlock.stores.files.machine import LOCAL, file_system, is_guest, is_network
-from interlock.stores.files.marker import MAGIC, MOST, defect
-from interlock.stores.files.opening import NOFOLLOW, kind_of, open_file, read_file
+from interlock.stores.files.machine import LOCAL, MAGIC, MOST, defect, file_system, is_guest, is_network
+from interlock.stores.files.opening import NOFOLLOW, failed, kind_of, open_file, read_file
 from interlock.stores.files.slots import FREE, HEAD_MOST, SLOT, file_name, key_in, parse, slots_start
 
 OURS = {"interlock", "fences", "lines", "alive", "broken"}

@@ -26,8 +26,17 @@ from interlock.remote.waiters import DIGITS
 from interlock.runtime import log
 from interlock.runtime.polling import READABLE, poller
 from interlock.runtime.process import pid
-from interlock.stores.files.failures import Section, failed
-from interlock.stores.files.opening import FLAGS, GONE, NotOurs, OpenFile, open_folder, settle_new, sharing_of
+from interlock.stores.files.opening import (
+    FLAGS,
+    GONE,
+    NotOurs,
+    OpenFile,
+    Section,
+    failed,
+    open_folder,
+    settle_new,
+    sharing_of,
+)
 
 MOST_IDLE_PIPES = 64
 MOST_OTHERS = 128

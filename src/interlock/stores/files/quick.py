@@ -16,7 +16,7 @@ from interlock.runtime.compiled import compiled
 from interlock.runtime.process import pid
 from interlock.stores.files.folder import give_turn
 from interlock.stores.files.linefile import LineFile
-from interlock.stores.files.marker import MarkerTaken
+from interlock.stores.files.machine import MarkerTaken
 from interlock.stores.files.slots import tail
 from interlock.stores.files.steps import FileSteps, WaitsHere
 

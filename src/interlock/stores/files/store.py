@@ -2,17 +2,67 @@
 
 import contextlib
 import os
+import re
+import stat
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, unquote_to_bytes
+from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes
 
-from interlock.core.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.redaction import masked
 from interlock.core.store import ALL, Feature
 from interlock.runtime import clock
-from interlock.stores.files.failures import failing
-from interlock.stores.files.options import folder_meant, options
+from interlock.stores.files.machine import is_guest, is_network
+from interlock.stores.files.opening import failing
 from interlock.stores.files.steps import FileSteps, close_if_unused, open_steps, use
+
+
+def folder_meant(path: str) -> str:
+    """Return the URL of a folder that was written without a scheme, from here, or without its first slash."""
+    top = path.partition("/")[0]
+    if top not in ("", ".", "..", "~") and os.path.isdir(f"/{top}"):
+        return f"file:///{path}"
+    return "file://" + os.path.abspath(os.path.expanduser(path))
+
+
+def options(query: str) -> dict[str, Any]:
+    """Return what a URL's query says, as arguments of `Folder`.
+
+    Raises:
+        InvalidArgument: an option that is not known, or a value that makes no sense.
+    """
+    found: dict[str, Any] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key in found:
+            raise InvalidArgument(f"file:// has the option {key!r} twice")
+        if key == "mode":
+            found[key] = _mode(value)
+        elif key == "allow":
+            found[key] = _allowed(value)
+        else:
+            raise InvalidArgument(
+                f"file:// has no option {key!r}; there are file:///folder?mode=0770 and file:///folder?allow=virtiofs"
+            )
+    return found
+
+
+def _mode(text: str) -> int:
+    if not re.fullmatch("0?[0-3]?7[07][07]", text):
+        raise InvalidArgument(
+            f"mode={text!r}: write 0700 (this user only), 0770 or 2770 (a group), 0777 or 1777 (everybody); who may "
+            f"use the locks needs all rights in their folder"
+        )
+    return int(text, 8)
+
+
+def _allowed(kind: str) -> str:
+    if is_network(kind) or not is_guest(kind):
+        raise InvalidArgument(
+            f"allow={kind!r}: only a file system that a program or a host serves to this machine can be allowed, "
+            f"like virtiofs or fuse.rclone; one that reaches several machines can't"
+        )
+    return kind
 
 
 class FileStore:
@@ -67,3 +117,56 @@ class FileStore:
     def _use(self, kind: Callable[[FileSteps], Any]) -> Any:
         queue, self._steps = use(self._steps, self._where, kind)
         return queue
+
+
+SHARED = "/tmp"
+MOUNTS = Path("/proc/self/mountinfo")
+_OWN_TMP = re.compile(r"systemd-private-|snap-private-tmp|/tmp-inst/")
+"""In the root of the mount at /tmp: systemd's PrivateTmp=, snap, pam_namespace."""
+_ELSEWHERE = "set INTERLOCK_URL (or connect(url), --store) to a folder that all who share the lock see, " \
+    "e.g. file:///var/lib/app/locks"  # fmt: skip
+
+
+def runtime_folder() -> str:
+    """Return the folder of this user's locks, made if it is not there.
+
+    Returns:
+        /tmp/interlock-UID, of the effective user id.
+
+    Raises:
+        StoreError: it is not this user's own, or not the one that other programs of this user see.
+    """
+    if own_tmp(MOUNTS):
+        raise StoreError(
+            f"this service has a {SHARED} of its own (PrivateTmp=), which others do not see: {_ELSEWHERE}"
+        )
+    path = os.path.join(SHARED, f"interlock-{os.geteuid()}")
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreError(f"the folder of this user's locks can't be made: {error}; {_ELSEWHERE}") from error
+    try:
+        found = os.lstat(path)
+    except OSError as error:
+        raise StoreError(f"the folder of this user's locks can't be looked at: {error}; {_ELSEWHERE}") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise StoreError(f"{path} is no folder of this user's own: let its owner or root remove it, or {_ELSEWHERE}")
+    if found.st_mode & 0o022:
+        raise StoreError(f"others may write to {path}, and so take locks away: chmod 700 {path}, or {_ELSEWHERE}")
+    return path
+
+
+def own_tmp(mounts: Path) -> bool:
+    """Tell whether this process is seen to have a /tmp of its own.
+
+    Args:
+        mounts: as /proc/self/mountinfo, see proc_pid_mountinfo(5).
+    """
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    roots = [fields[3] for fields in map(str.split, lines) if len(fields) > 4 and fields[4] == SHARED]
+    return bool(roots) and _OWN_TMP.search(roots[-1]) is not None  # the last one covers those before

@@ -5,24 +5,144 @@ the server's clock in UTC, as of the beginning of the statement: if that then wa
 earlier than they might, and others' are judged a little later: both err on the safe side.
 """
 
+import math
 import secrets
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from time import sleep
-from typing import Any
+from typing import Any, NamedTuple
+
+import pymysql  # type: ignore[import-untyped]
 
 from interlock.core.claims import MICROS, SEPARATOR, Check
-from interlock.core.errors import LockError, UnknownOutcome
+from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import Clock, Place, decode, is_nothing
 from interlock.remote._sync.pool import Pool
-from interlock.remote.failures import NoRoom, Passing, Refused
+from interlock.remote.failures import NoRoom, Passing, Refused, ended, no_answer
 from interlock.runtime import clock, log
+from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores._sync.swap import SLACK
-from interlock.stores.mysql.connection import Done, MysqlConnection
+from interlock.stores.mysql.dialling import AT_ONCE, NO_TABLE, READ_ONLY, meaning, refusal
 from interlock.stores.mysql.options import MysqlOptions
-from interlock.stores.mysql.problems import AT_ONCE, NO_TABLE, READ_ONLY
 from interlock.stores.mysql.table import ddl
+
+SHORTEST = 0.001  # seconds
+IN_TRANSACTION = 1  # a bit of the server's status
+SET = (
+    # Each statement is a transaction. At most a second is waited for a lock, so no step is done long after its caller
+    # has given it up. No other isolation level: read committed is refused where the binary log has statements.
+    "SET SESSION autocommit = 1, sql_mode = '', time_zone = '+00:00', timestamp = DEFAULT, "
+    "innodb_lock_wait_timeout = 1, lock_wait_timeout = 1"
+)
+NO_LIMIT = ", max_statement_time = 0"  # MariaDB's; MySQL's is for SELECT only
+LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE"
+ABOUT = "SELECT @@global.innodb_flush_log_at_trx_commit, CONCAT(@@global.read_only)"
+UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
+
+
+class Done(NamedTuple):
+    """What became of a statement.
+
+    Attributes:
+        rows: what it found.
+        affected: how many rows it wrote.
+        connection: which one it was performed on.
+    """
+
+    rows: tuple[tuple[Any, ...], ...]
+    affected: int
+    connection: "MysqlConnection"
+
+
+class MysqlConnection:
+    """As `remote.pool.AsyncConnection`, for threads.
+
+    Args:
+        options: how to connect.
+        deadline: until when it must be ready.
+
+    Attributes:
+        durable: False if the server forgets the last commits in a crash.
+        grants_at: when, by `clock.now`, locks may be granted on a server that was started just now.
+
+    Raises:
+        StoreError: it can't be used for locks.
+    """
+
+    trust: object = None
+
+    def __init__(self, options: MysqlOptions, deadline: float) -> None:
+        self._pid = checked_pid()
+        self._where = options.where
+        self._timeout = options.timeout
+        self._driver = options.dial()
+        try:
+            if self._driver.server_status & IN_TRANSACTION:
+                raise StoreError(
+                    f"a new connection to {self._where} is in a transaction already: give locks their own"
+                )
+            self._file = Descriptor(self._driver._sock.fileno())
+            self._cursor = self._driver.cursor(pymysql.cursors.Cursor)
+            self._examine(options, deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def _examine(self, options: MysqlOptions, deadline: float) -> None:
+        limit = NO_LIMIT if "MariaDB" in str(self._driver.get_server_info()) else ""
+        self.ask(SET + limit, deadline)
+        self.ask(LEVEL, deadline)
+        ((durable, read_only),) = self.ask(ABOUT, deadline).rows
+        if read_only not in ("0", "OFF", b"0", b"OFF"):  # bytes by an engine without Unicode
+            raise refusal(READ_ONLY[0], "the server is read-only", self._where)  # also to an administrator
+        self.durable = int(durable) == 1
+        self.grants_at = 0.0
+        if not self.durable:
+            uptime = int(self.ask(UPTIME, deadline).rows[0][1])
+            self.grants_at = clock.now() + options.grace - uptime + 1  # it counts whole seconds
+
+    def ask(self, statement: str, deadline: float) -> Done:
+        """Perform a statement.
+
+        Raises:
+            Refused: the server did nothing.
+            UnknownOutcome: the connection ended, or there was no answer in time.
+        """
+        left = deadline - clock.now()
+        if left <= 0:
+            raise Refused(f"{self._where}: the time was over before the step was sent; nothing was done")
+        self._see_that_it_is_ours()
+        self._driver._read_timeout = max(SHORTEST, min(left, self._timeout))
+        try:
+            affected = self._cursor.execute(statement)
+            rows: Any = self._cursor.fetchall() if self._cursor.description else ()
+        except (pymysql.MySQLError, OSError) as error:
+            if isinstance(error.__context__, TimeoutError):
+                raise no_answer(self._where, self._timeout) from error
+            raise meaning(error, self._where) from error
+        return Done(rows, affected, self)
+
+    def _see_that_it_is_ours(self) -> None:
+        """Raise ConnectionEnded if the program has closed its descriptor, which may be another file by now."""
+        if not self._file.is_ours():
+            if self._driver._sock is not None:
+                self._driver._sock.detach()
+            raise ended(self._where, OSError("the program has closed its descriptor"))
+
+    def abandon(self, undo: object) -> None:
+        """Close it; what is on its way is made void by the next swap."""
+        self.close()
+
+    def close(self) -> None:
+        """Close it; in a forked child, leave the parent's alone."""
+        if self._pid == checked_pid() and math.isfinite(self._timeout):
+            try:
+                self._see_that_it_is_ours()
+                self._driver.close()
+            except Exception:
+                pass  # it is gone, which is what was wanted
+
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 DUPLICATE = "1062"
@@ -77,8 +197,7 @@ class MysqlLines:
         deadline = clock.now() + self._options.timeout
         while True:
             try:
-                done: Done = self._pool.ask(statement, deadline)
-                return done
+                return self._pool.ask(statement, deadline)
             except NoRoom:
                 if clock.now() + AGAIN > deadline:
                     raise
@@ -99,7 +218,14 @@ class MysqlLines:
         ).rows
         return (None, "", int(now)) if version is None else (int(version), _text(line), int(now))
 
-    def swap(self, key: str, version: int | None, text: str, now: int) -> int | None:
+    def load_kept(self, key: str) -> tuple[str, str, int]:
+        """As `AsyncSwapStore.load_kept`."""
+        ((line, value, now),) = self._ask(
+            f"SELECT l.line, l.kept, {NOW} FROM (SELECT 1) one LEFT JOIN {self._table} l ON l.k = {_key(key)}"
+        ).rows
+        return "" if line is None else _text(line), "" if value is None else _text(value), int(now)
+
+    def swap(self, key: str, version: int | None, text: str, now: int, value: str | None = None) -> int | None:
         """As `AsyncSwapStore.swap`; the text has neither quotes nor backslashes."""
         if version is None:
             namespace, _, name = key.partition(SEPARATOR)
@@ -110,8 +236,9 @@ class MysqlLines:
             )
         else:
             new = version + 1
+            also = "" if value is None else f", kept = {_hex(value)}"
             statement = (
-                f"UPDATE {self._table} SET line = '{text}', version = {new} WHERE k = {_key(key)} "
+                f"UPDATE {self._table} SET line = '{text}', version = {new}{also} WHERE k = {_key(key)} "
                 f"AND version = {version} AND {_at(now)}"
             )
         try:
@@ -159,9 +286,7 @@ class MysqlLines:
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a text and have claims."""
         where = f" AND namespace = {_hex(prefix.removesuffix(SEPARATOR))}" if prefix else ""
-        rows = self._ask(
-            f"SELECT namespace, name FROM {self._table} WHERE LOCATE('\\n', line) < LENGTH(line){where}"
-        ).rows
+        rows = self._ask(f"SELECT namespace, name FROM {self._table} WHERE line NOT LIKE '% 0\\n'{where}").rows
         return sorted(_text(namespace) + SEPARATOR + _text(name) for namespace, name in rows)
 
     def _sweep(self, now: int) -> None:

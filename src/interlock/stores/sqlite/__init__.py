@@ -6,7 +6,7 @@ from urllib.parse import SplitResult
 from interlock.runtime import clock
 from interlock.stores.plain import PlainStore
 from interlock.stores.sqlite.database import database_of
-from interlock.stores.sqlite.options import SqliteOptions, options_beside, options_of
+from interlock.stores.sqlite.opening import SqliteOptions, options_beside, options_of
 
 __all__ = ["SqliteStore", "from_client"]
 

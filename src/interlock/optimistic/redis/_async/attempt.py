@@ -10,16 +10,133 @@ from typing import Any, NoReturn
 from weakref import WeakSet
 
 from interlock.core.errors import InvalidArgument, StoreError, UnknownOutcome
-from interlock.optimistic.errors import CommandRefused, TryAgain
 from interlock.optimistic.queued import Queued
-from interlock.optimistic.redis._async.connection import AsyncTransactionConnection, borrow
-from interlock.optimistic.redis.libraries import ConnectionFailed, RedisCommand, checked_library, slot_in
-from interlock.optimistic.redis.reads import keys_read
+from interlock.optimistic.redis.libraries import (
+    ConnectionFailed,
+    Library,
+    RedisCommand,
+    checked_library,
+    first_argument,
+    give_back_to_node,
+    keys_read,
+    slot_in,
+)
 from interlock.optimistic.redis.transaction import Transaction
-from interlock.optimistic.tries import Tries
+from interlock.optimistic.tries import CommandRefused, Tries, TryAgain
 from interlock.remote.redispy import given_code, is_cluster
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
+
+
+class AsyncTransactionConnection:
+    """A connection that watches: it is refused to the library to connect it anew.
+
+    The library does that without a word where a connection was lost, and on a new one nothing is watched.
+
+    Args:
+        library: the client's library.
+        home: the pool, or the node of a cluster, that lent the connection.
+        lent: the connection.
+
+    Attributes:
+        broken: True once nothing more may be said on it.
+    """
+
+    def __init__(self, library: Library, home: Any, lent: Any) -> None:
+        self._library = library
+        self._home = home
+        self._lent = lent
+        self.broken = False
+        lent.register_connect_callback(self.connected)
+
+    def connected(self, connection: Any) -> None:
+        """For the library, which connects anew: say no.
+
+        Raises:
+            ConnectionFailed: always.
+        """
+        raise ConnectionFailed("it was closed, and on a new one nothing is watched")
+
+    async def exchange(self, packet: Sequence[RedisCommand], io_timeout: float | None) -> list[Any]:
+        """Send commands and wait for their replies; a refusal is a reply.
+
+        Args:
+            packet: the commands.
+            io_timeout: seconds to wait, for all replies (tasks) or for each (threads), unless the client waits
+                shorter; None for as long as the client waits.
+
+        Raises:
+            ConnectionFailed: the connection failed.
+        """
+        if self.broken:
+            raise ConnectionFailed("the connection failed earlier in this try; nothing was changed")
+        self.broken = True  # until all replies are there
+        try:
+            replies = await rt.within(io_timeout, self._exchange, packet, io_timeout)
+        except Exception as error:
+            raise ConnectionFailed(f"the connection failed: {error!r}; nothing was changed") from error
+        self.broken = False
+        return replies
+
+    async def _exchange(self, packet: Sequence[RedisCommand], io_timeout: float | None) -> list[Any]:
+        await self._lent.send_packed_command(self._lent.pack_commands([each.words for each in packet]), False)
+        return [await self._reply(each, io_timeout) for each in packet]
+
+    async def _reply(self, command: RedisCommand, io_timeout: float | None) -> Any:
+        if io_timeout is not None and not rt.TASKS:
+            own = self._lent.socket_timeout
+            if not self._lent.can_read(io_timeout if own is None else min(own, io_timeout)):
+                raise TimeoutError(f"no reply within {io_timeout:g} s")
+        try:
+            return await self._lent.read_response(disable_decoding=command.undecoded)
+        except self._library.refusal as error:
+            return error
+
+    async def close(self) -> None:
+        """Give it back, whatever happens to the task meanwhile; a broken one will be connected anew."""
+        await rt.finish(self._close)
+
+    async def _close(self) -> None:
+        self._lent.deregister_connect_callback(self.connected)
+        try:
+            if self.broken:
+                await self._library.disconnect(self._lent)
+        finally:
+            await give_back(self._home, self._lent)
+
+
+async def give_back(home: Any, lent: Any) -> None:
+    """Give a connection back to its pool, or its node of a cluster."""
+    if hasattr(home, "get_connection"):
+        await home.release(lent)
+    else:
+        give_back_to_node(home, lent)
+
+
+async def borrow(library: Library, home: Any, fresh: bool) -> AsyncTransactionConnection:
+    """Return a connection that has been connected.
+
+    Args:
+        library: the client's library.
+        home: the pool, or the node of a cluster, that lends it.
+        fresh: True to connect it anew.
+
+    Raises:
+        The client's exceptions.
+    """
+    if hasattr(home, "get_connection"):
+        lent = await home.get_connection(*first_argument(type(home).get_connection))
+    else:
+        lent = home.acquire_connection()
+    try:
+        if fresh:
+            await library.disconnect(lent)
+        await lent.connect()
+        return AsyncTransactionConnection(library, home, lent)
+    except BaseException:
+        await rt.finish(give_back, home, lent)
+        raise
+
 
 MULTI, EXEC, UNWATCH = (RedisCommand([name.encode()], name) for name in ("MULTI", "EXEC", "UNWATCH"))
 HARMLESS = {b"WATCH", b"MULTI"}

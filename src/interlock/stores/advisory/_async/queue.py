@@ -11,9 +11,19 @@ from interlock.core.queue import GONE as IS_GONE
 from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed
 from interlock.runtime import _aio as rt
 from interlock.stores.advisory._async.talk import AsyncTalk
-from interlock.stores.advisory.room import LACKS, AdvisoryPlace, AdvisoryRoom, now, number_of
+from interlock.stores.advisory.room import (
+    LACKS,
+    AdvisoryPlace,
+    AdvisoryRoom,
+    checks,
+    ending,
+    foreign_view,
+    full,
+    now,
+    number_of,
+    view_of,
+)
 from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows, refused
-from interlock.stores.advisory.views import checks, ending, foreign_view, full, view_of
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
@@ -166,7 +176,7 @@ class AsyncAdvisoryQueue:
 
     # -- leaving ----------------------------------------------------------------------------------------
 
-    async def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         if done:
             raise Unsupported(LACKS.format("once"))
         place = self._room.take_out(claim.id)
@@ -190,7 +200,8 @@ class AsyncAdvisoryQueue:
 
     async def _break_off(self, place: AdvisoryPlace) -> None:
         """End a wait, which may be granted at this very moment."""
-        place.over = over = rt.Waiter()
+        over: rt.Waiter[None] = rt.Waiter()
+        place.over = over
         pause, deadline = SOONEST, now() + IO_TIMEOUT
         while place.stands and place.session is not None and now() < deadline:
             try:

@@ -6,32 +6,33 @@ from uuid import uuid4
 
 from interlock.core.claims import Check, Claim
 from interlock.core.queue import Renewed
+from interlock.remote._async.listener import AsyncSubscription
 from interlock.remote._async.pool import AsyncPool
-from interlock.remote._async.server_queue import AsyncServerQueue
+from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
 from interlock.remote.failures import Refused, closed
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis._async.connection import AsyncDialer
 from interlock.stores.redis._async.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
-from interlock.stores.redis.resp import Command, pack
+from interlock.stores.redis.resp import Command, Reply, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import DEAF_LOOK, RedisWire
 
 CHANNEL = "interlock:wake:"
 
 
-def pool_to(dialer: AsyncDialer) -> Any:
+def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[Command, Reply]:
     """Return the connections to one server: a pool for threads, one connection for tasks."""
     # async only
     if rt.TASKS:
         from interlock.stores.redis._mux import MuxPool
 
-        return MuxPool(dialer)
-    return AsyncPool(dialer.open, dialer.where, dialer.settings.most)
+        return MuxPool(dialer, wire.undo)
+    return AsyncPool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
 
 
-class AsyncRedisQueue(AsyncServerQueue):
+class AsyncRedisQueue(AsyncServerQueue[Command, Reply]):
     """The queue of one process or event loop on one server.
 
     Args:
@@ -44,15 +45,12 @@ class AsyncRedisQueue(AsyncServerQueue):
         self._dialer.moved = self.distrust
         self._redis = RedisWire(settings.where, settings.io_timeout, together=True)
         channel = fresh_channel()
-        super().__init__(self._redis, pool_to(self._dialer), self._subscribe, channel)
+        super().__init__(self._redis, pool_to(self._dialer, self._redis), self._subscribe, channel)
 
-    async def _subscribe(self, deadline: float) -> Any:
-        return await self._heard_or_deaf(self._dialer, deadline)
-
-    async def _heard_or_deaf(self, dialer: AsyncDialer, deadline: float) -> Any:
+    async def _subscribe(self, deadline: float) -> AsyncSubscription:
         """Subscribe; where the server, or a proxy, knows no SUBSCRIBE, say that waiters look often instead."""
         try:
-            return await dialer.subscribe(self.channel, deadline)
+            return await self._dialer.subscribe(self.channel, deadline)
         except Refused as error:
             if error.code != "UNKNOWN":
                 raise
@@ -98,7 +96,7 @@ class AsyncRedisQueue(AsyncServerQueue):
 
     async def hears_itself(self, seconds: float) -> bool:
         """Send a message to this process; tell whether it arrives."""
-        id, waiter = rt.fresh_id(), rt.Waiter()
+        id, waiter = rt.fresh_id(), self.subscribe()
         self._waiters.add(id, waiter)
         try:
             await self.ask(pack("PUBLISH", self.channel, f"{id} 1"), "")
@@ -115,7 +113,7 @@ class AsyncDeaf:
     """In the place of a subscription, where there is none: it hears nothing."""
 
     def __init__(self) -> None:
-        self._waiter = rt.Waiter()
+        self._waiter: rt.Waiter[object] = rt.Waiter()
 
     async def receive(self, deadline: float) -> list[str]:
         """As `AsyncSubscription.receive`."""

@@ -7,27 +7,28 @@ from uuid import uuid4
 
 from interlock.core.claims import Check, Claim
 from interlock.core.queue import Renewed
+from interlock.remote._sync.listener import Subscription
 from interlock.remote._sync.pool import Pool
-from interlock.remote._sync.server_queue import ServerQueue
+from interlock.remote._sync.server_queue import Asks, ServerQueue
 from interlock.remote.failures import Refused, closed
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis._sync.connection import Dialer
 from interlock.stores.redis._sync.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
-from interlock.stores.redis.resp import Command, pack
+from interlock.stores.redis.resp import Command, Reply, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import DEAF_LOOK, RedisWire
 
 CHANNEL = "interlock:wake:"
 
 
-def pool_to(dialer: Dialer) -> Any:
+def pool_to(dialer: Dialer, wire: RedisWire) -> Asks[Command, Reply]:
     """Return the connections to one server: a pool for threads, one connection for tasks."""
-    return Pool(dialer.open, dialer.where, dialer.settings.most)
+    return Pool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
 
 
-class RedisQueue(ServerQueue):
+class RedisQueue(ServerQueue[Command, Reply]):
     """The queue of one process or event loop on one server.
 
     Args:
@@ -40,15 +41,12 @@ class RedisQueue(ServerQueue):
         self._dialer.moved = self.distrust
         self._redis = RedisWire(settings.where, settings.io_timeout, together=True)
         channel = fresh_channel()
-        super().__init__(self._redis, pool_to(self._dialer), self._subscribe, channel)
+        super().__init__(self._redis, pool_to(self._dialer, self._redis), self._subscribe, channel)
 
-    def _subscribe(self, deadline: float) -> Any:
-        return self._heard_or_deaf(self._dialer, deadline)
-
-    def _heard_or_deaf(self, dialer: Dialer, deadline: float) -> Any:
+    def _subscribe(self, deadline: float) -> Subscription:
         """Subscribe; where the server, or a proxy, knows no SUBSCRIBE, say that waiters look often instead."""
         try:
-            return dialer.subscribe(self.channel, deadline)
+            return self._dialer.subscribe(self.channel, deadline)
         except Refused as error:
             if error.code != "UNKNOWN":
                 raise
@@ -94,7 +92,7 @@ class RedisQueue(ServerQueue):
 
     def hears_itself(self, seconds: float) -> bool:
         """Send a message to this process; tell whether it arrives."""
-        id, waiter = rt.fresh_id(), rt.Waiter()
+        id, waiter = rt.fresh_id(), self.subscribe()
         self._waiters.add(id, waiter)
         try:
             self.ask(pack("PUBLISH", self.channel, f"{id} 1"), "")
@@ -111,7 +109,7 @@ class Deaf:
     """In the place of a subscription, where there is none: it hears nothing."""
 
     def __init__(self) -> None:
-        self._waiter = rt.Waiter()
+        self._waiter: rt.Waiter[object] = rt.Waiter()
 
     def receive(self, deadline: float) -> list[str]:
         """As `Subscription.receive`."""
