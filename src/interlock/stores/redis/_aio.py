@@ -110,7 +110,7 @@ async def open_stream(address: Address | str, tls: Any, deadline: float, io_time
     return stream
 
 
-class LibraryTransport:
+class LibraryTransport(asyncio.Transport):
     """What `Stream` writes to, where the program's own class has made the connection.
 
     Args:
@@ -118,12 +118,20 @@ class LibraryTransport:
         stream: takes what comes.
     """
 
-    def __init__(self, connection: Any, stream: Stream) -> None:
+    def __init__(self, connection: Any, stream: asyncio.Protocol) -> None:
+        super().__init__()
         self._connection = connection
-        self._stream = stream
+        self._stream: Any = stream
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue()
         self._tasks = [asyncio.ensure_future(each()) for each in (self._send, self._receive)]
-        self.write = self._unsent.put_nowait
+
+    def write(self, data: Any) -> None:
+        """As `Transport.write`."""
+        self._unsent.put_nowait(data)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """As `Transport.set_protocol`."""
+        self._stream = protocol
 
     async def _send(self) -> None:
         while True:
@@ -137,9 +145,10 @@ class LibraryTransport:
         try:
             while True:
                 try:
-                    self._stream.data_received(as_bytes(await self._connection.read_response(disable_decoding=True)))
+                    data = as_bytes(await self._connection.read_response(disable_decoding=True))
                 except Exception as error:
-                    self._stream.data_received(answered(error))
+                    data = answered(error)
+                self._stream.data_received(data)
         except OSError:
             self.abort()
 
@@ -153,10 +162,6 @@ class LibraryTransport:
         rt.spawn("interlock-disconnects", self._connection.disconnect, True)
         self._stream.connection_lost(None)
 
-    def get_extra_info(self, name: str) -> Any:
-        """Nothing is known."""
-        return None
-
 
 async def open_library(connection: Any, deadline: float) -> Any:
     """As the `open_library` of threads."""
@@ -166,5 +171,5 @@ async def open_library(connection: Any, deadline: float) -> Any:
     except Exception as error:
         raise as_of_socket(error) from error
     stream = Stream()
-    stream.connection_made(LibraryTransport(connection, stream))  # type: ignore[arg-type]
+    stream.connection_made(LibraryTransport(connection, stream))
     return stream

@@ -60,7 +60,6 @@ def answered(error: Exception) -> bytes:
 
 def as_of_socket(error: Exception) -> Exception:
     """Return what the library has raised as the error of a socket."""
-    names = names_of(error)
-    if "TimeoutError" in names:
+    if "TimeoutError" in names_of(error):
         return TimeoutError(str(error))
-    return ConnectionResetError(str(error)) if names & {"RedisError", "ValkeyError"} else error
+    return error if isinstance(error, OSError) else ConnectionResetError(str(error))
