@@ -53,7 +53,7 @@ PARTS = (
     Part("postgresql", 490, 516, src("stores/postgresql")),
     Part("redis", 1350, 1556, src("stores/redis", "_redis")),
     Part("advisory", 650, 881, src("stores/advisory", "stores/advisory.py")),
-    Part("django", 2500, 2498, src("django")),
+    Part("django", 2500, 2369, src("django")),
     Part("cli", 1000, 1120, src("cli")),
     Part("keylock", 470, 526, src("keylock")),
     Part("optimistic", 690, 755, src("optimistic")),
@@ -72,17 +72,17 @@ PARTS = (
     ),
     Part("compat", None, 95, src("compat.py")),
     Part("the rest", 200, 200, ()),
-    Part("src without testing", 12500, 15399, src("")),
+    Part("src without testing", 12500, 15270, src("")),
     Part("src/testing", 3000, 3856, src("testing")),
     Part("proof", 2500, 3391, ("proof",)),
-    Part("tests", 22000, 25009, ("tests",)),
+    Part("tests", 22000, 25075, ("tests",)),
     Part("bench", 1600, 2043, ("bench",)),
 )
 
 MODULES = Part("written modules", 170, 216, src(""))
 """Of `src` without testing."""
 
-ANY_GOAL, ANY_LIMIT = 6.0, 13.3
+ANY_GOAL, ANY_LIMIT = 6.0, 13.0
 """Per cent of all parameters in `src` without testing, those of lambdas too, whose type has `Any` in it."""
 
 SAME_NAMES = {
