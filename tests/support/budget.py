@@ -44,13 +44,13 @@ PARTS = (
     Part("core", 930, 955, src("core")),
     Part("runtime", 380, 736, src("runtime")),
     Part("remote", 640, 841, src("remote")),
-    Part("client", 1300, 1736, src("client", "locks")),
+    Part("client", 1300, 1737, src("client", "locks")),
     Part("memory", 110, 69, src("stores/memory.py", "stores/memory")),
     Part("files", 1150, 1714, src("stores/files")),
     Part("files, lines of C", 450, 537, src("stores/files"), ".c"),
     Part("sqlite", 330, 418, src("stores/sqlite", "stores/sqlite.py")),
-    Part("etcd", 540, 740, src("stores/etcd")),
-    Part("bucket", 400, 400, src("stores/bucket")),
+    Part("etcd", 540, 761, src("stores/etcd")),
+    Part("bucket", 400, 290, src("stores/bucket")),
     Part("mysql", 400, 317, src("stores/mysql", "stores/mysql.py")),
     Part("postgresql", 490, 516, src("stores/postgresql")),
     Part("redis", 1350, 1556, src("stores/redis", "_redis")),
@@ -62,7 +62,7 @@ PARTS = (
     Part(
         "stores, shared",
         450,
-        460,
+        470,
         src(
             "stores/_async",
             "stores/_sync",
@@ -73,15 +73,15 @@ PARTS = (
         ),
     ),
     Part("compat", None, 95, src("compat.py")),
-    Part("the rest", 200, 967, ()),
-    Part("src without testing", 12500, 16038, src("")),
+    Part("the rest", 200, 206, ()),
+    Part("src without testing", 12500, 16259, src("")),
     Part("src/testing", 3000, 3856, src("testing")),
     Part("proof", 2500, 3391, ("proof",)),
-    Part("tests", 22000, 25404, ("tests",)),
+    Part("tests", 22000, 25561, ("tests",)),
     Part("bench", 1600, 2043, ("bench",)),
 )
 
-MODULES = Part("written modules", 170, 225, src(""))
+MODULES = Part("written modules", 170, 227, src(""))
 """Of `src` without testing."""
 
 ANY_GOAL, ANY_LIMIT = 6.0, 12.5
@@ -100,6 +100,7 @@ SAME_NAMES = {
     "Place": 2,
     "Queue": 2,
     "Record": 2,
+    "Seen": 2,
     "StaleFence": 2,
     "Store": 2,
     "Stream": 2,

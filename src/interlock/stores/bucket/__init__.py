@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote
 
+from interlock.core.claims import Check
 from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.options import read_options, seconds_in, text_in
 from interlock.core.redaction import place_of, read
@@ -33,6 +34,7 @@ class BucketStore(PlainStore):
         from interlock.stores._sync.swap import SwapSteps
         from interlock.stores.bucket.lines import BucketLines
 
+        self._made, self._prefix = made, prefix
         self._steps: Callable[[], Any] = lambda: SwapSteps(BucketLines(made(), prefix, where))
 
     @classmethod
@@ -49,6 +51,25 @@ class BucketStore(PlainStore):
     def steps(self) -> Any:
         """As `PlainStore.steps`."""
         return self._steps()
+
+    def race(self, clients: int, rounds: int) -> list[Check]:
+        """Find out whether one of many writes at the same moment wins; as `interlock doctor --race`.
+
+        Args:
+            clients: that write.
+            rounds: how often.
+
+        Raises:
+            StoreError: it can't be used.
+        """
+        from obstore.exceptions import BaseError
+
+        from interlock.stores.bucket.race import race
+
+        try:
+            return race(self._made, f"{self._prefix}/.clock/race", clients, rounds)
+        except (BaseError, FileNotFoundError) as error:
+            raise StoreError(f"the race broke off: {str(error).partition(chr(10))[0]}") from error
 
 
 def _check_installed() -> None:

@@ -151,11 +151,11 @@ class BucketLines:
                 raise Denied(f"{self._where} is not there: make the bucket first") from error
             raise
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise Denied(f"{self._where}: {_first(error)}; may you read, write and list there?") from error
+            raise Denied(f"{self._where}: {first_line(error)}; may you read, write and list there?") from error
         except BaseError as error:
             if "Connect" in str(error):
-                raise Unreachable(f"{self._where} can't be reached: {_first(error)}") from error
-            raise UnknownOutcome(f"{self._where}: {_first(error)}") from error
+                raise Unreachable(f"{self._where} can't be reached: {first_line(error)}") from error
+            raise UnknownOutcome(f"{self._where}: {first_line(error)}") from error
 
     def _path(self, key: str) -> str:
         namespace, _, name = key.partition(SEPARATOR)
@@ -176,7 +176,7 @@ class BucketLines:
             return Loaded(None)
         if head.count(" ") != 2:
             raise StoreError(f"{self._where} has an object {self._path(key)} that is none of interlock's")
-        self._known[key] = loaded = Loaded(_version(answer.meta), text, unquote(head.split(" ")[2]), head[:16])
+        self._known[key] = loaded = Loaded(version_of(answer.meta), text, unquote(head.split(" ")[2]), head[:16])
         return loaded
 
     def load(self, key: str) -> tuple[dict[str, str] | None, str, int]:
@@ -239,7 +239,7 @@ class BucketLines:
             # A program's own store of obstore tries again by itself, and may have found what it wrote at first.
             loaded = self._load(key)
             return loaded.version if loaded.nonce == nonce else None
-        self._known[key] = Loaded(_version(put), text, kept, nonce)
+        self._known[key] = Loaded(version_of(put), text, kept, nonce)
         return self._known[key].version
 
     def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> Sequence[Any]:
@@ -268,7 +268,7 @@ class BucketLines:
         path = f"{self._prefix}/{CLOCK}/doctor-{secrets.token_hex(8)}"
         try:
             began = clock.now()
-            first = _version(self._ask(self._bucket.put, path, b"1", mode="create"))
+            first = version_of(self._ask(self._bucket.put, path, b"1", mode="create"))
             took = clock.now() - began
             self._ask(self._bucket.put, path, b"2", mode=first)
             wrong = [mode for mode in ("create", first) if self._writes(path, mode)]
@@ -295,9 +295,11 @@ class BucketLines:
         """Nothing: obstore closes what is unused."""
 
 
-def _version(found: Any) -> dict[str, str]:
+def version_of(found: Any) -> dict[str, str]:
+    """Return a version as obstore wants it, of what it says about an object."""
     return {name: found[name] for name in ("e_tag", "version") if found[name] is not None}
 
 
-def _first(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return what an error says, without the sources that obstore puts behind it."""
     return str(error).partition("\n")[0][:300]
