@@ -97,11 +97,6 @@ def test_a_folder_without_os_locks_is_refused(tmp_path: Path, monkeypatch: pytes
         FileStore(str(tmp_path / "locks"))
 
 
-def test_named_pipes_that_do_not_work_are_found(store: interlock.Locks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "mkfifo", refuse(errno.EPERM))
-    assert finding(store, "named pipes").status == "fail"
-
-
 def test_another_machine_is_found_and_refused(
     store: interlock.Locks, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,11 +113,6 @@ def test_a_marker_that_somebody_locks_for_ever_is_said(path: Path, monkeypatch: 
         fcntl.flock(locked, fcntl.LOCK_EX)
         with pytest.raises(StoreError, match="lslocks"):
             FileStore(str(path))
-
-
-def test_a_clock_that_was_set_back_is_found(store: interlock.Locks, path: Path) -> None:
-    (path / "fences").write_bytes(b"%020d\n" % (8 * 10**15))
-    assert finding(store, "clock").status == "warn"
 
 
 def test_what_does_not_belong_here_is_found(store: interlock.Locks, path: Path) -> None:
@@ -148,12 +138,6 @@ def test_a_damaged_claim_a_dead_holder_and_what_was_put_aside_are_found(store: i
     assert "can't be read" in found["contents"].detail
     assert found["dead holders"].status == "warn"
     assert found["broken"].status == "warn"
-
-
-def test_a_machine_without_proc_still_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "read_text", refuse(errno.ENOENT))
-    assert machine.boot_id() == f"host {os.uname().nodename}"
-    assert machine.file_system(Path("/")) == "unknown"
 
 
 def test_a_host_in_the_url_is_refused() -> None:
