@@ -146,8 +146,6 @@ def test_a_forked_child_ends_and_uses_no_session_of_its_parent(
         assert locks.lock("free").acquire(blocking=False).release()
 
 
-
-
 def test_sessions_are_few_and_who_finds_none_waits_for_one(server: Any, other: Any) -> None:
     with interlock.connect(url_of(server, "?max_sessions=4")) as locks, ThreadPoolExecutor(20) as pool:
         names = [f"name {number}" for number in range(6)]
