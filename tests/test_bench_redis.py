@@ -11,16 +11,14 @@ import pytest
 from bench.contestants import redis_peers
 from bench.contestants.redis_raw import BlpopToken, SetNxBlpop
 from bench.model import Place
-from bench.scenarios import SCENARIOS, redis_crash
 from interlock.testing.waiting import throughout
 from tests.servers import RedisServer
 
-GROUP = [scenario for scenario in SCENARIOS if "redis" in scenario.groups]
 SOON = 20.0
 BLOCKING: dict[str, Any] = {
     "raw BLPOP token": BlpopToken,
     "raw SET NX + BLPOP": SetNxBlpop,
-    **{peer.name: redis_peers.one(peer.opener) for peer in redis_peers.PEERS if peer.name != "mithril-locks"},
+    **{peer.name: redis_peers.one(peer.opener) for peer in redis_peers.PEERS},
 }
 
 
@@ -57,19 +55,3 @@ def test_a_contestant_that_waits_excludes_and_is_let_in_after_the_release(name: 
     mine.release()
     waiter.join(SOON)
     assert order == ["given back", "had"]
-
-
-def test_a_holder_that_is_killed_keeps_the_lock_until_its_lease_ends(place: Place, server: RedisServer) -> None:
-    facts = {"url": server.url, "ttl": "1"}
-    contestant = redis_crash.SCENARIO.contestant(redis_peers.REDIS_PY)
-    short = Place(place.folder, place.name, facts, place.closing)
-
-    class Seat:
-        """What one crash needs of a seat."""
-
-        place = short
-        round = 0
-
-    lock = contestant.make(short)
-    passed = redis_crash.crash(contestant, lock, Seat(), 0)  # type: ignore[arg-type]
-    assert 0.2 < passed < SOON  # it had the lock for at most half a second, and needs a second to lose it
