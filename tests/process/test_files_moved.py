@@ -24,7 +24,7 @@ from interlock.stores.files import FileStore
 from interlock.stores.files import folder as folder_module
 from interlock.testing.remote import Remote
 from interlock.testing.waiting import eventually
-from tests.support.files_folder import SLACK, connect, descriptors, liveness_pipes_of, until_waiting, within
+from tests.support.files_folder import SLACK, connect, descriptors, until_waiting, within
 
 HERE = os.getpid()
 TRY = "result = locks.lock('book').acquire(timeout=0) is not None"
@@ -101,20 +101,6 @@ def test_who_connects_to_where_a_link_led_before_is_there(tmp_path: Path, notice
             assert excludes_others(early, tmp_path / "v1" / "locks")
             assert excludes_others(late, tmp_path / "v1" / "locks")
             assert excludes_others(followed, tmp_path / "v2" / "locks")
-
-
-def test_connections_share_a_liveness_pipe_after_the_marker_was_made_again(
-    line: interlock.Locks, folder: Path
-) -> None:
-    (folder / "interlock").unlink()
-    until_not_trusted()
-    held(line).release()
-    before = descriptors()
-    for _ in range(3):
-        with connect(folder) as locks:
-            assert held(locks).release()
-            assert len(liveness_pipes_of(folder, HERE)) == 1
-    assert descriptors() <= before
 
 
 # -- a marker that is locked --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from interlock import LockLost, StoreError
 from interlock.core.claims import SEPARATOR
 from interlock.stores.files.slots import TEXT_AT, head_of
 from interlock.testing.remote import Remote
-from interlock.testing.waiting import RENEWED, eventually, moment, since
+from interlock.testing.waiting import RENEWED, eventually
 
 NAME = "nightly"
 KEY = f"{SEPARATOR}{NAME}"
@@ -129,7 +129,6 @@ def test_what_lies_in_the_place_of_a_line_is_named_and_stops_no_other_name(
         assert f"lines/{NAME}" in complaints(locks)
     after = os.lstat(path)
     assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
-    assert not (folder / "broken").exists()
     assert not secret.with_name("nowhere").exists()
 
 
@@ -143,29 +142,6 @@ def test_what_lies_in_the_place_of_the_marker_is_named_and_not_touched(
         connect(folder)
     assert os.path.lexists(path)
     assert not secret.with_name("nowhere").exists()
-
-
-def test_what_lies_in_the_place_of_the_fences_is_named_and_not_touched(
-    folder: Path, secret: Path, trap: Callable[[Path, Path], None]
-) -> None:
-    path = folder / "fences"
-    trap(path, secret)
-    with connect(folder) as locks:
-        with pytest.raises(StoreError, match=f"{path}.*remove it"):
-            locks.lock(NAME).acquire(timeout=0)
-        assert str(path) in complaints(locks)
-    assert os.path.lexists(path)
-    assert not secret.with_name("nowhere").exists()
-
-
-def test_files_that_were_in_use_stay_when_the_fences_can_not_be_kept(folder: Path) -> None:
-    with connect(folder) as locks:
-        fence = held(locks).fence
-        (folder / "fences").symlink_to(folder / "nowhere")
-    assert (folder / "lines" / NAME).exists()
-    (folder / "fences").unlink()
-    with connect(folder) as locks:
-        assert held(locks).fence > fence
 
 
 @pytest.mark.parametrize("room", ["lines", "alive"])
@@ -213,21 +189,15 @@ def test_a_claim_can_not_lead_out_of_the_folder(folder: Path, secret: Path) -> N
         assert not grant.renew()
 
 
-def test_a_damaged_line_is_kept_aside_for_its_owner_only(folder: Path) -> None:
-    before = os.umask(0)
-    try:
-        with connect(folder) as locks:
-            held(locks)
-            with open(folder / "lines" / NAME, "ab") as line:
-                line.write(b"half a slot")
-            with locks.lock("free"):
-                eventually(lambda: locks.lock(NAME).acquire(timeout=0) is None)
-                eventually(lambda: (folder / "broken").exists())
-    finally:
-        os.umask(before)
-    (kept,) = (folder / "broken").iterdir()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert kept.read_bytes().endswith(b"half a slot")
+def test_half_a_slot_at_the_end_of_a_line_is_cut_off_and_its_claims_stay(folder: Path) -> None:
+    with connect(folder) as locks:
+        grant = held(locks)
+        with open(folder / "lines" / NAME, "ab") as line:
+            line.write(b"half a slot")
+        with locks.lock("free"):
+            eventually(lambda: (folder / "lines" / NAME).stat().st_size % 512 == 0)
+            assert locks.lock(NAME).acquire(timeout=0) is None
+        assert grant.release() is True
 
 
 def test_the_line_of_another_name_is_not_overwritten(folder: Path) -> None:
@@ -447,34 +417,17 @@ def test_only_the_file_that_is_cleaned_up_is_unlinked(folder: Path, tmp_path: Pa
 # -- nothing blocks -----------------------------------------------------------------------------------------
 
 
-def test_a_locked_record_of_fences_keeps_nobody_from_leaving(folder: Path) -> None:
-    with connect(folder) as locks:
-        held(locks, "first").release()
-    other = Remote(f"file://{folder}")
-    try:
-        with open(folder / "fences", "rb") as fences:
-            fcntl.flock(fences, fcntl.LOCK_SH)  # who may only read can do that
-            fence = other.do(f"grant = locks.lock({NAME!r}).acquire()\ngrant.release()\nresult = grant.fence")
-            started = moment()
-            assert other.end() == 0
-            assert since(started) < 5
-        assert (folder / "lines" / NAME).exists()  # it shows the fence that could not be written down
-    finally:
-        other.close()
-    with connect(folder) as locks:
-        assert held(locks).fence > fence
-
-
 # -- numbers ------------------------------------------------------------------------------------------------
 
 
 def test_a_slot_that_does_not_fit_is_never_written(folder: Path) -> None:
     with connect(folder) as locks:
-        (folder / "fences").write_bytes(b"%020d\n" % (9 * 10**15))
+        line = head_of(KEY) + (b"done    fence=%016d" % (9 * 10**15)).ljust(511) + b"\n"
+        (folder / "lines" / NAME).write_bytes(line)
         for _ in range(3):
             with pytest.raises(StoreError, match="fences"):
                 locks.lock(NAME).acquire(timeout=0)
-        assert (folder / "lines" / NAME).stat().st_size == len(head_of(KEY))
+        assert (folder / "lines" / NAME).read_bytes() == line
 
 
 def test_damage_that_only_people_read_does_not_stop_a_listing(folder: Path) -> None:
