@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from interlock.core.claims import Claim, LockSpec
 from interlock.core.errors import StoreError
 from interlock.remote._sync.pool import Pool
 from interlock.remote.failures import ConnectionEnded, NoAnswer, NoRoom, Refused, Unreachable
@@ -15,6 +16,12 @@ from interlock.runtime import clock
 from interlock.testing.waiting import WAIT_LIMIT, eventually
 
 SOON = 0.1  # seconds
+CLAIM = Claim("some", LockSpec("ns\x1fname"))
+
+
+def leave(claim: Claim) -> str:
+    """The request that takes a claim out again."""
+    return f"leave {claim.id}"
 
 
 class Played:
@@ -129,19 +136,17 @@ def test_whoever_waits_too_long_is_told_that_all_are_in_use(
 
 
 def test_what_renews_or_frees_goes_before_what_enters(server: Server, threads: ThreadPoolExecutor) -> None:
-    pool = Pool(server.connect, "the server", 1)
+    pool = Pool(server.connect, "the server", 1, leave)
     held = threads.submit(pool.ask, "hold", later())
     eventually(lambda: server.open and server.open[0].inside)
     order: list[str] = []
 
-    def ask(name: str, undo: Any) -> None:
+    def ask(name: str, undo: Claim | None) -> None:
         pool.ask(name, later(), undo)
         order.append(name)
 
     waiting = []
-    for number, (name, undo) in enumerate(
-        [("enter", lambda: "undo"), ("enter too", lambda: "undo"), ("leave", None)]
-    ):
+    for number, (name, undo) in enumerate([("enter", CLAIM), ("enter too", CLAIM), ("leave", None)]):
         waiting.append(threads.submit(ask, name, undo))
         eventually(lambda number=number: len(pool._line) == number + 1)  # type: ignore[misc]
     server.go.set()
@@ -158,10 +163,10 @@ def test_the_undo_follows_a_request_without_an_answer(pool: Pool, server: Server
             raise error
 
     server.connect = lambda deadline: server.open.append(Broken(server)) or server.open[-1]  # type: ignore
-    pool = Pool(server.connect, "the server", 3)
+    pool = Pool(server.connect, "the server", 3, leave)
     with pytest.raises(type(error)):
-        pool.ask("enter", later(), lambda: "leave")
-    assert server.undone == ["leave"]
+        pool.ask("enter", later(), CLAIM)
+    assert server.undone == ["leave some"]
     assert not server.open
 
 

@@ -310,30 +310,15 @@ def _place(
     claim: Claim, origin: Origin, clock: Clock, top: int, state: Literal["pending", "using"], slot: int = 0
 ) -> Place:
     id, (_, units, capacity, ttl, label, once), who = claim
-    home, channel, alive = origin
     lease, stamp, _ = clock
     ttl = int(ttl * MICROS)
     fence = stamp if stamp > top else top + 1
     held = stamp if state == USING else 0
-    return Place(
-        id,
-        state,
-        units,
-        capacity,
-        lease + ttl,
-        ttl,
-        0,
-        fence,
-        stamp,
-        held,
-        slot,
-        once,
-        who,
-        label,
-        home,
-        channel,
-        alive,
+    place: Place = new(
+        Place,
+        (id, state, units, capacity, lease + ttl, ttl, 0, fence, stamp, held, slot, once, who, label, *origin),
     )
+    return place
 
 
 def _promotions(places: Sequence[Place], clock: Clock) -> tuple[tuple[Place, ...], bool]:

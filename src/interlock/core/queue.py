@@ -87,7 +87,7 @@ Renewed: TypeAlias = int | StoreError
 class Tells(Protocol):
     """What wakes one who waits; from any thread."""
 
-    def tell(self, message: Any = None) -> None:
+    def tell(self, message: Granted | None = None) -> None:
         """Wake who waits; a message is kept until it is read."""
 
 
@@ -142,7 +142,7 @@ NOT_IN_LINE = ("busy", "occupied", "refused", "done")
 class AsyncQueue(Protocol):
     """A store as the tasks of one event loop use it: the state machine pending -> using -> gone, for every name."""
 
-    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         """Ask for the lock, or where the claim stands; idempotent by the claim's id; extends its lease.
 
         Args:
@@ -187,7 +187,7 @@ class AsyncQueue(Protocol):
 class Queue(Protocol):
     """A store as the threads of one process use it; as `AsyncQueue`."""
 
-    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult: ...
+    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult: ...
 
     def leave(self, claim: Claim, done: float = 0.0) -> bool: ...
 

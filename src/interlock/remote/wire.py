@@ -2,11 +2,17 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from interlock.core.claims import Claim, ClaimView
 from interlock.core.queue import EnterResult, Renewed
 
+Q = TypeVar("Q")  # a request, as a store writes it
+A = TypeVar("A")  # its answer, as the server gives it
+Q_co = TypeVar("Q_co", covariant=True)
+Q_contra = TypeVar("Q_contra", contravariant=True)
+A_co = TypeVar("A_co", covariant=True)
+A_contra = TypeVar("A_contra", contravariant=True)
 Mode: TypeAlias = Literal["t", "o", "w", "a"]
 TRY: Mode = "t"  # one try
 LOOK_FIRST: Mode = "o"  # one try; whoever waits subscribes before it stands in line
@@ -58,7 +64,7 @@ class Left(NamedTuple):
 REMOVED, NOT_THERE = Left(True), Left(False)
 
 
-class Wire(Protocol):
+class Wire(Protocol[Q_co, A_contra]):
     """The language of one kind of server.
 
     Attributes:
@@ -69,7 +75,7 @@ class Wire(Protocol):
     where: str
     io_timeout: float
 
-    def enter(self, claim: Claim, mode: Mode, channel: str) -> Any:
+    def enter(self, claim: Claim, mode: Mode, channel: str) -> Q_co:
         """Ask for the lock; idempotent by the claim's id.
 
         Args:
@@ -78,10 +84,10 @@ class Wire(Protocol):
             channel: where this process listens.
         """
 
-    def entered(self, reply: Any) -> EnterResult | Promised | None:
+    def entered(self, reply: A_contra) -> EnterResult | Promised | None:
         """Read the answer: using, pending, done before; None: not in line (refused, occupied, or gone)."""
 
-    def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> Any:
+    def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> Q_co:
         """Take a claim out.
 
         Args:
@@ -91,29 +97,32 @@ class Wire(Protocol):
             let_in: the claim that knows already that it comes next; "" if none does.
         """
 
-    def left(self, reply: Any) -> Left:
+    def left(self, reply: A_contra) -> Left:
         """Read the answer."""
 
-    def renew(self, claims: Sequence[Claim]) -> Any:
+    def undo(self, claim: Claim) -> Q_co:
+        """Take out a claim that nobody waits for any more, and tell nobody here."""
+
+    def renew(self, claims: Sequence[Claim]) -> Q_co:
         """Extend leases; the claims are on one node (see `node_of`)."""
 
-    def renewed(self, claims: Sequence[Claim], reply: Any) -> list[Renewed]:
+    def renewed(self, claims: Sequence[Claim], reply: A_contra) -> list[Renewed]:
         """Read the answer, for each claim."""
 
-    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Any:
+    def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Q_co:
         """Rename a claim that holds the lock."""
 
-    def adopted(self, reply: Any) -> tuple[int, int] | None:
+    def adopted(self, reply: A_contra) -> tuple[int, int] | None:
         """Read the answer: fence and slot; None if it is gone."""
 
-    def evict(self, key: str, id: str | None) -> Any:
+    def evict(self, key: str, id: str | None) -> Q_co:
         """Take out a claim, or all of a key."""
 
-    def evicted(self, reply: Any) -> tuple[int, bool]:
+    def evicted(self, reply: A_contra) -> tuple[int, bool]:
         """Read the answer: how many, and whether others are still to be promoted (by a `leave` of nobody's claim)."""
 
-    def look(self, key: str) -> Any:
+    def look(self, key: str) -> Q_co:
         """Ask who is in a line."""
 
-    def views(self, key: str, reply: Any) -> list[ClaimView]:
+    def views(self, key: str, reply: A_contra) -> list[ClaimView]:
         """Read the answer: the live claims in line order."""

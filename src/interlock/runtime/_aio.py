@@ -5,7 +5,7 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import RLock, Thread, local
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
 from interlock.core.effects import Op
@@ -279,7 +279,7 @@ async def close_elsewhere(
         await asyncio.wait(futures, timeout=CLOSE_ELSEWHERE_LIMIT)
 
 
-class Waiter:
+class Waiter(Generic[T]):
     """Waits for one message, which any thread and any loop may tell."""
 
     __slots__ = ("_future", "_loop", "_message", "_told")
@@ -288,9 +288,9 @@ class Waiter:
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
         self._told = False
-        self._message: Any = None
+        self._message: T | None = None
 
-    def tell(self, message: Any = None) -> None:
+    def tell(self, message: T | None = None) -> None:
         """Wake who waits; a message is kept until it is read."""
         if message is not None:
             self._message = message
@@ -309,7 +309,7 @@ class Waiter:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    async def wait(self, seconds: float) -> Any:
+    async def wait(self, seconds: float) -> T | None:
         """Wait until told or until `seconds` have passed; return the message or None."""
         self._future = self._loop.create_future()
         try:

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
-from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
 from interlock.core.effects import Op
@@ -180,7 +180,7 @@ def register_exit(function: Callable[[], object]) -> None:
     atexit.register(function)
 
 
-class Waiter:
+class Waiter(Generic[T]):
     """Waits for one message, which any thread may tell."""
 
     __slots__ = ("_lock", "_message")
@@ -188,9 +188,9 @@ class Waiter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
-        self._message: Any = None
+        self._message: T | None = None
 
-    def tell(self, message: Any = None) -> None:
+    def tell(self, message: T | None = None) -> None:
         """Wake who waits; a message is kept until it is read."""
         if message is not None:
             self._message = message
@@ -199,7 +199,7 @@ class Waiter:
         except RuntimeError:
             pass  # it was told already
 
-    def wait(self, seconds: float) -> Any:
+    def wait(self, seconds: float) -> T | None:
         """Wait until told or until `seconds` have passed; return the message or None."""
         self._lock.acquire(timeout=max(0.0, min(seconds, LONGEST_SLEEP)))
         message, self._message = self._message, None

@@ -130,9 +130,6 @@ class AsyncClient(BaseClient):
         Raises:
             StoreError: the store can't be asked, or the connection was closed; nothing is left behind.
         """
-        # async only
-        if rt.turn_is_over():
-            await rt.give_way()
         state = self.state()
         started = self.now()
         if started > self.look_at_log:

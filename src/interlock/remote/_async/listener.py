@@ -8,7 +8,7 @@ meanwhile was not heard.
 
 import copy
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from interlock.core.errors import StoreError
 from interlock.remote.failures import NoAnswer, closed, no_answer
@@ -53,17 +53,21 @@ class AsyncListener:
     """
 
     def __init__(
-        self, subscribe: Callable[[float], rt.Result[Any]], waiters: Waiters, where: str, io_timeout: float
+        self,
+        subscribe: Callable[[float], rt.Result[AsyncSubscription]],
+        waiters: Waiters,
+        where: str,
+        io_timeout: float,
     ) -> None:
         self._subscribe = subscribe
         self._waiters = waiters
         self._where = where
         self._io_timeout = io_timeout
         self._mutex = rt.Mutex()
-        self._starting: list[rt.Waiter] = []
+        self._starting: list[rt.Waiter[StoreError]] = []
         self._runs = False
-        self._pause: Any = None
-        self._subscription: Any = None
+        self._pause: rt.Waiter[None] | None = None
+        self._subscription: AsyncSubscription | None = None
         self._used = 0.0
         self._closed = False
         self.live = False
@@ -74,7 +78,7 @@ class AsyncListener:
         Raises:
             StoreError: they are not; why.
         """
-        waiter = rt.Waiter()
+        waiter: rt.Waiter[StoreError] = rt.Waiter()
         with self._mutex:
             if self._closed:
                 raise closed()
@@ -88,7 +92,7 @@ class AsyncListener:
                     self._runs = False
                     raise StoreError("no thread could be started to wait for locks: the interpreter ends")
         told = await waiter.wait(deadline - clock.now())
-        if isinstance(told, StoreError):
+        if told is not None:
             raise told
         if not self.live:
             raise closed() if self._closed else no_answer(self._where, self._io_timeout)
@@ -110,8 +114,9 @@ class AsyncListener:
                 return
             if clock.now() - began > SILENCE:
                 pause = SHORTEST_PAUSE
-            self._pause = rt.Waiter()
-            await self._pause.wait(pause)
+            paused: rt.Waiter[None] = rt.Waiter()
+            self._pause = paused
+            await paused.wait(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
 
     def _has_ended(self) -> bool:
@@ -150,7 +155,7 @@ class AsyncListener:
             self.live = not self._closed
             starting, self._starting = self._starting, []
         for each in starting:
-            each.tell(self)
+            each.tell()
         self._waiters.wake_all()
         asked = False
         while not (self._closed and self._has_ended()):
@@ -166,8 +171,8 @@ class AsyncListener:
                     break
                 continue
             asked = False
-            for each in messages:
-                self._waiters.hear(each)
+            for message in messages:
+                self._waiters.hear(message)
         subscription.close()
 
     def distrust(self) -> None:

@@ -6,19 +6,21 @@ NoRoom or Refused.  What a connection must have is said in `AsyncConnection`.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Generic, Literal, Protocol, TypeAlias
 
+from interlock.core.claims import Claim
 from interlock.core.errors import UnknownOutcome
 from interlock.remote.failures import ConnectionEnded, NoRoom, Refused, closed, no_room
+from interlock.remote.wire import A, A_co, Q, Q_contra
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 
 MOST = 32  # connections of a process to one server, unless the user says otherwise
-ROOM: Any = object()
+ROOM: Literal["room"] = "room"
 """Told to who waits for a connection: make one."""
 
 
-class AsyncConnection(Protocol):
+class AsyncPooled(Protocol[Q_contra, A_co]):
     """A connection that one request uses at a time.
 
     Attributes:
@@ -27,7 +29,7 @@ class AsyncConnection(Protocol):
 
     trust: object
 
-    async def ask(self, request: Any, deadline: float) -> Any:
+    async def ask(self, request: Q_contra, deadline: float) -> A_co:
         """Send a request and return the reply.
 
         Args:
@@ -39,7 +41,7 @@ class AsyncConnection(Protocol):
             ConnectionEnded, NoAnswer: it is not used any more.
         """
 
-    def abandon(self, undo: Any) -> None:
+    def abandon(self, undo: Q_contra | None) -> None:
         """Close it though a request has no answer; never waits.
 
         Args:
@@ -50,34 +52,46 @@ class AsyncConnection(Protocol):
         """Close it; never waits."""
 
 
-class AsyncPool:
+Found: TypeAlias = AsyncPooled[Q, A] | Literal["room"]
+"""What those who wait for a connection are told: one, or ROOM."""
+
+
+class AsyncPool(Generic[Q, A]):
     """The connections to one server.
 
     Args:
         open: makes a connection.
         where: the server, for messages.
         most: so many connections at once.
+        undo: returns the request that takes a claim out again.
     """
 
-    def __init__(self, open: Callable[[float], rt.Result[Any]], where: str, most: int = MOST) -> None:
+    def __init__(
+        self,
+        open: Callable[[float], rt.Result[AsyncPooled[Q, A]]],
+        where: str,
+        most: int = MOST,
+        undo: Callable[[Claim], Q] | None = None,
+    ) -> None:
         self._open = open
         self._where = where
         self._most = most
-        self._idle: list[Any] = []
+        self._undo = undo
+        self._idle: list[AsyncPooled[Q, A]] = []
         self._count = 0  # what there is, and what is being made
-        self._line: deque[rt.Waiter] = deque()
+        self._line: deque[rt.Waiter[Found[Q, A]]] = deque()
         self._mutex = rt.Mutex()
         self._trust = object()  # what connections have that nothing speaks against
         self.closed = False
 
-    async def ask(self, request: Any, deadline: float, undo: Callable[[], Any] | None = None) -> Any:
+    async def ask(self, request: Q, deadline: float, undo: Claim | None = None) -> A:
         """Send a request over a connection of its own and return the reply.
 
         Args:
-            request: as for `AsyncConnection.ask`.
+            request: as for `AsyncPooled.ask`.
             deadline: until when to wait for a connection and the reply, by `clock.now`.
-            undo: returns what follows on the same connection if no answer comes; what needs none, as it puts no claim
-                into a line but renews or frees, goes before others that wait for a connection.
+            undo: the claim that it may put into a line, which is taken out on the same connection if no answer comes;
+                what puts in none, but renews or frees, goes before others that wait for a connection.
 
         Raises:
             StoreError: Unreachable and NoRoom if nothing was sent; Refused; ConnectionEnded or NoAnswer.
@@ -95,7 +109,10 @@ class AsyncPool:
             raise
         except BaseException as error:
             # Where the connection has ended, nothing can be late, and the same claim is asked for again.
-            connection.abandon(None if undo is None or isinstance(error, ConnectionEnded) else undo())
+            if undo is None or self._undo is None or isinstance(error, ConnectionEnded):
+                connection.abandon(None)
+            else:
+                connection.abandon(self._undo(undo))
             self._freed()
             if isinstance(error, UnknownOutcome):
                 self.distrust()
@@ -103,32 +120,33 @@ class AsyncPool:
         self._put(connection)
         return reply
 
-    async def _take(self, deadline: float, first: bool) -> Any:
+    async def _take(self, deadline: float, first: bool) -> AsyncPooled[Q, A]:
         """Return a connection; `first`: before all others that wait for one."""
         began = clock.now()
-        waiter = None
+        may_make = True
         while True:
+            waiter: rt.Waiter[Found[Q, A]] | None = None
             with self._mutex:
                 if self.closed:
                     raise closed()
                 if self._idle:
                     return self._idle.pop()
-                if waiter is None and self._count < self._most:
+                if may_make and self._count < self._most:
                     self._count += 1
                 else:
                     waiter = rt.Waiter()
                     (self._line.appendleft if first else self._line.append)(waiter)
             found = ROOM if waiter is None else await self._wait(waiter, deadline, began)
-            if found is not ROOM:
+            if found != ROOM:
                 return found
             try:
                 return await self._made(deadline)
             except NoRoom:
                 if not self._count:
                     raise
-                waiter = ROOM  # the server lets in no more: share what there is
+                may_make = False  # the server lets in no more: share what there is
 
-    async def _made(self, deadline: float) -> Any:
+    async def _made(self, deadline: float) -> AsyncPooled[Q, A]:
         try:
             connection = await self._open(deadline)
         except BaseException as error:
@@ -137,7 +155,7 @@ class AsyncPool:
         connection.trust = self._trust
         return connection
 
-    async def _wait(self, waiter: rt.Waiter, deadline: float, began: float) -> Any:
+    async def _wait(self, waiter: "rt.Waiter[Found[Q, A]]", deadline: float, began: float) -> "Found[Q, A]":
         """Wait for a connection, or for room to make one.
 
         Raises:
@@ -153,19 +171,19 @@ class AsyncPool:
             raise closed() if self.closed else no_room(self._where, self._most, clock.now() - began)
         return found
 
-    async def _give_up(self, waiter: rt.Waiter) -> None:
+    async def _give_up(self, waiter: "rt.Waiter[Found[Q, A]]") -> None:
         """Leave the line; what was told just now goes to the next one."""
         with self._mutex:
             if waiter in self._line:
                 self._line.remove(waiter)
                 return
         found = await waiter.wait(0.0)  # it was told: this waits for nothing
-        if found is ROOM:
+        if found == ROOM:
             self._freed()
         elif found is not None:
             self._put(found)
 
-    def _put(self, connection: Any) -> None:
+    def _put(self, connection: AsyncPooled[Q, A]) -> None:
         """Take back a connection that is good."""
         trust = connection.trust
         if not self._line:

@@ -9,17 +9,30 @@ answer in time is followed by its `undo` on the same connection; so that claim's
 
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from typing import Generic, Literal, Protocol
 
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, LockSpec, keys_of, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import GONE as GONE_THERE
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
-from interlock.remote._async.listener import AsyncListener
+from interlock.remote._async.listener import AsyncListener, AsyncSubscription
 from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable
 from interlock.remote.successors import Successors
-from interlock.remote.wire import AGAIN, LOOK_FIRST, REMOVED, TRY, WAIT, Left, Mode, Promised, Wire
+from interlock.remote.wire import (
+    AGAIN,
+    LOOK_FIRST,
+    REMOVED,
+    TRY,
+    WAIT,
+    A,
+    A_co,
+    Left,
+    Mode,
+    Promised,
+    Q,
+    Q_contra,
+    Wire,
+)
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 
@@ -29,7 +42,23 @@ FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is prob
 MOST_GHOSTS = 256
 
 
-class AsyncServerQueue:
+class AsyncAsks(Protocol[Q_contra, A_co]):
+    """What sends requests: a pool, or what stands in its place."""
+
+    async def ask(self, request: Q_contra, deadline: float, undo: Claim | None = None) -> A_co:
+        """As `AsyncPool.ask`."""
+
+    def distrust(self) -> None:
+        """Use no connection any more that there is now."""
+
+    def rest(self) -> None:
+        """Close those that nobody uses, but for one."""
+
+    def close(self) -> None:
+        """Close all; those in use when their requests end."""
+
+
+class AsyncServerQueue(Generic[Q, A]):
     """A queue on a server, for one process or event loop.
 
     Args:
@@ -44,7 +73,13 @@ class AsyncServerQueue:
 
     node_of: Callable[[Claim], object] | None = None
 
-    def __init__(self, wire: Wire, pool: Any, subscribe: Callable[[float], rt.Result[Any]], channel: str) -> None:
+    def __init__(
+        self,
+        wire: Wire[Q, A],
+        pool: AsyncAsks[Q, A],
+        subscribe: Callable[[float], rt.Result[AsyncSubscription]],
+        channel: str,
+    ) -> None:
         self._wire = wire
         self._pool = pool
         self.channel = channel
@@ -60,13 +95,13 @@ class AsyncServerQueue:
         """Let a function be called with each claim that the server may not have any more."""
         self._doubt = doubt
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> rt.Waiter[Granted]:
         """Return what the caller can wait on."""
         return rt.Waiter()
 
-    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         """As `AsyncQueue.enter`."""
-        mode = AGAIN if again else WAIT if wait else TRY
+        mode: Mode = AGAIN if again else WAIT if wait else TRY
         if waiter is not None:
             known = self._take_place_of_early(claim.id, waiter)
             if known is not None:
@@ -82,17 +117,18 @@ class AsyncServerQueue:
                 self._waiters.add(claim.id, early)
             else:
                 mode = LOOK_FIRST  # a claim stands in line when its process listens
+        request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
         try:
-            reply = await self._ask(self._wire.enter(claim, mode, self.channel), self._undo(claim, mode))
+            try:
+                reply = await self._pool.ask(request, clock.now() + self._wire.io_timeout, undo)
+            except ConnectionEnded:
+                reply = await self._ask(request, undo)
         except StoreError as error:
             return self._failed(claim, error, wait, again, mode)
         self._answered = True
         if self._ghosts:
             await self._take_out_ghosts()
         return self._entered(claim.id, self._wire.entered(reply), wait, again)
-
-    def _undo(self, claim: Claim, mode: Mode) -> Callable[[], Any] | None:
-        return None if mode is AGAIN else partial(self._wire.leave, claim, 0.0, "", "")
 
     def _take_place_of_early(self, id: str, waiter: Tells) -> EnterResult | None:
         """Let a waiter be told what is told to a claim; return where that stands, if it entered a moment ago."""
@@ -124,7 +160,6 @@ class AsyncServerQueue:
             self._early.pop(id, None)
         if answer is not None and answer.state == "using":
             self._waiters.holds(id)
-            self._waiters.remove(id)
             return answer
         self._waiters.leaves(id)
         return answer or (GONE if again else OCCUPIED if wait else REFUSED)
@@ -151,10 +186,10 @@ class AsyncServerQueue:
             raise error
         answered = self._answered or (isinstance(error, Passing) and not error.is_away)
         outage = Outage(error, max(RECOVERY, claim.spec.ttl) if answered else FIRST_CONTACT)
-        state = "gone" if late else "busy"
+        state: Literal["gone", "busy", "indeterminate"] = "gone" if late else "busy"
         if not again and not late and isinstance(error, UnknownOutcome) and mode is not None:
             state = "indeterminate"
-        return EnterResult(state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage)  # type: ignore[arg-type]
+        return EnterResult(state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage)
 
     async def _take_out_ghosts(self) -> None:
         """Take out claims whose requests had no answer, in case that their `undo` did not arrive either."""
@@ -164,7 +199,9 @@ class AsyncServerQueue:
             except KeyError:
                 return
             try:
-                await self._left(claim, await self._ask(self._wire.leave(claim, 0.0, self.channel, "")), "")
+                await self._left(
+                    claim, self._wire.left(await self._ask(self._wire.leave(claim, 0.0, self.channel, ""))), ""
+                )
             except StoreError:
                 pass  # its lease ends
 
@@ -183,11 +220,10 @@ class AsyncServerQueue:
             self._left_unheard(let_in)
             raise
         left = self._wire.left(reply)
-        return True if left is REMOVED else await self._left(claim, reply, let_in)
+        return True if left is REMOVED else await self._left(claim, left, let_in)
 
-    async def _left(self, claim: Claim, reply: Any, let_in: str) -> bool:
+    async def _left(self, claim: Claim, left: Left, let_in: str) -> bool:
         """Take the answer to a leave: tell those of this process who were promoted by it."""
-        left = self._wire.left(reply)
         removed = left.removed
         self._tell(left)
         while left.more:
@@ -205,7 +241,7 @@ class AsyncServerQueue:
             self._unheard = True
             log.warn("this user may not publish: who waits in other processes hears late, by its own look (+publish)")
 
-    async def _leave_again(self, claim: Claim, request: Any, let_in: str, times: int) -> bool:
+    async def _leave_again(self, claim: Claim, request: Q, let_in: str, times: int) -> bool:
         """Ask again, on other connections: an earlier request may have done it, so the answer is yes."""
         try:
             while True:
@@ -216,7 +252,7 @@ class AsyncServerQueue:
                 except ConnectionEnded:
                     if not times:
                         raise
-            await self._left(claim, reply, let_in)
+            await self._left(claim, self._wire.left(reply), let_in)
         except BaseException:
             self._left_unheard(let_in)
             raise
@@ -254,7 +290,9 @@ class AsyncServerQueue:
         count, more = self._wire.evicted(await self._ask_twice(self._wire.evict(key, id)))
         if more:
             nobody = Claim(rt.fresh_id(), LockSpec(key))
-            await self._left(nobody, await self._ask(self._wire.leave(nobody, 0.0, self.channel, "")), "")
+            await self._left(
+                nobody, self._wire.left(await self._ask(self._wire.leave(nobody, 0.0, self.channel, ""))), ""
+            )
         return count
 
     async def look(self, key: str) -> list[ClaimView]:
@@ -298,7 +336,7 @@ class AsyncServerQueue:
         self._listener.distrust()
         self._waiters.wake_all()
 
-    async def _ask(self, request: Any, undo: Callable[[], Any] | None = None, limit: float | None = None) -> Any:
+    async def _ask(self, request: Q, undo: Claim | None = None, limit: float | None = None) -> A:
         """Ask; where a connection ends, on others."""
         deadline = clock.now() + (limit or self._wire.io_timeout)
         for _ in range(CUTS):
@@ -308,7 +346,7 @@ class AsyncServerQueue:
                 pass
         return await self._pool.ask(request, deadline, undo)
 
-    async def _ask_twice(self, request: Any, limit: float | None = None) -> Any:
+    async def _ask_twice(self, request: Q, limit: float | None = None) -> A:
         """Ask, and once more if no answer comes: what lies between may have forgotten the connection."""
         try:
             return await self._ask(request, None, limit)
@@ -334,7 +372,7 @@ class Early:
         self.look_again = 0.0
         self.waiter: Tells | None = None
 
-    def tell(self, message: Any = None) -> None:
+    def tell(self, message: Granted | None = None) -> None:
         """As `Tells.tell`."""
         if message is not None:
             self.message = message

@@ -9,7 +9,7 @@ meanwhile was not heard.
 
 import copy
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from interlock.core.errors import StoreError
 from interlock.remote.failures import NoAnswer, closed, no_answer
@@ -54,17 +54,21 @@ class Listener:
     """
 
     def __init__(
-        self, subscribe: Callable[[float], rt.Result[Any]], waiters: Waiters, where: str, io_timeout: float
+        self,
+        subscribe: Callable[[float], rt.Result[Subscription]],
+        waiters: Waiters,
+        where: str,
+        io_timeout: float,
     ) -> None:
         self._subscribe = subscribe
         self._waiters = waiters
         self._where = where
         self._io_timeout = io_timeout
         self._mutex = rt.Mutex()
-        self._starting: list[rt.Waiter] = []
+        self._starting: list[rt.Waiter[StoreError]] = []
         self._runs = False
-        self._pause: Any = None
-        self._subscription: Any = None
+        self._pause: rt.Waiter[None] | None = None
+        self._subscription: Subscription | None = None
         self._used = 0.0
         self._closed = False
         self.live = False
@@ -75,7 +79,7 @@ class Listener:
         Raises:
             StoreError: they are not; why.
         """
-        waiter = rt.Waiter()
+        waiter: rt.Waiter[StoreError] = rt.Waiter()
         with self._mutex:
             if self._closed:
                 raise closed()
@@ -89,7 +93,7 @@ class Listener:
                     self._runs = False
                     raise StoreError("no thread could be started to wait for locks: the interpreter ends")
         told = waiter.wait(deadline - clock.now())
-        if isinstance(told, StoreError):
+        if told is not None:
             raise told
         if not self.live:
             raise closed() if self._closed else no_answer(self._where, self._io_timeout)
@@ -111,8 +115,9 @@ class Listener:
                 return
             if clock.now() - began > SILENCE:
                 pause = SHORTEST_PAUSE
-            self._pause = rt.Waiter()
-            self._pause.wait(pause)
+            paused: rt.Waiter[None] = rt.Waiter()
+            self._pause = paused
+            paused.wait(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
 
     def _has_ended(self) -> bool:
@@ -151,7 +156,7 @@ class Listener:
             self.live = not self._closed
             starting, self._starting = self._starting, []
         for each in starting:
-            each.tell(self)
+            each.tell()
         self._waiters.wake_all()
         asked = False
         while not (self._closed and self._has_ended()):
@@ -167,8 +172,8 @@ class Listener:
                     break
                 continue
             asked = False
-            for each in messages:
-                self._waiters.hear(each)
+            for message in messages:
+                self._waiters.hear(message)
         subscription.close()
 
     def distrust(self) -> None:

@@ -10,17 +10,30 @@ answer in time is followed by its `undo` on the same connection; so that claim's
 
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from typing import Generic, Literal, Protocol
 
 from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, LockSpec, keys_of, namespace_of
 from interlock.core.errors import StoreError, UnknownOutcome
 from interlock.core.line import GONE as GONE_THERE
 from interlock.core.queue import GONE, OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
-from interlock.remote._sync.listener import Listener
+from interlock.remote._sync.listener import Listener, Subscription
 from interlock.remote.failures import ConnectionEnded, Denied, NoAnswer, Passing, Unreachable
 from interlock.remote.successors import Successors
-from interlock.remote.wire import AGAIN, LOOK_FIRST, REMOVED, TRY, WAIT, Left, Mode, Promised, Wire
+from interlock.remote.wire import (
+    AGAIN,
+    LOOK_FIRST,
+    REMOVED,
+    TRY,
+    WAIT,
+    A,
+    A_co,
+    Left,
+    Mode,
+    Promised,
+    Q,
+    Q_contra,
+    Wire,
+)
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 
@@ -30,7 +43,23 @@ FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is prob
 MOST_GHOSTS = 256
 
 
-class ServerQueue:
+class Asks(Protocol[Q_contra, A_co]):
+    """What sends requests: a pool, or what stands in its place."""
+
+    def ask(self, request: Q_contra, deadline: float, undo: Claim | None = None) -> A_co:
+        """As `Pool.ask`."""
+
+    def distrust(self) -> None:
+        """Use no connection any more that there is now."""
+
+    def rest(self) -> None:
+        """Close those that nobody uses, but for one."""
+
+    def close(self) -> None:
+        """Close all; those in use when their requests end."""
+
+
+class ServerQueue(Generic[Q, A]):
     """A queue on a server, for one process or event loop.
 
     Args:
@@ -45,7 +74,13 @@ class ServerQueue:
 
     node_of: Callable[[Claim], object] | None = None
 
-    def __init__(self, wire: Wire, pool: Any, subscribe: Callable[[float], rt.Result[Any]], channel: str) -> None:
+    def __init__(
+        self,
+        wire: Wire[Q, A],
+        pool: Asks[Q, A],
+        subscribe: Callable[[float], rt.Result[Subscription]],
+        channel: str,
+    ) -> None:
         self._wire = wire
         self._pool = pool
         self.channel = channel
@@ -61,13 +96,13 @@ class ServerQueue:
         """Let a function be called with each claim that the server may not have any more."""
         self._doubt = doubt
 
-    def subscribe(self) -> Any:
+    def subscribe(self) -> rt.Waiter[Granted]:
         """Return what the caller can wait on."""
         return rt.Waiter()
 
-    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         """As `Queue.enter`."""
-        mode = AGAIN if again else WAIT if wait else TRY
+        mode: Mode = AGAIN if again else WAIT if wait else TRY
         if waiter is not None:
             known = self._take_place_of_early(claim.id, waiter)
             if known is not None:
@@ -83,17 +118,18 @@ class ServerQueue:
                 self._waiters.add(claim.id, early)
             else:
                 mode = LOOK_FIRST  # a claim stands in line when its process listens
+        request, undo = self._wire.enter(claim, mode, self.channel), None if again else claim
         try:
-            reply = self._ask(self._wire.enter(claim, mode, self.channel), self._undo(claim, mode))
+            try:
+                reply = self._pool.ask(request, clock.now() + self._wire.io_timeout, undo)
+            except ConnectionEnded:
+                reply = self._ask(request, undo)
         except StoreError as error:
             return self._failed(claim, error, wait, again, mode)
         self._answered = True
         if self._ghosts:
             self._take_out_ghosts()
         return self._entered(claim.id, self._wire.entered(reply), wait, again)
-
-    def _undo(self, claim: Claim, mode: Mode) -> Callable[[], Any] | None:
-        return None if mode is AGAIN else partial(self._wire.leave, claim, 0.0, "", "")
 
     def _take_place_of_early(self, id: str, waiter: Tells) -> EnterResult | None:
         """Let a waiter be told what is told to a claim; return where that stands, if it entered a moment ago."""
@@ -125,7 +161,6 @@ class ServerQueue:
             self._early.pop(id, None)
         if answer is not None and answer.state == "using":
             self._waiters.holds(id)
-            self._waiters.remove(id)
             return answer
         self._waiters.leaves(id)
         return answer or (GONE if again else OCCUPIED if wait else REFUSED)
@@ -152,10 +187,10 @@ class ServerQueue:
             raise error
         answered = self._answered or (isinstance(error, Passing) and not error.is_away)
         outage = Outage(error, max(RECOVERY, claim.spec.ttl) if answered else FIRST_CONTACT)
-        state = "gone" if late else "busy"
+        state: Literal["gone", "busy", "indeterminate"] = "gone" if late else "busy"
         if not again and not late and isinstance(error, UnknownOutcome) and mode is not None:
             state = "indeterminate"
-        return EnterResult(state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage)  # type: ignore[arg-type]
+        return EnterResult(state, look_again=random.uniform(0.2, 0.4), asked=False, outage=outage)
 
     def _take_out_ghosts(self) -> None:
         """Take out claims whose requests had no answer, in case that their `undo` did not arrive either."""
@@ -165,7 +200,9 @@ class ServerQueue:
             except KeyError:
                 return
             try:
-                self._left(claim, self._ask(self._wire.leave(claim, 0.0, self.channel, "")), "")
+                self._left(
+                    claim, self._wire.left(self._ask(self._wire.leave(claim, 0.0, self.channel, ""))), ""
+                )
             except StoreError:
                 pass  # its lease ends
 
@@ -184,11 +221,10 @@ class ServerQueue:
             self._left_unheard(let_in)
             raise
         left = self._wire.left(reply)
-        return True if left is REMOVED else self._left(claim, reply, let_in)
+        return True if left is REMOVED else self._left(claim, left, let_in)
 
-    def _left(self, claim: Claim, reply: Any, let_in: str) -> bool:
+    def _left(self, claim: Claim, left: Left, let_in: str) -> bool:
         """Take the answer to a leave: tell those of this process who were promoted by it."""
-        left = self._wire.left(reply)
         removed = left.removed
         self._tell(left)
         while left.more:
@@ -206,7 +242,7 @@ class ServerQueue:
             self._unheard = True
             log.warn("this user may not publish: who waits in other processes hears late, by its own look (+publish)")
 
-    def _leave_again(self, claim: Claim, request: Any, let_in: str, times: int) -> bool:
+    def _leave_again(self, claim: Claim, request: Q, let_in: str, times: int) -> bool:
         """Ask again, on other connections: an earlier request may have done it, so the answer is yes."""
         try:
             while True:
@@ -217,7 +253,7 @@ class ServerQueue:
                 except ConnectionEnded:
                     if not times:
                         raise
-            self._left(claim, reply, let_in)
+            self._left(claim, self._wire.left(reply), let_in)
         except BaseException:
             self._left_unheard(let_in)
             raise
@@ -255,7 +291,9 @@ class ServerQueue:
         count, more = self._wire.evicted(self._ask_twice(self._wire.evict(key, id)))
         if more:
             nobody = Claim(rt.fresh_id(), LockSpec(key))
-            self._left(nobody, self._ask(self._wire.leave(nobody, 0.0, self.channel, "")), "")
+            self._left(
+                nobody, self._wire.left(self._ask(self._wire.leave(nobody, 0.0, self.channel, ""))), ""
+            )
         return count
 
     def look(self, key: str) -> list[ClaimView]:
@@ -299,7 +337,7 @@ class ServerQueue:
         self._listener.distrust()
         self._waiters.wake_all()
 
-    def _ask(self, request: Any, undo: Callable[[], Any] | None = None, limit: float | None = None) -> Any:
+    def _ask(self, request: Q, undo: Claim | None = None, limit: float | None = None) -> A:
         """Ask; where a connection ends, on others."""
         deadline = clock.now() + (limit or self._wire.io_timeout)
         for _ in range(CUTS):
@@ -309,7 +347,7 @@ class ServerQueue:
                 pass
         return self._pool.ask(request, deadline, undo)
 
-    def _ask_twice(self, request: Any, limit: float | None = None) -> Any:
+    def _ask_twice(self, request: Q, limit: float | None = None) -> A:
         """Ask, and once more if no answer comes: what lies between may have forgotten the connection."""
         try:
             return self._ask(request, None, limit)
@@ -335,7 +373,7 @@ class Early:
         self.look_again = 0.0
         self.waiter: Tells | None = None
 
-    def tell(self, message: Any = None) -> None:
+    def tell(self, message: Granted | None = None) -> None:
         """As `Tells.tell`."""
         if message is not None:
             self.message = message

@@ -103,6 +103,9 @@ class AsyncStepQueue:
         return rt.Waiter()
 
     async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+        # async only
+        if self._step_now is not None and rt.turn_is_over():  # such steps wait for nothing
+            await rt.give_way()
         spec = claim.spec
         if waiter is not None:
             self._waiters.add(claim.id, waiter)  # before: another may promote it at once

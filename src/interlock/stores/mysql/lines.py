@@ -187,8 +187,7 @@ class MysqlLines:
         deadline = clock.now() + self._options.timeout
         while True:
             try:
-                done: Done = self._pool.ask(statement, deadline)
-                return done
+                return self._pool.ask(statement, deadline)
             except NoRoom:
                 if clock.now() + AGAIN > deadline:
                     raise

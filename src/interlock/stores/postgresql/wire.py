@@ -141,6 +141,10 @@ class PostgresWire:
         """As `Wire.leave`."""
         return self._leaving(claim.spec.key, claim.id, done, b"f", channel)
 
+    def undo(self, claim: Claim) -> Statement:
+        """As `Wire.undo`."""
+        return self.leave(claim, 0.0, "", "")
+
     def _leaving(self, key: str, id: str, done: float, evict: bytes, channel: str) -> Statement:
         return Statement(self._leave, (hashed(key), id.encode(), micros(done), evict, channel.encode()), channel)
 

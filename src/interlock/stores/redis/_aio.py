@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
 from typing import Any
 
 from interlock.runtime import clock
@@ -11,26 +10,22 @@ from interlock.stores.redis.sockets import keep_alive
 
 
 class Stream(asyncio.Protocol):
-    """A socket by a protocol of its own; one task uses it, or `divert` gives all that comes to a function."""
+    """A socket by a protocol of its own, for one task at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._transport: Any = None
+        self._transport: asyncio.Transport
         self._data = b""
         self._future: asyncio.Future[None] | None = None
         self._ended = False
-        self._heard: Callable[[bytes], object] | None = None
-        self._lost: Callable[[], object] = _nobody_cares
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As `Protocol.connection_made`."""
+        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         """As `Protocol.data_received`."""
-        if self._heard is not None:
-            self._heard(data)
-            return
         self._data += data
         self._wake()
 
@@ -38,21 +33,17 @@ class Stream(asyncio.Protocol):
         """As `Protocol.connection_lost`."""
         self._ended = True
         self._wake()
-        self._lost()
 
     def _wake(self) -> None:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    def divert(self, heard: Callable[[bytes], object], lost: Callable[[], object]) -> None:
-        """Call functions with what comes from now on, and when the connection has ended."""
-        self._heard, self._lost = heard, lost
+    def give_to(self, protocol: asyncio.Protocol) -> asyncio.Transport:
+        """Let another protocol have what comes from now on; return what sends."""
+        self._transport.set_protocol(protocol)
         if self._ended:
-            self._loop.call_soon(lost)
-
-    def write(self, data: bytes) -> None:
-        """Send without waiting."""
-        self._transport.write(data)
+            self._loop.call_soon(protocol.connection_lost, None)
+        return self._transport
 
     async def send(self, data: bytes, deadline: float) -> None:
         """Send; what does not go out until somebody receives in vain is noticed then."""
@@ -113,7 +104,3 @@ async def open_stream(address: Address | str, tls: Any, deadline: float, io_time
         stream.close()
         raise
     return stream
-
-
-def _nobody_cares() -> None:
-    """The connection has ended, and nobody waits for anything."""

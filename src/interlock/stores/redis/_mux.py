@@ -7,49 +7,39 @@ line of replies that is skipped, and its `undo` follows on the same connection.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
+from interlock.core.claims import Claim
 from interlock.remote.failures import ConnectionEnded, closed, ended, no_answer
 from interlock.runtime import clock
+from interlock.stores.redis._aio import Stream
 from interlock.stores.redis.errors import garbled, refusal
-from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, ReplyError
+from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, Reply, ReplyError
 from interlock.stores.redis.scripts import with_source
+from interlock.stores.redis.settings import Settings
 
 
-class Request:
-    """What was sent, and who waits for its replies.
+class Opened(Protocol):
+    """A connection that is ready."""
 
-    Attributes:
-        future: of the reply, which may be a ReplyError.
-        deadline: until when it is waited for.
-        missing: so many replies have not come yet.
-        replies: those that have, where there are several.
-    """
-
-    __slots__ = ("deadline", "future", "missing", "replies")
-
-    def __init__(self, future: "asyncio.Future[Any]", deadline: float, missing: int) -> None:
-        self.future = future
-        self.deadline = deadline
-        self.missing = missing
-        self.replies: list[Any] | None = None if missing == 1 else []
+    stream: Stream
 
 
 class Dials(Protocol):
     """What makes connections to one server."""
 
     where: str
-    settings: Any
+    settings: Settings
 
-    async def open(self, deadline: float) -> Any:
+    async def open(self, deadline: float) -> Opened:
         """Return a connection that is ready."""
 
 
-class Mux:
+class Mux(asyncio.Protocol):
     """One connection of a loop, after login.
 
     Args:
-        stream: the connection.
+        stream: the connection; what comes is read here from now on.
         where: the server, for messages.
         io_timeout: seconds to wait for a reply.
 
@@ -58,20 +48,22 @@ class Mux:
         closed: True if nothing comes any more either.
     """
 
-    def __init__(self, stream: Any, where: str, io_timeout: float) -> None:
+    def __init__(self, stream: Stream, where: str, io_timeout: float) -> None:
         self._stream = stream
         self._where = where
         self._io_timeout = io_timeout
         self._loop = asyncio.get_running_loop()
         self._parser = Parser()
-        self._line: deque[Request] = deque()
+        # Who waits for a reply, until when, and of how many parts it is; what has come of the first one's.
+        self._line: deque[tuple[asyncio.Future[Reply], float, int]] = deque()
+        self._parts: list[Reply] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self.closed = False
         self.good = True
-        stream.divert(self._received, self._ended)
+        self._write = stream.give_to(self).write
 
-    def post(self, data: bytes, replies: int, deadline: float) -> "asyncio.Future[Any]":
+    def post(self, data: bytes, replies: int, deadline: float) -> "asyncio.Future[Reply]":
         """Send; return what will have the reply.
 
         Raises:
@@ -79,12 +71,12 @@ class Mux:
         """
         if self.closed:
             raise ended(self._where)
-        self._stream.write(data)
-        request = Request(self._loop.create_future(), deadline, replies)
-        self._line.append(request)
+        self._write(data)
+        future = self._loop.create_future()
+        self._line.append((future, deadline, replies))
         if self._timer is None or deadline < self._timer_at:
             self._look_at_clock()
-        return request.future
+        return future
 
     def forget(self, undo: bytes) -> None:
         """Send what nobody waits for."""
@@ -98,22 +90,24 @@ class Mux:
             self._timer = None
         now = clock.now()
         next = now + self._io_timeout
-        for request in self._line:
-            if request.future.done():
+        for future, deadline, _ in self._line:
+            if future.done():
                 continue
-            if request.deadline <= now:
-                request.future.set_exception(no_answer(self._where, self._io_timeout))
-            elif request.deadline < next:
-                next = request.deadline
+            if deadline <= now:
+                future.set_exception(no_answer(self._where, self._io_timeout))
+            elif deadline < next:
+                next = deadline
         if self._line:
-            if self._line[0].deadline + self._io_timeout <= now:
+            if self._line[0][1] + self._io_timeout <= now:
                 self.close()  # nothing came for long
                 return
             self._timer_at = next
             self._timer = self._loop.call_later(max(0.0, next - now), self._look_at_clock)
 
-    def _received(self, data: bytes) -> None:
-        if data[:1] == b":" and data[1:-2].isdigit() and data[-2:] == b"\r\n" and len(self._line) == 1:
+    def data_received(self, data: bytes) -> None:
+        """As `Protocol.data_received`."""
+        alone = len(self._line) == 1 and not self._parser.unread
+        if alone and data[:1] == b":" and data[-2:] == b"\r\n" and data[1:-2].isdigit():
             self._answer(int(data[1:-2]))
             return
         self._parser.feed(data)
@@ -124,23 +118,25 @@ class Mux:
             found = error if isinstance(error, Garbage) else Garbage(data[:60])
             self._fail(garbled(self._where, found))
 
-    def _answer(self, reply: Any) -> None:
-        request = self._line[0]
-        request.missing -= 1
-        if request.replies is not None:
-            request.replies.append(reply)
-        if not request.missing:
-            self._line.popleft()
-            if not request.future.done():
-                request.future.set_result(reply if request.replies is None else request.replies)
+    def _answer(self, reply: Reply) -> None:
+        future, _, replies = self._line[0]
+        if replies > 1:
+            self._parts.append(reply)
+            if len(self._parts) < replies:
+                return
+            reply, self._parts = self._parts, []
+        self._line.popleft()
+        if not future.done():
+            future.set_result(reply)
 
-    def _ended(self) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
+        """As `Protocol.connection_lost`."""
         self._fail(ended(self._where))
 
     def _fail(self, error: Exception) -> None:
         self.close()
         while self._line:
-            future = self._line.popleft().future
+            future, _, _ = self._line.popleft()
             if not future.done():
                 future.set_exception(type(error)(*error.args))
 
@@ -165,16 +161,18 @@ class MuxPool:
 
     Args:
         dialer: makes connections.
+        undo: returns the command that takes a claim out again.
     """
 
-    def __init__(self, dialer: Dials) -> None:
+    def __init__(self, dialer: Dials, undo: Callable[[Claim], Command]) -> None:
         self._dialer = dialer
+        self._undo = undo
         self._mux: Mux | None = None
         self._retired: list[Mux] = []  # they still wait for replies
         self._connecting: asyncio.Task[Mux] | None = None
         self.closed = False
 
-    async def ask(self, command: Command, deadline: float, undo: Callable[[], Command] | None = None) -> Any:
+    async def ask(self, command: Command, deadline: float, undo: Claim | None = None) -> Reply:
         """As `AsyncPool.ask`."""
         mux = self._mux
         if mux is None or not mux.good:
@@ -185,7 +183,7 @@ class MuxPool:
                 reply = await mux.post(with_source(command.data), 1, deadline)
         except BaseException as error:
             if undo is not None and not isinstance(error, ConnectionEnded):
-                mux.forget(with_source(undo().data))
+                mux.forget(with_source(self._undo(undo).data))
             if not isinstance(error, asyncio.CancelledError):
                 mux.retire()
             raise

@@ -3,7 +3,7 @@
 Source: https://redis.io/docs/latest/develop/reference/protocol-spec/
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Command(NamedTuple):
@@ -22,6 +22,10 @@ class Command(NamedTuple):
 
 class ReplyError(Exception):
     """An error that the server answered with; its text begins with a code in capitals."""
+
+
+Reply: TypeAlias = Any
+"""An int, bytes, None, a list of these, or a ReplyError: what the command says it is."""
 
 
 class Garbage(ValueError):
@@ -65,6 +69,11 @@ class Parser:
     def __init__(self) -> None:
         self._data = b""
         self._at = 0
+
+    @property
+    def unread(self) -> bool:
+        """Whether a part of a reply has come."""
+        return self._at < len(self._data)
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""

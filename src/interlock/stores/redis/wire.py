@@ -56,6 +56,10 @@ class RedisWire:
         start, alone, line = self._leaving(claim.spec.key, done, channel)
         return Command(ended(ended(start, let_in) if let_in else alone, claim.id), line)
 
+    def undo(self, claim: Claim) -> Command:
+        """As `Wire.undo`."""
+        return self.leave(claim, 0.0, "", "")
+
     def left(self, reply: Any) -> Left:
         """As `Wire.left`."""
         if reply == REMOVED_BIT:

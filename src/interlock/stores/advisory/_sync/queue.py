@@ -201,7 +201,8 @@ class AdvisoryQueue:
 
     def _break_off(self, place: AdvisoryPlace) -> None:
         """End a wait, which may be granted at this very moment."""
-        place.over = over = rt.Waiter()
+        over: rt.Waiter[None] = rt.Waiter()
+        place.over = over
         pause, deadline = SOONEST, now() + IO_TIMEOUT
         while place.stands and place.session is not None and now() < deadline:
             try:

@@ -11,7 +11,7 @@ from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.stores.postgresql._async.connection import AsyncServer
 from interlock.stores.postgresql.options import PostgresOptions
-from interlock.stores.postgresql.wire import PostgresWire
+from interlock.stores.postgresql.wire import PostgresWire, Row, Statement
 
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
@@ -21,7 +21,7 @@ SKEW = 1.0  # seconds that two clocks may differ without a word
 ROUNDS = 5
 
 
-class AsyncPostgresQueue(AsyncServerQueue):
+class AsyncPostgresQueue(AsyncServerQueue[Statement, list[Row]]):
     """A queue in a PostgreSQL database.
 
     Args:
@@ -32,7 +32,7 @@ class AsyncPostgresQueue(AsyncServerQueue):
         channel = f"interlock_{rt.fresh_id()}"
         self._statements = PostgresWire(options)
         server = AsyncServer(options, self._statements, channel)
-        pool = AsyncPool(server.open, options.where, options.most)
+        pool = AsyncPool(server.open, options.where, options.most, self._statements.undo)
         super().__init__(self._statements, pool, server.subscribe, channel)
         self._releases = count(1)
 

@@ -12,7 +12,7 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.stores.postgresql._sync.connection import Server
 from interlock.stores.postgresql.options import PostgresOptions
-from interlock.stores.postgresql.wire import PostgresWire
+from interlock.stores.postgresql.wire import PostgresWire, Row, Statement
 
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
@@ -22,7 +22,7 @@ SKEW = 1.0  # seconds that two clocks may differ without a word
 ROUNDS = 5
 
 
-class PostgresQueue(ServerQueue):
+class PostgresQueue(ServerQueue[Statement, list[Row]]):
     """A queue in a PostgreSQL database.
 
     Args:
@@ -33,7 +33,7 @@ class PostgresQueue(ServerQueue):
         channel = f"interlock_{rt.fresh_id()}"
         self._statements = PostgresWire(options)
         server = Server(options, self._statements, channel)
-        pool = Pool(server.open, options.where, options.most)
+        pool = Pool(server.open, options.where, options.most, self._statements.undo)
         super().__init__(self._statements, pool, server.subscribe, channel)
         self._releases = count(1)
 

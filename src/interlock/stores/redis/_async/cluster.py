@@ -6,12 +6,12 @@ Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spe
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
 from interlock.core.queue import Renewed
-from interlock.remote._async.server_queue import AsyncServerQueue
+from interlock.remote._async.listener import AsyncSubscription
+from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
 from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed, ended
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
@@ -19,7 +19,7 @@ from interlock.stores.redis._async.connection import AsyncDialer, AsyncRedisSubs
 from interlock.stores.redis._async.queue import AsyncRedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal
 from interlock.stores.redis.keys import line_of
-from interlock.stores.redis.resp import Command, ReplyError, pack
+from interlock.stores.redis.resp import Command, Reply, ReplyError, pack
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.slots import CLUSTER_SLOTS, SLOTS, Shares, covered, host_or, shares_of, slot_of
@@ -35,6 +35,7 @@ class AsyncCluster:
 
     Args:
         settings: how to reach it.
+        wire: what its commands say.
 
     Attributes:
         addresses: of the nodes that serve slots.
@@ -42,9 +43,10 @@ class AsyncCluster:
         on_change: called after it has changed.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, wire: RedisWire) -> None:
         self._settings = settings
-        self._pools: dict[Address, Any] = {}
+        self._wire = wire
+        self._pools: dict[Address, AsyncAsks[Command, Reply]] = {}
         self._shares: Shares = []
         self._owners: list[Address | None] = [None] * SLOTS
         self.addresses: list[Address] = []
@@ -56,13 +58,13 @@ class AsyncCluster:
         """Return what makes connections to a node."""
         return AsyncDialer(self._settings.at(address))
 
-    def _pool(self, address: Address) -> Any:
+    def _pool(self, address: Address) -> AsyncAsks[Command, Reply]:
         if self.closed:
             raise closed()
         pool = self._pools.get(address)
         if pool is None:
             dialer = self.dialer(address)
-            pool = self._pools.setdefault(address, pool_to(dialer))
+            pool = self._pools.setdefault(address, pool_to(dialer, self._wire))
             dialer.moved = pool.distrust
         return pool
 
@@ -82,7 +84,7 @@ class AsyncCluster:
             raise Passing(f"no node of the cluster has {line!r} now; look at CLUSTER INFO")
         return address
 
-    async def ask(self, command: Command, deadline: float, undo: Callable[[], Command] | None = None) -> Any:
+    async def ask(self, command: Command, deadline: float, undo: Claim | None = None) -> Reply:
         """As `AsyncPool.ask`, on the node that the line lives on; follows it until the deadline."""
         target: Address | None = None
         asking = False
@@ -117,8 +119,8 @@ class AsyncCluster:
                 await self._read_map_if_possible(version)
 
     async def _ask_node(
-        self, address: Address, command: Command, asking: bool, deadline: float, undo: Callable[[], Command] | None
-    ) -> Any:
+        self, address: Address, command: Command, asking: bool, deadline: float, undo: Claim | None
+    ) -> Reply:
         if not asking:
             return await self._pool(address).ask(command, deadline, undo)
         both = Command(ASKING + with_source(command.data), command.line, 2)
@@ -233,13 +235,13 @@ class AsyncRedisClusterQueue(AsyncRedisQueue):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._cluster = AsyncCluster(settings)
+        wire = RedisWire(settings.where, settings.io_timeout, together=False)
+        self._cluster = AsyncCluster(settings, wire)
         self._cluster.on_change = self._map_changed
         self._address: Address | None = None
-        wire = RedisWire(settings.where, settings.io_timeout, together=False)
         AsyncServerQueue.__init__(self, wire, self._cluster, self._subscribe, fresh_channel())
 
-    async def _subscribe(self, deadline: float) -> Any:
+    async def _subscribe(self, deadline: float) -> AsyncSubscription:
         if not self._cluster.version:
             await self._cluster.read_map(0)
         failure: StoreError | None = None

@@ -6,31 +6,32 @@ from uuid import uuid4
 
 from interlock.core.claims import Check, Claim
 from interlock.core.queue import Renewed
+from interlock.remote._async.listener import AsyncSubscription
 from interlock.remote._async.pool import AsyncPool
-from interlock.remote._async.server_queue import AsyncServerQueue
+from interlock.remote._async.server_queue import AsyncAsks, AsyncServerQueue
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock
 from interlock.stores.redis._async.connection import AsyncDialer
 from interlock.stores.redis._async.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
-from interlock.stores.redis.resp import Command, pack
+from interlock.stores.redis.resp import Command, Reply, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import RedisWire
 
 CHANNEL = "interlock:wake:"
 
 
-def pool_to(dialer: AsyncDialer) -> Any:
+def pool_to(dialer: AsyncDialer, wire: RedisWire) -> AsyncAsks[Command, Reply]:
     """Return the connections to one server: a pool for threads, one connection for tasks."""
     # async only
     if rt.TASKS:
         from interlock.stores.redis._mux import MuxPool
 
-        return MuxPool(dialer)
-    return AsyncPool(dialer.open, dialer.where, dialer.settings.most)
+        return MuxPool(dialer, wire.undo)
+    return AsyncPool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
 
 
-class AsyncRedisQueue(AsyncServerQueue):
+class AsyncRedisQueue(AsyncServerQueue[Command, Reply]):
     """The queue of one process or event loop on one server.
 
     Args:
@@ -43,9 +44,9 @@ class AsyncRedisQueue(AsyncServerQueue):
         self._dialer.moved = self.distrust
         wire = RedisWire(settings.where, settings.io_timeout, together=True)
         channel = fresh_channel()
-        super().__init__(wire, pool_to(self._dialer), self._subscribe, channel)
+        super().__init__(wire, pool_to(self._dialer, wire), self._subscribe, channel)
 
-    async def _subscribe(self, deadline: float) -> Any:
+    async def _subscribe(self, deadline: float) -> AsyncSubscription:
         return await self._dialer.subscribe(self.channel, deadline)
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
@@ -85,7 +86,7 @@ class AsyncRedisQueue(AsyncServerQueue):
 
     async def hears_itself(self, seconds: float) -> bool:
         """Send a message to this process; tell whether it arrives."""
-        id, waiter = rt.fresh_id(), rt.Waiter()
+        id, waiter = rt.fresh_id(), self.subscribe()
         self._waiters.add(id, waiter)
         try:
             await self.ask(pack("PUBLISH", self.channel, f"{id} 1"), "")

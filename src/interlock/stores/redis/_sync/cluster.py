@@ -7,12 +7,12 @@ Source: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spe
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from interlock.core.claims import Claim
 from interlock.core.errors import StoreError
 from interlock.core.queue import Renewed
-from interlock.remote._sync.server_queue import ServerQueue
+from interlock.remote._sync.listener import Subscription
+from interlock.remote._sync.server_queue import Asks, ServerQueue
 from interlock.remote.failures import Denied, NoAnswer, NoRoom, Passing, Unreachable, closed, ended
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
@@ -20,7 +20,7 @@ from interlock.stores.redis._sync.connection import Dialer, RedisSubscription
 from interlock.stores.redis._sync.queue import RedisQueue, fresh_channel, pool_to
 from interlock.stores.redis.errors import Redirected, refusal
 from interlock.stores.redis.keys import line_of
-from interlock.stores.redis.resp import Command, ReplyError, pack
+from interlock.stores.redis.resp import Command, Reply, ReplyError, pack
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.slots import CLUSTER_SLOTS, SLOTS, Shares, covered, host_or, shares_of, slot_of
@@ -36,6 +36,7 @@ class Cluster:
 
     Args:
         settings: how to reach it.
+        wire: what its commands say.
 
     Attributes:
         addresses: of the nodes that serve slots.
@@ -43,9 +44,10 @@ class Cluster:
         on_change: called after it has changed.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, wire: RedisWire) -> None:
         self._settings = settings
-        self._pools: dict[Address, Any] = {}
+        self._wire = wire
+        self._pools: dict[Address, Asks[Command, Reply]] = {}
         self._shares: Shares = []
         self._owners: list[Address | None] = [None] * SLOTS
         self.addresses: list[Address] = []
@@ -57,13 +59,13 @@ class Cluster:
         """Return what makes connections to a node."""
         return Dialer(self._settings.at(address))
 
-    def _pool(self, address: Address) -> Any:
+    def _pool(self, address: Address) -> Asks[Command, Reply]:
         if self.closed:
             raise closed()
         pool = self._pools.get(address)
         if pool is None:
             dialer = self.dialer(address)
-            pool = self._pools.setdefault(address, pool_to(dialer))
+            pool = self._pools.setdefault(address, pool_to(dialer, self._wire))
             dialer.moved = pool.distrust
         return pool
 
@@ -83,7 +85,7 @@ class Cluster:
             raise Passing(f"no node of the cluster has {line!r} now; look at CLUSTER INFO")
         return address
 
-    def ask(self, command: Command, deadline: float, undo: Callable[[], Command] | None = None) -> Any:
+    def ask(self, command: Command, deadline: float, undo: Claim | None = None) -> Reply:
         """As `Pool.ask`, on the node that the line lives on; follows it until the deadline."""
         target: Address | None = None
         asking = False
@@ -118,8 +120,8 @@ class Cluster:
                 self._read_map_if_possible(version)
 
     def _ask_node(
-        self, address: Address, command: Command, asking: bool, deadline: float, undo: Callable[[], Command] | None
-    ) -> Any:
+        self, address: Address, command: Command, asking: bool, deadline: float, undo: Claim | None
+    ) -> Reply:
         if not asking:
             return self._pool(address).ask(command, deadline, undo)
         both = Command(ASKING + with_source(command.data), command.line, 2)
@@ -234,13 +236,13 @@ class RedisClusterQueue(RedisQueue):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._cluster = Cluster(settings)
+        wire = RedisWire(settings.where, settings.io_timeout, together=False)
+        self._cluster = Cluster(settings, wire)
         self._cluster.on_change = self._map_changed
         self._address: Address | None = None
-        wire = RedisWire(settings.where, settings.io_timeout, together=False)
         ServerQueue.__init__(self, wire, self._cluster, self._subscribe, fresh_channel())
 
-    def _subscribe(self, deadline: float) -> Any:
+    def _subscribe(self, deadline: float) -> Subscription:
         if not self._cluster.version:
             self._cluster.read_map(0)
         failure: StoreError | None = None

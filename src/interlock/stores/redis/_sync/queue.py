@@ -7,26 +7,27 @@ from uuid import uuid4
 
 from interlock.core.claims import Check, Claim
 from interlock.core.queue import Renewed
+from interlock.remote._sync.listener import Subscription
 from interlock.remote._sync.pool import Pool
-from interlock.remote._sync.server_queue import ServerQueue
+from interlock.remote._sync.server_queue import Asks, ServerQueue
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock
 from interlock.stores.redis._sync.connection import Dialer
 from interlock.stores.redis._sync.doctor import examine
 from interlock.stores.redis.keys import key_of, pattern_of
-from interlock.stores.redis.resp import Command, pack
+from interlock.stores.redis.resp import Command, Reply, pack
 from interlock.stores.redis.settings import Address, Settings
 from interlock.stores.redis.wire import RedisWire
 
 CHANNEL = "interlock:wake:"
 
 
-def pool_to(dialer: Dialer) -> Any:
+def pool_to(dialer: Dialer, wire: RedisWire) -> Asks[Command, Reply]:
     """Return the connections to one server: a pool for threads, one connection for tasks."""
-    return Pool(dialer.open, dialer.where, dialer.settings.most)
+    return Pool(dialer.open, dialer.where, dialer.settings.most, wire.undo)
 
 
-class RedisQueue(ServerQueue):
+class RedisQueue(ServerQueue[Command, Reply]):
     """The queue of one process or event loop on one server.
 
     Args:
@@ -39,9 +40,9 @@ class RedisQueue(ServerQueue):
         self._dialer.moved = self.distrust
         wire = RedisWire(settings.where, settings.io_timeout, together=True)
         channel = fresh_channel()
-        super().__init__(wire, pool_to(self._dialer), self._subscribe, channel)
+        super().__init__(wire, pool_to(self._dialer, wire), self._subscribe, channel)
 
-    def _subscribe(self, deadline: float) -> Any:
+    def _subscribe(self, deadline: float) -> Subscription:
         return self._dialer.subscribe(self.channel, deadline)
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
@@ -81,7 +82,7 @@ class RedisQueue(ServerQueue):
 
     def hears_itself(self, seconds: float) -> bool:
         """Send a message to this process; tell whether it arrives."""
-        id, waiter = rt.fresh_id(), rt.Waiter()
+        id, waiter = rt.fresh_id(), self.subscribe()
         self._waiters.add(id, waiter)
         try:
             self.ask(pack("PUBLISH", self.channel, f"{id} 1"), "")
