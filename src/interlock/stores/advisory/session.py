@@ -119,7 +119,6 @@ class BaseSession:
     Attributes:
         fd: the descriptor of its socket; -1 while there is none.
         pid: what the server calls it; reported_pid: what it is called by whatever the connection leads to.
-        key: of the lock for which it was used last.
         alive: False once it has ended; what it had is free, as soon as the server knows.
         busy: True while somebody talks.
         silent: True if an answer did not come in time, so that the server may not hear of its end.
@@ -129,7 +128,6 @@ class BaseSession:
         self.options = options
         self.fd = -1
         self.pid = self.reported_pid = 0
-        self.key = 0
         self.alive = True
         self.busy = False
         self.silent = False

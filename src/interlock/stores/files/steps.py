@@ -305,11 +305,11 @@ class FileSteps:
         Raises:
             StoreError: it can't be read.
         """
-        try:
-            with failing(f"the lines in {self.folder.path} can't be read"):
+        with failing(f"the lines in {self.folder.path} can't be read"):
+            try:
                 data = read_file(self.folder.lines, name, self.folder.sharing, most)
-        except (FileNotFoundError, NotOurs):
-            return None, []  # the doctor names what does not belong there
+            except (FileNotFoundError, NotOurs):
+                return None, []  # the doctor names what does not belong there
         return key_in(data[:HEAD_MOST]), slots_in(data, slots_start(data), [])
 
     def _look(self, key: str) -> Step:

@@ -31,6 +31,9 @@ AWAY = 0.25  # seconds until a server that is away is asked again
 RECOVERY = 60.0  # seconds to wait for it, where the caller has set no limit
 SOONEST = 0.05  # seconds after which a wait is broken off once more
 MOMENT = 0.001  # seconds
+SIDE_BY_SIDE = 16  # sessions that are renewed at a time: a slow server must not let the last of many leases end
+RENEWED_WITHIN = 60.0  # seconds
+NOT_RENEWED = StoreError("the sessions that were to be asked before this one did not answer in time")
 
 
 class AsyncAdvisoryQueue:
@@ -242,17 +245,26 @@ class AsyncAdvisoryQueue:
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         answers: dict[str, Renewed] = {}
-        silent: StoreError | None = None
-        # One session after another; where one is silent the others are asked before it the next time.
-        for claim in sorted(claims, key=self._is_silent):
-            answers[claim.id] = found = silent or await self._renew(claim)
-            if isinstance(found, StoreError) and self._is_silent(claim):
-                silent = found
-        return [answers[claim.id] for claim in claims]
+        waits: list[rt.Waiter[bool]] = []
+        for at in range(1, min(SIDE_BY_SIDE, len(claims))):
+            waits.append(rt.Waiter())
+            some = claims[at::SIDE_BY_SIDE], answers, waits[-1]
+            if rt.spawn("interlock-advisory-renew", self._renew_some, *some) is None:
+                await self._renew_some(*some)
+        await self._renew_some(claims[::SIDE_BY_SIDE], answers, rt.Waiter())
+        for each in waits:
+            await each.wait(RENEWED_WITHIN)
+        return [answers.get(claim.id, NOT_RENEWED) for claim in claims]
 
-    def _is_silent(self, claim: Claim) -> bool:
-        place = self._room.places.get(claim.id)
-        return place is not None and place.session is not None and bool(place.session.silent)
+    async def _renew_some(
+        self, claims: Sequence[Claim], answers: dict[str, Renewed], over: "rt.Waiter[bool]"
+    ) -> None:
+        """Renew claims, a session after another; then tell that it is over."""
+        try:
+            for claim in claims:
+                answers[claim.id] = await self._renew(claim)
+        finally:
+            over.tell(True)
 
     async def _renew(self, claim: Claim) -> Renewed:
         room, started, place = self._room, now(), self._room.places.get(claim.id)

@@ -67,13 +67,11 @@ class AsyncTalk:
 
     async def attempt(self, session: Any, key: int, kind: str) -> int | None:
         """Take the lock if it is free; return the fence, or None."""
-        session.key = key
         ((fence,),) = await self.say(session, "attempt", key, kind)
         return fence if fence is None else int(fence)
 
     async def wait(self, session: Any, key: int, kind: str) -> int | None:
         """Wait for the lock; return the fence, or None if the wait was broken off: the lock may be there even so."""
-        session.key = key
         try:
             ((fence,),) = await self.say(session, "wait", key, kind, seconds=None)
             if fence == "apart":
@@ -93,21 +91,3 @@ class AsyncTalk:
         """Tell whether a session is still ours; False if a pooler has given it to somebody else."""
         ((found,),) = await self.say(session, "ping")
         return bool(int(str(found)) == session.pid)
-
-    async def end_on_server(self, session: Any, other: Any) -> None:
-        """End another session on the server, if it has the lock for which it was used last, or waits for it.
-
-        Args:
-            session: a new one, which ends after that.
-            other: the other.
-
-        Raises:
-            StoreError: the server can't be reached.
-            Refusal: it does not do that.
-        """
-        try:
-            await self.open(session)
-            if str(other.pid) in [row[0] for row in await self.say(session, "look", other.key)]:
-                await self.say(session, "kill", pid=other.pid)
-        finally:
-            session.end()

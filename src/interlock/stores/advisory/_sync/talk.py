@@ -68,13 +68,11 @@ class Talk:
 
     def attempt(self, session: Any, key: int, kind: str) -> int | None:
         """Take the lock if it is free; return the fence, or None."""
-        session.key = key
         ((fence,),) = self.say(session, "attempt", key, kind)
         return fence if fence is None else int(fence)
 
     def wait(self, session: Any, key: int, kind: str) -> int | None:
         """Wait for the lock; return the fence, or None if the wait was broken off: the lock may be there even so."""
-        session.key = key
         try:
             ((fence,),) = self.say(session, "wait", key, kind, seconds=None)
             if fence == "apart":
@@ -94,21 +92,3 @@ class Talk:
         """Tell whether a session is still ours; False if a pooler has given it to somebody else."""
         ((found,),) = self.say(session, "ping")
         return bool(int(str(found)) == session.pid)
-
-    def end_on_server(self, session: Any, other: Any) -> None:
-        """End another session on the server, if it has the lock for which it was used last, or waits for it.
-
-        Args:
-            session: a new one, which ends after that.
-            other: the other.
-
-        Raises:
-            StoreError: the server can't be reached.
-            Refusal: it does not do that.
-        """
-        try:
-            self.open(session)
-            if str(other.pid) in [row[0] for row in self.say(session, "look", other.key)]:
-                self.say(session, "kill", pid=other.pid)
-        finally:
-            session.end()
