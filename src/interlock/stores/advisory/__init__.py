@@ -66,7 +66,7 @@ class AdvisoryStore:
         """
         return self.queue().ask("server")
 
-    def lock_in_transaction(self, spec: LockSpec, timeout: float | None, connection: Any) -> Any:
+    def lock_in_transaction(self, spec: LockSpec, timeout: float | None, connection: object) -> Any:
         """Return a lock that the transaction of a connection of SQLAlchemy holds until it ends.
 
         Raises:

@@ -7,11 +7,13 @@ knows none, and frees what a session has when that ends.
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from interlock.core.claims import PENDING, SEPARATOR, USING, WRITER_UNITS, Check, Claim, ClaimView, LockSpec, kind_of
 from interlock.core.errors import Unsupported
+from interlock.core.queue import Tells
 from interlock.runtime import _threads as threads
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, checked_pid, in_forked_child, pid
@@ -20,6 +22,12 @@ from interlock.stores.advisory.session import BaseSession, Options
 now = clock.awake_or_not
 LOOK_AFTER = 1.0  # seconds between two looks at the leases and the sessions of those who hold locks
 LACKS = "advisory locks have no {}: use a store that has it, such as postgresql://, mysql:// or redis://"
+
+
+class Doubts(Protocol):
+    """A queue that is told which of its claims are lost."""
+
+    doubt: Callable[[str], object]
 
 
 class AdvisoryPlace:
@@ -43,8 +51,9 @@ class AdvisoryPlace:
         "waiter",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, mysql: bool, waiter: Any, owner: Any) -> None:
-        self.claim, self.waiter, self.owner = claim, waiter, owner
+    def __init__(self, claim: Claim, mysql: bool, waiter: Tells | None, owner: Doubts) -> None:
+        self.claim, self.owner = claim, owner
+        self.waiter: Any = waiter
         self.key, self.kind = number_of(claim.spec.key), kind_in(claim.spec, mysql)
         self.state: Literal["trying", "pending", "using"] = "trying"
         self.session: Any = None
@@ -90,7 +99,9 @@ class AdvisoryRoom:
         make: makes a session.
     """
 
-    def __init__(self, options: Options, make: Callable[[Options, Any], Any]) -> None:
+    def __init__(
+        self, options: Options, make: Callable[[Options, AbstractContextManager[object]], BaseSession]
+    ) -> None:
         self.options = options
         self._make = make
         self.start_afresh()

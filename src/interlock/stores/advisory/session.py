@@ -3,7 +3,7 @@
 import os
 import re
 import socket
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, parse_qsl
 
@@ -124,7 +124,7 @@ class BaseSession:
         silent: True if an answer did not come in time, so that the server may not hear of its end.
     """
 
-    def __init__(self, options: Options, mutex: Any) -> None:
+    def __init__(self, options: Options, mutex: AbstractContextManager[object]) -> None:
         self.options = options
         self.fd = -1
         self.pid = self.reported_pid = 0

@@ -93,7 +93,7 @@ class Database:
             finally:
                 self._inside = False
 
-    def _do(self, key: str, decide: Decide, args: tuple[Any, ...]) -> Step:
+    def _do(self, key: str, decide: Decide, args: tuple[object, ...]) -> Step:
         opened = self._open()
         execute = opened.connection.execute
         name = key.encode()

@@ -8,7 +8,7 @@ from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, namespace_
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
-from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
 from interlock.runtime import _aio as rt
 from interlock.stores.advisory._async.talk import AsyncTalk
 from interlock.stores.advisory.room import (
@@ -23,7 +23,7 @@ from interlock.stores.advisory.room import (
     number_of,
     view_of,
 )
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows, refused
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows, refused
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
@@ -46,7 +46,7 @@ class AsyncAdvisoryQueue:
 
     node_of = None
 
-    def __init__(self, room: AdvisoryRoom, talk: AsyncTalk) -> None:
+    def __init__(self, room: AdvisoryRoom, talk: AsyncTalk[Any]) -> None:
         self._room = room
         self._talk = talk
         self.doubt: Callable[[str], object] = lambda id: None
@@ -61,7 +61,7 @@ class AsyncAdvisoryQueue:
 
     # -- entering ---------------------------------------------------------------------------------------
 
-    async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         room = self._room
         place = room.places.get(claim.id)
         if place is None:
@@ -114,7 +114,7 @@ class AsyncAdvisoryQueue:
                 raise
         return session
 
-    async def _stands(self, place: AdvisoryPlace, waiter: Any) -> EnterResult:
+    async def _stands(self, place: AdvisoryPlace, waiter: Tells | None) -> EnterResult:
         """Say where a claim stands, and see to it that the first who waits in here does so in the server."""
         room, claim, pause = self._room, place.claim, LOOK_AGAIN
         if place.until <= now():
@@ -150,7 +150,7 @@ class AsyncAdvisoryQueue:
             room.keep(session)
         return NO_SESSION
 
-    async def _wait(self, place: AdvisoryPlace, session: Any) -> None:
+    async def _wait(self, place: AdvisoryPlace, session: BaseSession) -> None:
         """Wait in the server until the lock is granted, or the wait is broken off; in a task of its own."""
         room, fence = self._room, None
         try:
@@ -217,7 +217,7 @@ class AsyncAdvisoryQueue:
         if place.stands and place.session is not None:
             place.session.silent = True
 
-    async def _give_back(self, place: AdvisoryPlace, session: Any) -> bool:
+    async def _give_back(self, place: AdvisoryPlace, session: BaseSession) -> bool:
         """Give back what a session has, and keep it for the next; False if it has ended.
 
         Raises:

@@ -9,7 +9,7 @@ from interlock.core.claims import SEPARATOR, Check, Claim, ClaimView, namespace_
 from interlock.core.errors import StoreError, UnknownOutcome, Unsupported
 from interlock.core.line import GONE, KEPT
 from interlock.core.queue import GONE as IS_GONE
-from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed
+from interlock.core.queue import OCCUPIED, REFUSED, EnterResult, Granted, Held, Outage, Renewed, Tells
 from interlock.runtime import _threads as rt
 from interlock.stores.advisory._sync.talk import Talk
 from interlock.stores.advisory.room import (
@@ -24,7 +24,7 @@ from interlock.stores.advisory.room import (
     number_of,
     view_of,
 )
-from interlock.stores.advisory.session import IO_TIMEOUT, Refusal, Rows, refused
+from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows, refused
 
 LOOK_AGAIN = 1.0  # seconds; only a safety net
 NO_SESSION = 0.1  # seconds after which a waiter asks again for a session to wait on
@@ -47,7 +47,7 @@ class AdvisoryQueue:
 
     node_of = None
 
-    def __init__(self, room: AdvisoryRoom, talk: Talk) -> None:
+    def __init__(self, room: AdvisoryRoom, talk: Talk[Any]) -> None:
         self._room = room
         self._talk = talk
         self.doubt: Callable[[str], object] = lambda id: None
@@ -62,7 +62,7 @@ class AdvisoryQueue:
 
     # -- entering ---------------------------------------------------------------------------------------
 
-    def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
+    def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         room = self._room
         place = room.places.get(claim.id)
         if place is None:
@@ -115,7 +115,7 @@ class AdvisoryQueue:
                 raise
         return session
 
-    def _stands(self, place: AdvisoryPlace, waiter: Any) -> EnterResult:
+    def _stands(self, place: AdvisoryPlace, waiter: Tells | None) -> EnterResult:
         """Say where a claim stands, and see to it that the first who waits in here does so in the server."""
         room, claim, pause = self._room, place.claim, LOOK_AGAIN
         if place.until <= now():
@@ -151,7 +151,7 @@ class AdvisoryQueue:
             room.keep(session)
         return NO_SESSION
 
-    def _wait(self, place: AdvisoryPlace, session: Any) -> None:
+    def _wait(self, place: AdvisoryPlace, session: BaseSession) -> None:
         """Wait in the server until the lock is granted, or the wait is broken off; in a task of its own."""
         room, fence = self._room, None
         try:
@@ -218,7 +218,7 @@ class AdvisoryQueue:
         if place.stands and place.session is not None:
             place.session.silent = True
 
-    def _give_back(self, place: AdvisoryPlace, session: Any) -> bool:
+    def _give_back(self, place: AdvisoryPlace, session: BaseSession) -> bool:
         """Give back what a session has, and keep it for the next; False if it has ended.
 
         Raises:
