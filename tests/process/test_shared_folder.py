@@ -11,7 +11,6 @@ import pytest
 
 import interlock
 from interlock import InvalidArgument, StoreError
-from interlock.stores.files.store import options
 from interlock.testing.remote import Remote, RemoteError
 from interlock.testing.waiting import eventually
 
@@ -110,18 +109,6 @@ def test_a_clean_up_by_another_user_leaves_the_name_usable(
 
 
 @as_root
-def test_a_clean_up_that_is_not_allowed_takes_its_mark_back(home: Path, user: Callable[..., Remote]) -> None:
-    folder = shared(home, 0o1777)
-    bob = user(folder, BOB)
-    bob.do(f"grant = locks.lock({NAME!r}).acquire()\ngrant.release()")
-    path = folder / "lines" / NAME
-    text = path.read_bytes()
-    path.write_bytes(text.replace(b" waiting=0", b" waiting=X"))  # as it was left by earlier versions
-    other = user(folder, BOB + 1)
-    assert other.do(f"result = locks.lock({NAME!r}).acquire(timeout=5) is not None") is True
-
-
-@as_root
 @pytest.mark.parametrize("mode", [0o755, 0o711, 0o750, 0o700], ids=oct)
 def test_who_may_only_read_the_folder_can_not_even_open_its_files(
     home: Path, user: Callable[..., Remote], mode: int
@@ -181,15 +168,13 @@ def test_a_link_that_another_user_made_gives_nothing_of_roots_away(home: Path, u
     secret.write_bytes(b"root:secret\n")
     secret.chmod(0o600)
     bob = user(folder, BOB, groups=(GROUP,))
-    for path in ("lines/nightly", "fences"):
-        bob.do(f"os.symlink('{secret}', '{folder}/{path}')")
+    bob.do(f"os.symlink('{secret}', '{folder}/lines/nightly')")
     with interlock.connect(f"file://{folder}") as locks:
         with pytest.raises(StoreError, match="symbolic link"):
             locks.lock(NAME).acquire(timeout=5)
         assert any("lines/nightly" in check.detail for check in locks.doctor())
     assert secret.read_bytes() == b"root:secret\n"
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
-    assert not (folder / "broken").exists()
 
 
 @as_root
@@ -265,9 +250,3 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path, query: str) -> N
     with pytest.raises(InvalidArgument):
         interlock.connect(f"file://{tmp_path}/locks?{query}")
     assert not (tmp_path / "locks").exists()
-
-
-def test_options_are_read(tmp_path: Path) -> None:
-    assert options("") == {}
-    assert options("mode=1777&allow=fuse.rclone") == {"mode": 0o1777, "allow": "fuse.rclone"}
-    assert options("allow=virtiofs") == {"allow": "virtiofs"}

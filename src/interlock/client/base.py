@@ -5,7 +5,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar, cast, overload
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from interlock.client import events
 from interlock.client.events import Event, Kind, Listeners
@@ -26,6 +26,7 @@ from interlock.core.claims import (
     checked_text,
     checked_timeout,
     checked_ttl,
+    fits,
     said,
 )
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, StoreError, Unsupported
@@ -37,6 +38,7 @@ from interlock.runtime import log
 from interlock.runtime.process import checked_pid, pid
 
 L = TypeVar("L")
+P = ParamSpec("P")
 G = TypeVar("G", bound="BaseGrant")
 HELD, RELEASED, LOST = "held", "released", "lost"
 GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
@@ -86,6 +88,17 @@ def options_of(
     return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least)
 
 
+def seconds_of(on_busy: object, timeout: float | None) -> float | None:
+    """Return how long to wait for who is busy: who does not wait tries once.
+
+    Raises:
+        InvalidArgument: `on_busy` is none of the three.
+    """
+    if on_busy not in ("wait", "raise", "skip"):
+        raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
+    return 0 if timeout is None and on_busy != "wait" else timeout
+
+
 def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
     """Return how many seconds an acquire may wait: 0 for one try, None for no limit."""
     if blocking is True and timeout is UNSET:
@@ -121,14 +134,14 @@ def in_global_order(client: object, parts: Sequence[Any]) -> list[Any]:
 
 
 def time_is_over(
-    name: str, seconds: float | None, holders: Sequence[ClaimView] = (), mine: bool = False
+    name: str, seconds: float | None, holders: Sequence[ClaimView] | None = None, mine: bool = False
 ) -> LockTimeout:
     """Return the error for a lock that was not obtained in time.
 
     Args:
         name: of the lock.
         seconds: that were allowed.
-        holders: who holds it, as far as it is known.
+        holders: who holds it; None if that could not be found out.
         mine: True if the caller is one of them.
     """
     who = "somebody holds it"
@@ -139,16 +152,22 @@ def time_is_over(
         who = " and ".join(_who(each) for each in holders[:2])
         who += (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it"
         advice = "wait longer (timeout=)" if seconds else "wait for it (timeout=), or come back later"
+    elif holders is not None:
+        who = "nobody holds it at this moment"
+        advice = (
+            "it is between two holders, others stand before the caller, or the server was started just now and keeps "
+            "its locks for a grace: `interlock doctor` tells, `interlock ls` shows who waits"
+        )
     if mine:
         who = "the caller itself holds it"
         advice = "release it first"
-        if all(each.capacity == 1 for each in holders):
+        if all(each.capacity == 1 for each in holders or ()):
             advice += ", or use rlock(), which its holder may acquire again"
     return LockTimeout(
         f"the lock {name!r} was not obtained within {seconds or 0:g} s: {who}; {advice}",
         name=name,
         timeout=seconds,
-        holders=holders,
+        holders=holders or (),
     )
 
 
@@ -236,6 +255,29 @@ class BaseClient:
             max(self.ttl, kept) if lease is None else lease,
             "" if label is None else checked_text(label, "label", MAX_LABEL),
         )
+
+    def refuse_own_wait(self, spec: LockSpec, owner: Any, seconds: float | None, grants: Sequence[Any]) -> None:
+        """Refuse that an event loop waits for its own thread, which can't release meanwhile.
+
+        Args:
+            spec: of the lock that is waited for.
+            owner: the calling thread, in which a loop runs.
+            seconds: for which it waits; None for no limit.
+            grants: what this process holds.
+
+        Raises:
+            InvalidArgument: it would wait for ever.
+        """
+        own = [each._claim.spec for each in grants if each._owner is owner and each.held]
+        if fits(spec.units, spec.capacity, [(each.units, each.capacity) for each in own if each.key == spec.key]):
+            return
+        text = (
+            f"the thread of this event loop holds {name_of(spec.key)!r} and waits for it, so that no task can "
+            f"release it: a lock around an `await` is one of aconnect(), with `async with`"
+        )
+        if seconds is None:
+            raise InvalidArgument(text)
+        log.warn("%s", text)
 
     def need(self, feature: Any) -> None:
         """Raise Unsupported if the store lacks a feature."""
@@ -341,7 +383,19 @@ def _client_of(connect: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseC
     return client
 
 
-class BaseLocks(Generic[L]):
+class Same:
+    """What it is copied to is the same thing: a lock is what its name says."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+
+class BaseLocks(Same, Generic[L]):
     """The part of `Locks` and `AsyncLocks` that makes locks.
 
     Args:
@@ -506,9 +560,7 @@ class BaseLocks(Generic[L]):
 
     def _lock_of_guard(self, name: str, on_busy: object, timeout: float | None, **how: Any) -> Callable[[str], L]:
         """Return what makes the lock that a call of a guarded function takes, after it has judged the arguments."""
-        if on_busy not in ("wait", "raise", "skip"):
-            raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
-        seconds = 0 if timeout is None and on_busy != "wait" else timeout  # one that does not wait tries once
+        seconds = seconds_of(on_busy, timeout)
 
         def lock_of(name: str) -> L:
             made: L = self.lock(name, timeout=seconds, **how)
@@ -643,6 +695,7 @@ def warn_of_dropped(key: str, where: str, source: object) -> None:
         f"the lock {name_of(key)!r} was never released: its grant and its lock object were collected while it was "
         f"held, so its lease is renewed no more and ends; use `with`, or keep the grant and call release(){where}"
     )
+    log.warn("%s", message)  # most programs show no ResourceWarning, and a second copy may run when the lease is over
     warnings.warn(message, ResourceWarning, stacklevel=3, source=source)
 
 
@@ -656,8 +709,8 @@ class BaseGrant:
 
     __slots__ = (
         "__weakref__", "_acquired_at", "_body", "_claim", "_client", "_deadline", "_due", "_free_at", "_in_body",
-        "_leaving", "_lost_because", "_on_lost", "_owner", "_pid", "_renews", "_slot", "_state", "_watchdog", "fence",
-        "id",
+        "_leaving", "_lost_because", "_on_lost", "_owner", "_pid", "_record", "_renews", "_slot", "_state",
+        "_watchdog", "fence", "id",
     )  # fmt: skip
 
     def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: Any, options: AcquireOptions) -> None:
@@ -675,6 +728,7 @@ class BaseGrant:
         self._state = HELD
         self._leaving = False
         self._lost_because = ""
+        self._record: tuple[float, str] | tuple[()] = ()
         self._in_body = False
         self._body: Any = None
         self._acquired_at: float | None = None

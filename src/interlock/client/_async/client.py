@@ -15,6 +15,7 @@ from interlock.client.base import (
     BaseClient,
     closed_meanwhile,
 )
+from interlock.client.cancel import Cancel
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
@@ -29,6 +30,7 @@ WITHDRAW_LIMIT = 2.0  # seconds until what does not leave the line by itself is 
 AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
+CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, Any]
 """A call of acquire that has not come to its end: its claim, and whose it is (a thread or a task)."""
 
@@ -102,11 +104,19 @@ class AsyncClient(BaseClient):
         """Drop what loops that ended without `close()` have left open; what they held ends with its lease."""
         for state in self.states:
             if rt.ended(state.here):
-                self._states.pop(state.here, None)
-                if self._state is state:
-                    self._state = None
-                state.watchdog.stop()
-                state.queue.abort()
+                self._forget(state)
+
+    def _forget(self, state: AsyncState) -> None:
+        self._states.pop(state.here, None)
+        if self._state is state:
+            self._state = None
+        state.watchdog.stop()
+        state.queue.abort()
+
+    def drop(self) -> None:
+        """Give up all that is open, without waiting: what is held ends with its lease, and the next call connects."""
+        for state in self.states:
+            self._forget(state)
 
     @property
     def states(self) -> list[AsyncState]:
@@ -114,7 +124,7 @@ class AsyncClient(BaseClient):
         return list(self._states.values())
 
     async def acquire(
-        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any
+        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any, cancel: Any = None
     ) -> AsyncGrant | None:
         """Acquire a lock.
 
@@ -123,6 +133,7 @@ class AsyncClient(BaseClient):
             options: how to acquire it.
             seconds: to wait at most; 0 for one try, None for no limit.
             owner: the caller.
+            cancel: calls it off; None if nothing does.
 
         Returns:
             The grant; None if the lock was not obtained.
@@ -150,16 +161,22 @@ class AsyncClient(BaseClient):
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
+                if seconds != 0 and rt.blocks_loop():
+                    self.refuse_own_wait(spec, owner, seconds, state.watchdog.live())
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
                 call.entered = call.entered or first is None
                 entering[id] = call, owner
                 call.on_queued = self.queued if self.listeners else None
-                waited = await acquire(rt, state.queue, call)
+                if cancel is None:
+                    waited = await acquire(rt, state.queue, call)
+                else:
+                    waited = await self._acquire_or_cancel(state, call, id, cancel)
                 self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
-                    self.tell("timed out", call.claim, started=started)
+                    if not call.done:
+                        self.tell("timed out", call.claim, started=started)
                     return None
                 held = waited
             grant = AsyncGrant(held, self, state.watchdog, owner, options)
@@ -189,6 +206,24 @@ class AsyncClient(BaseClient):
                 self.broken_off(call, grant, error)
             raise
 
+    async def _acquire_or_cancel(self, state: AsyncState, call: AcquireCall, id: str, cancel: Any) -> Held | None:
+        """Acquire, unless that is called off."""
+        ours = cancel if isinstance(cancel, Cancel) else Cancel()
+        ours.join(call)
+        if ours is not cancel:
+            rt.spawn("interlock-cancel", self._watch, state, id, cancel, ours)
+        try:
+            return await acquire(rt, state.queue, call)
+        finally:
+            ours.leave(call)
+
+    async def _watch(self, state: AsyncState, id: str, cancel: Any, ours: Cancel) -> None:
+        """Look, while a call of acquire goes on, whether it is called off."""
+        while id in state.entering and not ours.is_set():
+            if cancel.is_set():
+                ours.set()
+            await rt.sleep(CANCEL_LOOK)
+
     async def look(self, key: str) -> list[ClaimView]:
         """List the claims of a key, or of all keys of a namespace."""
         # async only
@@ -210,15 +245,27 @@ class AsyncClient(BaseClient):
         self.tell_evicted(key, id, seen, removed)
         return removed
 
-    async def holders_of(self, key: str) -> list[ClaimView]:
-        """Return who holds the lock `key`, as far as it can be found out."""
-        holders = self.seen(key)
-        if holders is None:
-            try:
-                holders = self.note_seen(key, await self.state().queue.look(key))
-            except LockError:
-                holders = []
-        return holders
+    async def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
+        """Return who holds some locks; None if that can't be found out."""
+        found: list[ClaimView] = []
+        try:
+            for key in keys:
+                seen = self.seen(key)
+                found += self.note_seen(key, await self.state().queue.look(key)) if seen is None else seen
+        except LockError:
+            return None
+        return found
+
+    async def kept(self, key: str) -> str | None:
+        """Return what a completed run has left; None if no record of one is kept."""
+        self.check_open()
+        found: str | None = await self.state().queue.kept(key)
+        return found
+
+    async def forget(self, key: str) -> bool:
+        """Forget the record of a completed run; True if there was one."""
+        self.check_open()
+        return bool(await self.state().queue.forget(key))
 
     # -- the end -----------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The admin of guarded models: a second editor loses nothing, and overwrites nothing unseen."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.apps import apps
@@ -9,7 +9,6 @@ from django.contrib import admin, messages
 from django.contrib.admin.options import InlineModelAdmin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import connections, router
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
@@ -18,29 +17,10 @@ from interlock.core.claims import MAX_LABEL, WRITER_UNITS, Claim, ClaimView, Loc
 from interlock.core.errors import LockError
 from interlock.django.configured import locks
 from interlock.django.guarded.errors import StaleObject
-from interlock.django.guarded.forms import READ, GuardedModelForm
+from interlock.django.guarded.forms import READ, GuardedModelForm, guarded_form
 from interlock.django.rows import Row
 from interlock.runtime import log
-from interlock.runtime.sync import fresh_id, run
-from interlock.stores.driven import original
-
-
-class Editor(NamedTuple):
-    """Somebody who has opened the page of an object, and has not saved it yet.
-
-    Attributes:
-        name: the user's name.
-        since: when they opened it.
-    """
-
-    name: str
-    since: datetime
-
-    def __str__(self) -> str:
-        return _("Opened by %(name)s %(time)s ago, who may be editing it.") % {
-            "name": self.name,
-            "time": timesince(self.since),
-        }
+from interlock.runtime.sync import fresh_id
 
 
 class EditedPage:
@@ -61,10 +41,9 @@ class EditedPage:
         self._user = user
         self._who = f"user {user.pk}"
 
-    def open(self) -> list[Editor]:
-        """Note that the user has opened the page; return who else has."""
+    def open(self) -> list[ClaimView]:
+        """Note that the user has opened the page; return who else has: their names are the labels."""
         try:
-            self._sweep()
             mine, others = self._claims()
             spec = LockSpec(locks._client.key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
             known = [Claim(claim.id, spec, self._who) for claim in mine[:1]]
@@ -74,7 +53,7 @@ class EditedPage:
         except LockError as error:
             log.warn("could not note who edits %s: %s", self.name, error)
             return []
-        return [Editor(claim.label, datetime.fromtimestamp(claim.since, UTC)) for claim in others]
+        return others
 
     def leave(self) -> None:
         """Note that the user has saved the object."""
@@ -84,36 +63,16 @@ class EditedPage:
         except LockError as error:
             log.warn("could not note that nobody edits %s any more: %s", self.name, error)
 
-    def _sweep(self) -> None:
-        """Remove the claims of those who came, and did not save before their leases ended.
-
-        A waiter removes what stands in its way, but here nobody waits.
-        """
-        register, key = getattr(original(locks.store), "register", None), locks._client.key(self.name)
-        if register is None:
-            return
-        for record in run(_asked(register.list(key))):
-            if record.expired:
-                run(_asked(register.reap(key, record.id)))
-
     def _claims(self) -> tuple[list[ClaimView], list[ClaimView]]:
         """Return the user's own claims, and those of others."""
         claims = locks.claims(self.name)
         return [c for c in claims if c.thread == self._who], [c for c in claims if c.thread != self._who]
 
 
-def _asked(request: Any) -> Any:
-    answer = yield request
-    return answer
-
-
 def page(model: Any, pk: Any, user: Any, lease: float | None) -> EditedPage | None:
     """Return a page whose editors are noted; None where they are not."""
     if lease is None or not apps.is_installed("interlock.django"):
         return None
-    database = connections[router.db_for_write(model)]
-    if database.vendor == "sqlite" and database.in_atomic_block:
-        return None  # under ATOMIC_REQUESTS a claim in the same file would wait for the request that makes it
     try:
         return EditedPage(model, pk, user, lease)
     except (LockError, ObjectDoesNotExist):
@@ -128,13 +87,6 @@ else:
 
 TRIES = 3
 """How often a page that was sent is looked at anew when the object changes just while it is saved."""
-
-
-def guarded_form(form: Any) -> Any:
-    """Return a form class that is also a `GuardedModelForm`."""
-    if issubclass(form, GuardedModelForm):
-        return form
-    return type(form)(form.__name__, (GuardedModelForm, form), {"__module__": form.__module__})
 
 
 def _with_read_field(fieldsets: Any, shows_form: bool) -> Any:
@@ -198,8 +150,12 @@ class GuardedAdmin(AdminBase):
                 shown.leave()
             return
         for editor in shown.open():
+            who = _("Opened by %(name)s %(time)s ago, who may be editing it.") % {
+                "name": editor.label,
+                "time": timesince(datetime.fromtimestamp(editor.since, UTC)),
+            }
             advice = _("Nothing gets lost: whoever saves second is shown both values.")
-            self.message_user(request, f"{editor} {advice}", messages.WARNING)
+            self.message_user(request, f"{who} {advice}", messages.WARNING)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show or save the list; if a row changes just while it is saved, nothing is, and the list is shown anew."""

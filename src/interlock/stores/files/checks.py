@@ -15,7 +15,7 @@ from interlock.stores.files.machine import LOCAL, NAME, file_system, is_guest, i
 from interlock.stores.files.opening import OpenFile, failed, kind_of, read_file
 from interlock.stores.files.slots import FREE, HEAD_MOST, SLOT, file_name, key_in, parse, slots_start
 
-OURS = {NAME, "lines", "alive"}
+OURS = {NAME, "lines", "alive", "kept"}
 MOST_SHOWN = 5
 REMEDY = "exclude the folder from whatever cleans up there (tmp cleaners, rm)"
 Found = Iterator[Check]

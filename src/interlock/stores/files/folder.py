@@ -3,6 +3,7 @@
 interlock      the marker: what this folder is, and of which boot and clock of which machine
 lines/NAME     who uses NAME and who waits for it; whoever writes holds flock on this file, the guard
 alive/         liveness pipes and wake-up pipes of the processes
+kept/NAME      what the completed run of NAME has left, for who comes while its record is kept
 """
 
 import contextlib
@@ -21,6 +22,8 @@ from interlock.stores.files.opening import (
     make_folder,
     open_file,
     open_folder,
+    put,
+    read_file,
     sharing_of,
 )
 
@@ -47,6 +50,7 @@ class Folder:
         self.path = Path(path)
         self.lines = self.path / "lines"
         self.alive = self.path / "alive"
+        self.kept = self.path / "kept"
         self._mode = mode
         self._allowed = allow
         self._section = Section()
@@ -153,6 +157,32 @@ class Folder:
     def leave(self) -> None:
         """Give the marker's lock back; in a forked child, close what the parent has locked."""
         self._marker.close()
+
+    # -- values of completed runs -----------------------------------------------------------------------
+
+    def keep_value(self, name: str, content: bytes) -> None:
+        """Keep the value of a name, whole or not at all; under the guard of its line."""
+        self._see_to(self.kept, self.sharing)
+        new = f"{name}~"
+        self.drop_value(new)  # of a process that was killed
+        fd = open_file(self.kept, new, self.sharing)
+        try:
+            put(fd, content, 0)
+        finally:
+            os.close(fd)
+        os.replace(self.kept / new, self.kept / name)
+
+    def value_of(self, name: str) -> bytes:
+        """Return the value of a name; nothing if there is none."""
+        try:
+            return read_file(self.kept, name, self.sharing)
+        except FileNotFoundError:
+            return b""
+
+    def drop_value(self, name: str) -> None:
+        """Remove the value of a name, if there is one."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.kept / name)
 
 
 def names_in(room: Path) -> list[str]:

@@ -25,11 +25,15 @@ from interlock.core.line import (
     Origin,
     Place,
     Step,
+    adopt,
+    complete,
     enter,
     is_nothing,
+    kept,
     leave,
     live,
     look,
+    record_in,
     renew,
 )
 from interlock.remote.waiters import Waiters
@@ -104,9 +108,9 @@ class FileSteps:
         """
         if decide is look:
             return self._look(key)
-        if (self.closed or pid() != checked_pid()) and decide in (leave, renew):
+        if (self.closed or pid() != checked_pid()) and decide in (leave, complete, renew):
             # They ended with the liveness pipe; or they are the parent's of a fork that was not told to us.
-            return Step(None, False if decide is leave else [GONE] * len(args[0]))
+            return Step(None, [GONE] * len(args[0]) if decide is renew else False)
         try:
             line = self.lines.get(key) or self._line(key)
             with line.mutex:
@@ -116,8 +120,13 @@ class FileSteps:
                 try:
                     return self._guarded(line, decide, args)
                 finally:
-                    line.unguard()
-                    line.inside = False
+                    try:
+                        line.unguard()
+                    except BaseException:
+                        line.unguard()  # an interrupt came in it, perhaps before it did anything
+                        raise
+                    finally:
+                        line.inside = False
         except MarkerTaken:
             return None
         except OSError as error:
@@ -130,7 +139,7 @@ class FileSteps:
         data = line.guard()
         if line.lost:
             line.lost, self.trusted = False, 0.0
-        if data is None or not (decide is leave or self.trust()):
+        if data is None or not (decide in (leave, complete) or self.trust()):
             return None
         liveness = self.liveness
         slots = line.slots(data)
@@ -149,13 +158,23 @@ class FileSteps:
             ids = (claim.id,)
             channel = "" if waiter is None else self.reachable(waiter)
             args = (claim, Origin(self.home, channel, liveness.token), *others)
+        elif decide is adopt and args[-1].alive:
+            args = (*args[:-1], Origin(self.home, "", liveness.token))
+            ids = args[:1]
         elif args:
             first = args[0]
             ids = (first,) if isinstance(first, str) else first or ()
         dead = dead_among(before.places, ids, liveness.is_alive) if before.places else NOBODY
         step = decide(before, Clock(lease, stamp, dead), *args)
         mine: list[Place] = []
+        if decide is kept and step.answer:
+            value = line.value_kept(done)
+            if value is None:
+                line.perform(Record(0))
+            step = step._replace(answer=False if value is None else value)
         if step.line is not None:
+            if decide is complete and step.answer:
+                line.keep_value(step.line.done, args[-1])
             mine = self._perform(line, actions(slots, before, step, ids if decide is enter else ()), liveness)
             if not step.line.places:
                 line.shorten(len(slots), step.line.top)
@@ -258,7 +277,7 @@ class FileSteps:
             if not line.inside:
                 line.unguard()
 
-    def _settled(self, slots: Sequence[Slot], done: int = 0) -> tuple[Line, Clock]:
+    def _settled(self, slots: Sequence[Slot], done: int) -> tuple[Line, Clock]:
         """Return the line that a file says, with live places only, and the clock."""
         lease = int(clock.now() * MICROS)
         line = line_of(slots, done, lease)
@@ -286,7 +305,7 @@ class FileSteps:
         return removed
 
     def _sweep_line(self, name: str) -> bool:
-        key, _ = self.read(name, HEAD_MOST)
+        key = key_in(self._read(name, HEAD_MOST))
         if key is None or file_name(key) != name:
             return False
         line = LineFile(self.folder, key)
@@ -299,28 +318,28 @@ class FileSteps:
 
     # -- from outside, without the guard: nobody is held up by somebody who looks ---------------------------------
 
-    def read(self, name: str, most: int = MOST_BYTES) -> tuple[str | None, list[Slot]]:
-        """Return the key and the slots of a file in lines/; (None, []) if it is no line.
+    def _read(self, name: str, most: int = MOST_BYTES) -> bytes:
+        """Return what a file in lines/ says; nothing if it is no file of ours.
 
         Raises:
             StoreError: it can't be read.
         """
         with failing(f"the lines in {self.folder.path} can't be read"):
             try:
-                data = read_file(self.folder.lines, name, self.folder.sharing, most)
+                return read_file(self.folder.lines, name, self.folder.sharing, most)
             except (FileNotFoundError, NotOurs):
-                return None, []  # the doctor names what does not belong there
-        return key_in(data[:HEAD_MOST]), slots_in(data, slots_start(data), [])
+                return b""  # the doctor names what does not belong there
 
     def _look(self, key: str) -> Step:
-        line, now = self._settled(self.read(file_name(key))[1])
-        return Step(None, line.places, (), now.lease)
+        data = self._read(file_name(key))
+        line, now = self._settled(slots_in(data, slots_start(data), []), micros_in(data, DONE_AT))
+        return Step(None, (*line.places, *record_in(line.done, now)), (), now.lease)
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a text."""
         with failing(f"the lines in {self.folder.path} can't be read"):
             names = names_in(self.folder.lines)
-        found = {self.read(name, HEAD_MOST)[0] for name in names}
+        found = {key_in(self._read(name, HEAD_MOST)) for name in names}
         return sorted(key for key in found if key is not None and key.startswith(prefix))
 
     def doctor(self) -> list[Check]:

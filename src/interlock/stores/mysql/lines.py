@@ -19,9 +19,9 @@ from interlock.core.claims import MICROS, SEPARATOR, Check
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import Clock, Place, decode, is_nothing
 from interlock.remote._sync.pool import Pool
-from interlock.remote.failures import NoRoom, Passing, Refused, no_answer
+from interlock.remote.failures import NoRoom, Passing, Refused, ended, no_answer
 from interlock.runtime import clock, log
-from interlock.runtime.process import checked_pid
+from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores._sync.swap import SLACK
 from interlock.stores.mysql.dialling import AT_ONCE, NO_TABLE, READ_ONLY, meaning, refusal
 from interlock.stores.mysql.options import MysqlOptions
@@ -82,6 +82,7 @@ class MysqlConnection:
                 raise StoreError(
                     f"a new connection to {self._where} is in a transaction already: give locks their own"
                 )
+            self._file = Descriptor(self._driver._sock.fileno())
             self._cursor = self._driver.cursor(pymysql.cursors.Cursor)
             self._examine(options, deadline)
         except BaseException:
@@ -111,6 +112,7 @@ class MysqlConnection:
         left = deadline - clock.now()
         if left <= 0:
             raise Refused(f"{self._where}: the time was over before the step was sent; nothing was done")
+        self._see_that_it_is_ours()
         self._driver._read_timeout = max(SHORTEST, min(left, self._timeout))
         try:
             affected = self._cursor.execute(statement)
@@ -121,6 +123,13 @@ class MysqlConnection:
             raise meaning(error, self._where) from error
         return Done(rows, affected, self)
 
+    def _see_that_it_is_ours(self) -> None:
+        """Raise ConnectionEnded if the program has closed its descriptor, which may be another file by now."""
+        if not self._file.is_ours():
+            if self._driver._sock is not None:
+                self._driver._sock.detach()
+            raise ended(self._where, OSError("the program has closed its descriptor"))
+
     def abandon(self, undo: object) -> None:
         """Close it; what is on its way is made void by the next swap."""
         self.close()
@@ -129,6 +138,7 @@ class MysqlConnection:
         """Close it; in a forked child, leave the parent's alone."""
         if self._pid == checked_pid() and math.isfinite(self._timeout):
             try:
+                self._see_that_it_is_ours()
                 self._driver.close()
             except Exception:
                 pass  # it is gone, which is what was wanted
@@ -171,7 +181,7 @@ class MysqlLines:
         self._last: MysqlConnection | None = None
         self._swaps = 0
         self.rest = self._pool.rest
-        self.close = self._pool.close
+        self.abort = self.close = self._pool.close
 
     def _open(self, deadline: float) -> MysqlConnection:
         self._last = MysqlConnection(self._options, deadline)
@@ -208,7 +218,14 @@ class MysqlLines:
         ).rows
         return (None, "", int(now)) if version is None else (int(version), _text(line), int(now))
 
-    def swap(self, key: str, version: int | None, text: str, now: int) -> int | None:
+    def load_kept(self, key: str) -> tuple[str, str, int]:
+        """As `AsyncSwapStore.load_kept`."""
+        ((line, value, now),) = self._ask(
+            f"SELECT l.line, l.kept, {NOW} FROM (SELECT 1) one LEFT JOIN {self._table} l ON l.k = {_key(key)}"
+        ).rows
+        return "" if line is None else _text(line), "" if value is None else _text(value), int(now)
+
+    def swap(self, key: str, version: int | None, text: str, now: int, value: str | None = None) -> int | None:
         """As `AsyncSwapStore.swap`; the text has neither quotes nor backslashes."""
         if version is None:
             namespace, _, name = key.partition(SEPARATOR)
@@ -219,8 +236,9 @@ class MysqlLines:
             )
         else:
             new = version + 1
+            also = "" if value is None else f", kept = {_hex(value)}"
             statement = (
-                f"UPDATE {self._table} SET line = '{text}', version = {new} WHERE k = {_key(key)} "
+                f"UPDATE {self._table} SET line = '{text}', version = {new}{also} WHERE k = {_key(key)} "
                 f"AND version = {version} AND {_at(now)}"
             )
         try:
@@ -268,9 +286,7 @@ class MysqlLines:
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a text and have claims."""
         where = f" AND namespace = {_hex(prefix.removesuffix(SEPARATOR))}" if prefix else ""
-        rows = self._ask(
-            f"SELECT namespace, name FROM {self._table} WHERE LOCATE('\\n', line) < LENGTH(line){where}"
-        ).rows
+        rows = self._ask(f"SELECT namespace, name FROM {self._table} WHERE line NOT LIKE '% 0\\n'{where}").rows
         return sorted(_text(namespace) + SEPARATOR + _text(name) for namespace, name in rows)
 
     def _sweep(self, now: int) -> None:

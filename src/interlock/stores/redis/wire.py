@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec
+from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
 from interlock.remote.wire import NOT_THERE, REMOVED, Left, Mode, Promised, look_after
 from interlock.runtime.process import HOST, pid
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import Command, ReplyError, begun, ended, pack
-from interlock.stores.redis.scripts import ADOPT, ENTER, EVICT, LEAVE, LOOK, RENEW, Script
+from interlock.stores.redis.scripts import ADOPT, ENTER, EVICT, KEPT, LEAVE, LOOK, RENEW, Script
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
+DEAF_LOOK = 0.1  # seconds
 REMOVED_BIT, MORE_BIT, UNHEARD_BIT = 1, 2, 4
 
 
@@ -24,12 +25,16 @@ class RedisWire:
         where: the server, for messages.
         io_timeout: seconds to wait for an answer.
         together: True if lines of different names may be in one command: on a cluster they may not.
+
+    Attributes:
+        deaf: True where nobody can listen, since a proxy knows no SUBSCRIBE: then waiters look often.
     """
 
     def __init__(self, where: str, io_timeout: float, together: bool) -> None:
         self.where = where
         self.io_timeout = io_timeout
         self._together = together
+        self.deaf = False
         self._entering = lru_cache(4096)(_entering)
         self._leaving = lru_cache(4096)(_leaving)
 
@@ -44,21 +49,27 @@ class RedisWire:
             first, *rest = reply
             if first > 0:
                 return EnterResult("using", first, slot=rest[0])
-            return Promised(rest[0].decode(), rest[1], _pause(first))
+            return Promised(rest[0].decode(), rest[1], self._pause(first))
         if reply > 0:
             return EnterResult("using", reply)
         if reply <= PENDING_THERE:
-            return EnterResult("pending", look_again=_pause(reply))
+            return EnterResult("pending", look_again=self._pause(reply))
         return DONE_BEFORE if reply == DONE_THERE else None
 
-    def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> Command:
+    def _pause(self, answer: int) -> float:
+        pause = look_after((PENDING_THERE - answer) / 1000)
+        return min(pause, DEAF_LOOK) if self.deaf else pause
+
+    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> Command:
         """As `Wire.leave`."""
-        start, alone, line = self._leaving(claim.spec.key, done, channel)
+        if done:
+            return _call(LEAVE, line_of(claim.spec.key), _milliseconds(done), channel, let_in, claim.id, value)
+        start, alone, line = self._leaving(claim.spec.key, channel)
         return Command(ended(ended(start, let_in) if let_in else alone, claim.id), line)
 
     def undo(self, claim: Claim) -> Command:
         """As `Wire.undo`."""
-        return self.leave(claim, 0.0, "", "")
+        return self.leave(claim, "", "")
 
     def left(self, reply: Any) -> Left:
         """As `Wire.left`."""
@@ -92,6 +103,14 @@ class RedisWire:
         error = word if isinstance(word, ReplyError) else ReplyError(word.decode(errors="replace"))
         return refusal(error, self.where, line_of(claim.spec.key))
 
+    def kept(self, key: str, forget: bool) -> Command:
+        """As `Wire.kept`."""
+        return _call(KEPT, line_of(key), "forget" if forget else "")
+
+    def value(self, reply: Any) -> str | None:
+        """As `Wire.value`."""
+        return None if reply is None else str(reply.decode())
+
     def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Command:
         """As `Wire.adopt`."""
         return _call(ADOPT, line_of(key), id, claim.id, _milliseconds(claim.spec.ttl), channel, _about(claim))
@@ -123,11 +142,9 @@ class RedisWire:
             for field, record in zip(flat[::2], flat[1::2], strict=True)
             if field[:1] == b"@" and record.count(b" ") >= 11
         ]
-        return [view for _, view in sorted(found, key=lambda each: each[0]) if view.expires_in > 0]
-
-
-def _pause(answer: int) -> float:
-    return look_after((PENDING_THERE - answer) / 1000)
+        views = [view for _, view in sorted(found, key=lambda each: each[0]) if view.expires_in > 0]
+        done = next((int(until) for field, until in zip(flat[::2], flat[1::2], strict=True) if field == b"done"), 0)
+        return [*views, record_view(key, (done - now) / 1000)] if done > now else views
 
 
 def _milliseconds(seconds: float) -> str:
@@ -153,10 +170,10 @@ def _entering(spec: LockSpec, who: str, mode: Mode, channel: str) -> tuple[bytes
     return begun(1, b"EVALSHA", ENTER.sha, b"1", line, *words), line
 
 
-def _leaving(key: str, done: float, channel: str) -> tuple[bytes, bytes, str]:
+def _leaving(key: str, channel: str) -> tuple[bytes, bytes, str]:
     """Return what stays the same when a claim leaves, with and without one that was let in, and the line."""
     line = line_of(key)
-    start = begun(2, b"EVALSHA", LEAVE.sha, b"1", line, _milliseconds(done), channel)
+    start = begun(2, b"EVALSHA", LEAVE.sha, b"1", line, "0", channel)
     return start, ended(start, ""), line
 
 

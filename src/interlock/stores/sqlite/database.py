@@ -10,13 +10,26 @@ from typing import Any
 
 from interlock.core.claims import MICROS, Check
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.line import EMPTY, Clock, Decide, Line, Origin, Place, Step, decode, encode, is_nothing
+from interlock.core.line import (
+    EMPTY,
+    Clock,
+    Decide,
+    Line,
+    Origin,
+    Place,
+    Step,
+    complete,
+    decode,
+    encode,
+    is_nothing,
+    kept,
+)
 from interlock.remote.failures import Passing
 from interlock.remote.neighbours import neighbours, sooner
 from interlock.runtime import clock
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
 from interlock.stores.files.machine import LOCAL, file_system
-from interlock.stores.sqlite.opening import Opened, SqliteOptions, close_alive, keep, open_claims
+from interlock.stores.sqlite.opening import Opened, SqliteOptions, keep, open_claims, value_kept
 
 WITHIN_A_STEP = (
     "a signal handler or a finalizer came in the middle of a step of its own thread, and can't lock or release "
@@ -93,7 +106,7 @@ class Database:
             finally:
                 self._inside = False
 
-    def _do(self, key: str, decide: Decide, args: tuple[object, ...]) -> Step:
+    def _do(self, key: str, decide: Decide, args: tuple[Any, ...]) -> Step:
         opened = self._open()
         execute = opened.connection.execute
         name = key.encode()
@@ -108,7 +121,7 @@ class Database:
             line = step.line
             if line is not None:
                 if line.done != before.done:
-                    keep(self.options.path, name, line.done, now.stamp)
+                    keep(self.options.path, name, line.done, now.stamp, args[-1] if decide is complete else "")
                 if is_nothing(line, now):
                     if row is not None:
                         execute(_FORGET, (name,))
@@ -116,6 +129,8 @@ class Database:
                     text = encode(line)
                     execute(_WRITE, (name, text))
                     self._remember(key, text, line)
+            if step.answer is True and decide is kept:
+                step = step._replace(answer=value_kept(self.options.path, name))
             execute("COMMIT")
         except BaseException:
             opened.connection.rollback()
@@ -142,6 +157,8 @@ class Database:
             raise StoreError("this connection was closed: connect again")
         if self.options.path in _unusable:
             raise StoreError(FORKED_INSIDE)
+        if self._opened is not None and not self._opened.is_ours():
+            self._drop()
         if self._opened is None:
             self._opened = open_claims(self.options)
         return self._opened
@@ -236,12 +253,9 @@ class Database:
         self.mutex = threading.RLock()
         self._inside = False
         if opened is not None:
-            import ctypes
-
             if opened.connection.in_transaction:
                 _unusable.add(self.options.path)
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened.connection))
-            close_alive(opened)
+            opened.let_go()
 
 
 def _touch(line: Line, now: Clock) -> Step:

@@ -55,6 +55,9 @@ CHAPTERS = (
     "closing_in_use",
     "turns",
     "slots",
+    "once",
+    "elections",
+    "called_off",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))

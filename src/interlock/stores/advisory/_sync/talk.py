@@ -8,7 +8,6 @@ from interlock.core.errors import StoreError
 from interlock.runtime import _threads as rt
 from interlock.stores.advisory.session import IO_TIMEOUT, BaseSession, Refusal, Rows
 
-
 S = TypeVar("S", bound=BaseSession)
 
 
