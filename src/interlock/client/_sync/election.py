@@ -138,9 +138,7 @@ class Election(rt.WrongWith):
                     if isinstance(error, LockError):
                         log.warn("the election %r goes on in %g s: %s", self.name, pause, error)
                     else:
-                        log.exception(
-                            "the work of the leader of %r failed; on in %g s", self.name, pause
-                        )
+                        log.exception("the work of the leader of %r failed; on in %g s", self.name, pause)
                     self._until(self._cancel.is_set, pause)
                     pause = min(LONGEST_PAUSE, 2 * pause)
         except rt.CANCELLED:

@@ -26,6 +26,7 @@ from interlock.client.base import (
     wait_limit,
 )
 from interlock.client.cancel import checked_cancel
+from interlock.client.tokens import read as read_token
 from interlock.core.claims import DEFAULT_TTL, SEPARATOR, UNSET, USING, Check, ClaimView, LockSpec, Unset, kind_of
 from interlock.core.errors import InvalidArgument, LockTimeout
 from interlock.core.functions import checked_kind_of, see_it_finished
@@ -342,17 +343,21 @@ class Locks(BaseLocks[Lock]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
     ) -> RLock:
         """Return the lock called `name` as one that its holder, the task, may acquire again.
 
         Args:
-            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
         spec = self._client.spec(name, 1, 1, ttl, label, at_least)
-        return RLock(self._client, spec, options_of(timeout, renew, on_lost, at_least))
+        return RLock(
+            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        )
 
     def all(self, *parts: "str | Lock", timeout: float | None = None) -> AllLock:
         """Return several locks as one: all or none, in one global order whatever the order given.
@@ -380,6 +385,8 @@ class Locks(BaseLocks[Lock]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
     ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]:
         """Decorate a function: it runs while the lock that its arguments name is held.
 
@@ -388,7 +395,7 @@ class Locks(BaseLocks[Lock]):
             on_busy: what to do while somebody else holds it: "wait"; "raise" LockTimeout; "skip" this call, which
                 returns None.
             timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
-            ttl, renew, label, on_lost, at_least: as for `lock`.
+            ttl, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range; (when decorating) the name mentions what the function
@@ -397,6 +404,7 @@ class Locks(BaseLocks[Lock]):
             LockLost: (when called) the lease ended while it ran.
         """
         how = {"ttl": ttl, "renew": renew, "label": label, "on_lost": on_lost, "at_least": at_least}
+        how |= {"at_most": at_most, "on_wanted": on_wanted}
         lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
         return lambda function: _guarded(function, name, lock_of, on_busy == "skip")
 
@@ -433,6 +441,57 @@ class Locks(BaseLocks[Lock]):
         spec = self._client.spec(name, 1, 1, ttl, label)._replace(once=True)
         options = options_of(seconds_of(on_busy, timeout), renew, on_lost, 0.0)
         return Once(self._client, name, checked_keep(keep), spec, options, on_busy == "skip")
+
+    def attach(
+        self,
+        token: str,
+        *,
+        ttl: float | None = None,
+        renew: bool = True,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> Grant:
+        """Hold a lock that was detached, and renew it here from now on; the token is used up.
+
+        Args:
+            token: of `grant.detach()` or `interlock hold`.
+            ttl: seconds of lease from now on; None for that of before.
+            renew, on_lost: as for `lock`.
+
+        Returns:
+            The grant, with the fence of before.
+
+        Raises:
+            InvalidArgument: that is no token, or one of another namespace.
+            LockLost: it was used before, its lease has ended, or it was evicted.
+            StoreError: the store failed; Unsupported: its claims can't outlive their process.
+        """
+        from interlock.client._sync.handing import attach  # programs that lock start faster without it
+
+        self._client.need("detach")
+        options = options_of(None, renew, on_lost, 0.0)
+        return attach(self._client, read_token(token, self.namespace), ttl, options)
+
+    def renew(self, token: str, *, ttl: float | None = None) -> bool:
+        """Let the lease of a detached lock last for a full ttl from now; False if it is gone.
+
+        Args:
+            token, ttl, raises: as for `attach`; the token can be used again.
+        """
+        from interlock.client._sync.handing import extend
+
+        self._client.need("detach")
+        return extend(self._client, read_token(token, self.namespace), ttl)
+
+    def release(self, token: str) -> bool:
+        """Release a detached lock; False if it is gone.
+
+        Args:
+            token, raises: as for `attach`.
+        """
+        from interlock.client._sync.handing import give_back
+
+        self._client.need("detach")
+        return give_back(self._client, read_token(token, self.namespace))
 
     def election(
         self,

@@ -58,6 +58,8 @@ CHAPTERS = (
     "once",
     "elections",
     "called_off",
+    "handing",
+    "limits",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))
