@@ -31,7 +31,7 @@ from interlock.core.claims import (
     said,
 )
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, StoreError, Unsupported
-from interlock.core.line import numbered
+from interlock.core.line import LARGEST_SLOTS, numbered
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.redaction import masked
 from interlock.core.store import Store
@@ -51,6 +51,8 @@ TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
 LOG_LOOK = 1.0  # seconds after which the level of the logger is looked at again
 FRESH = 1.0  # seconds; however many give up at once, the line is looked at once
 FEW = 16
+ONE_OF = " one of "
+LONGEST_ITEMS = 80  # characters of a label
 OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
 """What a guarded function does while somebody else holds its lock."""
 
@@ -119,6 +121,36 @@ def seconds_of(on_busy: object, timeout: float | None) -> float | None:
     if on_busy not in ("wait", "raise", "skip"):
         raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
     return 0 if timeout is None and on_busy != "wait" else timeout
+
+
+def checked_items(items: Sequence[str]) -> tuple[str, ...]:
+    """Return the things that slots stand for, sorted, else raise InvalidArgument."""
+    listed = () if isinstance(items, str) else tuple(items)
+    if not 1 <= len(set(listed)) == len(listed) <= LARGEST_SLOTS or not all(isinstance(each, str) for each in listed):
+        raise InvalidArgument(f"items are 1 to {LARGEST_SLOTS} different texts in a list, not {said(items)}")
+    return tuple(sorted(listed))
+
+
+def label_of_items(items: tuple[str, ...], label: str | None) -> str:
+    """Return the label of a claim to one of several things; others see by it that they mean the same ones."""
+    text = ", ".join(items)
+    if len(text) > LONGEST_ITEMS:
+        from hashlib import sha256  # it loads OpenSSL
+
+        digest = sha256("\0".join(items).encode()).hexdigest()[:16]
+        text = f"{text[:LONGEST_ITEMS]}… ({len(items)}, {digest})"
+    return f"{label or ''}{ONE_OF}{text}".lstrip()
+
+
+def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None) -> None:
+    """Raise InvalidArgument if others in the line mean other things; with a fence, only those before that."""
+    mine = label.rpartition(ONE_OF.lstrip())[2]
+    for view in views:
+        _, marked, theirs = view.label.rpartition(ONE_OF.lstrip())
+        if marked and theirs != mine and (fence is None or (view.fence or fence) < fence):
+            raise InvalidArgument(
+                f"the things called {view.name!r} are [{theirs}] for others, and [{mine}] here: give all one list"
+            )
 
 
 def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:

@@ -16,10 +16,13 @@ from interlock.client.base import (
     OnBusy,
     Owned,
     P,
+    checked_items,
     in_global_order,
+    label_of_items,
     name_of,
     not_held,
     options_of,
+    refuse_other_items,
     seconds_of,
     time_is_over,
     wait_limit,
@@ -232,6 +235,23 @@ class AsyncRLock(AsyncLock):
         hold = Hold()
         holds[place] = ref(grant), hold
         return AsyncReentry(grant, hold)
+
+
+class AsyncOneOf(AsyncLock):
+    """A lock on one of several things; `grant.item` of its grants says which."""
+
+    __slots__ = ()
+
+    async def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> AsyncGrant | None:
+        refuse_other_items(self._spec.label, await self._client.look(self._spec.key), None)
+        grant = await self._client.acquire(self._spec, self._options, seconds, owner, cancel)
+        if grant is not None:
+            try:
+                refuse_other_items(self._spec.label, await self._client.look(self._spec.key), grant.fence)
+            except BaseException:
+                await rt.finish(grant.release)
+                raise
+        return grant
 
 
 class AsyncAllLock(AsyncLockable[AsyncGrants]):
@@ -518,6 +538,45 @@ class AsyncLocks(BaseLocks[AsyncLock]):
 
         spec = self._client.spec(name, 1, 1, ttl, label)
         return AsyncElection(self._client, spec, options_of(None, True, None, 0.0), on_elected, on_deposed)
+
+    async def is_done(self, name: str) -> bool:
+        """Tell whether the record of a completed run of `once` is kept.
+
+        Args:
+            name: of the run.
+        """
+        self._client.need("once")
+        return await self._client.kept(self._client.key(name)) is not None
+
+    def one_of(
+        self,
+        name: str,
+        items: Sequence[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
+    ) -> "AsyncOneOf":
+        """Return a lock on one of several things, as GPUs or ports; `grant.item` says which.
+
+        Args:
+            name: of them together.
+            items: what there is, 1 to 1,024 different texts; their order does not matter, but all must give the same.
+            ttl, timeout, renew, label, on_lost, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range; when acquired: others have given another list.
+            Unsupported: the store has no slots.
+        """
+        self._client.need("slot")
+        listed = checked_items(items)
+        spec = self._client.spec(name, 1, len(listed), ttl, label_of_items(listed, label))
+        options = self._client.options(timeout, renew, on_lost, 0.0, at_most, on_wanted)
+        return AsyncOneOf(self._client, spec, options._replace(items=listed))
 
     async def forget(self, name: str) -> bool:
         """Forget that a run of `once` was completed, so that it runs again; True if there was a record.

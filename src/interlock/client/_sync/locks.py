@@ -17,10 +17,13 @@ from interlock.client.base import (
     OnBusy,
     Owned,
     P,
+    checked_items,
     in_global_order,
+    label_of_items,
     name_of,
     not_held,
     options_of,
+    refuse_other_items,
     seconds_of,
     time_is_over,
     wait_limit,
@@ -231,6 +234,23 @@ class RLock(Lock):
         hold = Hold()
         holds[place] = ref(grant), hold
         return Reentry(grant, hold)
+
+
+class OneOf(Lock):
+    """A lock on one of several things; `grant.item` of its grants says which."""
+
+    __slots__ = ()
+
+    def _take(self, seconds: float | None, owner: Any, cancel: Any = None) -> Grant | None:
+        refuse_other_items(self._spec.label, self._client.look(self._spec.key), None)
+        grant = self._client.acquire(self._spec, self._options, seconds, owner, cancel)
+        if grant is not None:
+            try:
+                refuse_other_items(self._spec.label, self._client.look(self._spec.key), grant.fence)
+            except BaseException:
+                rt.finish(grant.release)
+                raise
+        return grant
 
 
 class AllLock(Lockable[Grants]):
@@ -517,6 +537,45 @@ class Locks(BaseLocks[Lock]):
 
         spec = self._client.spec(name, 1, 1, ttl, label)
         return Election(self._client, spec, options_of(None, True, None, 0.0), on_elected, on_deposed)
+
+    def is_done(self, name: str) -> bool:
+        """Tell whether the record of a completed run of `once` is kept.
+
+        Args:
+            name: of the run.
+        """
+        self._client.need("once")
+        return self._client.kept(self._client.key(name)) is not None
+
+    def one_of(
+        self,
+        name: str,
+        items: Sequence[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
+    ) -> "OneOf":
+        """Return a lock on one of several things, as GPUs or ports; `grant.item` says which.
+
+        Args:
+            name: of them together.
+            items: what there is, 1 to 1,024 different texts; their order does not matter, but all must give the same.
+            ttl, timeout, renew, label, on_lost, at_most, on_wanted: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range; when acquired: others have given another list.
+            Unsupported: the store has no slots.
+        """
+        self._client.need("slot")
+        listed = checked_items(items)
+        spec = self._client.spec(name, 1, len(listed), ttl, label_of_items(listed, label))
+        options = self._client.options(timeout, renew, on_lost, 0.0, at_most, on_wanted)
+        return OneOf(self._client, spec, options._replace(items=listed))
 
     def forget(self, name: str) -> bool:
         """Forget that a run of `once` was completed, so that it runs again; True if there was a record.
