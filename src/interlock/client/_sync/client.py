@@ -105,11 +105,19 @@ class Client(BaseClient):
         """Drop what loops that ended without `close()` have left open; what they held ends with its lease."""
         for state in self.states:
             if rt.ended(state.here):
-                self._states.pop(state.here, None)
-                if self._state is state:
-                    self._state = None
-                state.watchdog.stop()
-                state.queue.abort()
+                self._forget(state)
+
+    def _forget(self, state: State) -> None:
+        self._states.pop(state.here, None)
+        if self._state is state:
+            self._state = None
+        state.watchdog.stop()
+        state.queue.abort()
+
+    def drop(self) -> None:
+        """Give up all that is open, without waiting: what is held ends with its lease, and the next call connects."""
+        for state in self.states:
+            self._forget(state)
 
     @property
     def states(self) -> list[State]:

@@ -171,7 +171,7 @@ class MysqlLines:
         self._last: MysqlConnection | None = None
         self._swaps = 0
         self.rest = self._pool.rest
-        self.close = self._pool.close
+        self.abort = self.close = self._pool.close
 
     def _open(self, deadline: float) -> MysqlConnection:
         self._last = MysqlConnection(self._options, deadline)
