@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 from weakref import ref
 
 from interlock.client._async.client import AsyncClient
@@ -70,9 +70,15 @@ class AsyncLockable(rt.WrongWith, Owned[G], Generic[G]):
         """Let a fresh grant stay as long as this lock is kept at least."""
         raise TypeError  # pragma: no cover
 
+    @overload
+    async def acquire(self, blocking: Literal[False], *, cancel: Any = None) -> G | None: ...
+    @overload
     async def acquire(
         self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
-    ) -> G | None:
+    ) -> G | Any: ...
+    async def acquire(
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
+    ) -> G | Any:
         """Wait in line for the lock.
 
         Args:
@@ -395,11 +401,12 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         ordered = in_global_order(self._client, locks)
         return AsyncAllLock(self._client, ordered, options_of(timeout, True, None, at_least))
 
+    @overload
     def guard(
         self,
         name: str,
         *,
-        on_busy: OnBusy = "wait",
+        on_busy: Literal["wait", "raise"] = "wait",
         timeout: float | None = None,
         ttl: float | None = None,
         renew: bool = True,
@@ -408,7 +415,23 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         at_least: float = 0.0,
         at_most: float | None = None,
         on_wanted: Callable[[Any], object] | None = None,
-    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]:
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R]]]: ...
+    @overload
+    def guard(
+        self,
+        name: str,
+        *,
+        on_busy: Literal["skip"],
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
+    def guard(self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Any) -> Any:
         """Decorate a function: it runs while the lock that its arguments name is held.
 
         Args:
@@ -424,8 +447,6 @@ class AsyncLocks(BaseLocks[AsyncLock]):
             LockTimeout: (when called) the lock was not obtained in time; the function did not run.
             LockLost: (when called) the lease ended while it ran.
         """
-        how = {"ttl": ttl, "renew": renew, "label": label, "on_lost": on_lost, "at_least": at_least}
-        how |= {"at_most": at_most, "on_wanted": on_wanted}
         lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
         return lambda function: _guarded(function, name, lock_of, on_busy == "skip")
 

@@ -4,7 +4,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 from weakref import ref
 
 from interlock.client._sync.client import Client
@@ -71,9 +71,15 @@ class Lockable(rt.WrongWith, Owned[G], Generic[G]):
         """Let a fresh grant stay as long as this lock is kept at least."""
         raise TypeError  # pragma: no cover
 
+    @overload
+    def acquire(self, blocking: Literal[False], *, cancel: Any = None) -> G | None: ...
+    @overload
     def acquire(
         self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
-    ) -> G | None:
+    ) -> G | Any: ...
+    def acquire(
+        self, blocking: bool = True, timeout: float | None | Unset = UNSET, *, cancel: Any = None
+    ) -> G | Any:
         """Wait in line for the lock.
 
         Args:
@@ -394,11 +400,12 @@ class Locks(BaseLocks[Lock]):
         ordered = in_global_order(self._client, locks)
         return AllLock(self._client, ordered, options_of(timeout, True, None, at_least))
 
+    @overload
     def guard(
         self,
         name: str,
         *,
-        on_busy: OnBusy = "wait",
+        on_busy: Literal["wait", "raise"] = "wait",
         timeout: float | None = None,
         ttl: float | None = None,
         renew: bool = True,
@@ -407,7 +414,23 @@ class Locks(BaseLocks[Lock]):
         at_least: float = 0.0,
         at_most: float | None = None,
         on_wanted: Callable[[Any], object] | None = None,
-    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]:
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R]]]: ...
+    @overload
+    def guard(
+        self,
+        name: str,
+        *,
+        on_busy: Literal["skip"],
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+        at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
+    ) -> Callable[[Callable[P, rt.Result[R]]], Callable[P, rt.Result[R | None]]]: ...
+    def guard(self, name: str, *, on_busy: OnBusy = "wait", timeout: float | None = None, **how: Any) -> Any:
         """Decorate a function: it runs while the lock that its arguments name is held.
 
         Args:
@@ -423,8 +446,6 @@ class Locks(BaseLocks[Lock]):
             LockTimeout: (when called) the lock was not obtained in time; the function did not run.
             LockLost: (when called) the lease ended while it ran.
         """
-        how = {"ttl": ttl, "renew": renew, "label": label, "on_lost": on_lost, "at_least": at_least}
-        how |= {"at_most": at_most, "on_wanted": on_wanted}
         lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
         return lambda function: _guarded(function, name, lock_of, on_busy == "skip")
 

@@ -60,6 +60,7 @@ CHAPTERS = (
     "called_off",
     "handing",
     "limits",
+    "one_of",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))
