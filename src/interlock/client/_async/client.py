@@ -161,6 +161,8 @@ class AsyncClient(BaseClient):
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
+                if seconds != 0 and rt.blocks_loop():
+                    self.refuse_own_wait(spec, owner, seconds, state.watchdog.live())
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
                 call.entered = call.entered or first is None
@@ -243,6 +245,17 @@ class AsyncClient(BaseClient):
         self.tell_evicted(key, id, seen, removed)
         return removed
 
+    async def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
+        """Return who holds some locks; None if that can't be found out."""
+        found: list[ClaimView] = []
+        try:
+            for key in keys:
+                seen = self.seen(key)
+                found += self.note_seen(key, await self.state().queue.look(key)) if seen is None else seen
+        except LockError:
+            return None
+        return found
+
     async def kept(self, key: str) -> str | None:
         """Return what a completed run has left; None if no record of one is kept."""
         self.check_open()
@@ -253,16 +266,6 @@ class AsyncClient(BaseClient):
         """Forget the record of a completed run; True if there was one."""
         self.check_open()
         return bool(await self.state().queue.forget(key))
-
-    async def holders_of(self, key: str) -> list[ClaimView]:
-        """Return who holds the lock `key`, as far as it can be found out."""
-        holders = self.seen(key)
-        if holders is None:
-            try:
-                holders = self.note_seen(key, await self.state().queue.look(key))
-            except LockError:
-                holders = []
-        return holders
 
     # -- the end -----------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from interlock.client.base import (
     OnBusy,
     Owned,
     P,
+    Same,
     checked_items,
     in_global_order,
     label_of_items,
@@ -44,7 +45,7 @@ R = TypeVar("R")
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 
 
-class AsyncLockable(rt.WrongWith, Owned[G], Generic[G]):
+class AsyncLockable(rt.WrongWith, Same, Owned[G], Generic[G]):
     """`async with`, decorator and ownership by task, for whatever can be acquired."""
 
     __slots__ = ("_client", "_options")
@@ -148,10 +149,10 @@ class AsyncLockable(rt.WrongWith, Owned[G], Generic[G]):
 
     async def _too_late(self, owner: Any) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
-        holders = [view for key in self._keys() for view in await self._client.holders_of(key)]
+        holders = await self._client.holders_of(self._keys())
         watched = self._client.state().watchdog.live()
         mine = {grant.id for grant in watched if grant._owner is owner}
-        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders))
+        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
         """Decorate a function: it runs while the lock is held.
@@ -208,9 +209,6 @@ class AsyncLock(AsyncLockable[AsyncGrant]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._spec, self._options)
-
-    def __deepcopy__(self, memo: Any) -> "AsyncLock":
-        return self  # the lock is what its name says, wherever it is copied to
 
     def __repr__(self) -> str:
         kind = kind_of(self._spec.units, self._spec.capacity)

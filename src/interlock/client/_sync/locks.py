@@ -18,6 +18,7 @@ from interlock.client.base import (
     Owned,
     P,
     checked_items,
+    Same,
     in_global_order,
     label_of_items,
     name_of,
@@ -45,7 +46,7 @@ R = TypeVar("R")
 G = TypeVar("G", bound=Grant | Grants)
 
 
-class Lockable(rt.WrongWith, Owned[G], Generic[G]):
+class Lockable(rt.WrongWith, Same, Owned[G], Generic[G]):
     """`with`, decorator and ownership by task, for whatever can be acquired."""
 
     __slots__ = ("_client", "_options")
@@ -149,10 +150,10 @@ class Lockable(rt.WrongWith, Owned[G], Generic[G]):
 
     def _too_late(self, owner: Any) -> LockTimeout:
         """Return the error for a lock that was not obtained in time: with who holds it."""
-        holders = [view for key in self._keys() for view in self._client.holders_of(key)]
+        holders = self._client.holders_of(self._keys())
         watched = self._client.state().watchdog.live()
         mine = {grant.id for grant in watched if grant._owner is owner}
-        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders))
+        return time_is_over(self.name, self._options.timeout, holders, any(view.id in mine for view in holders or ()))
 
     def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
         """Decorate a function: it runs while the lock is held.
@@ -209,9 +210,6 @@ class Lock(Lockable[Grant]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._client, self._spec, self._options)
-
-    def __deepcopy__(self, memo: Any) -> "Lock":
-        return self  # the lock is what its name says, wherever it is copied to
 
     def __repr__(self) -> str:
         kind = kind_of(self._spec.units, self._spec.capacity)
