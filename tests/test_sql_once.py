@@ -23,7 +23,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     need(request.param)
     server = PostgresServer() if request.param == "postgres" else MariaServer()
     try:
-        scheme, _, rest = server.url.partition("://")
+        rest = server.url.partition("://")[2]
         driver = "postgresql+psycopg" if request.param == "postgres" else "mysql+pymysql"
         made = sqlalchemy.create_engine(f"{driver}://{rest}")
         yield made

@@ -166,8 +166,8 @@ def fenced(table: Any, grant: Any, column: str = "fence") -> Fenced:
 def once(connection: Any, name: str) -> bool:
     """Record in the caller's own transaction that something is done: a crash leaves both or neither.
 
-    Who comes while another transaction has written the record waits for its end.  The records are in a table of our own,
-    `interlock_once`, which is made at the first use.
+    Who comes while another transaction has written the record waits for its end.  The records are in a table of our
+    own, `interlock_once`, which is made at the first use.
 
     Args:
         connection: a Connection or a Session; its transaction stays the caller's to commit.
@@ -183,11 +183,9 @@ def once(connection: Any, name: str) -> bool:
     plain = connection_of(connection, ONCE)
     begin_writing(plain)
     if not inspect(plain).has_table(ONCE.name):
-        # DDL of MySQL commits the transaction that it is in.
+        apart = plain.dialect.name in ("mysql", "mariadb")  # where DDL commits the transaction that it is in
         try:
-            with (
-                plain.engine.begin() if plain.dialect.name in ("mysql", "mariadb") else plain.begin_nested() as making
-            ):
+            with plain.engine.begin() if apart else plain.begin_nested() as making:
                 ONCE.create(making if isinstance(making, Connection) else plain, checkfirst=True)
         except DBAPIError:
             pass  # another one was quicker; else the next statement says what is wrong
