@@ -234,19 +234,32 @@ def test_a_cancelled_wait_leaves_its_session_to_the_next(server: Any, other: Any
         other.unlock("book")
 
 
-def test_a_session_that_fell_silent_is_ended_on_the_server(server: Any, other: Any) -> None:
-    """What a balancer forgot it forgets wholly: neither the end of a connection nor a reset comes through."""
-    with Proxy(server.host, server.port) as proxy:
-        scheme = server.url.partition(":")[0]
-        url = f"{scheme}+advisory://{server.user}@{proxy.host}:{proxy.port}/{server.database}"
-        with interlock.connect(url) as locks:
-            grant = locks.lock("book", ttl=600, renew=False).acquire()
-            (session,) = other.locks()
-            proxy.forget(wholly=True)
-            with pytest.raises(StoreError):
-                grant.release()
-            eventually(lambda: session not in other.locks(), 20)
-            assert locks.lock("book").acquire(timeout=20).release()
+MANY, TTL, SLOW = 12, 2.0, 0.3  # locks, seconds, and seconds for an answer: one after another they take too long
+
+
+def through(proxy: Proxy, server: Any) -> str:
+    """Return the URL of a server behind a proxy."""
+    scheme = server.url.partition(":")[0]
+    return f"{scheme}+advisory://{server.user}@{proxy.host}:{proxy.port}/{server.database}"
+
+
+def test_many_leases_are_renewed_in_time_by_threads_on_a_slow_server(server: Any) -> None:
+    with Proxy(server.host, server.port) as proxy, interlock.connect(through(proxy, server)) as locks:
+        grants: list[Any] = [locks.lock(f"book {number}", ttl=TTL).acquire() for number in range(MANY)]
+        proxy.delay(SLOW)
+        throughout(2.5 * TTL, lambda: [grant.lost for grant in grants] == [False] * MANY)
+
+
+def test_many_leases_are_renewed_in_time_by_tasks_on_a_slow_server(server: Any) -> None:
+    async def main() -> None:
+        with Proxy(server.host, server.port) as proxy:
+            async with interlock.aconnect(through(proxy, server)) as locks:
+                grants: list[Any] = [await locks.lock(f"book {number}", ttl=TTL).acquire() for number in range(MANY)]
+                proxy.delay(SLOW)
+                await asyncio.sleep(2.5 * TTL)
+                assert [grant.lost for grant in grants] == [False] * MANY
+
+    asyncio.run(main())
 
 
 def test_the_server_is_killed_and_fences_increase(own_server: Any) -> None:

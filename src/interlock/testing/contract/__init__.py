@@ -53,6 +53,9 @@ CHAPTERS = (
     "once",
     "elections",
     "called_off",
+    "handing",
+    "limits",
+    "one_of",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))
