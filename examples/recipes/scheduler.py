@@ -2,8 +2,8 @@
 
     INTERLOCK_URL=redis://localhost uvicorn examples.recipes.scheduler:app --workers 4
 
-The same for gunicorn (`-k uvicorn.workers.UvicornWorker`), and for a thread of Django: enter `leader()` in the process
-that serves, not in `AppConfig.ready`, which management commands call too.
+The same for gunicorn (`-k uvicorn.workers.UvicornWorker`), and for a thread of Django: enter `leader()` where it
+serves, not in `AppConfig.ready`, which management commands call too.
 """
 
 import os
