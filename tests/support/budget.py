@@ -65,7 +65,6 @@ PARTS = (
             "stores/_async",
             "stores/_sync",
             "stores/plain.py",
-            "stores/driven.py",
             "stores/engines.py",
             "stores/__init__.py",
         ),
