@@ -122,7 +122,7 @@ class Workers:
 
 
 class OrmRecords:
-    """The records of all lines in one database, as `core.pending.Records` in plain calls.
+    """The records of all lines in one database, as `core._sync.pending.Records` in plain calls.
 
     Args:
         alias: of the database.
