@@ -161,7 +161,7 @@ def _beside(alias: str, most: int) -> Store:
 
 
 def _records(alias: str, most: int) -> Store:
-    from interlock.django.store import RecordStore
+    from interlock.django.records import RecordStore
 
     return RecordStore(alias, most)
 
