@@ -3,8 +3,9 @@
 It is loaded by every run of pytest where interlock is installed, so it imports nothing before a fixture is asked for.
 """
 
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
     from interlock.client._sync.locks import Locks
     from interlock.testing.fakes import FakeLocks
+
+
+def pytest_collection_finish() -> None:
+    """Let freezegun, where tests have imported it, leave the clock of the locks alone."""
+    freezegun: Any = sys.modules.get("freezegun")
+    if freezegun is not None:
+        freezegun.configure(extend_ignore_list=["interlock.runtime.clock"])
 
 
 @pytest.fixture
