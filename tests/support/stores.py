@@ -12,7 +12,7 @@ from interlock.core.store import Store
 from interlock.stores.mysql.table import ddl as table_of_mysql
 from interlock.stores.postgresql.ddl import ddl
 from interlock.testing.world import Place
-from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, need
+from tests.servers import EtcdServer, MariaServer, PostgresServer, RedisServer, SeaweedServer, need
 from tests.servers.redis_server import Kind
 from tests.support.records import MemoryRecords, RecordsStore
 from tests.support.texts import Texts, TextStore
@@ -191,6 +191,27 @@ def _etcd(folder: Path) -> Place:
     return Place(open=lambda: open_store(url), url=url)
 
 
+@cache
+def _seaweed() -> SeaweedServer:
+    need("seaweedfs")
+    server = SeaweedServer()
+    atexit.register(server.close)
+    return server
+
+
+def _s3(folder: Path) -> Place:
+    url = _seaweed().at(uuid4().hex)
+    return Place(open=lambda: open_store(url), url=url)
+
+
+def _bucket(folder: Path) -> Place:
+    """In the memory of this process: its clock has no grain of a second."""
+    from obstore.store import MemoryStore
+
+    bucket = MemoryStore()
+    return Place(open=lambda: open_store(bucket))
+
+
 PARTIAL_ROWS = [
     Row("postgresql+advisory", ("postgresql+advisory",), _advisory, reaches_processes=True, frees_at_death=True),
     Row(
@@ -220,4 +241,6 @@ ROWS = [
         reaches_processes=True,
     ),
     Row("etcd", ("etcd", "etcds"), _etcd, reaches_processes=True),
+    Row("s3", ("s3", "gs", "az"), _s3, reaches_processes=True),
+    Row("bucket in memory", (), _bucket, twin=True),
 ]
