@@ -115,7 +115,7 @@ def line_json(line: OutputLine) -> dict[str, Any]:
     }
 
 
-def print_json(value: Any, *, compact: bool = False) -> None:
+def print_json(value: object, *, compact: bool = False) -> None:
     """Print JSON: indented, or on one line."""
     click.echo(json.dumps(value, indent=None if compact else 2))
 
