@@ -21,7 +21,7 @@ class Careless:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def put(self, path: str, body: bytes, mode: Any) -> Any:
+    def put(self, path: str, body: bytes, mode: Any = "overwrite") -> Any:
         return self._store.put(path, body, mode="overwrite" if mode == "create" else mode)
 
 
