@@ -25,11 +25,6 @@ class Mutant(NamedTuple):
     tests: str
 
 
-def _contract(test: str, store: str = "memory") -> str:
-    """Return a test of the contract, on one store."""
-    return f"tests/contract/test_contract.py::{test} -k {store}"
-
-
 def _error(name: str, tests: str, *texts: str) -> Mutant:
     """Return an error in src/interlock: file, old text and new text, as often as needed."""
     triples = zip(texts[::3], texts[1::3], texts[2::3], strict=True)

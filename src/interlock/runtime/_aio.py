@@ -25,6 +25,7 @@ Turn = asyncio.Lock
 """For what only one task may do at a time, with awaits in between."""
 
 CANCELLED = asyncio.CancelledError
+Task = asyncio.Task
 TASKS = True
 OWNER = "task"
 FUNCTION = "coroutine function"

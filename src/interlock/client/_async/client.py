@@ -15,6 +15,7 @@ from interlock.client.base import (
     BaseClient,
     closed_meanwhile,
 )
+from interlock.client.cancel import Cancel
 from interlock.core._async.acquire import acquire
 from interlock.core.claims import Claim, ClaimView, LockSpec
 from interlock.core.errors import LockError, StoreError, UnknownOutcome
@@ -29,6 +30,7 @@ WITHDRAW_LIMIT = 2.0  # seconds until what does not leave the line by itself is 
 AT_EXIT_LIMIT = 1.0  # seconds
 GIVEN_UP_LIMIT = 0.1  # seconds that the exit waits for the threads which gave up
 PAUSE = 0.002  # seconds between two looks
+CANCEL_LOOK = 0.1  # seconds between two looks at an event that is not ours
 Entering: TypeAlias = tuple[Claim | AcquireCall, Any]
 """A call of acquire that has not come to its end: its claim, and whose it is (a thread or a task)."""
 
@@ -122,7 +124,7 @@ class AsyncClient(BaseClient):
         return list(self._states.values())
 
     async def acquire(
-        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any
+        self, spec: LockSpec, options: AcquireOptions, seconds: float | None, owner: Any, cancel: Any = None
     ) -> AsyncGrant | None:
         """Acquire a lock.
 
@@ -131,6 +133,7 @@ class AsyncClient(BaseClient):
             options: how to acquire it.
             seconds: to wait at most; 0 for one try, None for no limit.
             owner: the caller.
+            cancel: calls it off; None if nothing does.
 
         Returns:
             The grant; None if the lock was not obtained.
@@ -163,7 +166,10 @@ class AsyncClient(BaseClient):
                 call.entered = call.entered or first is None
                 entering[id] = call, owner
                 call.on_queued = self.queued if self.listeners else None
-                waited = await acquire(rt, state.queue, call)
+                if cancel is None:
+                    waited = await acquire(rt, state.queue, call)
+                else:
+                    waited = await self._acquire_or_cancel(state, call, id, cancel)
                 self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
@@ -197,6 +203,24 @@ class AsyncClient(BaseClient):
                 entering.pop(id, None)
                 self.broken_off(call, grant, error)
             raise
+
+    async def _acquire_or_cancel(self, state: AsyncState, call: AcquireCall, id: str, cancel: Any) -> Held | None:
+        """Acquire, unless that is called off."""
+        ours = cancel if isinstance(cancel, Cancel) else Cancel()
+        ours.join(call)
+        if ours is not cancel:
+            rt.spawn("interlock-cancel", self._watch, state, id, cancel, ours)
+        try:
+            return await acquire(rt, state.queue, call)
+        finally:
+            ours.leave(call)
+
+    async def _watch(self, state: AsyncState, id: str, cancel: Any, ours: Cancel) -> None:
+        """Look, while a call of acquire goes on, whether it is called off."""
+        while id in state.entering and not ours.is_set():
+            if cancel.is_set():
+                ours.set()
+            await rt.sleep(CANCEL_LOOK)
 
     async def look(self, key: str) -> list[ClaimView]:
         """List the claims of a key, or of all keys of a namespace."""

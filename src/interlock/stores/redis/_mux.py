@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from interlock.core.claims import Claim
-from interlock.remote.failures import ConnectionEnded, closed, ended, no_answer
+from interlock.remote.failures import ConnectionEnded, Unreachable, closed, ended, no_answer
 from interlock.runtime import clock
 from interlock.stores.redis._aio import Stream
 from interlock.stores.redis.errors import garbled, refusal
@@ -196,6 +196,16 @@ class MuxPool:
 
     async def _connected(self, deadline: float) -> Mux:
         """Return a connection; all who wait for one share the attempt to make it."""
+        joined = self._connecting is not None
+        try:
+            mux = await self._shared(deadline)
+        except Unreachable:
+            if not joined or clock.now() >= deadline:
+                raise
+            mux = await self._shared(deadline)  # that attempt ended by the deadline of who began it
+        return mux
+
+    async def _shared(self, deadline: float) -> Mux:
         if self.closed:
             raise closed()
         if self._connecting is None:

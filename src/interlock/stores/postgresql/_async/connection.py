@@ -101,7 +101,7 @@ class AsyncServer:
                 connection = await psycopg.AsyncConnection.connect(
                     **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
                 )
-        except (psycopg.Error, UnicodeError) as error:
+        except (psycopg.Error, OSError, UnicodeError) as error:  # OSError: no more files may be opened
             if not options.torn:
                 raise not_connected(error, options.where) from error
         else:

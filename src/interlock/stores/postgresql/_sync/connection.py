@@ -102,7 +102,7 @@ class Server:
                 connection = psycopg.Connection.connect(
                     **connecting(arguments, deadline - clock.now()), autocommit=True, prepare_threshold=None
                 )
-        except (psycopg.Error, UnicodeError) as error:
+        except (psycopg.Error, OSError, UnicodeError) as error:  # OSError: no more files may be opened
             if not options.torn:
                 raise not_connected(error, options.where) from error
         else:
