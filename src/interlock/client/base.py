@@ -1,11 +1,12 @@
 """What both colours of the client share: arguments, what a grant knows, events, what is said when time is over."""
 
+import math
 import os
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, TypeAlias, TypeVar, cast, overload
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
 
 from interlock.client import events
 from interlock.client.events import Event, Kind, Listeners
@@ -21,15 +22,17 @@ from interlock.core.claims import (
     LockSpec,
     Unset,
     checked_at_least,
+    checked_at_most,
     checked_count,
     checked_name,
     checked_text,
     checked_timeout,
     checked_ttl,
+    fits,
     said,
 )
 from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, StoreError, Unsupported
-from interlock.core.line import numbered
+from interlock.core.line import LARGEST_SLOTS, numbered
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.redaction import masked
 from interlock.core.store import Store
@@ -42,12 +45,15 @@ G = TypeVar("G", bound="BaseGrant")
 HELD, RELEASED, LOST = "held", "released", "lost"
 GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
 LEASE_ENDED = "its lease ended before it was renewed"
+AT_MOST = "it was held for as long as its at_most says"
 STAYS_IN_LINE = "could not take a claim out of the line, its lease will end: %s"
 GONE_FROM_LINE = "its claim was gone, it expired or was evicted; another one lines up in its place"
 TRY_LIMIT = 1.0  # seconds that one try may take when the store itself is busy
 LOG_LOOK = 1.0  # seconds after which the level of the logger is looked at again
 FRESH = 1.0  # seconds; however many give up at once, the line is looked at once
 FEW = 16
+ONE_OF = " one of "
+LONGEST_ITEMS = 80  # characters of a label
 OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
 """What a guarded function does while somebody else holds its lock."""
 
@@ -63,28 +69,48 @@ class AcquireOptions(NamedTuple):
         renew: whether the lease is renewed.
         on_lost: whom to tell of a loss.
         at_least: seconds that the claim stays at least, from the moment when it holds the lock.
+        at_most: seconds after which it is lost, whatever is renewed; infinite for no limit.
+        on_wanted: whom to tell that somebody waits.
+        items: what the slots stand for, in their order.
     """
 
     timeout: float | None = None
     renew: bool = True
     on_lost: Callable[[Any], object] | None = None
     at_least: float = 0.0
+    at_most: float = math.inf
+    on_wanted: Callable[[Any], object] | None = None
+    items: tuple[str, ...] = ()
 
 
 _DEFAULTS = AcquireOptions()
 
 
 def options_of(
-    timeout: float | None, renew: bool, on_lost: Callable[[Any], object] | None, at_least: float
+    timeout: float | None,
+    renew: bool,
+    on_lost: Callable[[Any], object] | None,
+    at_least: float,
+    at_most: float | None = None,
+    on_wanted: Callable[[Any], object] | None = None,
 ) -> AcquireOptions:
     """Check the arguments that say how to acquire; `at_least` was checked with the ttl."""
-    if timeout is None and renew is True and on_lost is None and not at_least:
+    if (
+        timeout is None
+        and renew is True
+        and on_lost is None
+        and not at_least
+        and at_most is None
+        and on_wanted is None
+    ):
         return _DEFAULTS
-    if on_lost is not None and not callable(on_lost):
-        raise InvalidArgument(f"on_lost is a function of one argument, the grant, not {said(on_lost)}")
+    for name, function in (("on_lost", on_lost), ("on_wanted", on_wanted)):
+        if function is not None and not callable(function):
+            raise InvalidArgument(f"{name} is a function of one argument, the grant, not {said(function)}")
     if not isinstance(renew, bool):
         raise InvalidArgument(f"renew is True or False, not {said(renew)}")
-    return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least)
+    most = math.inf if at_most is None else checked_at_most(at_most, at_least)
+    return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least, most, on_wanted)
 
 
 def seconds_of(on_busy: object, timeout: float | None) -> float | None:
@@ -96,6 +122,36 @@ def seconds_of(on_busy: object, timeout: float | None) -> float | None:
     if on_busy not in ("wait", "raise", "skip"):
         raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
     return 0 if timeout is None and on_busy != "wait" else timeout
+
+
+def checked_items(items: Sequence[str]) -> tuple[str, ...]:
+    """Return the things that slots stand for, sorted, else raise InvalidArgument."""
+    listed = () if isinstance(items, str) else tuple(items)
+    if not 1 <= len(set(listed)) == len(listed) <= LARGEST_SLOTS or not all(isinstance(each, str) for each in listed):
+        raise InvalidArgument(f"items are 1 to {LARGEST_SLOTS} different texts in a list, not {said(items)}")
+    return tuple(sorted(listed))
+
+
+def label_of_items(items: tuple[str, ...], label: str | None) -> str:
+    """Return the label of a claim to one of several things; others see by it that they mean the same ones."""
+    text = ", ".join(items)
+    if len(text) > LONGEST_ITEMS:
+        from hashlib import sha256  # it loads OpenSSL
+
+        digest = sha256("\0".join(items).encode()).hexdigest()[:16]
+        text = f"{text[:LONGEST_ITEMS]}… ({len(items)}, {digest})"
+    return f"{label or ''}{ONE_OF}{text}".lstrip()
+
+
+def refuse_other_items(label: str, views: Sequence[ClaimView], fence: int | None) -> None:
+    """Raise InvalidArgument if others in the line mean other things; with a fence, only those before that."""
+    mine = label.rpartition(ONE_OF.lstrip())[2]
+    for view in views:
+        _, marked, theirs = view.label.rpartition(ONE_OF.lstrip())
+        if marked and theirs != mine and (fence is None or (view.fence or fence) < fence):
+            raise InvalidArgument(
+                f"the things called {view.name!r} are [{theirs}] for others, and [{mine}] here: give all one list"
+            )
 
 
 def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
@@ -133,14 +189,14 @@ def in_global_order(client: object, parts: Sequence[Any]) -> list[Any]:
 
 
 def time_is_over(
-    name: str, seconds: float | None, holders: Sequence[ClaimView] = (), mine: bool = False
+    name: str, seconds: float | None, holders: Sequence[ClaimView] | None = None, mine: bool = False
 ) -> LockTimeout:
     """Return the error for a lock that was not obtained in time.
 
     Args:
         name: of the lock.
         seconds: that were allowed.
-        holders: who holds it, as far as it is known.
+        holders: who holds it; None if that could not be found out.
         mine: True if the caller is one of them.
     """
     who = "somebody holds it"
@@ -151,16 +207,22 @@ def time_is_over(
         who = " and ".join(_who(each) for each in holders[:2])
         who += (f" and {len(holders) - 2} more" if len(holders) > 2 else "") + " holds it"
         advice = "wait longer (timeout=)" if seconds else "wait for it (timeout=), or come back later"
+    elif holders is not None:
+        who = "nobody holds it at this moment"
+        advice = (
+            "it is between two holders, others stand before the caller, or the server was started just now and keeps "
+            "its locks for a grace: `interlock doctor` tells, `interlock ls` shows who waits"
+        )
     if mine:
         who = "the caller itself holds it"
         advice = "release it first"
-        if all(each.capacity == 1 for each in holders):
+        if all(each.capacity == 1 for each in holders or ()):
             advice += ", or use rlock(), which its holder may acquire again"
     return LockTimeout(
         f"the lock {name!r} was not obtained within {seconds or 0:g} s: {who}; {advice}",
         name=name,
         timeout=seconds,
-        holders=holders,
+        holders=holders or (),
     )
 
 
@@ -248,6 +310,35 @@ class BaseClient:
             max(self.ttl, kept) if lease is None else lease,
             "" if label is None else checked_text(label, "label", MAX_LABEL),
         )
+
+    def options(self, *arguments: Any) -> AcquireOptions:
+        """As `options_of`; refuses what the store can't do."""
+        if arguments[-1] is not None:
+            self.need("wanted")
+        return options_of(*arguments)
+
+    def refuse_own_wait(self, spec: LockSpec, owner: Any, seconds: float | None, grants: Sequence[Any]) -> None:
+        """Refuse that an event loop waits for its own thread, which can't release meanwhile.
+
+        Args:
+            spec: of the lock that is waited for.
+            owner: the calling thread, in which a loop runs.
+            seconds: for which it waits; None for no limit.
+            grants: what this process holds.
+
+        Raises:
+            InvalidArgument: it would wait for ever.
+        """
+        own = [each._claim.spec for each in grants if each._owner is owner and each.held]
+        if fits(spec.units, spec.capacity, [(each.units, each.capacity) for each in own if each.key == spec.key]):
+            return
+        text = (
+            f"the thread of this event loop holds {name_of(spec.key)!r} and waits for it, so that no task can "
+            f"release it: a lock around an `await` is one of aconnect(), with `async with`"
+        )
+        if seconds is None:
+            raise InvalidArgument(text)
+        log.warn("%s", text)
 
     def need(self, feature: Any) -> None:
         """Raise Unsupported if the store lacks a feature."""
@@ -353,7 +444,19 @@ def _client_of(connect: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseC
     return client
 
 
-class BaseLocks(Generic[L]):
+class Same:
+    """What it is copied to is the same thing: a lock is what its name says."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+
+class BaseLocks(Same, Generic[L]):
     """The part of `Locks` and `AsyncLocks` that makes locks.
 
     Args:
@@ -410,6 +513,8 @@ class BaseLocks(Generic[L]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
         connection: None = None,
     ) -> L: ...
     @overload
@@ -424,6 +529,8 @@ class BaseLocks(Generic[L]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
         connection: Any = None,
     ) -> Any:
         """Return the exclusive lock called `name`; nothing is acquired yet.
@@ -438,13 +545,15 @@ class BaseLocks(Generic[L]):
             at_least: seconds that it is kept at least: a release before that returns at once, and the lock gets free
                 when they are over.  For jobs that are shorter than the clocks of several machines differ.  A ttl that
                 is left out is at least as long, so that it holds also if the process ends.
+            at_most: seconds after which the lock is lost, exactly, whatever is renewed; None for no limit.
+            on_wanted: called with the grant when somebody begins to wait, at the next renewal at the latest.
             connection: a connection or session of SQLAlchemy: its transaction takes the lock, and its commit or
                 rollback releases it; on postgresql+advisory:// only, and with no other argument than `timeout`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
-        options = options_of(timeout, renew, on_lost, at_least)
+        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
         if connection is not None:
             return self._in_transaction(name, options, ttl, label, connection)
         return self._lock_type(self._client, self._client.spec(name, 1, 1, ttl, label, at_least), options)
@@ -475,13 +584,15 @@ class BaseLocks(Generic[L]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
     ) -> L:
         """Return the semaphore called `name`, which admits holders of `permits` units together.
 
         Args:
             permits: how many there are.
             units: how many this holder takes at a time.
-            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
@@ -491,7 +602,9 @@ class BaseLocks(Generic[L]):
         if checked_count(units, "units") > permits:
             raise InvalidArgument(f"{units} units of {permits} permits can never be had; ask for fewer")
         spec = self._client.spec(name, units, permits, ttl, label, at_least)
-        return self._lock_type(self._client, spec, options_of(timeout, renew, on_lost, at_least))
+        return self._lock_type(
+            self._client, spec, self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
+        )
 
     def rwlock(
         self,
@@ -503,17 +616,19 @@ class BaseLocks(Generic[L]):
         label: str | None = None,
         on_lost: Callable[[Any], object] | None = None,
         at_least: float = 0.0,
+        at_most: float | None = None,
+        on_wanted: Callable[[Any], object] | None = None,
     ) -> "ReadWrite[L]":
         """Return the reader/writer lock called `name`: `.read()` shares, `.write()` excludes.
 
         Args:
-            name, ttl, timeout, renew, label, on_lost, at_least: as for `lock`.
+            name, ttl, timeout, renew, label, on_lost, at_least, at_most, on_wanted: as for `lock`.
 
         Raises:
             InvalidArgument: an argument is out of its range.
         """
         reader = self._client.spec(name, 1, WRITER_UNITS, ttl, label, at_least)
-        options = options_of(timeout, renew, on_lost, at_least)
+        options = self._client.options(timeout, renew, on_lost, at_least, at_most, on_wanted)
         return ReadWrite(self, reader, reader._replace(units=WRITER_UNITS), options)
 
     def _lock_of_guard(self, name: str, on_busy: object, timeout: float | None, **how: Any) -> Callable[[str], L]:
@@ -653,6 +768,7 @@ def warn_of_dropped(key: str, where: str, source: object) -> None:
         f"the lock {name_of(key)!r} was never released: its grant and its lock object were collected while it was "
         f"held, so its lease is renewed no more and ends; use `with`, or keep the grant and call release(){where}"
     )
+    log.warn("%s", message)  # most programs show no ResourceWarning, and a second copy may run when the lease is over
     warnings.warn(message, ResourceWarning, stacklevel=3, source=source)
 
 
@@ -665,9 +781,31 @@ class BaseGrant:
     """
 
     __slots__ = (
-        "__weakref__", "_acquired_at", "_body", "_claim", "_client", "_deadline", "_due", "_free_at", "_in_body",
-        "_leaving", "_lost_because", "_on_lost", "_owner", "_pid", "_record", "_renews", "_slot", "_state",
-        "_watchdog", "fence", "id",
+        "__weakref__",
+        "_acquired_at",
+        "_body",
+        "_claim",
+        "_client",
+        "_deadline",
+        "_due",
+        "_ends_at",
+        "_free_at",
+        "_in_body",
+        "_items",
+        "_leaving",
+        "_lost_because",
+        "_on_lost",
+        "_on_wanted",
+        "_owner",
+        "_pid",
+        "_record",
+        "_renews",
+        "_slot",
+        "_state",
+        "_wanted",
+        "_watchdog",
+        "fence",
+        "id",
     )  # fmt: skip
 
     def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: Any, options: AcquireOptions) -> None:
@@ -681,6 +819,13 @@ class BaseGrant:
         self._renews = options.renew
         self._due = deadline - claim.spec.ttl * (2 / 3) if options.renew else deadline
         self._on_lost = options.on_lost
+        self._on_wanted = options.on_wanted
+        self._items = options.items
+        self._wanted = False
+        self._ends_at = math.inf
+        if options.at_most < math.inf:
+            self._ends_at = client.now() + options.at_most
+            self._renewed(deadline - claim.spec.ttl)
         self._free_at = 0.0
         self._state = HELD
         self._leaving = False
@@ -710,6 +855,27 @@ class BaseGrant:
         if not numbered(spec.units, spec.capacity):
             raise Unsupported("only holders of one unit of a semaphore of at most 1,024 permits have slots")
         return self._slot
+
+    @property
+    def item(self) -> str:
+        """What the slot stands for; of a lock of `one_of` only.
+
+        Raises:
+            Unsupported: it is another kind of lock.
+        """
+        if not self._items:
+            raise Unsupported("only a grant of locks.one_of(name, items) has an item")
+        return self._items[self._slot]
+
+    @property
+    def wanted(self) -> bool:
+        """True if somebody waited for the lock when its lease was last renewed.
+
+        Raises:
+            Unsupported: the store can't tell.
+        """
+        self._client.need("wanted")
+        return self._wanted
 
     @property
     def expires_in(self) -> float:
@@ -783,7 +949,7 @@ class BaseGrant:
     def _lose(self, why: str) -> None:
         """Mark it lost, unless it is over already."""
         if self._state == HELD:
-            self._lost_because = why
+            self._lost_because = AT_MOST if why is LEASE_ENDED and self._deadline >= self._ends_at else why
             # A release whose reply did not come may have been done: a claim that is gone then is no loss.
             self._state = RELEASED if self._leaving else LOST
 
@@ -845,8 +1011,9 @@ class BaseGrant:
     def _renewed(self, sent: float) -> None:
         """Note a renewal that was sent at `sent` and answered."""
         ttl = self._claim.spec.ttl
-        self._deadline = max(self._deadline, sent + ttl)
-        self._due = self._deadline - ttl * (2 / 3) if self._renews else self._deadline
+        self._deadline = min(max(self._deadline, sent + ttl), self._ends_at)
+        renews = self._renews and self._deadline < self._ends_at
+        self._due = self._deadline - ttl * (2 / 3) if renews else self._deadline
 
     def __reduce__(self) -> NoReturn:
         raise InvalidArgument(
@@ -919,6 +1086,11 @@ class BaseReentry(BaseGrant):
     def expires_in(self) -> float:
         """Seconds until the lease of the hold ends unless it is renewed."""
         return float(self._grant.expires_in) if self.held else 0.0
+
+    @property
+    def wanted(self) -> bool:
+        """As for the hold."""
+        return bool(self._grant.wanted)
 
     def _ended(self) -> bool:
         """Tell a release that there is nothing to take back."""

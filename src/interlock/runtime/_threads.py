@@ -10,13 +10,11 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from interlock.core.claims import shown_text
-from interlock.core.effects import Op
-from interlock.core.errors import InvalidArgument
+from interlock.core.errors import InvalidArgument, StoreError
 from interlock.core.functions import shown
 from interlock.runtime import clock, log, process
 from interlock.runtime.polling import READABLE, WRITABLE, poller
-from interlock.runtime.sync import fresh_id as fresh_id
-from interlock.runtime.sync import run
+from interlock.runtime.process import fresh_id as fresh_id
 
 T = TypeVar("T")
 Result: TypeAlias = Annotated[T, "at once"]
@@ -35,8 +33,6 @@ GENERATORS = True
 IDLE = 10.0  # seconds without anything to do, after which the thread of an alarm ends
 LONGEST_SLEEP = 3600.0  # seconds
 RETRY = 0.02  # seconds after an error that should not be
-
-drive: Callable[[Op[Any]], Any] = run  # until the last store is no generator any more
 
 
 def sleep(seconds: float) -> None:
@@ -99,11 +95,20 @@ def plain(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def spawn(name: str, function: Callable[..., object], *args: Any) -> "threading.Thread | None":
-    """Call a function in a thread of its own; None, with a warning, if the interpreter is shutting down."""
-    thread = threading.Thread(target=function, args=args, name=name, daemon=True)
+    """Call a function in a thread of its own; None, with a warning, if the interpreter is shutting down.
+
+    Raises:
+        StoreError: this is a subinterpreter, which may have no such threads.
+    """
     try:
+        thread = threading.Thread(target=function, args=args, name=name, daemon=True)
         thread.start()
     except RuntimeError as error:
+        if "interpreter" in str(error) and "shutdown" not in str(error):
+            raise StoreError(
+                f"leases are renewed in threads, which this interpreter may not have ({error}): lock in the main "
+                f"interpreter, or in a process"
+            ) from error
         log.warn("no thread could be started for %s: %s", name, error)
         return None
     return thread
@@ -143,6 +148,12 @@ def caller() -> Caller:
     except AttributeError:
         me: Caller = _callers.__dict__.setdefault("me", Caller())  # a signal handler may have been quicker
         return me
+
+
+def blocks_loop() -> bool:
+    """Tell whether an event loop runs in the calling thread, and gets no turn while that waits."""
+    asyncio: Any = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
 
 
 def name_of(owner: Caller) -> str:

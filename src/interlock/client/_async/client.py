@@ -22,6 +22,7 @@ from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.store import Store
+from interlock.remote.failures import Refused
 from interlock.runtime import _aio as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, in_forked_child
@@ -161,6 +162,8 @@ class AsyncClient(BaseClient):
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
+                if seconds != 0 and rt.blocks_loop():
+                    self.refuse_own_wait(spec, owner, seconds, state.watchdog.live())
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
                 call.entered = call.entered or first is None
@@ -194,7 +197,8 @@ class AsyncClient(BaseClient):
                 state.watchdog.remove(grant)
                 grant._state = RELEASED
             try:
-                if call is None or call.entered:
+                refused = call is None and isinstance(error, Refused)  # nothing was done
+                if not refused and (call is None or call.entered):
                     await rt.finish(state.queue.leave, call.claim if call is not None else claim)
             except LockError as problem:
                 if id in entering:  # else whoever closed has done it
@@ -243,6 +247,17 @@ class AsyncClient(BaseClient):
         self.tell_evicted(key, id, seen, removed)
         return removed
 
+    async def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
+        """Return who holds some locks; None if that can't be found out."""
+        found: list[ClaimView] = []
+        try:
+            for key in keys:
+                seen = self.seen(key)
+                found += self.note_seen(key, await self.state().queue.look(key)) if seen is None else seen
+        except LockError:
+            return None
+        return found
+
     async def kept(self, key: str) -> str | None:
         """Return what a completed run has left; None if no record of one is kept."""
         self.check_open()
@@ -253,16 +268,6 @@ class AsyncClient(BaseClient):
         """Forget the record of a completed run; True if there was one."""
         self.check_open()
         return bool(await self.state().queue.forget(key))
-
-    async def holders_of(self, key: str) -> list[ClaimView]:
-        """Return who holds the lock `key`, as far as it can be found out."""
-        holders = self.seen(key)
-        if holders is None:
-            try:
-                holders = self.note_seen(key, await self.state().queue.look(key))
-            except LockError:
-                holders = []
-        return holders
 
     # -- the end -----------------------------------------------------------------------------------------
 
@@ -289,9 +294,6 @@ class AsyncClient(BaseClient):
             [(state.here, self._close_state, state) for state in self.states if state.here != here]
         )
         self._forget_ended()
-        end = getattr(self.store, "end", None)  # of those that are no places for lines yet
-        if end is not None:
-            await rt.offload(end)
         if failure is not None:
             raise failure
 

@@ -23,6 +23,7 @@ from interlock.core.errors import LockError, StoreError, UnknownOutcome
 from interlock.core.line import new
 from interlock.core.queue import AcquireCall, Held
 from interlock.core.store import Store
+from interlock.remote.failures import Refused
 from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.runtime.process import WeakRegistry, in_forked_child
@@ -162,6 +163,8 @@ class Client(BaseClient):
             if first is not None and first.state == "using" and self.now() < started + spec.ttl:
                 held: Held = new(Held, (claim, first.fence, started + spec.ttl, first.slot))
             else:
+                if seconds != 0 and rt.blocks_loop():
+                    self.refuse_own_wait(spec, owner, seconds, state.watchdog.live())
                 deadline = None if seconds is None else started + (seconds or TRY_LIMIT)
                 call = AcquireCall(claim, self.now, started, deadline, seconds != 0, first, owner)
                 call.entered = call.entered or first is None
@@ -195,7 +198,8 @@ class Client(BaseClient):
                 state.watchdog.remove(grant)
                 grant._state = RELEASED
             try:
-                if call is None or call.entered:
+                refused = call is None and isinstance(error, Refused)  # nothing was done
+                if not refused and (call is None or call.entered):
                     rt.finish(state.queue.leave, call.claim if call is not None else claim)
             except LockError as problem:
                 if id in entering:  # else whoever closed has done it
@@ -242,6 +246,17 @@ class Client(BaseClient):
         self.tell_evicted(key, id, seen, removed)
         return removed
 
+    def holders_of(self, keys: Sequence[str]) -> list[ClaimView] | None:
+        """Return who holds some locks; None if that can't be found out."""
+        found: list[ClaimView] = []
+        try:
+            for key in keys:
+                seen = self.seen(key)
+                found += self.note_seen(key, self.state().queue.look(key)) if seen is None else seen
+        except LockError:
+            return None
+        return found
+
     def kept(self, key: str) -> str | None:
         """Return what a completed run has left; None if no record of one is kept."""
         self.check_open()
@@ -252,16 +267,6 @@ class Client(BaseClient):
         """Forget the record of a completed run; True if there was one."""
         self.check_open()
         return bool(self.state().queue.forget(key))
-
-    def holders_of(self, key: str) -> list[ClaimView]:
-        """Return who holds the lock `key`, as far as it can be found out."""
-        holders = self.seen(key)
-        if holders is None:
-            try:
-                holders = self.note_seen(key, self.state().queue.look(key))
-            except LockError:
-                holders = []
-        return holders
 
     # -- the end -----------------------------------------------------------------------------------------
 
@@ -284,9 +289,6 @@ class Client(BaseClient):
             if state.here == here:
                 failure = self._close_state(state)
         self._forget_ended()
-        end = getattr(self.store, "end", None)  # of those that are no places for lines yet
-        if end is not None:
-            rt.offload(end)
         if failure is not None:
             raise failure
 

@@ -9,7 +9,6 @@ sent holds nothing.
 import encodings.idna  # noqa: F401 - else the first host name loads it, which hangs in a child forked meanwhile
 import os
 import socket
-import time
 from collections.abc import Sequence
 
 import psycopg
@@ -20,9 +19,8 @@ from interlock.core.errors import StoreError
 from interlock.core.redaction import UNTOLD
 from interlock.remote.failures import ConnectionEnded, NoAnswer, Refused, Unreachable, ended, no_answer
 from interlock.runtime import _threads as rt
-from interlock.runtime import _threads as threads
 from interlock.runtime import clock, log
-from interlock.runtime.process import checked_pid
+from interlock.runtime.process import Descriptor, checked_pid
 from interlock.stores.postgresql.options import PostgresOptions, connecting
 from interlock.stores.postgresql.problems import (
     AT_ONCE,
@@ -43,6 +41,7 @@ from interlock.stores.postgresql.wire import (
     PostgresWire,
     Row,
     Statement,
+    linger,
     notifying,
     telling,
 )
@@ -50,13 +49,8 @@ from interlock.stores.postgresql.wire import (
 RETRY_LIMIT = 2.0  # seconds for which a step is tried again that others were in the way of
 PAUSE = 0.005  # seconds between two tries
 FULL_SOCKET = 0.001  # seconds until a socket that takes no more is tried again
-LINGER = 5.0  # seconds that a request without an answer has for being performed, and undone
-
-
-def _linger(pgconn: PGconn) -> None:
-    """Finish a connection later, in a thread of its own: nobody may connect again, and its loop may end before."""
-    time.sleep(LINGER)
-    pgconn.finish()
+_not_ours: list[PGconn] = []
+"""Whose descriptors the program has closed: never collected, or libpq would close what has their numbers by now."""
 
 
 class Server:
@@ -132,6 +126,7 @@ class PgConnection:
     def _begin(self, pgconn: PGconn) -> None:
         self._pgconn = pgconn
         self._pid = checked_pid()
+        self._file = Descriptor(pgconn.socket)
         self._ended = False
         # A database of another encoding lacks characters: they are escaped, and all that escape are.
         self._coding = "utf-8" if pgconn.parameter_status(b"server_encoding") == b"UTF8" else "unicode_escape"
@@ -139,7 +134,17 @@ class PgConnection:
         pgconn.enter_pipeline_mode()
         self._arrivals = rt.Arrivals(pgconn.socket, self._read)
 
+    def _is_ours(self) -> bool:
+        """Tell whether its descriptor is still its own; if not, libpq is to touch it no more."""
+        if self._ended or self._file.is_ours():
+            return True
+        self._ended = True
+        _not_ours.append(self._pgconn)
+        return False
+
     def _read(self) -> None:
+        if not self._is_ours():
+            return
         try:
             self._pgconn.consume_input()
             self._ended = self._pgconn.status == ConnStatus.BAD
@@ -159,7 +164,8 @@ class PgConnection:
             Refused: the database did nothing.
             ConnectionEnded, NoAnswer: perhaps it does.
         """
-        self._arrivals.look()
+        if self._is_ours():
+            self._arrivals.look()
         if self._ended:  # while nobody used it
             self._begin(self._server.dial(deadline))
         rows = self._insist(request, deadline)
@@ -261,13 +267,14 @@ class PgConnection:
             self._pgconn.flush()
         except psycopg.OperationalError:
             pass
-        threads.spawn("interlock-lingers", _linger, self._pgconn)  # a server may do nothing for who has left
+        linger(self._pgconn)  # a server may do nothing for who has left
 
     def close(self) -> None:
         """Close it; in a forked child, leave the parent's alone, on which libpq would say goodbye."""
+        self._is_ours()
         self._ended = True
         self._arrivals.close()
-        if self._pid == checked_pid():
+        if self._pid == checked_pid() and self._pgconn not in _not_ours:
             self._pgconn.finish()
 
 
@@ -300,6 +307,8 @@ class PgSubscription(PgConnection):
 
     def confirm(self, deadline: float) -> None:
         """Tell this connection something, to find out whether it hears."""
+        if not self._is_ours():
+            raise ended(self._where)
         try:
             self._send((notifying([(self._server.channel, "ping")]),))
             self._pgconn.flush()
@@ -308,7 +317,7 @@ class PgSubscription(PgConnection):
 
     def close(self) -> None:
         """End it, from any thread: whoever waits at the socket is woken."""
-        if self._ended or self._pid != checked_pid():
+        if not self._is_ours() or self._ended or self._pid != checked_pid():
             return
         try:
             with socket.socket(fileno=os.dup(self._pgconn.socket)) as copy:
