@@ -9,12 +9,16 @@ from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
 
 
-class Stream(asyncio.Protocol):
+MOST = 65536  # bytes taken at a time; into one buffer, since asyncio makes a large one for each message else
+
+
+class Stream(asyncio.BufferedProtocol):
     """A socket by a protocol of its own, for one task at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
+        self._buffer = memoryview(bytearray(MOST))
         self._data = b""
         self._future: asyncio.Future[None] | None = None
         self._ended = False
@@ -24,9 +28,13 @@ class Stream(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
-        """As `Protocol.data_received`."""
-        self._data += data
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """As `BufferedProtocol.get_buffer`."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """As `BufferedProtocol.buffer_updated`."""
+        self._data += self._buffer[:nbytes].tobytes()
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -38,7 +46,7 @@ class Stream(asyncio.Protocol):
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    def give_to(self, protocol: asyncio.Protocol) -> asyncio.Transport:
+    def give_to(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
         """Let another protocol have what comes from now on; return what sends."""
         self._transport.set_protocol(protocol)
         if self._ended:

@@ -12,7 +12,7 @@ from typing import Protocol
 from interlock.core.claims import Claim
 from interlock.remote.failures import ConnectionEnded, closed, ended, no_answer
 from interlock.runtime import clock
-from interlock.stores.redis._aio import Stream
+from interlock.stores.redis._aio import MOST, Stream
 from interlock.stores.redis.errors import garbled, refusal
 from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, Reply, ReplyError
 from interlock.stores.redis.scripts import with_source
@@ -35,7 +35,7 @@ class Dials(Protocol):
         """Return a connection that is ready."""
 
 
-class Mux(asyncio.Protocol):
+class Mux(asyncio.BufferedProtocol):
     """One connection of a loop, after login.
 
     Args:
@@ -53,6 +53,7 @@ class Mux(asyncio.Protocol):
         self._where = where
         self._io_timeout = io_timeout
         self._loop = asyncio.get_running_loop()
+        self._buffer = memoryview(bytearray(MOST))
         self._parser = Parser()
         # Who waits for a reply, until when, and of how many parts it is; what has come of the first one's.
         self._line: deque[tuple[asyncio.Future[Reply], float, int]] = deque()
@@ -104,8 +105,13 @@ class Mux(asyncio.Protocol):
             self._timer_at = next
             self._timer = self._loop.call_later(max(0.0, next - now), self._look_at_clock)
 
-    def data_received(self, data: bytes) -> None:
-        """As `Protocol.data_received`."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """As `BufferedProtocol.get_buffer`."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """As `BufferedProtocol.buffer_updated`."""
+        data = self._buffer[:nbytes].tobytes()
         alone = len(self._line) == 1 and not self._parser.unread
         if alone and data[:1] == b":" and data[-2:] == b"\r\n" and data[1:-2].isdigit():
             self._answer(int(data[1:-2]))
