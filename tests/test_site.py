@@ -1,0 +1,82 @@
+"""The site of the documentation: it builds, it has every public name, and a reader finds what is for readers."""
+
+import re
+import subprocess
+import sys
+import zlib
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.servers import need
+from tests.support.browser import one_browser
+
+ROOT = Path(__file__).parent.parent
+MOST_ENTRIES = 35  # of the sidebar, before one is unfolded
+INVENTORY_HEAD = 4  # lines
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, built from this tree."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        str(ROOT / "docs"),
+        str(folder),
+    ]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert (built.returncode, built.stderr) == (0, "")
+    return folder
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    inventory = (site / "objects.inv").read_bytes().split(b"\n", INVENTORY_HEAD)[INVENTORY_HEAD]
+    shown = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
+    public = [line.partition("(")[0] for line in (ROOT / "tests/public_names.txt").read_text().splitlines()]
+    assert [name for name in public if name not in shown] == []
+
+
+def test_the_reference_shows_no_constructor_of_what_only_a_connection_makes(site: Path) -> None:
+    for page, name in (("connections", "Locks"), ("locks", "Lock"), ("grants", "Grant")):
+        text = (site / f"reference/api/{page}.html").read_text()
+        signature = text[text.index(f'id="interlock.{name}"') :].partition("</dt>")[0]
+        assert "sig-param" not in signature
+
+
+def test_the_sidebar_can_be_read_at_a_glance(site: Path) -> None:
+    sidebar = (site / "index.html").read_text().partition("sidebar-tree")[2]
+    assert 20 < len(re.findall('class="toctree-l1', sidebar)) <= MOST_ENTRIES
+
+
+def test_pages_for_contributors_are_not_among_what_is_found(site: Path) -> None:
+    found = re.search(r'"?docnames"?:(\[[^]]*\])', (site / "searchindex.js").read_text())
+    assert found is not None
+    assert "reference/contract" in found[1]
+    assert [name for name in ("adr/", "explanation/mutants", "explanation/walks") if name in found[1]] == []
+
+
+def test_a_chinese_word_is_found(site: Path) -> None:
+    need("browser")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, one_browser() as driver:
+        Thread(target=server.serve_forever, daemon=True).start()
+        driver.get(f"http://127.0.0.1:{server.server_port}/search.html?q=续租")
+        found = WebDriverWait(driver, 60).until(
+            lambda each: each.find_elements(By.CSS_SELECTOR, "#search-results li a")
+        )
+        pages = [str(link.get_attribute("href")) for link in found]
+        server.shutdown()
+    assert any("/zh/" in page for page in pages)
