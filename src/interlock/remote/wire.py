@@ -1,6 +1,5 @@
 """What a server store gives to `ServerQueue`: how its requests are written and its answers read; no I/O."""
 
-import random
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -18,14 +17,6 @@ TRY: Mode = "t"  # one try
 LOOK_FIRST: Mode = "o"  # one try; whoever waits subscribes before it stands in line
 WAIT: Mode = "w"  # stand in line if it is occupied
 AGAIN: Mode = "a"  # where does it stand: it is in line, or gone
-
-
-LOOK_AGAIN = 5.0  # seconds; a look at the latest after so long, in case that a message was missed
-
-
-def look_after(seconds: float) -> float:
-    """Return after how many seconds a waiter looks by itself: not all of them at the same moment."""
-    return min(LOOK_AGAIN, seconds) * random.uniform(1.0, 1.1)
 
 
 class Promised(NamedTuple):

@@ -9,7 +9,7 @@ from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, Clai
 from interlock.core.errors import StoreError
 from interlock.core.line import GONE
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
-from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, Left, Mode, look_after
+from interlock.remote.wire import AGAIN, NOT_THERE, REMOVED, WAIT, Left, Mode
 from interlock.runtime.process import HOST, checked_pid
 from interlock.stores.postgresql.ddl import ddl, names_of, statements
 from interlock.stores.postgresql.options import PostgresOptions
@@ -134,7 +134,7 @@ class PostgresWire:
             pause = max(SHORTEST_LOOK, int(look_in) / MICROS)
             if self.deaf:
                 pause = min(pause, LONGEST_POLL, max(SHORTEST_POLL, OF_THE_WAIT * int(waited) / MICROS))
-            return EnterResult("pending", look_again=look_after(pause))
+            return EnterResult("pending", look_again=pause)
         return DONE_BEFORE if state == "done" else None
 
     def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> Statement:

@@ -8,7 +8,6 @@ from interlock.runtime import clock
 from interlock.stores.redis.settings import Address
 from interlock.stores.redis.sockets import keep_alive
 
-
 MOST = 65536  # bytes taken at a time; into one buffer, since asyncio makes a large one for each message else
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
-from interlock.remote.wire import NOT_THERE, REMOVED, Left, Mode, Promised, look_after
+from interlock.remote.wire import NOT_THERE, REMOVED, Left, Mode, Promised
 from interlock.runtime.process import HOST, pid
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
@@ -35,8 +35,9 @@ class RedisWire:
 
     def enter(self, claim: Claim, mode: Mode, channel: str) -> Command:
         """As `Wire.enter`."""
-        start, line = self._entering(claim.spec, claim.who, mode, channel)
-        return Command(ended(start, claim.id), line)
+        id, spec, who = claim
+        start, line = self._entering(spec, mode, channel)
+        return Command(ended(start, f"{HOST}\n{pid()}\n{who}\n{spec.label}", id), line)
 
     def entered(self, reply: Any) -> EnterResult | Promised | None:
         """As `Wire.entered`."""
@@ -44,17 +45,17 @@ class RedisWire:
             first, *rest = reply
             if first > 0:
                 return EnterResult("using", first, slot=rest[0])
-            return Promised(rest[0].decode(), rest[1], _pause(first))
+            return Promised(rest[0].decode(), rest[1], (PENDING_THERE - first) / 1000)
         if reply > 0:
             return EnterResult("using", reply)
         if reply <= PENDING_THERE:
-            return EnterResult("pending", look_again=_pause(reply))
+            return EnterResult("pending", look_again=(PENDING_THERE - reply) / 1000)
         return DONE_BEFORE if reply == DONE_THERE else None
 
     def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> Command:
         """As `Wire.leave`."""
         start, alone, line = self._leaving(claim.spec.key, done, channel)
-        return Command(ended(ended(start, let_in) if let_in else alone, claim.id), line)
+        return Command(ended(start, let_in, claim.id) if let_in else ended(alone, claim.id), line)
 
     def undo(self, claim: Claim) -> Command:
         """As `Wire.undo`."""
@@ -94,7 +95,15 @@ class RedisWire:
 
     def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Command:
         """As `Wire.adopt`."""
-        return _call(ADOPT, line_of(key), id, claim.id, _milliseconds(claim.spec.ttl), channel, _about(claim))
+        return _call(
+            ADOPT,
+            line_of(key),
+            id,
+            claim.id,
+            _milliseconds(claim.spec.ttl),
+            channel,
+            f"{HOST}\n{pid()}\n{claim.who}\n{claim.spec.label}",
+        )
 
     def adopted(self, reply: Any) -> tuple[int, int] | None:
         """As `Wire.adopted`."""
@@ -126,10 +135,6 @@ class RedisWire:
         return [view for _, view in sorted(found, key=lambda each: each[0]) if view.expires_in > 0]
 
 
-def _pause(answer: int) -> float:
-    return look_after((PENDING_THERE - answer) / 1000)
-
-
 def _milliseconds(seconds: float) -> str:
     return str(int(seconds * 1000 + 0.999))
 
@@ -138,19 +143,13 @@ def _call(script: Script, line: str, *words: str) -> Command:
     return Command(pack(b"EVALSHA", script.sha, b"1", line, *words), line)
 
 
-def _about(claim: Claim) -> str:
-    who = claim.who.replace("\n", " ")
-    return f"{HOST}\n{pid()}\n{who}\n{claim.spec.label}"
-
-
-def _entering(spec: LockSpec, who: str, mode: Mode, channel: str) -> tuple[bytes, str]:
-    """Return what stays the same when a thread enters with the same spec again and again, and the line."""
+def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
+    """Return what stays the same when somebody enters with the same spec again and again, and the line."""
     line = line_of(spec.key)
     words = (
-        _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel,
-        _about(Claim("", spec, who)), mode,
+        _milliseconds(spec.ttl), str(spec.units), str(spec.capacity), "1" if spec.once else "0", channel, mode,
     )  # fmt: skip
-    return begun(1, b"EVALSHA", ENTER.sha, b"1", line, *words), line
+    return begun(2, b"EVALSHA", ENTER.sha, b"1", line, *words), line
 
 
 def _leaving(key: str, done: float, channel: str) -> tuple[bytes, bytes, str]:
