@@ -26,7 +26,7 @@ from interlock.stores.driven import DrivenStore
 DEFAULT = "default"
 ORM_STORE = "interlock.django.store.OrmStore"
 MAX_CONNECTIONS = "MAX_CONNECTIONS"
-KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS"})
+KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS", "NAME"})
 
 
 class StoreSettings(NamedTuple):

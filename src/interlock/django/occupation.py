@@ -13,11 +13,11 @@ from interlock.client.base import time_is_over
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, LockLost, StoreError
 from interlock.django.commit_checks import wait_for_late_commits
-from interlock.django.committing import check_transaction, in_transaction, release_at_the_end, watch_commits
 from interlock.django.conf import DEFAULT
 from interlock.django.configured import alocks, locks
 from interlock.django.relied import Relied, no_longer, rely_on
 from interlock.django.rows import Row, row_of
+from interlock.django.transactions import check_transaction, in_transaction, release_at_the_end, watch_commits
 
 M = TypeVar("M", bound=models.Model)
 R = TypeVar("R")
@@ -143,7 +143,7 @@ class Occupation(Generic[R]):
         self._find_names()
 
     def _find_names(self) -> None:
-        self._names = tuple(dict.fromkeys(self._names or [row.name for row in self._rows]))
+        self._names = tuple(dict.fromkeys(self._names or [row.name(self._locks) for row in self._rows]))
 
     def _lock(self, made: Any) -> Any:
         parts = [made.rlock(name, **self._how) for name in self._names]

@@ -1,12 +1,15 @@
 """`Row`: one row of a model that is to be occupied, and the name of its lock."""
 
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from django.core.exceptions import ValidationError
-from django.db import models, router
-from django.utils.functional import cached_property
+from django.db import DEFAULT_DB_ALIAS, connections, models, router
+from django.utils.module_loading import import_string
 
+from interlock.core.claims import checked_name
 from interlock.core.errors import InvalidArgument
+from interlock.django.conf import DEFAULT, places
 
 M = TypeVar("M", bound=models.Model)
 
@@ -41,16 +44,26 @@ class Row(Generic[M]):
         hints = {} if instance is None else {"instance": instance}
         self.using = router.db_for_write(model, **hints)
 
-    @cached_property
-    def name(self) -> str:
-        """The lock's name: the same for a model, its proxies, and the models that inherit its table.
+    def name(self, alias: str = DEFAULT) -> str:
+        """Return the lock's name: the same for a model, its proxies, and the models that inherit its table.
 
         There must be one name for each row, however its key is written: a text may be equal to others in a column,
-        so the database is asked how the row itself writes it.
+        so the database is asked how the row itself writes it. Rows of different tenants or shards have different
+        names.
+
+        Args:
+            alias: in INTERLOCK, whose NAME may say otherwise.
 
         Raises:
             Model.DoesNotExist: there is no such row.
+            InvalidArgument: NAME makes no sense.
         """
+        own = places().get(alias, {}).get("NAME")
+        if own is not None:
+            instance = self._instance
+            if instance is None:
+                instance = self._model._base_manager.using(self.using).get(pk=self._pk)
+            return _name_by(own, alias, instance)
         model: Any = self._model._meta.concrete_model or self._model
         while model._meta.pk.remote_field is not None and getattr(model._meta.pk.remote_field, "parent_link", False):
             model = model._meta.pk.remote_field.model
@@ -60,7 +73,7 @@ class Row(Generic[M]):
             if found is None:
                 raise self._model.DoesNotExist(f"{self._model._meta.label} {pk!r} does not exist")
             pk = found
-        return f"{model._meta.label_lower}:{pk}"
+        return "/".join([*_apart(model, self.using), f"{model._meta.label_lower}:{pk}"])
 
     def read(self) -> M:
         """Return the row as it is now, from the database that is written to.
@@ -87,6 +100,41 @@ def row_of(instance: Any) -> Row[Any]:
             f"this {instance._meta.label} was never saved: there is no row to occupy; save it first"
         )
     return Row(type(instance), instance.pk, instance)
+
+
+def _apart(model: Any, using: str) -> list[str]:
+    """Return what keeps a table from others of the same model: the alias of its database, and its schema."""
+    apart = []
+    homes = [alias for alias in connections if router.allow_migrate_model(alias, model)]
+    if using != DEFAULT_DB_ALIAS and len(homes) > 1:
+        apart.append(using)
+    tenant = getattr(connections[using], "schema_name", None)  # of django-tenants and its like
+    if tenant is not None:
+        apart.append(_schema_of(using, model._meta.db_table, tenant))
+    return apart
+
+
+@cache
+def _schema_of(using: str, table: str, tenant: str) -> str:
+    """Return the schema in which a tenant finds a table: that of all tenants has tables that they share."""
+    connection = connections[using]
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            where = "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass(%s)"
+            cursor.execute(where, [connection.ops.quote_name(table)])
+            return str((cursor.fetchone() or [tenant])[0])
+    return tenant
+
+
+def _name_by(path: str, alias: str, instance: Any) -> str:
+    """Return the name of a row's lock by the function that NAME names."""
+    try:
+        name = import_string(path)(instance)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise InvalidArgument(
+            f"INTERLOCK[{alias!r}]: NAME is the path of a function of an instance, unlike {path!r}: {error}"
+        ) from error
+    return checked_name(name)
 
 
 def _key_of(field: Any, value: Any) -> tuple[Any, bool]:

@@ -8,7 +8,7 @@ from django.db import models
 
 from interlock.client._sync.locks import Locks
 from interlock.client.connect import aconnect, connect
-from interlock.core.claims import USING, ClaimView
+from interlock.core.claims import USING
 from interlock.django.conf import DEFAULT, place
 from interlock.django.configured import alocks, locks
 from interlock.django.rows import Row
@@ -99,20 +99,18 @@ def assert_held(what: "str | models.Model", alias: str = DEFAULT) -> None:
         what: the lock's name, or an instance whose row is occupied.
         alias: in INTERLOCK.
     """
-    if not any(view.state == USING for view in _line(what, alias)):
-        raise AssertionError(f"nobody holds {name_of(what)!r}")
+    name = name_of(what, alias)
+    if not any(view.state == USING for view in locks[alias].claims(name)):
+        raise AssertionError(f"nobody holds {name!r}")
 
 
 def assert_free(what: "str | models.Model", alias: str = DEFAULT) -> None:
     """Fail if somebody holds a lock or waits for it; arguments as for `assert_held`."""
-    for view in _line(what, alias):
-        raise AssertionError(f"{name_of(what)!r} is {view.state} by {view.thread or view.pid} {view.label}".rstrip())
+    name = name_of(what, alias)
+    for view in locks[alias].claims(name):
+        raise AssertionError(f"{name!r} is {view.state} by {view.thread or view.pid} {view.label}".rstrip())
 
 
-def name_of(what: "str | models.Model") -> str:
+def name_of(what: "str | models.Model", alias: str = DEFAULT) -> str:
     """Return the name of the lock that `occupy` takes for an instance; a name as it is."""
-    return what if isinstance(what, str) else Row(type(what), what.pk).name
-
-
-def _line(what: "str | models.Model", alias: str) -> list[ClaimView]:
-    return locks[alias].claims(name_of(what))
+    return what if isinstance(what, str) else Row(type(what), what.pk, what).name(alias)

@@ -12,9 +12,8 @@ from django.db import connection
 from guarded.helpers import statements
 from guarded.library.models import Everything, Letter
 
-from interlock.django.guarded import StaleObject, state_tag
-from interlock.django.guarded.condition import comparison_of
-from interlock.django.guarded.plan import ModelPlan
+from interlock.django.guarded import StaleObject, plan, state_tag
+from interlock.django.guarded.columns import comparison_of
 
 ON = settings.DATABASE
 NOON = datetime(2024, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -190,7 +189,8 @@ class TestUnstable:
         assert Everything.objects.get().data == {"a": 2}
 
     def test_a_column_of_an_unknown_kind_is_compared_under_a_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ModelPlan, "column", lambda self, field, using: None)
+        monkeypatch.setattr(plan, "comparison_of", lambda field, connection: None)
+        monkeypatch.setattr(Everything, "_guarded_plan", None)
         Everything.objects.create(number=1)
         mine, theirs = Everything.objects.get(), Everything.objects.get()
         theirs.number = 2

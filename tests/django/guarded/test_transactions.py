@@ -14,7 +14,6 @@ from guarded.library.models import Book, Magazine
 
 from interlock.django.guarded import StaleObject, changes
 from interlock.django.guarded.snapshot import snapshot_of
-from interlock.django.guarded.undo import Scope
 
 
 @pytest.fixture
@@ -223,23 +222,6 @@ class TestManySavepoints:
                 raise Undo
             assert changes(book) == {"copies": (2, 4)}
         assert changes(book) == {"copies": (2, 4)}
-
-    def test_none_is_looked_at_twice_while_none_ends(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
-        looks = 0
-        whole = Scope.whole.fget
-
-        def count(scope: Scope) -> Scope:
-            nonlocal looks
-            looks += 1
-            return whole(scope)  # type: ignore[misc]
-
-        monkeypatch.setattr(Scope, "whole", property(count))
-        with transaction.atomic():
-            for number in range(50):
-                transaction.savepoint()
-                book.copies = number
-                book.save()
-            assert looks <= 50 * 2
 
 
 class TestDjangosTestCase:

@@ -17,7 +17,7 @@ from store.test_occupy import elsewhere, is_free
 
 from interlock import LockLost, StoreError
 from interlock.core.claims import SEPARATOR
-from interlock.django import alocks, commit_checks, committing, locks, occupies, occupy
+from interlock.django import alocks, commit_checks, locks, occupies, occupy, transactions
 from interlock.django.claimlines import began
 from interlock.django.conf import place
 from interlock.django.models import Claim
@@ -430,7 +430,7 @@ def test_a_session_that_may_have_locked_the_claim_ends_before_the_release(
         with pytest.raises(Interrupted), transaction.atomic():
             with occupy(item):
                 item.save()
-            monkeypatch.setattr(committing, "check_before_commit", interrupted)
+            monkeypatch.setattr(transactions, "check_before_commit", interrupted)
             monkeypatch.setattr(connection, "_rollback", fail)
         assert seen == [["using"]]
         assert locks.claims() == []

@@ -15,8 +15,8 @@ from store.shelf.models import Empty, Item, OldItem, Ticket, Volume
 
 from interlock import InvalidArgument, LockLost, LockTimeout
 from interlock.django import alocks, locks, occupy
-from interlock.django.committing import BrokenTransaction
 from interlock.django.testing import assert_free, assert_held
+from interlock.django.transactions import BrokenTransaction
 
 
 def elsewhere(work: Callable[[], Any]) -> "Future[Any]":

@@ -56,7 +56,7 @@ class EditedPage:
     """
 
     def __init__(self, model: Any, pk: Any, user: Any, lease: float) -> None:
-        self.name = checked_name(f"editing:{Row(model, pk).name}")
+        self.name = checked_name(f"editing:{Row(model, pk).name()}")
         self._lease = lease
         self._user = user
         self._who = f"user {user.pk}"

@@ -1,50 +1,47 @@
 """The mixin that makes a model guarded."""
 
 import functools
-import inspect
 from collections.abc import Iterable
-from functools import lru_cache
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from django.core.checks import Error
-from django.db import connections, models, router, transaction
-from django.db.models.query_utils import DeferredAttribute
+from django.db import models, router, transaction
 
 from interlock.django.guarded.errors import StaleObject
-from interlock.django.guarded.plan import ModelPlan, key_fields, plan_of
+from interlock.django.guarded.plan import ModelPlan, plan_of
 from interlock.django.guarded.policies import OTHERS, OnStale, Outcome, policies_of
-from interlock.django.guarded.rows import is_of_database, knows_row, may_be_of
-from interlock.django.guarded.saving import REFUSED, SAVING, Saving, Triple
-from interlock.django.guarded.snapshot import KEY, Snapshot, of_attributes, of_row, snapshot_of
-from interlock.django.guarded.undo import scope_of
-from interlock.django.guarded.values import Adapted, kept_of, same
+from interlock.django.guarded.saving import SAVING, WRITTEN, TableSave
+from interlock.django.guarded.snapshot import KEY, Snapshot, of_row, of_values, snapshot_of
 
 if TYPE_CHECKING:
     Base = models.Model
 else:
     Base = object
 
-_UNREAD: Any = object()
 _GUARDS = "_interlock_guards"
 
 
-def keep_guarded(cls: Any) -> None:
-    """Have a class whose own `from_db` does without that of its bases, as in Django's documentation, guarded too."""
-    found = inspect.getattr_static(cls, "from_db")
-    make: Any = getattr(found, "__func__", None)
-    if make is None or hasattr(make, _GUARDS):
-        return
+def remembering(make: Any) -> Any:
+    """Return a `from_db` that does as another one, and has the instance remember the values that it was read with."""
 
     @functools.wraps(make)
     def from_db(cls: Any, db: str | None, field_names: Any, values: Any, **options: Any) -> Any:
-        new = make(cls, db, field_names, values, **options)
-        if KEY not in vars(new):
-            setattr(new, KEY, of_row(plan_of(type(new)), db, field_names, values))
+        # Rows are read by the thousand: each call counts, also of `plan_of`, or with an empty **.
+        plan = cls._guarded_plan
+        if plan is None or plan.fields is not cls._meta.concrete_fields:
+            plan = plan_of(cls)
+        row = of_row(plan, db, field_names, values)  # before an `__init__` of the model's can change what is in it
+        new = make(cls, db, field_names, values, **options) if options else make(cls, db, field_names, values)
+        setattr(new, KEY, row)
+        if options and getattr(options.get("fetch_mode"), "track_peers", False):
+            # Django would set deferred fields on many instances at once, and no method of theirs would hear of it.
+            new._state.fetch_mode = models.FETCH_ONE
         return new
 
     setattr(from_db, _GUARDS, True)
-    cls.from_db = classmethod(cast(Any, from_db))
+    return classmethod(cast(Any, from_db))
 
 
 class Guarded(Base):
@@ -65,7 +62,10 @@ class Guarded(Base):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        keep_guarded(cls)
+        # The one of `Model`, or one of the class's own, also if that does without those of its bases.
+        make = getattr(getattr(cls, "from_db", None), "__func__", None)
+        if make is not None and not hasattr(make, _GUARDS):
+            cls.from_db = remembering(make)  # type: ignore[method-assign]
         order = cls.__mro__
         if models.Model in order and order.index(models.Model) < order.index(Guarded):
             raise TypeError(f"{cls.__name__} would not be guarded: Guarded must stand before its other base classes")
@@ -75,60 +75,35 @@ class Guarded(Base):
         """Return what Django's system check finds in the model, and in its `on_stale`."""
         return [*super().check(**kwargs), *problems_of_policies(cls)]
 
-    @classmethod
-    def from_db(cls, db: str | None, field_names: Any, values: Any, **options: Any) -> Any:
-        """Return an instance of a row, which remembers the values that it was read with."""
-        # Rows are read by the thousand: each call counts, also of `plan_of`, `super`, `vars`, or with an empty **.
-        plan = cls._guarded_plan
-        if plan is None or plan.fields is not cls._meta.concrete_fields:
-            plan = plan_of(cls)
-        if plan.django is None:
-            plan.django = super().from_db
-        row = of_row(plan, db, field_names, values)  # before an `__init__` of the model's can change what is in it
-        new = plan.django(db, field_names, values, **options) if options else plan.django(db, field_names, values)
-        setattr(new, KEY, row)
-        if options:
-            mode = options.get("fetch_mode")
-            if mode is not None and mode.track_peers:
-                new._state.fetch_mode = noting(mode)
-        return new
-
     def refresh_from_db(
         self, using: str | None = None, fields: Iterable[str] | None = None, from_queryset: Any = None
     ) -> None:
         """Read fields again, and remember their values; as Django's own."""
+        plan, data = plan_of(type(self)), vars(self)
         names = None if fields is None else list(fields)
+        wanted = set(plan.attnames if names is None else names)
+        loaded = {attname for attname in plan.attnames if attname in data}
+        if names is None and len(loaded) < len(plan.attnames):
+            wanted = loaded
+        elif names is None and from_queryset is not None:
+            said, without = from_queryset.query.deferred_loading
+            wanted = {each for each in wanted if (each in said or plan.by_attname[each].name in said) != without}
         known = snapshot_of(self)
         named = using or getattr(from_queryset, "_db", None)
-        if known is not None and named is not None and not is_of_database(known, self, named):
+        if known is not None and named is not None and not known.is_of_database(self, named):
             known = None
-        if from_queryset is not None:
-            read = self._refresh_by(using, names, from_queryset)
-        else:
-            before = set(vars(self))
-            super().refresh_from_db(using=using, fields=names)
-            read = [
-                field.attname
-                for field in plan_of(type(self)).fields
-                if (field.attname in before if names is None else field.name in names or field.attname in names)
-            ]
-        data = vars(self)
-        plan = plan_of(type(self))
-        values = of_attributes(plan, self, [name for name in {*read, *plan.keys} if name in data])
-        data[KEY] = (known or Snapshot(None, {})).with_read(self._state.db, values)
-
-    def _refresh_by(self, using: str | None, names: list[str] | None, from_queryset: Any) -> list[str]:
-        """Refresh by a query set of the caller, which may defer fields; return the attributes that it has read."""
-        data = vars(self)
-        plan = plan_of(type(self))
-        aside = {name: data[name] for name in plan.attnames if name in data and name not in plan.keys}
-        data.update(dict.fromkeys(aside, _UNREAD))
-        try:
-            super().refresh_from_db(using=using, fields=names, from_queryset=from_queryset)
-        finally:
-            unread = {name: value for name, value in aside.items() if data[name] is _UNREAD}
-            data.update(unread)
-        return [name for name in plan.attnames if name not in unread]
+        more: Any = {} if from_queryset is None else {"from_queryset": from_queryset}
+        super().refresh_from_db(using=using, fields=names, **more)
+        fresh = {
+            attname: data[attname]
+            for attname, field in plan.by_attname.items()
+            if attname in data and (attname in wanted or field.name in wanted or attname in plan.keys)
+        }
+        shown = plan.shown.intersection(fresh)
+        if shown:  # Django has copied what they show, not what stands in the columns
+            rows = type(self)._base_manager.using(self._state.db).filter(pk=self.pk)
+            fresh |= dict(zip(shown, rows.values_list(*shown).first() or (), strict=False))
+        data[KEY] = (known or Snapshot(None, {})).with_read(self._state.db, of_values(plan, fresh))
 
     def save_base(
         self,
@@ -146,21 +121,13 @@ class Guarded(Base):
         using = using or router.db_for_write(type(self), instance=self)
         connection = transaction.get_connection(using)
         broken = connection.needs_rollback
-        before = snapshot_of(self)
-        if before is not None and before.written:
-            vars(self)[KEY] = before = before.with_nothing_written()
+        vars(self).pop(WRITTEN, None)
         try:
-            super().save_base(
-                raw=raw,
-                force_insert=force_insert,
-                force_update=force_update,
-                using=using,
-                update_fields=update_fields,
-            )
+            super().save_base(raw, force_insert, force_update, using, update_fields)
         except StaleObject as stale:
             # Django marks a block that an exception of a save passes as unusable. If it is of this very save, and
             # nothing was written by it, code that catches this may go on to use the block.
-            own = vars(self).pop(REFUSED, None) is stale and vars(self).get(KEY) is before
+            own = stale.instance is self and WRITTEN not in vars(self)
             if own and not broken and connection.in_atomic_block:
                 transaction.set_rollback(False, using)
             raise
@@ -176,74 +143,36 @@ class Guarded(Base):
         using: Any = None,
         update_fields: Any = None,
     ) -> Any:
-        plan = plan_of(type(self))
-        snapshot = snapshot_of(self)
-        known = snapshot is not None and not raw and knows_row(snapshot, self, cls._meta, using)
-        data = vars(self)
-        data[SAVING] = saving = Saving(self, plan, snapshot if known else None, using)
+        django: Any = super()._save_table  # type: ignore[misc]
+        saving = vars(self)[SAVING] = TableSave(self, plan_of(type(self)), cls, using, raw)
+        reads_back = bool(saving.adapted(saving.values()))
         try:
-            updated = super()._save_table(  # type: ignore[misc]
-                raw, cls, force_insert, force_update, using, update_fields
-            )
-        except StaleObject as stale:
-            if stale is saving.refusal:
-                data[REFUSED] = stale
-            raise
+            with transaction.atomic(using=using, savepoint=False) if reads_back else nullcontext():
+                updated = django(raw, cls, force_insert, force_update, using, update_fields)
+                if not updated:
+                    saving.wrote = saving.values()
+                if saving.wrote:
+                    saving.note()
         finally:
-            del data[SAVING]
-        fields = saving.wrote if updated else cls._meta.local_concrete_fields
-        if fields:
-            self._note_written(cls._meta, fields, using, saving.held)
+            del vars(self)[SAVING]
         return updated
-
-    def _do_insert(self, manager: Any, using: Any, fields: Any, returning_fields: Any, raw: Any) -> Any:
-        django: Any = super()._do_insert  # type: ignore[misc]
-
-        def insert() -> Any:
-            return django(manager, using, fields, returning_fields, raw)
-
-        saving: Saving | None = vars(self).get(SAVING)
-        return insert() if saving is None else saving.insert(manager.model, fields, returning_fields, insert)
-
-    def _note_written(self, meta: Any, fields: Iterable[Any], using: str, held: dict[str, Any]) -> None:
-        """Remember what stands in the row of a table since it was saved."""
-        plan = plan_of(type(self))
-        data = vars(self)
-        names = {field.attname for field in (*fields, *key_fields(meta))}
-        snapshot = snapshot_of(self)
-        if snapshot is None or not may_be_of(snapshot, self, meta, using):
-            snapshot = Snapshot(using, {})
-        values = of_attributes(plan, self, names)
-        for attname, value in held.items():
-            field = plan.by_attname[attname]
-            if not same(field, data.get(attname), value):
-                values[attname] = Adapted(values[attname], kept_of(field, value))
-        data[KEY] = snapshot.with_written(
-            using,
-            values,
-            frozenset(field.name for field in fields),
-            scope_of(connections[using]),
-        )
 
     def _do_update(
         self, base_qs: Any, using: Any, pk_val: Any, values: Any, update_fields: Any, forced_update: Any, *more: Any
     ) -> Any:
         django: Any = super()._do_update
 
-        def update(rows: Any, some: list[Triple]) -> Any:
+        def update(rows: Any, some: Any) -> Any:
             return django(rows, using, pk_val, some, update_fields, forced_update, *more)
 
-        saving: Saving | None = vars(self).get(SAVING)
-        if saving is None or not values:
+        if not values:
             return update(base_qs, values)
-        # A base class that does more than Django's here is asked; else that is done in a shorter way.
-        plain = django.__func__ is models.Model._do_update and not base_qs.model._meta.select_on_save
-        answer = saving.update(base_qs, values, update, more if plain else None)
+        answer = vars(self)[SAVING].update(base_qs, values, update)
         if answer is not None:
             return answer
         if forced_update and update_fields is None:
             return update(base_qs, [])
-        return _unwritten(self, more)
+        return [()] if more else True  # from Django 6.0 on: the rows that were returned
 
     def delete(self, *args: Any, **kwargs: Any) -> Any:
         """Delete the row; as Django's own. Saved again, the instance makes a new one."""
@@ -253,16 +182,6 @@ class Guarded(Base):
 
     delete.alters_data = True  # type: ignore[attr-defined]
 
-
-def _unwritten(instance: Any, more: tuple[Any, ...]) -> Any:
-    """Return what an UPDATE that was not needed would have answered: from Django 6.0 on the columns it returns."""
-    if not more:
-        return True
-    names = [field.attname for field in more[0]]
-    return [tuple(vars(instance)[name] for name in names)] if all(name in vars(instance) for name in names) else [()]
-
-
-setattr(Guarded.__dict__["from_db"].__func__, _GUARDS, True)
 
 # The migrations of a model name its bases; this is where they shall find this one for ever.
 Guarded.__module__ = "interlock.django.guarded"
@@ -292,43 +211,3 @@ def problems_of_policies(model: Any) -> list[Error]:
                 )
             )
     return found
-
-
-class Noting:
-    """A fetch mode that does as another one, and tells the guards what was fetched.
-
-    With `FETCH_PEERS` (Django 6.1 and later) Django sets deferred fields on many instances at once, and no method of
-    theirs hears of it; without this their guard would take such a value for one that was set without being read,
-    and write it unchecked.
-    """
-
-    __slots__ = ("_mode",)
-
-    track_peers = True
-
-    def __init__(self, mode: Any) -> None:
-        self._mode = mode
-
-    def fetch(self, fetcher: Any, instance: Any) -> None:
-        """Fetch, as the other mode does."""
-        if not isinstance(fetcher, DeferredAttribute):
-            self._mode.fetch(fetcher, instance)
-            return
-        attname = fetcher.field.attname
-        found = [instance, *(peer() for peer in instance._state.peers)]
-        lacking = [each for each in found if each is not None and attname not in vars(each)]
-        self._mode.fetch(fetcher, instance)
-        for each in lacking:
-            snapshot = snapshot_of(each)
-            if snapshot is not None and attname in vars(each):
-                values = of_attributes(plan_of(type(each)), each, [attname])
-                vars(each)[KEY] = snapshot.with_read(snapshot.db, values)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return noting, (self._mode,)
-
-
-@lru_cache
-def noting(mode: Any) -> Any:
-    """Return the fetch mode that does as `mode` and tells the guards."""
-    return mode if isinstance(mode, Noting) else Noting(mode)

@@ -1,15 +1,14 @@
 """What there is to know of a guarded model, found out once."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import connections, models
+from django.db.models.query_utils import DeferredAttribute
 
-from interlock.django.guarded.adapting import Adapts, adapts
-from interlock.django.guarded.condition import PLAIN, Column, comparison_of
+from interlock.django.guarded.columns import PLAIN, Column, comparison_of
 from interlock.django.guarded.policies import LAST_WINS, OTHERS, REFUSE, Policy, policies_of
-from interlock.django.guarded.values import is_expression
 
 _CLOSED_TYPES = frozenset(
     {
@@ -30,82 +29,79 @@ class ModelPlan:
         fields: the model's concrete fields, in the order in which `from_db` gets their values.
         attnames: the names of their attributes, in the same order.
         open_at: where in that order are attributes whose values may be changed in place.
-        computing: attributes whose field may set a value by itself while it is saved, as `auto_now` does.
         by_attname: the fields.
         keys: attributes of the primary keys of its tables.
         fences: attributes of `FenceField`s.
-        django: the model's `from_db` without the guard.
+        computing: attributes whose field may set a value by itself while it is saved, as `auto_now` does.
+        shown: attributes that a descriptor of somebody else's reads, as that of a translated field does: what they
+            show may be anything, also what stands in another column.
+        policies: what is done with the fields, by their attributes.
     """
 
     def __init__(self, model: Any) -> None:
         self.fields: Any = model._meta.concrete_fields
-        self.attnames: tuple[str, ...] = tuple(field.attname for field in self.fields)
         self.by_attname: dict[str, Any] = {field.attname: field for field in self.fields}
+        self.attnames = tuple(self.by_attname)
         self.open_at = tuple(index for index, field in enumerate(self.fields) if not _is_closed(field))
-        self.django: Callable[..., Any] | None = None
-        self._some: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[int, ...]]] = {}
-        self.computing = tuple(field.attname for field in self.fields if _computes(field))
-        self._columns: dict[str, dict[str, Column | None]] = defaultdict(dict)
-        self._adapts: dict[str, dict[str, Adapts | None]] = defaultdict(dict)
         metas = [model._meta, *(parent._meta for parent in model._meta.get_parent_list())]
         self.keys = frozenset(field.attname for meta in metas for field in key_fields(meta))
-        self.fences = frozenset(field.attname for field in self.fields if getattr(field, "is_fence", False))
-        self._said = policies_of(model)
-        others = self._said.get(OTHERS, REFUSE)
+        self.fences = self._those(lambda field: getattr(field, "is_fence", False))
+        self.computing = self._those(_computes)
+        self.shown = self._those(
+            lambda field: not isinstance(inspect.getattr_static(model, field.attname, None), DeferredAttribute)
+        )
+        self._named = policies_of(model)
+        others = self._named.get(OTHERS, REFUSE)
         self.policies: dict[str, Policy] = {
-            field.attname: self._said.get(field.name, LAST_WINS if _is_clock(field) else others)
+            field.attname: self._named.get(field.name, LAST_WINS if _is_clock(field) else others)
             for field in self.fields
         }
+        self._some: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[int, ...]]] = {}
+        self._columns: dict[tuple[str, str], Column] = {}
+
+    def _those(self, are: Any) -> frozenset[str]:
+        return frozenset(field.attname for field in self.fields if are(field))
 
     def some(self, field_names: Iterable[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Return `attnames` and `open_at` of a row of which only some fields were read."""
         names = tuple(field_names)
         if names not in self._some:
-            loaded = set(names)
-            which = [index for index, attname in enumerate(self.attnames) if attname in loaded]
+            which = [index for index, attname in enumerate(self.attnames) if attname in names]
             self._some[names] = (
                 tuple(self.attnames[index] for index in which),
                 tuple(place for place, index in enumerate(which) if index in self.open_at),
             )
         return self._some[names]
 
-    def column(self, field: Any, using: str) -> Column | None:
-        """Return the column of a field in a database; None if it is not known to be comparable."""
+    def column(self, field: Any, using: str) -> Column:
+        """Return the column of a field in a database."""
         attname = field.attname
-        columns = self._columns[using]
-        if attname not in columns:
+        if (using, attname) not in self._columns:
             connection = connections[using]
             # A key is compared as the database does, by its index.
             plain = attname in self.fences or attname in self.keys
-            comparison = PLAIN if plain else comparison_of(field, connection)
-            sign = "<=" if attname in self.fences else "="
-            columns[attname] = comparison and Column(field, comparison, sign, connection)
-        return columns[attname]
-
-    def adapts(self, field: Any, value: Any, using: str) -> bool:
-        """True if the column of a field may hold a value otherwise than it is given, and the guard must know how."""
-        attname = field.attname
-        known = self._adapts[using]
-        if attname not in known:
-            idle = self.policies[attname] is LAST_WINS or attname in self.keys or attname in self.fences
-            known[attname] = None if idle else adapts(field, connections[using])
-        tell = known[attname]
-        return tell is not None and not is_expression(value) and tell(value)
+            self._columns[using, attname] = Column(
+                field,
+                connection,
+                "<=" if attname in self.fences else "=",
+                PLAIN if plain else comparison_of(field, connection),
+                settles=not plain and self.policies[attname] is not LAST_WINS,
+            )
+        return self._columns[using, attname]
 
     def is_named(self, attname: str) -> bool:
         """True if `on_stale` says something of this very field."""
-        return self.by_attname[attname].name in self._said
+        return self.by_attname[attname].name in self._named
 
     def checked(self) -> list[Any]:
         """Return the fields that are an object's state: not keys, computed ones, fences and where the last wins."""
+        others = self.keys | self.fences | {each for each in self.computing if not self.is_named(each)}
         return [
             field
-            for field in self.fields
-            if self.policies[field.attname] is not LAST_WINS
-            and field.attname not in self.keys
+            for attname, field in self.by_attname.items()
+            if self.policies[attname] is not LAST_WINS
+            and attname not in others
             and not getattr(field, "generated", False)
-            and field.attname not in self.fences
-            and not (field.attname in self.computing and not self.is_named(field.attname))
         ]
 
 
@@ -134,9 +130,7 @@ def _is_clock(field: Any) -> bool:
 
 
 def _computes(field: Any) -> bool:
-    if getattr(field, "is_fence", False):
-        return False
     pre_save = type(field).pre_save
     if pre_save in _CLOCK_PRE_SAVES:
         return _is_clock(field)
-    return pre_save not in _PLAIN_PRE_SAVES
+    return pre_save not in _PLAIN_PRE_SAVES and not getattr(field, "is_fence", False)

@@ -4,6 +4,7 @@ A policy is `REFUSE`, `LAST_WINS`, or a function of (original, mine, theirs) tha
 functions here are such merges; yours may raise `CannotMerge`.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -11,7 +12,6 @@ from typing import Any, Final, TypeAlias
 from django.apps import apps
 
 from interlock.django.guarded.errors import CannotMerge
-from interlock.django.guarded.values import alike
 
 Merge: TypeAlias = Callable[[Any, Any, Any], Any]
 
@@ -74,13 +74,19 @@ def merged_keys(original: Any, mine: Any, theirs: Any) -> dict[Any, Any]:
 
 
 def _merged_value(original: Any, mine: Any, theirs: Any) -> Any:
-    if alike(mine, original) or alike(mine, theirs):
+    if _alike(mine, original) or _alike(mine, theirs):
         return theirs
-    if alike(theirs, original):
+    if _alike(theirs, original):
         return mine
     if isinstance(mine, dict) and isinstance(theirs, dict):
         return merged_keys(original if isinstance(original, dict) else {}, mine, theirs)
     raise CannotMerge("both have changed the same key")
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """True if two JSON-like values are equal, of the same types all the way down; `_GONE` is like itself."""
+    one, other = (json.dumps(each, sort_keys=True, default=repr) for each in (one, other))
+    return bool(one == other)
 
 
 def policies_of(model: Any) -> dict[str, Policy]:

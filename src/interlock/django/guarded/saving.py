@@ -1,20 +1,19 @@
 """One save of one table of a guarded instance."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from django.db import connections, transaction
+from django.db.models import F
 from django.db.models.sql.where import AND
 
-from interlock.django.guarded.adapting import held_values
-from interlock.django.guarded.condition import Column, StillAsRead
+from interlock.django.guarded.columns import StillAsRead
 from interlock.django.guarded.errors import CannotMerge, Conflict, StaleObject
 from interlock.django.guarded.plan import ModelPlan, key_fields
 from interlock.django.guarded.policies import LAST_WINS, REFUSE
-from interlock.django.guarded.rows import locked_values
-from interlock.django.guarded.snapshot import MISSING, Snapshot
-from interlock.django.guarded.values import IMMUTABLE, Adapted, is_expression, same, thaw, thaw_held
+from interlock.django.guarded.snapshot import KEY, MISSING, Snapshot, of_values, snapshot_of
+from interlock.django.guarded.values import IMMUTABLE, Adapted, is_expression, kept_of, same, thaw, thaw_held
+from interlock.django.transactions import scope_of
 
 Triple = tuple[Any, Any, Any]
 """A field, None and a value: what Django gives to an UPDATE."""
@@ -22,38 +21,28 @@ Triple = tuple[Any, Any, Any]
 Update = Callable[[Any, list[Triple]], Any]
 """Django's own `_do_update` of a query set and values; its answer is true if a row matched."""
 
+SAVING: Final = "_guarded_saving"
+"""Where an instance keeps the save of it that is under way."""
+
+WRITTEN: Final = "_guarded_written"
+"""Where an instance keeps the names of the fields that its last save has written."""
+
+_FENCED: Final = "_guarded_fences"
+
 
 class FieldWrite(NamedTuple):
     """A field that a save writes.
 
     Attributes:
-        original: the value that was read, or saved.
-        held: what stood in the row then.
+        kept: what the snapshot has of it.
         mine: the value to be written.
-        checked: whether the column must still have the original.
-        merged: whether `mine` is what a policy has made of it.
+        checked: whether the column must still have what was read.
     """
 
     field: Any
-    original: Any
-    held: Any
+    kept: Any
     mine: Any
     checked: bool
-    merged: bool = False
-
-    @property
-    def triple(self) -> Triple:
-        """The field and the value for an UPDATE."""
-        return (self.field, None, self.mine)
-
-
-SAVING: Final = "_guarded_saving"
-"""Where an instance keeps the save of it that is under way."""
-
-REFUSED: Final = "_guarded_refused"
-"""Where an instance keeps the error of its save that is under way."""
-
-_FENCED: Final = "_guarded_fences"
 
 
 def is_guarded_save(instance: Any) -> bool:
@@ -67,37 +56,89 @@ def keep_fenced(instance: Any, attname: str) -> None:
     data[_FENCED] = {*data.get(_FENCED, ()), attname}
 
 
-class Saving:
+def changed(instance: Any, plan: ModelPlan, snapshot: Snapshot, values: dict[str, Any]) -> Iterator[str]:
+    """Find those of an instance's values, by their attributes, that differ from what was read; all that never was."""
+    as_read: Any = None
+    for attname, mine in values.items():
+        kept = snapshot.values.get(attname, MISSING)
+        if kept is not MISSING:
+            field, kind = plan.by_attname[attname], type(mine)
+            # As most are; `same` would say so too.
+            simple = kind is type(kept) and kind in IMMUTABLE
+            if kept is mine or (kept == mine if simple else same(field, thaw(kept), mine)):
+                continue
+            if type(kept) is Adapted and same(field, thaw(kept.held), mine):
+                continue
+            if attname in plan.shown and len(snapshot.values) >= len(plan.attnames):
+                if as_read is None:
+                    read = [thaw(snapshot.values[each]) for each in plan.attnames]
+                    as_read = type(instance).from_db(snapshot.db, plan.attnames, read)
+                if same(field, getattr(as_read, attname), mine):
+                    continue
+        yield attname
+
+
+def locked_values(rows: Any, fields: list[Any], connection: Any, locks: bool = True) -> Sequence[Any] | None:
+    """Lock a row until the end of the transaction, and return the values of some of its fields.
+
+    Args:
+        rows: a query set of that one row.
+        fields: of the model of `rows`.
+        locks: False if all of a database without row locks is locked already.
+
+    Returns:
+        The values; None if there is no such row.
+    """
+    if connection.features.has_select_for_update:
+        rows = rows.select_for_update()
+    elif locks:
+        # SQLite: any UPDATE locks all of the database, and waits its turn, which a SELECT before it would prevent.
+        meta = rows.model._meta
+        keys = key_fields(meta)
+        idle = keys if len(keys) == 1 else [each for each in meta.local_concrete_fields if each not in keys][:1]
+        rows.update(**{each.name: F(each.name) for each in idle})
+    found: list[Sequence[Any]] = list(rows.values_list("pk", *(field.attname for field in fields)))
+    return found[0][1:] if found else None
+
+
+class TableSave:
     """The save of one table that is under way.
 
-    Attributes:
-        wrote: the fields that its UPDATE has written; None if there was none.
-        held: what stands in the row of fields that it holds otherwise than they were given.
-        refusal: the error that it has raised.
+    Args:
+        instance: that is saved.
+        plan: of its model.
+        model: of the table.
+        using: the alias of the database.
+        raw: True if it is a fixture's, which is written as it is.
     """
 
-    __slots__ = ("before", "held", "instance", "plan", "refusal", "snapshot", "using", "wrote")
+    __slots__ = ("before", "instance", "model", "plan", "snapshot", "using", "wrote")
 
-    def __init__(self, instance: Any, plan: ModelPlan, snapshot: Snapshot | None, using: str) -> None:
-        self.instance = instance
-        self.plan = plan
-        self.snapshot = snapshot
-        self.using = using
-        self.wrote: list[Any] | None = None
-        self.held: dict[str, Any] = {}
-        self.refusal: StaleObject | None = None
-        data = vars(instance)
-        self.before = {attname: data[attname] for attname in plan.computing if attname in data}
+    def __init__(self, instance: Any, plan: ModelPlan, model: Any, using: str, raw: bool) -> None:
+        self.instance, self.plan, self.model, self.using = instance, plan, model, using
+        snapshot = snapshot_of(instance)
+        known = snapshot is not None and not raw and snapshot.is_of(instance, model._meta, using)
+        self.snapshot = snapshot if known else None
+        self.before = {attname: vars(instance)[attname] for attname in plan.computing if attname in vars(instance)}
+        self.wrote: dict[str, Any] = {}
 
-    def update(self, base: Any, values: list[Triple], update: Update, returning: tuple[Any, ...] | None) -> Any:
+    def values(self) -> dict[str, Any]:
+        """Return what the instance has for the table now, by the attributes."""
+        attnames = [field.attname for field in self.model._meta.local_concrete_fields]
+        return {each: getattr(self.instance, each) for each in attnames if each in vars(self.instance)}
+
+    def adapted(self, values: dict[str, Any]) -> list[str]:
+        """Return those of the attributes whose columns may hold these values otherwise than they are."""
+        fields = self.plan.by_attname
+        return [each for each, value in values.items() if self.plan.column(fields[each], self.using).adapts(value)]
+
+    def update(self, base: Any, triples: list[Triple], update: Update) -> Any:
         """Update the row if what is written still stands there as it was read.
 
         Args:
             base: a query set of the table's rows, not shared.
-            values: all fields that the save concerns, as their `pre_save` gave them.
+            triples: all fields that the save concerns, as their `pre_save` gave them.
             update: writes some of them to the row, which it finds in a query set of base's kind.
-            returning: what Django gives from 6.0 on: a list of the fields to be returned; None if `update` must be
-                asked rather than the database.
 
         Returns:
             What `update` answers; None if nothing has changed, and so nothing was written.
@@ -106,112 +147,77 @@ class Saving:
             StaleObject: a policy refuses; or the row is gone.
         """
         if self.snapshot is None:
-            self.wrote = [field for field, _, _ in values]
-            return self._read_back(base.model, values, partial(update, base, values))
-        writes = self._writes(self.snapshot, values)
+            self.wrote = {field.attname: value for field, _, value in triples}
+            return update(base, triples)
+        writes = self._writes(self.snapshot, {field.attname: mine for field, _, mine in triples})
         if not writes:
-            self.wrote = []
             return None
-        conditions = self._conditions(writes)
-        if conditions is None:
-            return self._update_locked(base, writes, update, tried=False)
-        triples = [write.triple for write in writes]
-        send = partial(self._send, base, triples, conditions, update, returning)
-        answer = self._read_back(base.model, triples, send)
-        if not answer:
-            return self._update_locked(base.model._base_manager.using(self.using), writes, update, tried=True)
-        self.wrote = [write.field for write in writes]
-        return answer
-
-    def _read_back(self, model: Any, values: list[Triple], write: Callable[[], Any]) -> Any:
-        """Write, and in the same transaction read what the row holds otherwise than it was given."""
-        fields = [field for field, _, value in values if self.plan.adapts(field, value, self.using)]
-        if not fields:
-            return write()
-        with transaction.atomic(using=self.using, savepoint=False):
-            answer = write()
-            if answer:
-                self.held = held_values(model, self.using, self.instance._get_pk_val(model._meta), fields)
-        return answer
-
-    def insert(self, model: Any, fields: Any, returning: Any, insert: Callable[[], Any]) -> Any:
-        """Insert the row, as `_read_back`.
-
-        Args:
-            returning: the fields that `insert` answers with.
-        """
-        data = vars(self.instance)
-        asked = [each for each in fields if self.plan.adapts(each, data.get(each.attname), self.using)]
-        if not asked:
-            return insert()
-        with transaction.atomic(using=self.using, savepoint=False):
-            answer = insert()
-            new = {field.attname: value for field, value in zip(returning, answer[0])} if answer else {}  # noqa: B905
-            key = model._meta.pk.attname
-            pk = new[key] if key in new else self.instance._get_pk_val(model._meta)
-            self.held = held_values(model, self.using, pk, asked)
-        return answer
-
-    def _send(self, base: Any, triples: list[Triple], conditions: list[Any], update: Update, returning: Any) -> Any:
-        """Send the one UPDATE."""
-        if returning is None:
+        checked = [(self.plan.column(write.field, self.using), write) for write in writes if write.checked]
+        comparable = all(column.comparable for column, _ in checked)
+        if comparable:
+            fences = self.plan.fences
+            conditions = [
+                (column, write.mine if write.field.attname in fences else thaw_held(write.kept))
+                for column, write in checked
+            ]
             if conditions:
                 base.query.where.add(StillAsRead(conditions), AND)
-            return update(base, triples)
-        # What `update` does, without building a query set more to find the row by its key.
-        data = vars(self.instance)
-        found = key_fields(base.model._meta)
-        keys: list[Any] = [(self.plan.column(field, self.using), data[field.attname]) for field in found]
-        base.query.where.add(StillAsRead(keys + conditions), AND)
-        answer = base._update(triples, *returning)
-        return answer if returning else answer > 0
+            answer = self._write(base, writes, update)
+            if answer:
+                return answer
+        return self._update_locked(self.model._base_manager.using(self.using), writes, update, tried=comparable)
 
-    def _conditions(self, writes: list[FieldWrite]) -> list[tuple[Column, Any]] | None:
-        """Return what must still be as it was read; None if a database can't be asked that."""
-        conditions = []
-        for field, _, held, mine, checked, _ in writes:
-            if checked:
-                column = self.plan.column(field, self.using)
-                if column is None:
-                    return None
-                conditions.append((column, mine if field.attname in self.plan.fences else held))
-        return conditions
+    def note(self) -> None:
+        """Remember what stands in the row since it was saved; in the transaction, if any, that has written it."""
+        instance, meta, plan = self.instance, self.model._meta, self.plan
+        asked = self.adapted(self.wrote)
+        kept = of_values(plan, self.wrote)
+        if asked:
+            row = self.model._base_manager.using(self.using).filter(pk=instance._get_pk_val(meta))
+            for attname, value in (row.values(*asked).first() or {}).items():
+                field = plan.by_attname[attname]
+                if not same(field, self.wrote[attname], value):
+                    kept[attname] = Adapted(kept[attname], kept_of(field, value))
+        keys = {field.attname: vars(instance).get(field.attname, MISSING) for field in key_fields(meta)}
+        snapshot = snapshot_of(instance)
+        if snapshot is None or not snapshot.is_of(instance, meta, self.using, unknown=True):
+            snapshot = Snapshot(self.using, {})
+        vars(instance)[KEY] = snapshot.with_written(
+            self.using, of_values(plan, keys) | kept, scope_of(connections[self.using])
+        )
+        names = {plan.by_attname[attname].name for attname in self.wrote}
+        vars(instance)[WRITTEN] = vars(instance).get(WRITTEN, frozenset()) | names
 
-    def _writes(self, snapshot: Snapshot, values: list[Triple]) -> list[FieldWrite]:
-        """Return what has changed since it was read."""
-        known = snapshot.values
+    def _write(self, base: Any, writes: list[FieldWrite], update: Update) -> Any:
+        self.wrote = {write.field.attname: write.mine for write in writes}
+        return update(base, [(write.field, None, write.mine) for write in writes])
+
+    def _writes(self, snapshot: Snapshot, values: dict[str, Any]) -> list[FieldWrite]:
+        """Return what has changed since it was read, and the fences that are to be heeded."""
+        plan = self.plan
         fenced = vars(self.instance).get(_FENCED, ())
         writes = []
-        for field, _, mine in values:
-            attname = field.attname
-            kept = known.get(attname, MISSING)
-            if kept is MISSING:
-                # Set without having been read: there is nothing to compare with.
-                writes.append(FieldWrite(field, None, None, mine, checked=False))
+        for attname in dict.fromkeys([*changed(self.instance, plan, snapshot, values), *fenced]):
+            if attname not in values:
                 continue
-            if attname not in fenced:
-                kind = type(mine)
-                # As most are; `same` would say so too.
-                simple = kind is type(kept) and kind in IMMUTABLE
-                if kept is mine or (kept == mine if simple else _is_kept(field, kept, mine)):
-                    continue
-            original, held = thaw(kept), thaw_held(kept)
-            if attname in self.plan.fences:
+            kept, mine = snapshot.values.get(attname, MISSING), values[attname]
+            if attname in plan.fences and kept is not MISSING:
                 keep_fenced(self.instance, attname)
-            blind = is_expression(mine) or is_expression(original)
-            writes.append(
-                FieldWrite(field, original, held, mine, checked=not blind and self._is_checked(field, mine))
-            )
+            writes.append(FieldWrite(plan.by_attname[attname], kept, mine, self._is_checked(attname, kept, mine)))
         return writes
 
-    def _is_checked(self, field: Any, mine: Any) -> bool:
-        if field.attname in self.plan.fences:
-            return True
-        if self.plan.policies[field.attname] is LAST_WINS:
+    def _is_checked(self, attname: str, kept: Any, mine: Any) -> bool:
+        # What was set without having been read has nothing to be compared with; what the database computes loses
+        # nothing.
+        if kept is MISSING or is_expression(mine) or is_expression(kept):
             return False
-        if field.attname in self.before and not self.plan.is_named(field.attname):
-            # Nobody has set it: the field has computed it while it was saved.
-            return same(field, self.before[field.attname], mine)
+        if attname in self.plan.fences:
+            return True
+        if self.plan.policies[attname] is LAST_WINS:
+            return False
+        if attname in self.before and not self.plan.is_named(attname):
+            # Else nobody has set it: the field has computed it while it was saved.
+            return same(self.plan.by_attname[attname], self.before[attname], mine)
         return True
 
     def _update_locked(self, base: Any, writes: list[FieldWrite], update: Update, tried: bool) -> Any:
@@ -231,20 +237,14 @@ class Saving:
             if theirs is not None:
                 final, refused = self._judged(writes, theirs)
                 if not refused:
+                    for write, wanted in zip(final, writes, strict=True):
+                        if write.mine is not wanted.mine:
+                            setattr(self.instance, write.field.attname, write.mine)
                     answer = self._write(base, final, update)
         if not answer:
             # Raised out here, since a block that an exception leaves can't be used any more.
-            self.refusal = self._refusal(writes, refused)
-            raise self.refusal
+            raise self._refusal(refused)
         return answer
-
-    def _write(self, base: Any, writes: list[FieldWrite], update: Update) -> Any:
-        for write in writes:
-            if write.merged:
-                setattr(self.instance, write.field.attname, write.mine)
-        self.wrote = [write.field for write in writes]
-        triples = [write.triple for write in writes]
-        return self._read_back(base.model, triples, partial(update, base, triples))
 
     def _judged(
         self, writes: list[FieldWrite], theirs: Sequence[Any]
@@ -253,39 +253,32 @@ class Saving:
         final: list[FieldWrite] = []
         refused: dict[str, Conflict] = {}
         for write, their in zip(writes, theirs, strict=True):
-            conflict = Conflict(write.original, write.mine, their)
             try:
-                decided = self._decided(write, conflict)
+                final.append(write._replace(mine=self._decided(write, their)))
             except CannotMerge:
-                refused[write.field.name] = conflict
-            else:
-                merged = decided is not write.mine
-                final.append(write._replace(mine=decided, merged=merged))
+                refused[write.field.name] = Conflict(thaw(write.kept), write.mine, their)
         return final, refused
 
-    def _decided(self, write: FieldWrite, conflict: Conflict) -> Any:
-        field = write.field
-        if not write.checked:
-            return write.mine
-        if field.attname in self.plan.fences:
-            if conflict.theirs is not None and conflict.theirs > write.mine:
-                raise CannotMerge("a later holder has written")
-            return write.mine
-        # That both want the same is no agreement: two that count one book each both want the next number.
-        if same(field, conflict.theirs, write.held, ordered=False):
-            return write.mine
+    def _decided(self, write: FieldWrite, theirs: Any) -> Any:
+        field, mine = write.field, write.mine
         policy = self.plan.policies[field.attname]
+        if not write.checked:
+            return mine
+        if field.attname in self.plan.fences:
+            if theirs is not None and theirs > mine:
+                raise CannotMerge("a later holder has written")
+            return mine
+        # That both want the same is no agreement: two that count one book each both want the next number.
+        if same(field, theirs, thaw_held(write.kept), ordered=False):
+            return mine
         if policy is REFUSE or policy is LAST_WINS:
             raise CannotMerge("it is refused")
-        return policy(conflict.original, conflict.mine, conflict.theirs)
+        return policy(thaw(write.kept), mine, theirs)
 
-    def _refusal(self, writes: list[FieldWrite], refused: dict[str, Conflict]) -> StaleObject:
-        for write in writes:
-            if write.field.name in refused and write.field.attname in self.plan.fences:
-                error: StaleObject = write.field.refusal(self.instance, refused[write.field.name])
+    def _refusal(self, refused: dict[str, Conflict]) -> StaleObject:
+        for attname in self.plan.fences:
+            field = self.plan.by_attname[attname]
+            if field.name in refused:
+                error: StaleObject = field.refusal(self.instance, refused[field.name])
                 return error
         return StaleObject(self.instance, refused, deleted=not refused)
-
-
-def _is_kept(field: Any, kept: Any, mine: Any) -> bool:
-    return same(field, thaw(kept), mine) or (type(kept) is Adapted and same(field, thaw_held(kept), mine))

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from interlock.django.guarded.plan import ModelPlan
-from interlock.django.guarded.undo import Age, Scope
-from interlock.django.guarded.values import IMMUTABLE, freeze, kept_of
+from django.db import router
+
+from interlock.django.guarded.plan import ModelPlan, key_fields
+from interlock.django.guarded.values import IMMUTABLE, freeze, kept_of, same, thaw
+from interlock.django.transactions import Scope
 
 KEY: Final = "_guarded_snapshot"
 """Where an instance keeps its snapshot, in its `__dict__`."""
@@ -34,80 +36,73 @@ class Snapshot:
         db: the alias of the database that it was read from or saved to last.
         values: what `values.freeze` keeps of each, by the name of the attribute; what was never read is not there.
         undos: what to go back to if a transaction that is still open is rolled back; the oldest first.
-        written: the names of the fields that were written last.
     """
 
-    __slots__ = ("_settled", "db", "undos", "values", "written")
+    __slots__ = ("db", "undos", "values")
 
-    def __init__(
-        self,
-        db: str | None,
-        values: dict[str, Any],
-        undos: tuple[Undo, ...] = (),
-        written: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, db: str | None, values: dict[str, Any], undos: tuple[Undo, ...] = ()) -> None:
         self.db = db
         self.values = values
         self.undos = undos
-        self.written = written
-        self._settled: object = None
 
     def settled(self) -> "Snapshot":
         """Return it without what was rolled back, and without the undos of what was committed."""
-        if not self.undos or self._settled is Age.now:
-            return self
-        self._settled = Age.now
         values = dict(self.values)
         kept: list[Undo] = []
         for scope, before in reversed(self.undos):
+            scope = scope.whole()
             if scope.undone:
                 _restore(values, before)
             elif not scope.over:
-                if kept and kept[-1][0].whole is scope.whole:
-                    before = {**kept.pop()[1], **before}
-                kept.append((scope, before))
-        if len(kept) == len(self.undos):
-            return self
-        return self._aged(Snapshot(self.db, values, tuple(reversed(kept)), self.written))
+                kept.append((scope, {**kept.pop()[1], **before} if kept and kept[-1][0] is scope else before))
+        return Snapshot(self.db, values, tuple(reversed(kept)))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Snapshot":
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process has another age.
-        return Snapshot, (self.db, self.values, self.undos, self.written)
-
-    def _aged(self, found: "Snapshot") -> "Snapshot":
-        """Return what was made of this, which is settled if this is."""
-        found._settled = self._settled
-        return found
+        # A process that gets it never learns how a transaction of this one ends.
+        return Snapshot, (self.db, self.settled().values)
 
     def with_read(self, db: str | None, values: Mapping[str, Any]) -> "Snapshot":
         """Return it with values that were read by a database's alias."""
-        return self._aged(Snapshot(db, {**self.values, **values}, self.undos, self.written))
+        return Snapshot(db, {**self.values, **values}, self.undos)
 
-    def with_written(
-        self, db: str, values: dict[str, Any], written: frozenset[str], scope: Scope | None
-    ) -> "Snapshot":
+    def with_written(self, db: str, values: dict[str, Any], scope: Scope | None) -> "Snapshot":
         """Return it with values that were saved.
 
         Args:
             db: the alias of the database.
             values: MISSING where it is no longer known what stands there.
-            written: the names of the fields.
             scope: of the transaction that is open; None if there is none.
         """
         after = dict(self.values)
-        before = {attname: after.get(attname, MISSING) for attname in values}
+        undo = (scope, {attname: after.get(attname, MISSING) for attname in values})
         _restore(after, values)
-        undos = self.undos
-        if scope is not None:
-            if undos and undos[-1][0].whole is scope:
-                before = {**before, **undos[-1][1]}
-                undos = undos[:-1]
-            undos = (*undos, (scope, before))
-        return self._aged(Snapshot(db, after, undos, self.written | written))
+        return Snapshot(db, after, self.undos if scope is None else (*self.undos, undo))  # type: ignore[arg-type]
 
-    def with_nothing_written(self) -> "Snapshot":
-        """Return it as it is when a save begins."""
-        return self._aged(Snapshot(self.db, self.values, self.undos))
+    def is_of(self, instance: Any, meta: Any, using: str, unknown: bool = False) -> bool:
+        """Tell whether it is of the very row of a table that an instance would be saved to.
+
+        Args:
+            unknown: what counts where a part of the key was not read.
+        """
+        return self.is_of_database(instance, using) and all(
+            same(field, thaw(self.values[field.attname]), vars(instance).get(field.attname))
+            if field.attname in self.values
+            else unknown
+            for field in key_fields(meta)
+        )
+
+    def is_of_database(self, instance: Any, using: str) -> bool:
+        """Tell whether it is of the database of an alias.
+
+        What was read from a replica is of the database to which the routers send the instance's writes.
+        """
+        if self.db == using:
+            return True
+        model = type(instance)
+        return using in (router.db_for_write(model, instance=instance), router.db_for_read(model, instance=instance))
 
 
 def _restore(values: dict[str, Any], saved: Mapping[str, Any]) -> None:
@@ -129,27 +124,21 @@ def of_row(plan: ModelPlan, db: str | None, field_names: Iterable[str], row: Seq
     return tuple(kept)  # one object, into which the collector needs not look: all that is in it is plain
 
 
-def of_attributes(plan: ModelPlan, instance: Any, attnames: Iterable[str]) -> dict[str, Any]:
-    """Return what to keep of attributes that stand in the row now; MISSING where one is not loaded."""
-    data = vars(instance)
-    found = {}
-    for attname in attnames:
-        value = data.get(attname, MISSING)
-        simple = value is MISSING or type(value) in IMMUTABLE
-        found[attname] = value if simple else kept_of(plan.by_attname[attname], value)
-    return found
+def of_values(plan: ModelPlan, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to keep of values, by their attributes, that stand in the row now; MISSING is kept."""
+    return {
+        attname: value if value is MISSING or type(value) in IMMUTABLE else kept_of(plan.by_attname[attname], value)
+        for attname, value in values.items()
+    }
 
 
 def snapshot_of(instance: Any) -> Snapshot | None:
     """Return what an instance knows of its row, as it stands after any rollback; None if it knows nothing."""
     found: Row | Snapshot | None = vars(instance).get(KEY)
-    if found is None:
-        return None
     if type(found) is tuple:
         *row, attnames, db = found
         found = vars(instance)[KEY] = Snapshot(db, dict(zip(attnames, row, strict=True)))
-    assert isinstance(found, Snapshot)
-    settled = found.settled()
-    if settled is not found:
-        vars(instance)[KEY] = settled
-    return settled
+    assert found is None or isinstance(found, Snapshot)
+    if found is not None and found.undos:
+        found = vars(instance)[KEY] = found.settled()
+    return found

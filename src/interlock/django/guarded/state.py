@@ -12,7 +12,7 @@ from django.utils.encoding import force_str
 from interlock.django.guarded.errors import Conflict, StaleObject
 from interlock.django.guarded.model import Guarded
 from interlock.django.guarded.plan import plan_of
-from interlock.django.guarded.rows import locked_values
+from interlock.django.guarded.saving import WRITTEN, changed, locked_values
 from interlock.django.guarded.snapshot import snapshot_of
 from interlock.django.guarded.values import prepared, same, thaw, thaw_held
 
@@ -25,18 +25,15 @@ def changes(instance: Guarded) -> dict[str, tuple[Any, Any]]:
     A field that was never read is not there, though a save would write it; nor is one that computes its value while
     it is saved, as `auto_now` does.
     """
-    snapshot = snapshot_of(instance)
-    plan = plan_of(type(instance))
-    data = vars(instance)
-    found = {}
-    for field in plan.fields:
-        attname = field.attname
-        if snapshot is None or attname in plan.computing or not (attname in snapshot.values and attname in data):
-            continue
-        original, mine = thaw(snapshot.values[attname]), data[attname]
-        if not same(field, original, mine):
-            found[field.name] = (original, mine)
-    return found
+    snapshot, plan = snapshot_of(instance), plan_of(type(instance))
+    if snapshot is None:
+        return {}
+    known = [each for each in plan.attnames if each in snapshot.values and each in vars(instance)]
+    mine = {attname: getattr(instance, attname) for attname in known if attname not in plan.computing}
+    return {
+        plan.by_attname[attname].name: (thaw(snapshot.values[attname]), mine[attname])
+        for attname in changed(instance, plan, snapshot, mine)
+    }
 
 
 def written(instance: Guarded) -> frozenset[str]:
@@ -44,8 +41,8 @@ def written(instance: Guarded) -> frozenset[str]:
 
     The `update_fields` of the signals are what the caller of `save()` asked for, as Django documents it.
     """
-    snapshot = snapshot_of(instance)
-    return snapshot.written if snapshot is not None else frozenset()
+    found: frozenset[str] = vars(instance).get(WRITTEN, frozenset())
+    return found
 
 
 def verify(instance: Guarded) -> None:

@@ -1,20 +1,17 @@
 """Values of fields: kept so that nobody can change them, and compared as the database would see them."""
 
-import copy
 import json
 import pickle
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import FileField, JSONField
 
-IMMUTABLE = frozenset(
-    {NoneType, bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta, UUID},
-)
-_SCALARS = tuple(IMMUTABLE)
+_SCALARS = (NoneType, bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta, UUID)
+IMMUTABLE = frozenset(_SCALARS)
 
 
 class Frozen(bytes):
@@ -26,28 +23,8 @@ class Frozen(bytes):
 
     __slots__ = ()
 
-    def thaw(self) -> Any:
-        """Return the value as it was, as a new object."""
-        return pickle.loads(self)
 
-
-class Copied:
-    """A value that can be changed in place and can't be pickled, as it was when it was kept."""
-
-    __slots__ = ("_copy",)
-
-    def __init__(self, value: object) -> None:
-        self._copy = copy.deepcopy(value)
-
-    def thaw(self) -> Any:
-        """Return the value as it was, as a new object."""
-        return copy.deepcopy(self._copy)
-
-
-_FROZEN = (Frozen, Copied)
-
-
-class Adapted:
+class Adapted(NamedTuple):
     """A value that the column holds otherwise than it was given.
 
     Attributes:
@@ -55,11 +32,8 @@ class Adapted:
         held: what stands in the row.
     """
 
-    __slots__ = ("given", "held")
-
-    def __init__(self, given: Any, held: Any) -> None:
-        self.given = given
-        self.held = held
+    given: Any
+    held: Any
 
 
 def is_expression(value: object) -> bool:
@@ -69,31 +43,21 @@ def is_expression(value: object) -> bool:
 
 def freeze(value: Any) -> Any:
     """Return what to keep of a value that may be changed in place later."""
-    kind = type(value)
-    if kind in _EMPTY:
-        return _pickled(value) if value else _EMPTY[kind]
-    if kind in IMMUTABLE or isinstance(value, _SCALARS) or is_expression(value):
+    if isinstance(value, _SCALARS) or is_expression(value):
         return value
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
-    return _pickled(value)
-
-
-def _pickled(value: object) -> Frozen | Copied:
     try:
         return Frozen(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
     except Exception:
-        return Copied(value)
-
-
-_EMPTY: dict[type, Frozen | Copied] = {list: _pickled([]), dict: _pickled({})}
+        return value  # of one that can't be pickled, changes in place go unnoticed
 
 
 def thaw(kept: Any) -> Any:
     """Return the value that was kept, as the program knows it."""
     if type(kept) is Adapted:
         kept = kept.given
-    return kept.thaw() if isinstance(kept, _FROZEN) else kept
+    return pickle.loads(kept) if type(kept) is Frozen else kept
 
 
 def thaw_held(kept: Any) -> Any:
@@ -103,9 +67,8 @@ def thaw_held(kept: Any) -> Any:
 
 def kept_of(field: Any, value: Any) -> Any:
     """Return what to keep of the value of a field after it was saved."""
-    if isinstance(field, FileField) and not is_expression(value):
-        return field.get_prep_value(value)
-    return freeze(value)
+    is_file = isinstance(field, FileField) and not is_expression(value)
+    return field.get_prep_value(value) if is_file else freeze(value)
 
 
 def same(field: Any, one: Any, other: Any, ordered: bool = True) -> bool:
@@ -123,10 +86,7 @@ def same(field: Any, one: Any, other: Any, ordered: bool = True) -> bool:
         return bool(one == other or (one != one and other != other))  # NaN, which is not equal to itself
     if is_expression(one) or is_expression(other):
         return False
-    if kind in (list, dict) and kind is type(other) and one == other and identical(one, other):
-        return True
-    one, other = prepared(field, one, ordered), prepared(field, other, ordered)
-    return bool(one == other)
+    return bool(prepared(field, one, ordered) == prepared(field, other, ordered))
 
 
 def prepared(field: Any, value: Any, ordered: bool) -> Any:
@@ -134,7 +94,7 @@ def prepared(field: Any, value: Any, ordered: bool) -> Any:
     if value is None:
         return None
     if isinstance(field, JSONField):
-        return _json(field, value, ordered)
+        return as_json(value, field.encoder, ordered)
     base = getattr(field, "base_field", None)
     if base is not None and isinstance(value, list | tuple):
         return [prepared(base, item, ordered) for item in value]
@@ -142,29 +102,10 @@ def prepared(field: Any, value: Any, ordered: bool) -> Any:
     return bytes(value) if isinstance(value, memoryview | bytearray) else value
 
 
-def _json(field: JSONField, value: Any, ordered: bool) -> str:
+def as_json(value: Any, encoder: Any = None, ordered: bool = False) -> str:
+    """Return a JSON-like value as a text: the same for values that are equal, of the same types all the way down."""
     try:
-        return json.dumps(value, cls=field.encoder, sort_keys=not ordered)
+        return json.dumps(value, cls=encoder, sort_keys=not ordered)
     except TypeError:
         # Keys of several types can't be sorted; what can't be encoded at all is said by the save itself.
-        return json.dumps(value, cls=field.encoder)
-
-
-def alike(one: Any, other: Any) -> bool:
-    """True if two JSON-like values are equal, of the same types all the way down."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(alike(value, other[key]) for key, value in one.items())
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(alike, one, other))
-    return bool(one == other)
-
-
-def identical(one: Any, other: Any) -> bool:
-    """True if two JSON-like values are alike, and the keys in the same order."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return list(one) == list(other) and all(map(identical, one.values(), other.values()))
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(identical, one, other))
-    return type(one) is type(other) and bool(one == other)
+        return json.dumps(value, cls=encoder)

@@ -128,6 +128,30 @@ class Stamp(Whole):
         return value
 
 
+class Loud:
+    """Shows what is in the instance in capital letters, as translating descriptors show another column's value."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else instance.__dict__[self._name].upper()
+
+    def __set__(self, instance: Any, value: str) -> None:
+        instance.__dict__[self._name] = value
+
+
+class LoudField(Text):
+    def contribute_to_class(self, cls: Any, name: str, private_only: bool = False) -> None:
+        super().contribute_to_class(cls, name, private_only)
+        setattr(cls, name, Loud(name))
+
+
+class Shouted(Guarded, models.Model):
+    text = LoudField(max_length=50)
+    number: "models.IntegerField[int, int]" = models.IntegerField(default=0)
+
+
 class Padded(Text):
     """Text of a fixed length, which PostgreSQL pads with blanks and MariaDB strips of them."""
 
