@@ -35,7 +35,7 @@ class Promised(NamedTuple):
     look_again: float
 
 
-class Left(NamedTuple):
+class LeaveResult(NamedTuple):
     """The answer to `leave`.
 
     Attributes:
@@ -52,7 +52,7 @@ class Left(NamedTuple):
     unheard: bool = False
 
 
-REMOVED, NOT_THERE = Left(True), Left(False)
+REMOVED, NOT_THERE = LeaveResult(True), LeaveResult(False)
 
 
 class Wire(Protocol[Q_co, A_contra]):
@@ -88,7 +88,7 @@ class Wire(Protocol[Q_co, A_contra]):
             let_in: the claim that knows already that it comes next; "" if none does.
         """
 
-    def left(self, reply: A_contra) -> Left:
+    def left(self, reply: A_contra) -> LeaveResult:
         """Read the answer."""
 
     def undo(self, claim: Claim) -> Q_co:

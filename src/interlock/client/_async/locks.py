@@ -34,7 +34,7 @@ R = TypeVar("R")
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 
 
-class AsyncLockable(rt.WrongWith, Owned[G], Generic[G]):
+class AsyncLockable(rt.AsyncWrongWith, Owned[G], Generic[G]):
     """`async with`, decorator and ownership by task, for whatever can be acquired."""
 
     __slots__ = ("_client", "_options")

@@ -26,7 +26,7 @@ from interlock.remote.wire import (
     WAIT,
     A,
     A_co,
-    Left,
+    LeaveResult,
     Mode,
     Promised,
     Q,
@@ -95,14 +95,14 @@ class AsyncServerQueue(Generic[Q, A]):
         """Let a function be called with each claim that the server may not have any more."""
         self._doubt = doubt
 
-    def subscribe(self) -> rt.Waiter[Granted]:
+    def subscribe(self) -> rt.AsyncWaiter[Granted]:
         """Return what the caller can wait on."""
-        return rt.Waiter()
+        return rt.AsyncWaiter()
 
     async def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult:
         """As `AsyncQueue.enter`."""
         mode: Mode = AGAIN if again else WAIT if wait else TRY
-        made: rt.Waiter[Granted] | None = None
+        made: rt.AsyncWaiter[Granted] | None = None
         if waiter is not None:
             self._waiters.add(claim.id, waiter)
             if not self._listener.live:
@@ -112,7 +112,7 @@ class AsyncServerQueue(Generic[Q, A]):
                     return self._failed(claim, error, wait, again, None)
         elif mode is WAIT:
             if self._listener.live:
-                made = rt.Waiter()
+                made = rt.AsyncWaiter()
                 self._waiters.add(claim.id, made)
             else:
                 mode = LOOK_FIRST  # a claim stands in line when its process listens
@@ -201,7 +201,7 @@ class AsyncServerQueue(Generic[Q, A]):
         left = self._wire.left(reply)
         return True if left is REMOVED else await self._left(claim, left, let_in)
 
-    async def _left(self, claim: Claim, left: Left, let_in: str) -> bool:
+    async def _left(self, claim: Claim, left: LeaveResult, let_in: str) -> bool:
         """Take the answer to a leave: tell those of this process who were promoted by it."""
         removed = left.removed
         self._tell(left)
@@ -213,7 +213,7 @@ class AsyncServerQueue(Generic[Q, A]):
             self._left_unheard(let_in)
         return removed
 
-    def _tell(self, left: Left) -> None:
+    def _tell(self, left: LeaveResult) -> None:
         for id, fence, slot in left.promoted:
             self._waiters.notify(id, fence, slot)
         if left.unheard and not self._unheard:

@@ -27,7 +27,7 @@ from interlock.remote.wire import (
     WAIT,
     A,
     A_co,
-    Left,
+    LeaveResult,
     Mode,
     Promised,
     Q,
@@ -202,7 +202,7 @@ class ServerQueue(Generic[Q, A]):
         left = self._wire.left(reply)
         return True if left is REMOVED else self._left(claim, left, let_in)
 
-    def _left(self, claim: Claim, left: Left, let_in: str) -> bool:
+    def _left(self, claim: Claim, left: LeaveResult, let_in: str) -> bool:
         """Take the answer to a leave: tell those of this process who were promoted by it."""
         removed = left.removed
         self._tell(left)
@@ -214,7 +214,7 @@ class ServerQueue(Generic[Q, A]):
             self._left_unheard(let_in)
         return removed
 
-    def _tell(self, left: Left) -> None:
+    def _tell(self, left: LeaveResult) -> None:
         for id, fence, slot in left.promoted:
             self._waiters.notify(id, fence, slot)
         if left.unheard and not self._unheard:

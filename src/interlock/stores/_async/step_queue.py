@@ -100,7 +100,7 @@ class AsyncStepQueue:
         """Nothing: a step store never doubts."""
 
     def subscribe(self) -> Any:
-        return rt.Waiter()
+        return rt.AsyncWaiter()
 
     async def enter(self, claim: Claim, waiter: Any, wait: bool, again: bool) -> EnterResult:
         # async only

@@ -157,7 +157,7 @@ class AsyncSwapSteps:
             elif self._leader.get(key) is me:  # a signal handler in the middle of a step of its own thread
                 nested = True
             else:
-                mine.waiter = rt.Waiter()
+                mine.waiter = rt.AsyncWaiter()
                 others.insert(0 if decide is leave else len(others), mine)
         if mine.waiter is not None and not await self._leads(key, mine):
             if isinstance(mine.step, StoreError):

@@ -11,7 +11,7 @@ from interlock.stores.redis.sockets import keep_alive
 MOST = 65536  # bytes taken at a time; into one buffer, since asyncio makes a large one for each message else
 
 
-class Stream(asyncio.BufferedProtocol):
+class AsyncStream(asyncio.BufferedProtocol):
     """A socket by a protocol of its own, for one task at a time."""
 
     def __init__(self) -> None:
@@ -93,16 +93,18 @@ class Stream(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
-async def open_stream(address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool) -> Stream:
+async def open_stream(
+    address: Address | str, tls: Any, deadline: float, io_timeout: float, looks: bool
+) -> AsyncStream:
     """As the `open_stream` of threads."""
     loop = asyncio.get_running_loop()
-    stream: Stream
+    stream: AsyncStream
     async with asyncio.timeout(max(0.0, deadline - clock.now())):
         if isinstance(address, str):
-            _, stream = await loop.create_unix_connection(Stream, address)
+            _, stream = await loop.create_unix_connection(AsyncStream, address)
         else:
             name = None if tls is None else address[0]
-            _, stream = await loop.create_connection(Stream, *address, ssl=tls, server_hostname=name)
+            _, stream = await loop.create_connection(AsyncStream, *address, ssl=tls, server_hostname=name)
     try:
         sock = stream._transport.get_extra_info("socket")
         if sock is not None:

@@ -12,17 +12,17 @@ from typing import Protocol
 from interlock.core.claims import Claim
 from interlock.remote.failures import ConnectionEnded, closed, ended, no_answer
 from interlock.runtime import clock
-from interlock.stores.redis._aio import MOST, Stream
+from interlock.stores.redis._aio import MOST, AsyncStream
 from interlock.stores.redis.errors import garbled, refusal
-from interlock.stores.redis.resp import MISSING, Command, Garbage, Parser, Reply, ReplyError
+from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, Reply, ReplyError
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Settings
 
 
-class Opened(Protocol):
+class Dialed(Protocol):
     """A connection that is ready."""
 
-    stream: Stream
+    stream: AsyncStream
 
 
 class Dials(Protocol):
@@ -31,7 +31,7 @@ class Dials(Protocol):
     where: str
     settings: Settings
 
-    async def open(self, deadline: float) -> Opened:
+    async def open(self, deadline: float) -> Dialed:
         """Return a connection that is ready."""
 
 
@@ -48,7 +48,7 @@ class Mux(asyncio.BufferedProtocol):
         closed: True if nothing comes any more either.
     """
 
-    def __init__(self, stream: Stream, where: str, io_timeout: float) -> None:
+    def __init__(self, stream: AsyncStream, where: str, io_timeout: float) -> None:
         self._stream = stream
         self._where = where
         self._io_timeout = io_timeout
@@ -170,7 +170,7 @@ class MuxPool:
         undo: returns the command that takes a claim out again.
     """
 
-    def __init__(self, dialer: Dials, undo: Callable[[Claim], Command]) -> None:
+    def __init__(self, dialer: Dials, undo: Callable[[Claim], RedisCommand]) -> None:
         self._dialer = dialer
         self._undo = undo
         self._mux: Mux | None = None
@@ -178,7 +178,7 @@ class MuxPool:
         self._connecting: asyncio.Task[Mux] | None = None
         self.closed = False
 
-    async def ask(self, command: Command, deadline: float, undo: Claim | None = None) -> Reply:
+    async def ask(self, command: RedisCommand, deadline: float, undo: Claim | None = None) -> Reply:
         """As `AsyncPool.ask`."""
         mux = self._mux
         if mux is None or not mux.good:

@@ -6,7 +6,7 @@ Source: https://redis.io/docs/latest/develop/reference/protocol-spec/
 from typing import Any, NamedTuple, TypeAlias
 
 
-class Command(NamedTuple):
+class RedisCommand(NamedTuple):
     """What is sent to a server.
 
     Attributes:

@@ -54,7 +54,7 @@ class AsyncAdvisoryQueue:
         self.doubt = doubt
 
     def subscribe(self) -> Any:
-        return rt.Waiter()
+        return rt.AsyncWaiter()
 
     # -- entering ---------------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class AsyncAdvisoryQueue:
 
     async def _break_off(self, place: AdvisoryPlace) -> None:
         """End a wait, which may be granted at this very moment."""
-        over: rt.Waiter[None] = rt.Waiter()
+        over: rt.AsyncWaiter[None] = rt.AsyncWaiter()
         place.over = over
         pause, deadline = SOONEST, now() + IO_TIMEOUT
         while place.stands and place.session is not None and now() < deadline:
