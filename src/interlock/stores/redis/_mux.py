@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from interlock.core.claims import Claim
-from interlock.remote.failures import ConnectionEnded, closed, ended, no_answer
+from interlock.remote.failures import ConnectionEnded, Unreachable, closed, ended, no_answer
 from interlock.runtime import clock
 from interlock.stores.redis._aio import MOST, AsyncStream
 from interlock.stores.redis.errors import garbled, refusal
@@ -202,6 +202,16 @@ class MuxPool:
 
     async def _connected(self, deadline: float) -> Mux:
         """Return a connection; all who wait for one share the attempt to make it."""
+        begun = self._connecting
+        try:
+            return await self._attempt(deadline)
+        except Unreachable:
+            if begun is None:
+                raise
+            # It was begun by somebody else, perhaps while the server was away.
+            return await self._attempt(clock.now() + self._dialer.settings.io_timeout)
+
+    async def _attempt(self, deadline: float) -> Mux:
         if self.closed:
             raise closed()
         if self._connecting is None:
