@@ -96,7 +96,7 @@ def test_no_repr_shows_it() -> None:
 
     url = f"redis://me:{SECRET}@127.0.0.1:1/0"
     things: list[Any] = [settings_of(urlsplit(url))]
-    things += [StoreSettings(url, "", {"password": SECRET}, "", 30.0)]
+    things += [StoreSettings(url, None, {"password": SECRET}, "", 30.0)]
     connected: list[Any] = []
     for scheme in ("redis", "postgresql", "mysql", "postgresql+advisory", "mysql+advisory"):
         url = f"{scheme}://me:{SECRET}@127.0.0.1:1/0"

@@ -86,9 +86,61 @@ class Coredis:
             await asyncio.Event().wait()
 
 
-def coredis_async(place: Place) -> AsyncLock:
-    """coredis' Lock; call it inside a running loop."""
-    return Coredis(place)
+class RedisFifoLock:
+    """redis-fifo-lock's FifoLock, strictly first come, first served; woken by a list of each waiter."""
+
+    def __init__(self, place: Place) -> None:
+        from redis.asyncio import Redis
+        from redis_fifo_lock import FifoLock  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+        ttl = round(1000 * ttl_of(place))
+        self._lock: Any = FifoLock(Redis.from_url(place.facts["url"]), key_of(place), lease_ms=ttl)
+        self._lease: Any = None
+
+    async def acquire(self) -> None:
+        """Wait for the lock."""
+        self._lease = await self._lock.acquire()
+
+    async def release(self) -> None:
+        """Give it back."""
+        await self._lock.release(self._lease)
+
+
+class XtrLock:
+    """xtr-lock's lock on its RedisStore; looks again and again."""
+
+    def __init__(self, place: Place) -> None:
+        from redis.asyncio import Redis
+        from xtr_lock import LockFactory, RedisStore
+
+        factory = LockFactory(RedisStore(Redis.from_url(place.facts["url"])))
+        self._lock = factory.create_lock(key_of(place), ttl=ttl_of(place))
+
+    async def acquire(self) -> None:
+        """Wait for the lock."""
+        await self._lock.acquire(blocking=True)
+
+    async def release(self) -> None:
+        """Give it back."""
+        await self._lock.release()
+
+
+class AsyncPeer(NamedTuple):
+    """A library's lock for tasks.
+
+    Attributes:
+        name: as in the report.
+        opener: makes it, inside a running loop.
+        needs: raises `Unavailable` if it is not installed.
+        waits: how it waits.
+        poll: seconds between two looks, 0 if it is woken.
+    """
+
+    name: str
+    opener: Callable[[Place], AsyncLock]
+    needs: Callable[[], None]
+    waits: str
+    poll: float = 0.0
 
 
 class Mithril:
@@ -163,7 +215,11 @@ PEERS = (
     Peer("portalocker", portalocker, needs.module("portalocker", "RedisLock"), "looks every 250 ms", 0.25),
     Peer("mithril-locks", mithril, mithril_apart, "BLPOP; with redis-py 7"),
 )
-COREDIS = needs.module("coredis")
+ASYNC_PEERS = (
+    AsyncPeer("coredis", Coredis, needs.module("coredis"), "looks every 100 ms", 0.1),
+    AsyncPeer("redis-fifo-lock", RedisFifoLock, needs.module("redis_fifo_lock", "FifoLock"), "strict order, BLPOP"),
+    AsyncPeer("xtr-lock", XtrLock, needs.module("xtr_lock", "LockFactory"), "looks again"),
+)
 
 
 def one(opener: Opener) -> Callable[[Place], Lock]:

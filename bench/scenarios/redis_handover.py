@@ -21,8 +21,9 @@ PEERS = (
     Contestant(
         "redis.asyncio", awaiting(redis_locks.redis_py_async()), needs.redis, notes="looks every 100 ms", poll=0.1
     ),
-    Contestant(
-        "coredis", awaiting(redis_peers.coredis_async), redis_peers.COREDIS, notes="looks every 100 ms", poll=0.1
+    *(
+        Contestant(peer.name, awaiting(peer.opener), peer.needs, notes=peer.waits, poll=peer.poll)
+        for peer in redis_peers.ASYNC_PEERS
     ),
 )
 LIMITS = (

@@ -51,7 +51,7 @@ PEERS = (
         notes=SLOW_PARSER,
     ),
     Contestant(ASYNC_PEER.peer, pairs.awaits(redis_locks.redis_py_async()), needs.redis),
-    Contestant("coredis", pairs.awaits(redis_peers.coredis_async), redis_peers.COREDIS, notes="asyncio"),
+    *(Contestant(p.name, pairs.awaits(p.opener), p.needs, notes="asyncio") for p in redis_peers.ASYNC_PEERS),
     Contestant(
         "aioredlock",
         pairs.awaits(redis_tasks.aioredlock),

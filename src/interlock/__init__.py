@@ -13,6 +13,7 @@ from interlock.core.errors import (
     LockLost,
     LockTimeout,
     NotHeld,
+    NotKept,
     StoreError,
     Unsupported,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "LockTimeout",
     "Locks",
     "NotHeld",
+    "NotKept",
     "RLock",
     "StoreError",
     "Unsupported",

@@ -51,9 +51,6 @@ DATABASES = {
     "replica": {**database("library"), "TEST": {"MIRROR": "default"}},
 }
 
-# Also on SQLite, where files beside the database are the default.
-INTERLOCK = {"default": {"BACKEND": "interlock.django.store.OrmStore"}}
-
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",

@@ -24,8 +24,8 @@ REST = {
 OF_DJANGO = """
 import django
 django.setup()
-from interlock.django.store import OrmStore
-print(*getattr(OrmStore, "features", ("readers", "semaphores")))
+from interlock.django.databases import DatabaseStore
+print(*DatabaseStore("default").features)
 """
 
 

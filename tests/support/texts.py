@@ -20,15 +20,23 @@ class Texts:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._mutex = threading.Lock()  # makes each method one step, as a server does
         self._texts: dict[str, tuple[int, str]] = {}
+        self._values: dict[str, str] = {}
         self._clock = clock
 
     def load(self, key: str) -> tuple[int | None, str, int]:
         with self._mutex:
             return (*self._texts.get(key, (None, "")), self._now())
 
-    def swap(self, key: str, version: int | None, text: str, now: int) -> int | None:
+    def load_kept(self, key: str) -> tuple[str, str, int]:
         with self._mutex:
-            return self._swap(key, version, text, now)
+            return self._texts.get(key, (None, ""))[1], self._values.get(key, ""), self._now()
+
+    def swap(self, key: str, version: int | None, text: str, now: int, value: str | None = None) -> int | None:
+        with self._mutex:
+            new = self._swap(key, version, text, now)
+            if new is not None and value is not None:
+                self._values[key] = value
+            return new
 
     def swap_many(self, swaps: Sequence[tuple[str, Any, str]], now: int) -> Sequence[int | None]:
         with self._mutex:

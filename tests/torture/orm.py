@@ -9,7 +9,6 @@ from django.conf import settings
 
 from interlock.client._async.locks import AsyncLocks
 from interlock.client._sync.locks import Locks
-from interlock.stores.driven import DrivenStore
 
 ENGINES = {"postgresql": "postgresql", "mariadb": "mysql"}
 
@@ -40,17 +39,17 @@ def configure(url: str) -> None:
 def connect(url: str, **how: Any) -> Locks:
     """As `interlock.connect`."""
     configure(url)
-    from interlock.django.store import OrmStore
+    from interlock.django.databases import DatabaseStore
 
-    return Locks(DrivenStore(OrmStore()), **how)
+    return Locks(DatabaseStore("default"), **how)
 
 
 def aconnect(url: str, **how: Any) -> AsyncLocks:
     """As `interlock.aconnect`."""
     configure(url)
-    from interlock.django.store import OrmStore
+    from interlock.django.databases import DatabaseStore
 
-    return AsyncLocks(DrivenStore(OrmStore()), **how)
+    return AsyncLocks(DatabaseStore("default"), **how)
 
 
 def main(url: str) -> None:

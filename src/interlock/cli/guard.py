@@ -76,7 +76,7 @@ def waits_for_itself(order: Order, locks: Locks) -> str:
     if not held:
         return ""
     # A claim that must wait for a run around this one keeps all behind it waiting too: nobody is overtaken.
-    wanted = [(view.units, view.capacity) for view in line if view.state != "using"]
+    wanted = [(view.units, view.capacity) for view in line if view.state == "pending"]
     if all(fits(units, capacity, held) for units, capacity in (*wanted, spec_of(order))):
         return ""
     return f"{order.name!r} is held by the interlock run that this one is a part of, and is not free before that ends"

@@ -12,6 +12,7 @@ import click
 
 from interlock import ClaimView
 from interlock.cli.exits import one_line
+from interlock.core.claims import DONE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,8 +62,8 @@ def line_of(name: str, views: Sequence[ClaimView]) -> OutputLine:
     """Return the line of one lock."""
     return OutputLine(
         name,
-        tuple(view for view in views if view.state == "using"),
-        tuple(view for view in views if view.state != "using"),
+        tuple(view for view in views if view.state != "pending"),
+        tuple(view for view in views if view.state == "pending"),
     )
 
 
@@ -223,6 +224,8 @@ def _record(view: ClaimView, width: int) -> str:
 
 
 def _main_facts(view: ClaimView) -> tuple[str, str, str, str, str, str]:
+    if view.state == DONE:
+        return "done", "once", "", "", "", f"kept for {duration(view.expires_in)}"
     state = "holder" if view.state == "using" else "waiter"
     return state, view.kind, f"{view.pid}@{view.host}", view.label, ago(view.since), f"in {duration(view.expires_in)}"
 

@@ -5,7 +5,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar, cast, overload
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from interlock.client import events
 from interlock.client.events import Event, Kind, Listeners
@@ -37,6 +37,7 @@ from interlock.runtime import log
 from interlock.runtime.process import checked_pid, pid
 
 L = TypeVar("L")
+P = ParamSpec("P")
 G = TypeVar("G", bound="BaseGrant")
 HELD, RELEASED, LOST = "held", "released", "lost"
 GONE_THERE = "the store no longer has its claim: it expired there or was evicted"
@@ -84,6 +85,17 @@ def options_of(
     if not isinstance(renew, bool):
         raise InvalidArgument(f"renew is True or False, not {said(renew)}")
     return AcquireOptions(checked_timeout(True, timeout), renew, on_lost, at_least)
+
+
+def seconds_of(on_busy: object, timeout: float | None) -> float | None:
+    """Return how long to wait for who is busy: who does not wait tries once.
+
+    Raises:
+        InvalidArgument: `on_busy` is none of the three.
+    """
+    if on_busy not in ("wait", "raise", "skip"):
+        raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
+    return 0 if timeout is None and on_busy != "wait" else timeout
 
 
 def wait_limit(options: AcquireOptions, blocking: bool, timeout: float | None | Unset) -> float | None:
@@ -506,9 +518,7 @@ class BaseLocks(Generic[L]):
 
     def _lock_of_guard(self, name: str, on_busy: object, timeout: float | None, **how: Any) -> Callable[[str], L]:
         """Return what makes the lock that a call of a guarded function takes, after it has judged the arguments."""
-        if on_busy not in ("wait", "raise", "skip"):
-            raise InvalidArgument(f"on_busy is 'wait', 'raise' or 'skip', not {said(on_busy)}")
-        seconds = 0 if timeout is None and on_busy != "wait" else timeout  # one that does not wait tries once
+        seconds = seconds_of(on_busy, timeout)
 
         def lock_of(name: str) -> L:
             made: L = self.lock(name, timeout=seconds, **how)
@@ -656,8 +666,8 @@ class BaseGrant:
 
     __slots__ = (
         "__weakref__", "_acquired_at", "_body", "_claim", "_client", "_deadline", "_due", "_free_at", "_in_body",
-        "_leaving", "_lost_because", "_on_lost", "_owner", "_pid", "_renews", "_slot", "_state", "_watchdog", "fence",
-        "id",
+        "_leaving", "_lost_because", "_on_lost", "_owner", "_pid", "_record", "_renews", "_slot", "_state",
+        "_watchdog", "fence", "id",
     )  # fmt: skip
 
     def __init__(self, held: Held, client: BaseClient, watchdog: Any, owner: Any, options: AcquireOptions) -> None:
@@ -675,6 +685,7 @@ class BaseGrant:
         self._state = HELD
         self._leaving = False
         self._lost_because = ""
+        self._record: tuple[float, str] | tuple[()] = ()
         self._in_body = False
         self._body: Any = None
         self._acquired_at: float | None = None

@@ -10,7 +10,7 @@ State: TypeAlias = Literal["pending", "queued", "using", "done"]
 PENDING: Literal["pending"] = "pending"  # in line, flag up: excludes others
 QUEUED: Literal["queued"] = "queued"  # in line, flag down: waits without excluding (registers only)
 USING: Literal["using"] = "using"  # holds the lock
-DONE: Literal["done"] = "done"  # over; kept only for its fence
+DONE: Literal["done"] = "done"  # over; kept only for its fence, or as the record of a completed run
 
 WRITER_UNITS = 1 << 30
 """The capacity of a reader/writer lock: a writer takes all of it, a reader one unit."""
@@ -75,7 +75,8 @@ class ClaimView(NamedTuple):
     Attributes:
         name: the lock's name, without its namespace.
         id: the claim's id.
-        state: "using" (a holder) or "pending" (a waiter).
+        state: "using" (a holder), "pending" (a waiter), or "done": no claim, but the record of a completed run of
+            `once`, which is kept until it expires; it has no id.
         units, capacity: what it asks for.
         fence: the fencing token of a holder; None for a waiter.
         host, pid, thread, label: who it is.
@@ -86,7 +87,7 @@ class ClaimView(NamedTuple):
 
     name: str
     id: str
-    state: Literal["pending", "using"]
+    state: Literal["pending", "using", "done"]
     units: int
     capacity: int
     fence: int | None
@@ -105,8 +106,8 @@ class ClaimView(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of lock in words: exclusive, reader, writer, or semaphore k/n."""
-        return kind_of(self.units, self.capacity)
+        """The kind of lock in words: exclusive, reader, writer, or semaphore k/n; once for a record."""
+        return "once" if self.state == DONE else kind_of(self.units, self.capacity)
 
 
 class Check(NamedTuple):
@@ -121,6 +122,16 @@ class Check(NamedTuple):
     name: str
     status: Literal["ok", "warn", "fail"]
     detail: str
+
+
+def record_view(key: str, seconds: float) -> ClaimView:
+    """Return the record of a completed run as people see it.
+
+    Args:
+        key: of the line.
+        seconds: for which it is kept yet.
+    """
+    return ClaimView(key.partition(SEPARATOR)[2], "", DONE, 0, 0, None, "", 0, "", "", 0.0, seconds)
 
 
 def kind_of(units: int, capacity: int) -> str:

@@ -43,6 +43,10 @@ class NotHeld(LockError, RuntimeError):
     """The calling thread or task does not hold what it tries to release."""
 
 
+class NotKept(LockError):
+    """A run of `once` is done, but its result could not be kept: it was too large, or no JSON."""
+
+
 class StoreError(LockError):
     """The store can't be reached, refuses, or is not fit to keep locks; the cause is chained."""
 

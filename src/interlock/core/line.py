@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Concatenate, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
-from interlock.core.claims import MICROS, PENDING, USING, Claim
+from interlock.core.claims import DONE, MICROS, PENDING, USING, Claim
 
 LARGEST_SLOTS = 1024  # the largest capacity whose holders are numbered
 BATCH = 250  # promotions in one step
@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
     Attributes:
         id: of the claim.
-        state: "pending" or "using".
+        state: "pending" or "using"; "done" of a record, as `look` shows it.
         units, capacity: what it asks for.
         until: when its lease ends, in microseconds of the lease clock.
         ttl: its lease, in microseconds.
@@ -81,7 +81,7 @@ class Place(NamedTuple):
     """
 
     id: str
-    state: Literal["pending", "using"]
+    state: Literal["pending", "using", "done"]
     units: int
     capacity: int
     until: int
@@ -235,6 +235,11 @@ def leave(line: Line, clock: Clock, id: str, keep: int = 0) -> Step:
     return Step(now if after.line is None else after.line, True, promoted, 0, settled.more or after.more)
 
 
+def complete(line: Line, clock: Clock, id: str, keep: int, value: str) -> Step:
+    """As `leave` of a holder whose run was completed; where it answers True, the store keeps `value` in this step."""
+    return leave(line, clock, id, keep)
+
+
 def renew(line: Line, clock: Clock, ids: Sequence[str]) -> Step:
     """Extend leases that have not ended; answers GONE, KEPT or WANTED for each id."""
     settled = settle(line, clock)
@@ -257,14 +262,14 @@ def adopt(line: Line, clock: Clock, id: str, claim: Claim, origin: Origin) -> St
 
     Args:
         line, clock: the line as it is.
-        id: of the claim; it can't be used any more.
+        id: of the claim; it can't be used any more, unless the new one is the same and only the lease is another.
         claim: the new id, with the lease that counts from now on.
         origin: the process that has it now.
     """
     settled = settle(line, clock)
     now = line if settled.line is None else settled.line
     for at, place in enumerate(now.places):
-        if place.id == claim.id:
+        if place.id == claim.id != id:
             return settled._replace(answer=place)  # it was done, and the reply was lost
         if place.id == id and place.state == USING:
             ttl = int(claim.spec.ttl * MICROS)
@@ -291,6 +296,11 @@ def evict(line: Line, clock: Clock, id: str | None) -> Step:
 def forget(line: Line, clock: Clock) -> Step:
     """Forget the record of a completed run; answers whether there was one."""
     return Step(line._replace(done=0), line.done > clock.stamp) if line.done else _NOT_THERE
+
+
+def kept(line: Line, clock: Clock) -> Step:
+    """Answer whether the record of a completed run is kept: the store then reads its value in this step."""
+    return Step(None, line.done > clock.stamp)
 
 
 def has_room(places: Sequence[Place], units: int, capacity: int) -> bool:
@@ -363,8 +373,16 @@ def _look_in(line: Line, clock: Clock, at: int) -> int:
 
 
 def look(line: Line, clock: Clock) -> Step:
-    """Look at a line; answers the live places; `look_in` is what the lease clock shows."""
-    return Step(None, live(line, clock), (), clock.lease)
+    """Look at a line; answers the live places and the record; `look_in` is what the lease clock shows."""
+    return Step(None, (*live(line, clock), *record_in(line.done, clock)), (), clock.lease)
+
+
+def record_in(done: int, clock: Clock) -> tuple[Place, ...]:
+    """Return the record of a completed run as a place that ends when it does; none if it is over."""
+    left = done - clock.stamp
+    if left <= 0:
+        return ()
+    return (Place("", DONE, 0, 0, clock.lease + left, 0, 0, 0, 0, 0, 0, True, "", "", "", "", ""),)
 
 
 # -- as text: one claim a line, readable with `cat`; the first line has the highest fence and the end of the record --

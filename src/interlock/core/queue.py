@@ -154,13 +154,21 @@ class AsyncQueue(Protocol):
             again: True when the claim is known to stand in line already: if it does not, it is gone.
         """
 
-    async def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """Take the claim out of the line, hand over to the next; True if this call removed it.
 
         Args:
             claim: the claim.
-            done: seconds for which a record is kept that its run was completed; 0 for no record.
+            done: seconds for which a record is kept that its run was completed; 0 for no record.  With one, True says
+                that this request made it; False may also mean that one before it did, which had no answer.
+            value: what is kept with the record, in the same step: ASCII text without NUL.
         """
+
+    async def kept(self, key: str) -> str | None:
+        """Return the value of the record of a completed run; None if none is kept."""
+
+    async def forget(self, key: str) -> bool:
+        """Forget the record of a completed run; True if there was one."""
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         """Extend leases, many at once.
@@ -170,8 +178,15 @@ class AsyncQueue(Protocol):
             others could.  A store that raises instead says so of all of them.
         """
 
-    async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
-        """Let a claim that holds the lock go on as `claim`; None if it is gone.  The caller knows the deadline."""
+    async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        """Let a claim that holds the lock go on as `claim`; None if it is gone.  The caller knows the deadline.
+
+        Args:
+            key: of the line.
+            id: of the claim until now.
+            claim: its id and its lease from now on; with the same id, only the lease is another.
+            detached: True if it outlives this process, on stores that notice the death of one.
+        """
 
     async def look(self, key: str) -> list[ClaimView]:
         """List the live claims of `key` in line order; a key without a name stands for its whole namespace."""
@@ -191,11 +206,15 @@ class Queue(Protocol):
 
     def enter(self, claim: Claim, waiter: Tells | None, wait: bool, again: bool) -> EnterResult: ...
 
-    def leave(self, claim: Claim, done: float = 0.0) -> bool: ...
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool: ...
+
+    def kept(self, key: str) -> str | None: ...
+
+    def forget(self, key: str) -> bool: ...
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]: ...
 
-    def adopt(self, key: str, id: str, claim: Claim) -> Held | None: ...
+    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None: ...
 
     def look(self, key: str) -> list[ClaimView]: ...
 

@@ -1,101 +1,87 @@
 """The claims in the admin: who holds, who waits, since when; evict with a permission, noted in the log."""
 
-import time
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.contrib import admin, messages
-from django.contrib.admin import helpers
 from django.contrib.admin.models import DELETION, LogEntry
 from django.contrib.contenttypes.models import ContentType
-from django.db.models import F
-from django.db.models.query import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from interlock.core.claims import DONE, PENDING, SEPARATOR, USING, WRITER_UNITS
+from interlock.core.claims import PENDING, SEPARATOR, USING, ClaimView
 from interlock.core.errors import LockError
-from interlock.django.claimlines import began
-from interlock.django.conf import orm_aliases
+from interlock.django.conf import DEFAULT
+from interlock.django.configured import locks
 from interlock.django.models import Claim
-from interlock.django.statements import MICROSECONDS
-from interlock.django.store import OrmStore
-from interlock.runtime.sync import run
+from interlock.runtime import clock
 
-REFRESH = "refresh"
-CONFIRMED = "evict_confirmed"
+REFRESH, CONFIRMED, SELECTED = "refresh", "evict_confirmed", "_selected_action"
 INTERVALS = (2, 5, 30)  # seconds
+KINDS = {
+    "exclusive": gettext_lazy("exclusive"),
+    "rw": gettext_lazy("reader or writer"),
+    "semaphore": gettext_lazy("semaphore"),
+}
 
 
-class StateFilter(admin.SimpleListFilter):
-    """Holders or waiters; those that are over are not shown."""
+class Shown(NamedTuple):
+    """A claim in the list.
 
-    title = gettext_lazy("state")
-    parameter_name = "state"
+    Attributes:
+        namespace: of its lock.
+        view: the claim.
+    """
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        """Return the choices."""
-        return [(USING, _("Using")), (PENDING, _("Pending"))]
+    namespace: str
+    view: ClaimView
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Filter."""
-        if self.value() == USING:
-            return queryset.filter(state=USING)
-        return queryset.exclude(state=USING) if self.value() == PENDING else queryset
+    @property
+    def pk(self) -> str:
+        """What the page calls it."""
+        return self.view.id
 
+    @property
+    def key(self) -> str:
+        """Of its lock."""
+        return f"{self.namespace}{SEPARATOR}{self.view.name}"
 
-class KindFilter(admin.SimpleListFilter):
-    """The kinds of locks."""
+    @property
+    def state(self) -> str:
+        """Whether it holds or waits, in words."""
+        return _("Using") if self.view.state == USING else _("Pending")
 
-    title = gettext_lazy("kind")
-    parameter_name = "kind"
+    @property
+    def kind(self) -> str:
+        """Of KINDS."""
+        word = self.view.kind.partition(" ")[0]
+        return "rw" if word in ("reader", "writer") else word
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        """Return the choices."""
-        return [("exclusive", _("exclusive")), ("rw", _("reader or writer")), ("semaphore", _("semaphore"))]
+    @property
+    def ago(self) -> str:
+        """How long ago it was made."""
+        seconds = max(0.0, clock.time_of_day() - self.view.since)
+        time = f"{seconds:.0f} s" if seconds < 120 else timesince(datetime.fromtimestamp(self.view.since))
+        return _("%(time)s ago") % {"time": time}
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Filter."""
-        if self.value() == "exclusive":
-            return queryset.filter(capacity=1)
-        if self.value() == "rw":
-            return queryset.filter(capacity=WRITER_UNITS)
-        return queryset.filter(capacity__gt=1).exclude(capacity=WRITER_UNITS) if self.value() else queryset
+    def has(self, text: str) -> bool:
+        """Tell whether a text stands in it."""
+        known = (self.view.name, self.namespace, self.view.host, self.view.label)
+        return text.lower() in "\n".join(known).lower()
 
 
 @admin.register(Claim)
 class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscripted at run time
-    """Shows the claims of the ORM store; nothing can be added, changed or deleted, only evicted."""
+    """Shows the claims of an entry of INTERLOCK; nothing can be added, changed or deleted, only evicted."""
 
-    list_display = (
-        "name",
-        "namespace",
-        "state",
-        "kind",
-        "holder",
-        "thread",
-        "label",
-        "held_since",
-        "expires",
-        "fence",
-    )
-    list_filter = (StateFilter, KindFilter, "host")
-    search_fields = ("name", "namespace", "host", "label")
-    ordering = ("name", "number")
-    actions = ("evict",)
-    list_per_page = 200
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Claim]:
-        """Return the claims that are not over, from the database of the store."""
-        alias = orm_alias()
-        rows = Claim.objects.all() if alias is None else Claim.objects.using(alias)
-        # One whose lease has ended is over, whoever will remove it.
-        alive = rows.exclude(state=DONE).filter(until__gt=began()).order_by(*self.get_ordering(request))
-        return alive.annotate(left=F("until") - began())
+    def get_urls(self) -> list[URLPattern]:
+        """Return the list alone."""
+        return [path("", self.admin_site.admin_view(self.changelist_view), name="interlock_claim_changelist")]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Nobody adds claims."""
@@ -118,95 +104,88 @@ class ClaimAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # can't be subscri
         user: Any = request.user
         return bool(user.has_perm("interlock.evict_claim"))
 
-    @admin.display(description=gettext_lazy("kind"))
-    def kind(self, claim: Claim) -> str:
-        """The kind of lock in words."""
-        return claim.kind
-
-    @admin.display(description=gettext_lazy("holder"), ordering="host")
-    def holder(self, claim: Claim) -> str:
-        """The host and the process."""
-        return f"{claim.host} / {claim.pid}"
-
-    @admin.display(description=gettext_lazy("since"), ordering="since")
-    def held_since(self, claim: Claim) -> str:
-        """How long ago it was made."""
-        seconds = time.time() - claim.since / MICROSECONDS
-        short = seconds < 120
-        time_ago = f"{max(0.0, seconds):.0f} s" if short else timesince(claim.made_at, datetime.now(UTC))
-        return _("%(time)s ago") % {"time": time_ago}
-
-    @admin.display(description=gettext_lazy("expires in"), ordering="until")
-    def expires(self, claim: Any) -> str:
-        """How long the lease still lasts unless it is renewed."""
-        return f"{claim.left / MICROSECONDS:.1f} s" if claim.left > 0 else _("expired")
-
-    @admin.action(
-        description=gettext_lazy("Evict the selected claims: their holders lose the lock"), permissions=["evict"]
-    )
-    def evict(self, request: HttpRequest, queryset: QuerySet[Claim]) -> HttpResponse | None:
-        """Take claims away once that was confirmed, and note who did it in the admin's log."""
-        if request.POST.get(CONFIRMED):
-            self._evict(request, queryset)
-            return None
-        context = {
-            **self.admin_site.each_context(request),
-            "title": _("Are you sure?"),
-            "claims": queryset,
-            "opts": self.opts,
-            "selected": helpers.ACTION_CHECKBOX_NAME,
-            "confirmed": CONFIRMED,
-            "media": self.media,
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Show the list; `?refresh=5` shows it anew every 5 seconds, `?locks=reports` that of another entry."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        alias = request.GET.get("locks", DEFAULT)
+        alias = alias if alias in locks else DEFAULT
+        context = {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media}
+        try:
+            known = _claims(alias)
+        except LockError as error:
+            known = []
+            self.message_user(request, _("The store failed: %(error)s") % {"error": error}, messages.ERROR)
+        if request.method == "POST" and self.has_evict_permission(request):
+            chosen = [each for each in known if each.pk in request.POST.getlist(SELECTED)]
+            if request.POST.get(CONFIRMED):
+                self._evict(request, alias, chosen)
+                return HttpResponseRedirect(request.get_full_path())
+            context |= {"title": _("Are you sure?"), "claims": chosen, "selected": SELECTED, "confirmed": CONFIRMED}
+            return TemplateResponse(request, "admin/interlock/claim/evict_confirmation.html", context)
+        context |= {
+            "title": _("Claims"),
+            "claims": _filtered(known, request.GET),
+            "aliases": list(locks),
+            "chosen": alias,
+            "states": {USING: _("Using"), PENDING: _("Pending")},
+            "kinds": KINDS,
+            "selected": SELECTED,
+            "may_evict": self.has_evict_permission(request),
+            **_refreshing(request.GET.copy()),
+            **(extra_context or {}),
         }
-        return TemplateResponse(request, "admin/interlock/claim/evict_confirmation.html", context)
+        return TemplateResponse(request, "admin/interlock/claim/change_list.html", context)
 
-    def _evict(self, request: HttpRequest, queryset: QuerySet[Claim]) -> None:
-        store = OrmStore(orm_alias())
+    def _evict(self, request: HttpRequest, alias: str, chosen: list[Shown]) -> None:
         evicted = 0
         try:
-            for claim in queryset:
-                if run(store.evict(f"{claim.namespace}{SEPARATOR}{claim.name}", claim.claim)):
+            for each in chosen:
+                if locks[alias]._client.evict(each.key, each.pk):
                     evicted += 1
-                    _note(request, claim)
+                    _note(request, each.view)
         except LockError as error:
             self.message_user(request, _("The store failed: %(error)s") % {"error": error}, messages.ERROR)
-        finally:
-            store.close()
         level = messages.SUCCESS if evicted else messages.WARNING
-        said = ngettext("%(count)d claim was evicted.", "%(count)d claims were evicted.", evicted) % {
-            "count": evicted
-        }
+        said = ngettext("%(count)d claim was evicted.", "%(count)d claims were evicted.", evicted)
         advice = _("A holder notices within a third of its lease; until then it may work on.")
-        self.message_user(request, f"{said} {advice}", level)
-
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Show the list; `?refresh=5` shows it anew every 5 seconds."""
-        query = request.GET.copy()
-        wanted = (query.pop(REFRESH, None) or [""])[-1]
-        request.GET = query  # type: ignore[assignment] # the list takes what it does not know for a filter
-        is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10  # int() refuses thousands of digits
-        seconds = min(max(int(wanted), 1), 3600) if is_number else None
-        path = query.urlencode()
-        choices = [(each, f"?{path}{'&' if path else ''}{REFRESH}={each}") for each in INTERVALS]
-        context = {"refresh": seconds, "refresh_choices": choices, "refresh_stop": f"?{path}", "title": _("Claims")}
-        response: HttpResponse = super().changelist_view(request, {**context, **(extra_context or {})})
-        return response
+        self.message_user(request, f"{said % {'count': evicted}} {advice}", level)
 
 
-def _note(request: HttpRequest, claim: Claim) -> None:
+def _claims(alias: str) -> list[Shown]:
+    made = locks[alias]
+    return [
+        Shown(namespace, view)
+        for namespace in sorted({*made.namespaces(), made.namespace})
+        for view in made._client.look(namespace + SEPARATOR)
+    ]
+
+
+def _filtered(claims: list[Shown], wanted: Any) -> list[Shown]:
+    """Return the claims that a page is asked for."""
+    state, kind, text = (wanted.get(each, "") for each in ("state", "kind", "q"))
+    return [each for each in claims if state in ("", each.view.state) and kind in ("", each.kind) and each.has(text)]
+
+
+def _refreshing(query: Any) -> dict[str, Any]:
+    """Return after how many seconds the page is shown anew, and the links that change that."""
+    wanted = (query.pop(REFRESH, None) or [""])[-1]
+    is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10  # int() refuses thousands of digits
+    seconds = min(max(int(wanted), 1), 3600) if is_number else None
+    rest = query.urlencode()
+    choices = [(each, f"?{rest}{'&' if rest else ''}{REFRESH}={each}") for each in INTERVALS]
+    return {"refresh": seconds, "refresh_choices": choices, "refresh_stop": f"?{rest}", "wanted": query}
+
+
+def _note(request: HttpRequest, claim: ClaimView) -> None:
     LogEntry.objects.create(
         user_id=request.user.pk,
         content_type_id=ContentType.objects.get_for_model(Claim).pk,
-        object_id=str(claim.pk),
-        object_repr=str(claim)[:200],
+        object_id=claim.id,
+        object_repr=f"{claim.name} ({claim.state}, {claim.host} {claim.pid})"[:200],
         action_flag=DELETION,
         change_message=(
-            f"Evicted the claim {claim.claim} ({claim.state}, fence {claim.fence}) of {claim.name!r} from "
+            f"Evicted the claim {claim.id} ({claim.state}, fence {claim.fence}) of {claim.name!r} from "
             f"{claim.host}, process {claim.pid}, thread {claim.thread!r}."
         ),
     )
-
-
-def orm_alias() -> str | None:
-    """Return the database of the first entry of INTERLOCK with an ORM store; None for the routers' choice."""
-    return next(iter(orm_aliases()), None)

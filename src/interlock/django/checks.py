@@ -1,24 +1,29 @@
 """System checks, which explain a setting that would not work before anybody locks."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django import VERSION
 from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
-from django.db import DEFAULT_DB_ALIAS, router
+from django.db import router
 
 from interlock.client.connect import check_url
 from interlock.core.errors import LockError
 from interlock.core.redaction import described, masked
-from interlock.django.beside import is_sqlite
-from interlock.django.conf import ORM_STORE, StoreSettings, orm_aliases, place, places
+from interlock.django.beside import is_sqlite, url_beside
+from interlock.django.conf import databases as databases_of_locks
+from interlock.django.conf import place, places
+from interlock.django.databases import OPENERS, given_by, libpq_of, pymysql_of, vendor_of
 from interlock.django.models import Claim
-from interlock.django.statements import NOW
+from interlock.stores.mysql.table import TABLE as MYSQL
+from interlock.stores.postgresql.ddl import TABLE as POSTGRESQL
 
 WITHOUT_SERVER = ("memory",)
+TABLES = {"postgresql": POSTGRESQL, "mysql": MYSQL}
+"""The table of the locks in each kind of database that has one."""
 
 
 @register
@@ -34,24 +39,20 @@ def settings_make_sense(app_configs: Any, **_: object) -> list[CheckMessage]:
 @register(Tags.security, deploy=True)
 def places_are_said(app_configs: Any, **_: object) -> list[CheckMessage]:
     """Say where claims are that the setting gives no place; only with `check --deploy`."""
+    try:
+        known = {alias: place(alias).database for alias in places()}
+    except LockError:
+        return []  # `settings_make_sense` says so
     return [
         Info(
-            f"INTERLOCK[{alias!r}] names no store, and the database {found.beside!r} is SQLite's: claims are kept in "
-            f"{found.location}.",
+            f"INTERLOCK[{alias!r}] names no store, and the database {database!r} is SQLite's: claims are kept in "
+            f"{url_beside(database)}.",
             hint="They exclude the processes of this machine that use the same file.",
             id="interlock.I001",
         )
-        for alias, found in _known_places()
-        if found.beside is not None
+        for alias, database in known.items()
+        if database is not None and is_sqlite(database)
     ]
-
-
-def _known_places() -> Iterator[tuple[str, StoreSettings]]:
-    try:
-        for alias in places():
-            yield alias, place(alias)
-    except LockError:
-        return  # `settings_make_sense` says so
 
 
 @register
@@ -80,21 +81,17 @@ def tables_are_there(app_configs: Any, databases: Sequence[str] | None = None, *
     if sys.argv[1:2] == ["migrate"]:
         return []
 
-    table = Claim._meta.db_table
-    asked = _orm_aliases() & set(databases or ())
+    asked = sorted(set(databases_of_locks()) & set(databases or ()))
     return [
         Warning(
-            f"The database {alias!r} has no table of claims: locks in it will fail.",
+            f"The database {alias!r} has no table of locks: it is made at their first use, if the account may.",
             hint=f"Run `manage.py migrate interlock --database {alias}`.",
             id="interlock.W003",
         )
-        for alias in sorted(asked)
-        if table not in connections[alias].introspection.table_names()
+        for alias in asked
+        if vendor_of(alias) in TABLES
+        and TABLES[vendor_of(alias)] not in connections[alias].introspection.table_names()
     ]
-
-
-def _orm_aliases() -> set[str]:
-    return {alias or router.db_for_write(Claim) for alias in orm_aliases()}
 
 
 def _check_place(alias: str) -> list[CheckMessage]:
@@ -103,35 +100,17 @@ def _check_place(alias: str) -> list[CheckMessage]:
         _check_values(found.namespace, found.ttl)
     except LockError as error:
         return [Error(str(error), id="interlock.E001", obj=f"INTERLOCK[{alias!r}]")]
-    if found.beside is not None:
-        return []
     if found.location is not None:
         return _check_location(alias, found.location)
     try:
         found.store_class()
     except LockError as error:
         hint = (
-            f"Give the dotted path of a store class, e.g. {ORM_STORE!r}, or a LOCATION; OPTIONS are the arguments of "
-            f"that class, e.g. {{'MAX_CONNECTIONS': 2}}."
+            "Give the dotted path of a store class, or a LOCATION, or the ALIAS of a database; OPTIONS are the "
+            "arguments of that class, e.g. {'MAX_CONNECTIONS': 2} for a database."
         )
         return [Error(str(error), hint=hint, id="interlock.E002", obj=f"INTERLOCK[{alias!r}]")]
-    if found.backend == ORM_STORE:
-        database = found.options.get("alias") or router.db_for_write(Claim)
-        return problems_of(database) + _check_sqlite(alias, database)
-    return []
-
-
-def _check_sqlite(alias: str, database: str) -> list[CheckMessage]:
-    if database != DEFAULT_DB_ALIAS or not is_sqlite(database):
-        return []
-    return [
-        Warning(
-            f"INTERLOCK[{alias!r}] keeps claims in the SQLite file of the site's data.",
-            hint="A transaction there, also one that has only read, keeps claims from being written, and claims keep "
-            "it from writing. Leave out BACKEND and ALIAS: claims are then kept in files beside the database.",
-            id="interlock.W004",
-        )
-    ]
+    return [] if found.database is None else problems_of(found.database)
 
 
 def _check_values(namespace: Any, ttl: Any) -> None:
@@ -170,7 +149,7 @@ def _check_location(alias: str, location: Any) -> list[CheckMessage]:
 
 
 def problems_of(alias: str) -> list[CheckMessage]:
-    """Return what speaks against keeping claims in a database.
+    """Return what speaks against the locks of a database.
 
     Args:
         alias: in DATABASES.
@@ -184,6 +163,37 @@ def problems_of(alias: str) -> list[CheckMessage]:
                 id="interlock.E004",
             )
         ]
+    vendor = vendor_of(alias)
+    if vendor not in OPENERS:
+        return [
+            Error(
+                f"interlock has no store for the database {alias!r} ({database.get('ENGINE')}).",
+                hint="It has for PostgreSQL, MariaDB, MySQL and SQLite; give a LOCATION for another store.",
+                id="interlock.E009",
+            )
+        ]
+    return [*_problems_of_server(alias, vendor), *_problems_of_database(alias, database)] if vendor in TABLES else []
+
+
+def _problems_of_server(alias: str, vendor: str) -> list[CheckMessage]:
+    try:
+        given_by(alias)
+        (libpq_of if vendor == "postgresql" else pymysql_of)(alias)
+    except ImportError as error:
+        package = "psycopg[binary]" if vendor == "postgresql" else "interlock[mariadb]"
+        return [
+            Error(
+                f"Locks in the database {alias!r} need another driver: {error}.",
+                hint=f"pip install '{package}'",
+                id="interlock.E010",
+            )
+        ]
+    except LockError as error:
+        return [Error(str(error), hint="Correct the OPTIONS of the database.", id="interlock.E006")]
+    return []
+
+
+def _problems_of_database(alias: str, database: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     if not apps.is_installed("interlock.django"):
         found.append(
@@ -193,25 +203,10 @@ def problems_of(alias: str) -> list[CheckMessage]:
                 id="interlock.E005",
             )
         )
-    found += _problems_of_database(alias, database)
-    return found
-
-
-def _problems_of_database(alias: str, database: Any) -> list[CheckMessage]:
-    engine, name = str(database.get("ENGINE", "")), str(database.get("NAME", ""))
-    found: list[CheckMessage] = []
-    if "sqlite" in engine and (name == ":memory:" or ("mode=memory" in name and "cache=shared" not in name)):
-        found.append(
-            Error(
-                f"The database {alias!r} is in memory, one for each connection: claims would exclude nobody.",
-                hint="Give it a file, or use another store, e.g. LOCATION 'memory://' in tests.",
-                id="interlock.E006",
-            )
-        )
     if database.get("TEST", {}).get("MIRROR"):
         found.append(
             Error(
-                f"The database {alias!r} is a replica (its TEST has a MIRROR): what it shows is late.",
+                f"The database {alias!r} is a replica (its TEST has a MIRROR): locks can't be taken there.",
                 hint="Give the ALIAS of the primary.",
                 id="interlock.E007",
             )
@@ -219,17 +214,9 @@ def _problems_of_database(alias: str, database: Any) -> list[CheckMessage]:
     if not router.allow_migrate_model(alias, Claim):
         found.append(
             Error(
-                f"The database routers keep the table of claims out of the database {alias!r}.",
+                f"The database routers keep the table of locks out of the database {alias!r}.",
                 hint="Let them allow to migrate the app 'interlock' there, or give another ALIAS.",
                 id="interlock.E008",
-            )
-        )
-    if "oracle" in engine or not _is_known(alias):
-        found.append(
-            Error(
-                f"The ORM store does not know the clock of the database {alias!r} ({engine}).",
-                hint="It works on PostgreSQL, MariaDB, MySQL and SQLite; give a LOCATION for another store.",
-                id="interlock.E009",
             )
         )
     if "isolation" in str(database.get("OPTIONS", {})) and _keeps_snapshot(database["OPTIONS"]):
@@ -241,12 +228,6 @@ def _problems_of_database(alias: str, database: Any) -> list[CheckMessage]:
             )
         )
     return found
-
-
-def _is_known(alias: str) -> bool:
-    from interlock.django.wrappers import make_wrapper
-
-    return make_wrapper(alias).vendor in NOW
 
 
 def _keeps_snapshot(options: Any) -> bool:

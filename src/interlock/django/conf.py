@@ -2,16 +2,17 @@
 
 INTERLOCK = {
     "default": {"LOCATION": "redis://cache.example", "NAMESPACE": "shop", "TTL": 30},
-    "reports": {"BACKEND": "interlock.django.store.OrmStore", "ALIAS": "default", "OPTIONS": {"MAX_CONNECTIONS": 2}},
+    "reports": {"ALIAS": "default", "OPTIONS": {"MAX_CONNECTIONS": 2}},
 }
 
-An entry that says nothing of a store has the ORM store; where its database is SQLite's, the files beside that.
+An entry that says nothing of a store has the locks of a database: those of ALIAS, else of the one that the routers
+write claims to.
 """
 
 from collections.abc import Callable
 from inspect import signature
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -21,10 +22,8 @@ from interlock.core.claims import DEFAULT_TTL
 from interlock.core.errors import InvalidArgument, LockError, StoreError
 from interlock.core.redaction import described, masked
 from interlock.core.store import Store
-from interlock.stores.driven import DrivenStore
 
 DEFAULT = "default"
-ORM_STORE = "interlock.django.store.OrmStore"
 MAX_CONNECTIONS = "MAX_CONNECTIONS"
 KEYS = frozenset({"LOCATION", "BACKEND", "ALIAS", "NAMESPACE", "TTL", "OPTIONS", "NAME"})
 
@@ -33,22 +32,28 @@ class StoreSettings(NamedTuple):
     """One entry of INTERLOCK, checked.
 
     Attributes:
-        location: the URL of a store; None if there is a backend.
-        backend: the path of a store class.
-        options: keyword arguments for it.
+        location: the URL of a store; None if there is none.
+        backend: the path of a store class; None for the locks of a database.
+        options: keyword arguments for the class, or the database's store.
         namespace, ttl: as for `interlock.connect`.
-        beside: the SQLite database that the location was chosen for, since nobody gave one.
     """
 
     location: str | None
-    backend: str
+    backend: str | None
     options: dict[str, Any]
     namespace: str
     ttl: float
-    beside: str | None = None
 
     def __repr__(self) -> str:
-        return f"<StoreSettings {self.backend if self.location is None else masked(self.location)}>"  # no passwords
+        said = masked(self.location) if self.location is not None else self.backend or self.database
+        return f"<StoreSettings {said}>"  # no passwords
+
+    @property
+    def database(self) -> str | None:
+        """The alias of the database whose locks these are; None if they are elsewhere."""
+        if self.location is not None or self.backend is not None:
+            return None
+        return self.options.get("alias") or database_of_claims()
 
     def open(self, tasks: bool) -> Store:
         """Connect to the store.
@@ -56,35 +61,35 @@ class StoreSettings(NamedTuple):
         Raises:
             InvalidArgument, StoreError: as `interlock.connect`, or the backend can't be imported.
         """
-        if self.beside is not None:
-            from interlock.django.beside import prepare
-
-            prepare(self.beside)
         if self.location is not None:
             return open_store(self.location, tasks)
-        return DrivenStore(self.store_class()(**self.options))
+        return cast(Store, self.store_class()(**self.options))
 
     def store_class(self) -> Callable[..., Any]:
-        """Return the class that BACKEND names, without connecting.
+        """Return what makes the store, without connecting.
 
         Raises:
-            StoreError: it can't be imported.
+            StoreError: the BACKEND can't be imported.
             InvalidArgument: it is no store class, or does not take the options.
         """
-        try:
-            found = import_string(self.backend)
-        except ImportError as error:
-            raise StoreError(f"INTERLOCK: the BACKEND {self.backend!r} can't be imported: {error}") from error
-        if not (isinstance(found, type) and callable(getattr(found, "enter", None))):
+        if self.backend is None:
+            from interlock.django.databases import DatabaseStore
+
+            found: Any = DatabaseStore
+            checked_most(self.options.get("max_connections", 1))
+            self.options["alias"] = self.database
+        else:
+            try:
+                found = import_string(self.backend)
+            except ImportError as error:
+                raise StoreError(f"INTERLOCK: the BACKEND {self.backend!r} can't be imported: {error}") from error
+        if not (isinstance(found, type) and callable(getattr(found, "queue", None))):
             raise InvalidArgument(f"INTERLOCK: the BACKEND {self.backend!r} is no store class")
         try:
             signature(found).bind(**self.options)
         except TypeError as error:
-            raise InvalidArgument(
-                f"INTERLOCK: the BACKEND {self.backend!r} does not take its OPTIONS: {error}"
-            ) from error
-        if self.backend == ORM_STORE and "max_connections" in self.options:
-            checked_most(self.options["max_connections"])
+            what = "the store of a database" if self.backend is None else f"the BACKEND {self.backend!r}"
+            raise InvalidArgument(f"INTERLOCK: {what} does not take the OPTIONS: {error}") from error
         return found
 
 
@@ -135,37 +140,19 @@ def place(alias: str) -> StoreSettings:
     if location is not None and backend is not None:
         raise InvalidArgument(f"INTERLOCK[{alias!r}] has a LOCATION and a BACKEND: give one of them")
     if location is not None and "ALIAS" in given:
-        raise InvalidArgument(
-            f"INTERLOCK[{alias!r}]: ALIAS says which database the ORM store uses; leave out LOCATION"
-        )
+        raise InvalidArgument(f"INTERLOCK[{alias!r}]: ALIAS says which database the locks are of; leave out LOCATION")
     options = dict(options)
     if "ALIAS" in given:
         options["alias"] = given["ALIAS"]
-    if backend in (None, ORM_STORE) and not isinstance(options.get("alias"), (str, NoneType)):
+    if not isinstance(options.get("alias"), (str, NoneType)):
         raise InvalidArgument(f"INTERLOCK[{alias!r}]: ALIAS is a text, not {described(options['alias'])}")
     if MAX_CONNECTIONS in options:
         options["max_connections"] = options.pop(MAX_CONNECTIONS)
-    namespace, ttl = given.get("NAMESPACE", ""), given.get("TTL", DEFAULT_TTL)
-    found = StoreSettings(location, backend or ORM_STORE, options, namespace, ttl)
-    return found if location is not None or found.backend != ORM_STORE else _on_sqlite(found, backend is None)
+    return StoreSettings(location, backend, options, given.get("NAMESPACE", ""), given.get("TTL", DEFAULT_TTL))
 
 
-def _on_sqlite(found: StoreSettings, unsaid: bool) -> StoreSettings:
-    """Return where claims are kept that would be in a database, if that is SQLite's.
-
-    Args:
-        found: with the ORM store.
-        unsaid: True if the setting does not name it.
-    """
-    from interlock.django.beside import is_in_memory, is_sqlite, url_beside
-
-    database = found.options.get("alias") or _database_of_claims()
-    if is_in_memory(database) or (unsaid and "alias" not in found.options and is_sqlite(database)):
-        return found._replace(location=url_beside(database), beside=database)
-    return found
-
-
-def _database_of_claims() -> str:
+def database_of_claims() -> str:
+    """Return the database that the routers write claims to."""
     from django.apps import apps
     from django.db import DEFAULT_DB_ALIAS, router
 
@@ -176,18 +163,18 @@ def _database_of_claims() -> str:
     return router.db_for_write(Claim)
 
 
-def orm_aliases() -> list[str | None]:
-    """Return the databases of the entries with an ORM store, in their order; None for the routers' choice."""
-    found: list[str | None] = []
+def databases() -> list[str]:
+    """Return the databases of the entries whose locks are those of one, in their order."""
+    found: list[str] = []
     try:
         known = places()
     except LockError:
         return found  # the checks say so
     for alias in known:
         try:
-            entry = place(alias)
+            database = place(alias).database
         except LockError:
             continue
-        if entry.location is None and entry.backend == ORM_STORE:
-            found.append(entry.options.get("alias"))
+        if database is not None:
+            found.append(database)
     return found

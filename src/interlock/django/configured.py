@@ -4,20 +4,19 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from django.conf import settings
+from django.db.backends.base.base import NO_DB_ALIAS
+from django.db.backends.signals import connection_created
 
 from interlock.client._sync.locks import Locks
 from interlock.core.errors import LockError
 from interlock.django.conf import DEFAULT, place, places
+from interlock.django.databases import DatabaseStore
 from interlock.runtime.process import in_forked_child
-from interlock.stores.driven import close_original
 
 if TYPE_CHECKING:
     from interlock.client._async.locks import AsyncLocks
 
 L = TypeVar("L", bound=Any)
-FOLLOWS = "_interlock_follows"
-"""Attribute of locks whose store lies beside a database: which, and its NAME when the store was opened."""
 
 
 def make_locks(alias: str = DEFAULT, namespace: str | None = None) -> Locks:
@@ -39,12 +38,6 @@ def make_alocks(alias: str = DEFAULT) -> "AsyncLocks":
     return AsyncLocks(found.open(True), namespace=found.namespace, ttl=found.ttl)
 
 
-def _has_moved(made: Any) -> bool:
-    """Tell whether the database that a store lies beside has another NAME now: a run of tests begins or ends."""
-    follows = getattr(made, FOLLOWS, None)
-    return follows is not None and settings.DATABASES[follows[0]]["NAME"] != follows[1]
-
-
 class Configured(Generic[L]):
     """The locks of INTERLOCK: by itself those of "default", `[alias]` those of another; opened when first used."""
 
@@ -60,17 +53,13 @@ class Configured(Generic[L]):
             InvalidArgument, StoreError: the setting makes no sense, or the store can't be used.
         """
         made = self._made.get(alias)
-        if made is not None and _has_moved(made):
-            forget_connections(setting="DATABASES")
-            made = None
         if made is None:
             with self._mutex:
                 made = self._made.get(alias)
                 if made is None:
                     made = self._made[alias] = self._make(alias)
-                    beside = place(alias).beside
-                    if beside is not None:
-                        setattr(made, FOLLOWS, (beside, settings.DATABASES[beside]["NAME"]))
+        if isinstance(made.store, DatabaseStore) and made.store.has_moved:
+            made._client.drop()
         found: L = made
         return found
 
@@ -96,6 +85,11 @@ class Configured(Generic[L]):
         with self._mutex:
             made, self._made = list(self._made.values()), {}
             return made
+
+    @property
+    def of_databases(self) -> list[L]:
+        """Those that are in use, and are in a database of the site."""
+        return [made for made in list(self._made.values()) if isinstance(made.store, DatabaseStore)]
 
     def __repr__(self) -> str:
         return f"<the locks of INTERLOCK: {', '.join(self)}>"
@@ -125,4 +119,18 @@ def forget_connections(*, setting: str, **_: object) -> None:
         except LockError:
             pass  # the leases will end
     for tasks in alocks.take_all():
-        close_original(tasks.store)
+        tasks._client.drop()
+
+
+def _follow(connection: Any, **_: object) -> None:
+    """Leave a database that Django is about to create, copy or drop, and go where the settings say by now.
+
+    Django connects to no database in order to create or drop one, which must not be in use, as that of tests.
+    """
+    made: Any
+    for made in (*locks.of_databases, *alocks.of_databases):
+        if connection.alias == NO_DB_ALIAS or made.store.has_moved:
+            made._client.drop()
+
+
+connection_created.connect(_follow, dispatch_uid="interlock")

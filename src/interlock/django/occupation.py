@@ -1,6 +1,5 @@
 """`occupy`: the lock of a row, for a sequence of steps that must not be mixed with another's."""
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -12,7 +11,6 @@ from django.db import models
 from interlock.client.base import time_is_over
 from interlock.core.claims import shown_text
 from interlock.core.errors import InvalidArgument, LockLost, StoreError
-from interlock.django.commit_checks import wait_for_late_commits
 from interlock.django.conf import DEFAULT
 from interlock.django.configured import alocks, locks
 from interlock.django.relied import Relied, no_longer, rely_on
@@ -66,10 +64,9 @@ class Occupation(Generic[R]):
             for using in self._using:
                 check_transaction(using)
             self._find_names()
-            began = time.monotonic()
             self.grant = self._lock(locks[self._locks]).acquire(timeout=self._timeout)
             relied = self._take_note()
-            answer = self._read(relied, began)
+            answer = self._read()
             rely_on(relied)
             return answer
         except BaseException:
@@ -104,12 +101,11 @@ class Occupation(Generic[R]):
 
     async def __aenter__(self) -> R:
         await sync_to_async(self._begin_in_loop)()
-        began = time.monotonic()
         try:
             self.grant = await self._lock(alocks[self._locks]).acquire(timeout=self._timeout)
             relied = self._take_note()
             self.grant._enter_body()
-            answer = await sync_to_async(self._read)(relied, began)
+            answer = await sync_to_async(self._read)()
             rely_on(relied)
             return answer
         except BaseException as error:
@@ -156,15 +152,9 @@ class Occupation(Generic[R]):
         self._relied = Relied(self._locks, self.grant)
         return self._relied
 
-    def _read(self, relied: Relied, began: float) -> R:
+    def _read(self) -> R:
         """Read the rows, which nobody changes any more; in the thread whose transactions will check the locks."""
         watch_commits()
-
-        def left() -> float | None:
-            return None if self._timeout is None else began + self._timeout - time.monotonic()
-
-        if not wait_for_late_commits(relied, self._using, left):
-            raise time_is_over(", ".join(self._names), self._timeout)
         return self._answer([row.read() for row in self._rows])
 
 

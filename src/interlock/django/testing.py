@@ -12,7 +12,6 @@ from interlock.core.claims import USING
 from interlock.django.conf import DEFAULT, place
 from interlock.django.configured import alocks, locks
 from interlock.django.rows import Row
-from interlock.stores.driven import close_original
 from interlock.testing.fakes import FakeLocks
 
 
@@ -59,7 +58,7 @@ class override_locks(ContextDecorator):
             if configured is locks:
                 used.close()
             else:
-                close_original(used.store)
+                used._client.drop()
 
 
 class LocksMixin:

@@ -78,14 +78,15 @@ class Wire(Protocol[Q_co, A_contra]):
     def entered(self, reply: A_contra) -> EnterResult | Promised | None:
         """Read the answer: using, pending, done before; None: not in line (refused, occupied, or gone)."""
 
-    def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> Q_co:
+    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> Q_co:
         """Take a claim out.
 
         Args:
             claim: which one.
-            done: seconds for which a record is kept that its run was completed; 0 for none.
             channel: where this process listens: its waiters are told by the answer; "" for nobody's.
             let_in: the claim that knows already that it comes next; "" if none does.
+            done: seconds for which a record is kept that its run was completed; 0 for none.
+            value: what is kept with the record.
         """
 
     def left(self, reply: A_contra) -> LeaveResult:
@@ -99,6 +100,12 @@ class Wire(Protocol[Q_co, A_contra]):
 
     def renewed(self, claims: Sequence[Claim], reply: A_contra) -> list[Renewed]:
         """Read the answer, for each claim."""
+
+    def kept(self, key: str, forget: bool) -> Q_co:
+        """Ask for the value of the record of a completed run, and forget the record if wanted."""
+
+    def value(self, reply: A_contra) -> str | None:
+        """Read the answer; None if no record is kept."""
 
     def adopt(self, key: str, id: str, claim: Claim, channel: str) -> Q_co:
         """Rename a claim that holds the lock."""

@@ -7,7 +7,19 @@ from urllib.parse import SplitResult
 
 from interlock.core.claims import MICROS, Check
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.line import EMPTY, NOBODY, Clock, Decide, Line, Origin, Place, Step, new
+from interlock.core.line import (
+    EMPTY,
+    NOBODY,
+    Clock,
+    Decide,
+    Line,
+    Origin,
+    Place,
+    Step,
+    complete,
+    kept,
+    new,
+)
 from interlock.core.store import ALL, Feature
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
@@ -38,6 +50,7 @@ class Space:
         """Forget everything: a forked child owns nothing and shares nothing."""
         self.origin = Origin(f"{HOST} {pid()}")
         self._lines: dict[str, Line] = {}
+        self._kept: dict[str, str] = {}
         self._mutex = threading.RLock()
         self._inside = False
         self._epoch = int((clock.time_of_day() - self._now()) * MICROS)
@@ -58,10 +71,15 @@ class Space:
                 step = decide(self._lines.get(key, EMPTY), now, *args)
                 line = step.line
                 if line is not None:
-                    if line.places or line.done or line.top >= lease + self._epoch:
+                    if line.places or line.top >= lease + self._epoch or line.done > lease + self._epoch:
                         self._lines[key] = line
                     else:
                         self._lines.pop(key, None)
+                        self._kept.pop(key, None)
+                if step.answer is True and decide is complete:
+                    self._kept[key] = args[-1]
+                elif step.answer is True and decide is kept:
+                    step = step._replace(answer=self._kept.get(key, ""))
                 return step
             finally:
                 self._inside = False

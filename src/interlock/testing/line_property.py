@@ -66,8 +66,8 @@ class Twins:
         self._space = uuid4().hex
         self._claims: list[tuple[Claim, int]] = []  # with the number of their process
         self._steps: list[Callable[[], None]] = [
-            *[self.enter] * 6, *[self.again] * 2, *[self.leave] * 5, self.complete, *[self.renew] * 2, self.adopt,
-            self.evict, self.expire,
+            *[self.enter] * 6, *[self.again] * 2, *[self.leave] * 5, self.complete, self.kept, *[self.renew] * 2,
+            self.adopt, self.evict, self.expire,
         ]  # fmt: skip
         self.done: list[str] = []  # what was done, for who reads a failure
 
@@ -112,12 +112,19 @@ class Twins:
             holders = {view.id for view in views if view.state == USING} or {self._claims[-1][0].id}
             claim, process = self._random.choice([each for each in self._claims if each[0].id in holders])
             short = self._random.random() < 0.7
-            self._both("leave", process, claim, SHORT if short else LONG)
+            self._both("leave", process, claim, SHORT if short else LONG, uuid4().hex)
             if short:
                 time.sleep(OVER)
             elif self._random.random() < 0.5:
                 self._both("evict", process, claim.spec.key, None)
                 self.enter(once=True, key=claim.spec.key)
+
+    def kept(self) -> None:
+        """Somebody asks what a completed run has left, and perhaps has it forgotten."""
+        key, process = f"{self._space}{SEPARATOR}{self._random.choice(NAMES)}", self._random.randrange(2)
+        self._both("kept", process % len(self._sides[0].queues), key)
+        if self._random.random() < 0.3:
+            self._both("forget", process % len(self._sides[0].queues), key)
 
     def renew(self) -> None:
         """Some leases are extended.  Before that dead ones are dropped: a port may leave that to other steps."""
@@ -132,7 +139,9 @@ class Twins:
         """A claim goes on under another id, in another process."""
         if self._claims:
             claim, _ = self._random.choice(self._claims[-8:])
-            new, process = claim._replace(id=uuid4().hex), self._random.randrange(len(self._sides[0].queues))
+            same = self._random.random() < 0.2
+            new = claim._replace(id=claim.id if same else uuid4().hex)
+            process = self._random.randrange(len(self._sides[0].queues))
             self._claims.append((new, process))
             for _ in range(2):  # the second time as if the reply was lost
                 held = self._both("adopt", process, claim.spec.key, claim.id, new)

@@ -6,6 +6,7 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import connections, transaction
+from store.lines import forget_lines
 
 
 @pytest.fixture(autouse=True)
@@ -13,10 +14,11 @@ def clean(databases: None) -> Iterator[None]:
     """Leave the tables of both databases empty."""
     yield
     apps_of_tests = [apps.get_app_config(label) for label in ("library", "admin", "interlock")]
-    models = [model for config in apps_of_tests for model in config.get_models()]
+    models = [model for config in apps_of_tests for model in config.get_models() if model._meta.managed]
     models += [User.user_permissions.through, User]
     for alias in ("default", "other"):
         # References are checked at the end of the transaction, or not at all.
         with transaction.atomic(using=alias), connections[alias].constraint_checks_disabled():
             for model in models:
                 model._base_manager.using(alias)._raw_delete(alias)
+    forget_lines()

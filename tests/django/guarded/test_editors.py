@@ -11,11 +11,8 @@ from guarded.library.admin import BookAdmin
 from guarded.library.models import Author, Book
 
 from interlock.django import locks
-from interlock.django.claimlines import began
-from interlock.django.configured import forget_connections
 from interlock.django.guarded.admin import page
 from interlock.django.guarded.forms import READ
-from interlock.django.models import Claim
 from interlock.django.testing import override_locks
 from interlock.testing.waiting import SET_BACK
 
@@ -130,19 +127,3 @@ def test_a_store_that_is_down_does_not_hide_the_page(book: Book) -> None:
         assert save(anna, book, name="new") == 302
     book.refresh_from_db()
     assert book.name == "new"
-
-
-class TestInTheDatabase:
-    @pytest.fixture
-    def own_locks(self) -> Iterator[None]:
-        """The locks of the settings, in the database."""
-        yield
-        forget_connections(setting="INTERLOCK")
-
-    def test_who_never_saved_is_forgotten_when_the_page_is_opened_again(self, book: Book) -> None:
-        names = [editor(name) for name in ("anna", "ben", "carl")]
-        for client in names[:2]:
-            opened(client, book)
-        Claim.objects.update(until=began() - 1)
-        assert opened(names[2], book) == []
-        assert Claim.objects.exclude(state="done").count() == 1

@@ -11,28 +11,17 @@ from urllib.parse import quote
 
 import pytest
 from django import VERSION
-from django.core import checks
 from django.db import connection, connections, transaction
 from django.test import override_settings
 from store.shelf.models import Item
 
 import interlock
-from interlock.django import beside, locks, occupy
+from interlock.django import locks, occupy
 from interlock.django.checks import places_are_said, settings_make_sense, transactions_begin_with_the_write_lock
-from interlock.django.conf import place
 from interlock.django.configured import forget_connections
 from interlock.django.testing import override_locks
-from interlock.stores.files import FileStore
-from interlock.stores.memory import MemoryStore
 
 ENGINE = "django.db.backends.sqlite3"
-
-
-@pytest.fixture
-def unsaid() -> Iterator[None]:
-    """INTERLOCK says nothing."""
-    with override_settings(INTERLOCK={}):
-        yield
 
 
 def in_thread(function: Any) -> Any:
@@ -51,7 +40,6 @@ def in_thread(function: Any) -> Any:
 if connection.vendor == "sqlite":  # elsewhere the claims are in the database
 
     @pytest.mark.parametrize("wal", [False, True])
-    @pytest.mark.usefixtures("unsaid")
     def test_a_transaction_that_has_read_or_written_keeps_no_lock_from_others(wal: bool) -> None:
         item = Item.objects.create(name="Emma")
         with connection.cursor() as cursor:
@@ -69,7 +57,6 @@ if connection.vendor == "sqlite":  # elsewhere the claims are in the database
         assert Item.objects.get().count == 1
         assert locks.claims() == []
 
-    @pytest.mark.usefixtures("unsaid")
     def test_a_lock_is_free_after_the_rollback_of_a_savepoint() -> None:
         item = Item.objects.create(name="Emma")
         with transaction.atomic():
@@ -79,7 +66,6 @@ if connection.vendor == "sqlite":  # elsewhere the claims are in the database
             assert locks.claims() == []
             assert in_thread(lambda: locks.lock(f"shelf.item:{item.pk}").acquire(timeout=0).release())
 
-    @pytest.mark.usefixtures("unsaid")
     def test_threads_that_read_first_lose_no_update() -> None:
         item = Item.objects.create(name="Emma")
         start = threading.Barrier(4)
@@ -118,7 +104,7 @@ class ToApart:
 
 
 @pytest.fixture
-def apart(unsaid: None, database: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def apart(database: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The claims that INTERLOCK says nothing of belong to the database "apart"."""
     with override_settings(DATABASE_ROUTERS=[ToApart()]):
         yield database
@@ -133,7 +119,6 @@ def test_all_names_of_a_file_are_one_place(apart: dict[str, Any], tmp_path: Path
                  f"file:{tmp_path}/a%20b%25/db.sqlite3?mode=rwc"):  # fmt: skip
         apart["NAME"] = name
         with locks.lock("a"):
-            assert isinstance(locks.store, FileStore)
             with interlock.connect(f"file://{quote(str(folder))}") as there:
                 assert [view.name for view in there.claims()] == ["a"]
 
@@ -142,24 +127,33 @@ def test_all_names_of_a_file_are_one_place(apart: dict[str, Any], tmp_path: Path
 @pytest.mark.parametrize("said", [{}, {"default": {"ALIAS": "apart"}}])
 def test_the_claims_of_a_database_in_memory_are_in_memory(apart: dict[str, Any], name: str, said: Any) -> None:
     apart["NAME"] = name
-    with override_settings(INTERLOCK=said):
-        assert isinstance(locks.store, MemoryStore)
-        with locks.lock("a"):
-            assert in_thread(lambda: locks.lock("a").acquire(timeout=0)) is None
+    with override_settings(INTERLOCK=said), locks.lock("a"):
+        assert in_thread(lambda: locks.lock("a").acquire(timeout=0)) is None
+        with interlock.connect("memory://interlock-django/apart") as there:
+            assert [view.name for view in there.claims()] == ["a"]
         assert settings_make_sense(None) == []
 
 
 def test_locks_follow_the_database_into_a_test_run_and_out_of_it(apart: dict[str, Any], tmp_path: Path) -> None:
-    before = locks.store
-    assert isinstance(before, FileStore)
+    kept = locks.lock("kept")  # as a module of a site keeps it
+    there = interlock.connect("memory://interlock-django/apart")
+    before = locks["default"]
+    with kept:
+        assert there.claims() == []
     with override_locks():
         pass
-    assert locks.store is before
+    assert locks["default"] is before
     apart["NAME"] = "file:memorydb_apart?mode=memory&cache=shared"
-    assert isinstance(locks.store, MemoryStore)
+    assert locks.claims() == []
+    with kept:
+        assert [view.name for view in there.claims()] == ["kept"]
     apart["NAME"] = tmp_path / "db.sqlite3"
-    assert isinstance(locks.store, FileStore)
-    assert locks.store is not before
+    connections["default"].close()
+    connections["default"].ensure_connection()  # Django connects anew: locks that are kept follow
+    with kept:
+        assert there.claims() == []
+        assert [view.name for view in locks.claims()] == ["kept"]
+    there.close()
 
 
 @pytest.mark.parametrize(("of_folder", "of_file", "mode"), [
@@ -195,19 +189,3 @@ def test_the_checks_warn_of_requests_that_read_before_they_wait(apart: dict[str,
     assert found() == (["interlock.W005"] if VERSION >= (5, 1) else [])
     apart["OPTIONS"] = {"transaction_mode": "IMMEDIATE"}
     assert found() == []
-
-
-def test_a_store_that_is_named_stays_where_it_is(apart: dict[str, Any], tmp_path: Path) -> None:
-    orm = "interlock.django.store.OrmStore"
-    for said in ({"ALIAS": "apart"}, {"BACKEND": orm}, {"BACKEND": orm, "OPTIONS": {"MAX_CONNECTIONS": 2}}):
-        with override_settings(INTERLOCK={"default": said}):
-            assert place("default").beside is None
-            assert place("default").backend == orm
-    with override_settings(INTERLOCK={"default": {"LOCATION": f"file://{tmp_path}"}}):
-        assert place("default").beside is None
-
-
-def test_claims_in_the_file_of_the_data_are_warned_of(databases: None) -> None:
-    with override_settings(INTERLOCK={"default": {"ALIAS": "default"}}):
-        expected = ["interlock.W004"] if beside.is_sqlite("default") else []
-        assert [each.id for each in checks.run_checks() if each.id == "interlock.W004"] == expected

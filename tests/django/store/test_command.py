@@ -6,18 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import override_settings
-from store.shelf.models import Item
 
-from interlock import Locks
-from interlock.django import locks, sweeping
-from interlock.django.claimlines import FLOOR
-from interlock.django.guarded.admin import EditedPage
-from interlock.django.models import Claim
-from interlock.django.store import OrmStore
-from interlock.stores.driven import DrivenStore
+from interlock.django import locks
 
 
 def interlock(*words: str) -> int:
@@ -84,51 +76,3 @@ def test_wrong_usage_has_the_status_of_the_command_line(capfd: pytest.CaptureFix
     assert interlock("show") == 64
     assert interlock() == 64
     assert "interlock show --help" in capfd.readouterr().err
-
-
-def test_sweep_removes_what_is_over(capsys: pytest.CaptureFixture[str]) -> None:
-    grant = locks.lock("held").acquire()
-    with locks.semaphore("done", 3):
-        pass
-    page = EditedPage(Item, 1, User(pk=1, username="emma"), 300)
-    assert page.open() == []
-    assert locks.lock("waits").acquire() is not None
-    Claim.objects.filter(name__in=(page.name, "waits")).update(until=1)  # their leases are over
-    Claim.objects.filter(name="waits").update(state="pending", fence=None)
-    assert interlock("sweep") == 0
-    assert "removed" in capsys.readouterr().out
-    assert [claim.name for claim in Claim.objects.exclude(claim=FLOOR)] == ["held"]
-    assert grant is not None
-    assert grant.release()
-
-
-def test_sweep_of_a_store_without_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    places = {"files": {"LOCATION": f"file://{tmp_path}"}, "memory": {"LOCATION": "memory://x"}}
-    with override_settings(INTERLOCK=places):
-        assert interlock("--alias", "files", "sweep") == 0
-        assert interlock("--alias", "memory", "sweep") == 0
-    assert "INTERLOCK['memory']: removed 0 records" in capsys.readouterr().out
-
-
-def test_a_release_sweeps_also_in_a_program_that_releases_once() -> None:
-    page = EditedPage(Item, 1, User(pk=1, username="emma"), 300)
-    page.open()
-    Claim.objects.update(until=1)
-    for name in ("a", "b"):
-        store = OrmStore("default")
-        with Locks(DrivenStore(store)).lock(name):
-            pass
-        store.close()
-    assert [claim.claim for claim in Claim.objects.all()] == [FLOOR]
-
-
-def test_one_release_sweeps_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeping, "SWEEP_MOST", 5)
-    for number in range(13):
-        values = {"key": f"{number}", "name": "x", "units": 1, "capacity": 1, "pid": 1, "since": 1, "until": 1}
-        Claim.objects.create(claim=f"old {number}", state="done", fence=number, **values)
-    with locks.lock("a"):
-        pass
-    assert Claim.objects.filter(name="x").count() == 8
-    assert interlock("sweep") == 0
-    assert not Claim.objects.filter(name="x").exists()

@@ -1,8 +1,7 @@
-"""The connections of the ORM store: how many there are, what happens when they break, and poolers between."""
+"""The connections of the locks of a database: how many there are, poolers between, and when they leave it."""
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,14 +12,9 @@ from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
-from interlock.core.errors import StoreError
-from interlock.django import alocks, locks, pool, wrappers
+from interlock.django import alocks, locks
 from interlock.django.configured import forget_connections
-from interlock.django.listener import NotificationListener
-from interlock.django.models import Claim
-from interlock.django.store import OrmStore
-from interlock.django.wrappers import PATIENT
-from interlock.testing.waiting import eventually, moment, since
+from interlock.testing.waiting import eventually
 from tests.servers import PgBouncer, Proxy, need
 
 POSTGRES = settings.DATABASE == "postgresql"
@@ -43,8 +37,6 @@ def site(databases: None) -> Iterator[Site]:
     if override.options:
         override.disable()
     connections.settings.pop("claims", None)
-    pool._known.pop("claims", None)
-    NotificationListener._known.pop("claims", None)
 
 
 def ask(words: str) -> Any:
@@ -118,58 +110,6 @@ def test_a_process_has_few_connections_for_many_threads_and_tasks(narrow: str, s
         others.result(60)
 
 
-def test_tasks_that_can_not_have_a_worker_are_told_so_and_have_one_once_they_may(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site()
-    start = threading.Thread.start
-
-    def refuses(thread: threading.Thread) -> None:
-        if thread.name.startswith("interlock-orm"):
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    async def main() -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuses)
-            with pytest.raises(StoreError, match="no thread"):
-                await alocks.lock("a", ttl=1.5).acquire()
-        async with alocks.lock("a", timeout=20):
-            pass
-        await alocks.close()
-
-    asyncio.run(main())
-
-
-def test_who_finds_no_connection_waits_for_its_timeout_and_no_longer(site: Site) -> None:
-    site({"MAX_CONNECTIONS": 1})
-    taken: pool.Pool = locks["default"].store.store.register.pool
-    with locks.lock("a"):  # its row is in line, when there is no connection to look again
-        with ThreadPoolExecutor(2) as workers:
-            waiter = workers.submit(locks.lock("a").acquire, timeout=2)
-            eventually(lambda: len(Claim.objects.filter(state="pending")) == 1)
-            with taken.connection():
-                began = moment()
-                assert locks.lock("b").acquire(timeout=0.5) is None
-                assert time.monotonic() - began > 0.4
-                assert since(began) < 5
-                late = workers.submit(locks.lock("c").acquire, timeout=60)
-            assert waiter.result(60) is None
-            grant = late.result(60)
-            assert grant.release()
-    assert [view.name for view in locks.claims()] == []
-
-
-def test_connections_that_nobody_uses_are_closed(narrow: str, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "IDLE", 0.5)
-    site(USER=narrow)
-    assert crowd(4) == []
-    assert sessions(narrow) >= 1
-    eventually(lambda: sessions(narrow) == 0)
-    with locks.lock("a"):
-        assert sessions(narrow) == 1
-
-
 def test_a_release_and_a_renewal_whose_connection_was_cut_are_done_again(site: Site) -> None:
     with Proxy(connections.settings["default"]["HOST"], int(connections.settings["default"]["PORT"])) as proxy:
         site(HOST=proxy.host, PORT=str(proxy.port))
@@ -177,27 +117,10 @@ def test_a_release_and_a_renewal_whose_connection_was_cut_are_done_again(site: S
         assert grant is not None
         proxy.cut()
         assert grant.renew()
-        proxy.cut_after_request(b"UPDATE")
-        assert grant.renew()
         proxy.cut()
         assert [view.name for view in locks.claims()] == ["a"]
-        proxy.cut_after_request(b"UPDATE")  # it is done, and nobody hears of it
-        assert grant.release()
-        assert proxy.cuts == 2
-        second = locks.lock("a").acquire(timeout=0)
-        assert second is not None
         proxy.cut()
-        assert second.release()
-
-
-def test_a_claim_that_was_taken_away_was_not_released_however_often_that_is_tried(site: Site) -> None:
-    with Proxy(connections.settings["default"]["HOST"], int(connections.settings["default"]["PORT"])) as proxy:
-        site(HOST=proxy.host, PORT=str(proxy.port))
-        grant = locks.lock("a").acquire()
-        assert grant is not None
-        assert locks.evict("a") == 1
-        proxy.cut_after_request(b"UPDATE")
-        assert not grant.release()
+        assert grant.release()
 
 
 def test_pgbouncer_in_transaction_mode(site: Site) -> None:
@@ -208,64 +131,29 @@ def test_pgbouncer_in_transaction_mode(site: Site) -> None:
     with PgBouncer((place["HOST"], int(place["PORT"]), place["USER"])) as bouncer:
         site({"MAX_CONNECTIONS": 8}, HOST=bouncer.host, PORT=str(bouncer.port))
         assert crowd(12, rounds=12) == []
-        prepared: pool.Pool = locks["default"].store.store.register.pool
-        with prepared.connection() as connection:
-            assert getattr(connection.connection, "prepare_threshold", None) is None
-        forget_connections(setting="INTERLOCK")
-    direct = OrmStore("default")
-    with direct.register.pool.connection() as connection:
-        # psycopg2 never prepares statements.
-        assert getattr(connection.connection, "prepare_threshold", 5) is not None
-    direct.close()
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for a second for an answer, so that the tests need not wait for long."""
-    monkeypatch.setattr(pool, "ANSWER", 1.0)
-    monkeypatch.setattr(pool, "LOOK", 0.1)
-    patient = {"postgresql": {"connect_timeout": 2}, "mysql": dict.fromkeys(PATIENT["mysql"], 1)}
-    monkeypatch.setattr(wrappers, "PATIENT", patient)
+def test_a_database_is_left_when_django_is_about_to_create_copy_or_drop_one(site: Site) -> None:
+    kept = locks.lock("kept")  # as a module of a site keeps it
+    with kept:
+        pass
+    name = connections["default"].settings_dict["NAME"]
+    seen: list[int] = []
 
+    def others() -> bool:
+        if POSTGRES:
+            rows = ask("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'interlock'")
+        else:
+            rows = ask(
+                f"SELECT count(*) FROM information_schema.processlist WHERE db = '{name}' AND id <> connection_id()"
+            )
+        seen.append(int(rows[0][0]))
+        return seen[-1] == 0
 
-@pytest.mark.parametrize("stale", [20.0, 0.0], ids=["used just now", "idle for long"])
-def test_a_connection_that_a_balancer_has_forgotten_costs_one_time_out(
-    site: Site, impatient: None, monkeypatch: pytest.MonkeyPatch, stale: float
-) -> None:
-    monkeypatch.setattr(pool, "STALE", stale)
-    place = connections.settings["default"]
-    with ThreadPoolExecutor(1) as beside, Proxy(place["HOST"], int(place["PORT"])) as proxy:
-        site(HOST=proxy.host, PORT=str(proxy.port))
-        with locks.lock("warm"):
-            pass
-        proxy.forget()
-        grant = beside.submit(locks.lock("a").acquire, timeout=60).result(20)
-        assert grant is not None
-        assert grant.release()
-
-
-def test_a_server_that_is_silent_is_given_up_and_used_again_when_it_answers(site: Site, impatient: None) -> None:
-    place = connections.settings["default"]
-    many = pool.MOST + 2
-
-    def attempt(number: int) -> Any:
-        return suppressed(lambda: locks.lock(f"name {number}").acquire(timeout=0.2))
-
-    with ThreadPoolExecutor(many) as beside, Proxy(place["HOST"], int(place["PORT"])) as proxy:
-        site(HOST=proxy.host, PORT=str(proxy.port))
-        with locks.lock("warm"):
-            pass
-        proxy.black_hole()
-        asked = [beside.submit(attempt, number) for number in range(many)]
-        assert [each.result(20) for each in asked] == [None] * many
-        proxy.restore()
-        grant = eventually(lambda: attempt(many))
-        assert grant.release()
-
-
-def suppressed(call: Callable[[], Any]) -> Any:
-    """Return what a call returns, or None if the store is away."""
-    try:
-        return call()
-    except StoreError:
-        return None
+    assert not others()
+    with connections["default"]._nodb_cursor():
+        eventually(others)
+    with kept:
+        assert [view.name for view in locks.claims()] == ["kept"]
+    with override_settings(INTERLOCK={}):
+        assert locks.claims() == []

@@ -16,11 +16,6 @@ SPELLINGS = {"sqlite": "qa 1", "mysql": "qa 1", "postgresql": "QA 1    "}
 """What is equal to QA 1, to each database."""
 
 
-@pytest.fixture(autouse=True)
-def claims_apart(settings_for_sqlite: None) -> None:
-    """SQLite lets one write at a time: where transactions write, the claims are in a file of their own."""
-
-
 def is_taken(model: type[models.Model], pk: Any) -> bool:
     def attempt() -> bool:
         try:

@@ -48,11 +48,6 @@ def is_free(item: Item) -> bool:
     return bool(elsewhere(attempt).result(20))
 
 
-@pytest.fixture(autouse=True)
-def claims_apart(settings_for_sqlite: None) -> None:
-    """SQLite lets one write at a time: where transactions write, the claims are in a file of their own."""
-
-
 @pytest.fixture
 def item() -> Item:
     return Item.objects.create(name="Emma")

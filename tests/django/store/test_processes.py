@@ -1,42 +1,26 @@
-"""The ORM store between real processes, and on connections that others know nothing of."""
+"""The locks of a database between real processes, and on connections that others know nothing of."""
 
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.conf import settings
 from django.core.handlers.base import BaseHandler
-from django.db import DatabaseError, connections, transaction
-from django.db.utils import OperationalError
+from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory, override_settings
 from django.urls import path
 from store.shelf.models import Item
 
-from interlock import StoreError
-from interlock.core.claims import SEPARATOR
-from interlock.core.errors import UnknownOutcome
 from interlock.django import alocks, locks, occupies, occupy
-from interlock.django.register import Lines, TableStep
-from interlock.django.store import WORKERS, OrmStore, StepServer
-from interlock.runtime.sync import run
 from interlock.testing.waiting import moment, since
 
 PROGRAM = Path(__file__).with_name("counting.py")
-
-
-@pytest.fixture(autouse=True)
-def claims_apart(settings_for_sqlite: None) -> None:
-    """SQLite lets one write at a time: where transactions write, the claims are in a file of their own."""
 
 
 def surroundings() -> dict[str, str]:
@@ -45,9 +29,7 @@ def surroundings() -> dict[str, str]:
     databases = {
         alias: {field: connections[alias].settings_dict[field] for field in fields} for alias in ("default", "other")
     }
-    told = {"INTERLOCK_TEST_DATABASES": json.dumps(databases, default=str),
-            "INTERLOCK_TEST_PLACES": json.dumps(settings.INTERLOCK)}  # fmt: skip
-    return {**os.environ, **told}
+    return {**os.environ, "INTERLOCK_TEST_DATABASES": json.dumps(databases, default=str)}
 
 
 def start(work: str, rounds: int, stdin: int | None = None) -> "subprocess.Popen[str]":
@@ -189,24 +171,6 @@ def test_a_cancelled_task_leaves_nothing_behind() -> None:
     async_to_sync(story)()
 
 
-def test_a_broken_connection_is_an_unknown_outcome_and_the_next_works() -> None:
-    lines: Lines = locks["default"].store.store.register
-    with locks.lock("before"):
-        pass
-
-    def step(connection: Any) -> None:
-        raise (
-            OperationalError("server closed the connection unexpectedly")
-            if connection.vendor != "sqlite"
-            else (OperationalError("disk I/O error"))
-        )
-
-    with pytest.raises(UnknownOutcome):
-        lines._do(step)
-    with locks.lock("after", timeout=5):
-        pass
-
-
 def end_all_sessions() -> None:
     """Let the server end the sessions of all others; SQLite has no server."""
     ends = {
@@ -230,85 +194,3 @@ def test_locks_go_on_after_the_server_ended_all_sessions() -> None:
         assert locks.lock("held").acquire(timeout=0) is None
     assert grant is not None
     assert grant.release()
-
-
-def test_what_the_database_refuses_is_no_unknown_outcome() -> None:
-    lines: Lines = locks["default"].store.store.register
-
-    def step(connection: Any) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT nothing FROM nowhere")
-
-    with pytest.raises(StoreError) as caught:
-        lines._do(step)
-    assert not isinstance(caught.value, UnknownOutcome)
-    assert isinstance(caught.value.__cause__, DatabaseError)
-
-
-def test_a_database_that_is_not_there_is_a_clear_error() -> None:
-    nowhere = {**connections.settings["default"], "HOST": "127.0.0.1", "PORT": "1", "NAME": "/nowhere/at/all"}
-    connections.settings["gone"] = nowhere
-    store = OrmStore("gone")
-    try:
-        with pytest.raises(StoreError, match="can't be reached"):
-            run(store.look(SEPARATOR + "a"))
-    finally:
-        del connections.settings["gone"]
-        store.close()
-
-
-def test_an_interrupt_waits_for_the_step_that_is_on_its_way() -> None:
-    handled, raised = threading.Event(), threading.Event()
-    early: list[bool] = []
-
-    class Stop(BaseException):
-        pass
-
-    def handler(*_: object) -> None:
-        handled.set()
-        raise Stop
-
-    def step() -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-        handled.wait(20)
-        early.append(raised.wait(0.3))
-
-    async def main() -> None:
-        server = StepServer()
-        try:
-            with pytest.raises(Stop):
-                server.ask(TableStep(step, ()))
-            raised.set()
-        finally:
-            server.close()
-
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        asyncio.run(main())
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert early == [False]
-
-
-@pytest.mark.parametrize("undoes", [True, False])
-def test_a_step_that_takes_something_back_is_taken_though_its_task_is_cancelled_in_line(undoes: bool) -> None:
-    """As `asyncio.run` cancels a release that waits for a thread: else the lock stays until its lease ends."""
-    goes_on = threading.Event()
-    taken: list[int] = []
-
-    async def main() -> None:
-        server = StepServer()
-        try:
-            busy = [asyncio.ensure_future(server.aask(TableStep(goes_on.wait, (20,)))) for _ in range(WORKERS)]
-            task = asyncio.ensure_future(server.aask(TableStep(taken.append, (1,), undoes)))
-            await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.sleep(0)
-            goes_on.set()
-            await asyncio.wait([task, *busy])
-            assert task.cancelled()
-        finally:
-            server.close()
-
-    asyncio.run(main())
-    assert taken == [1] * undoes

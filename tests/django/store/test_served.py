@@ -35,8 +35,7 @@ def has_pools() -> bool:
 
 
 @pytest.fixture(autouse=True)
-def claims_apart(settings_for_sqlite: None) -> None:
-    """SQLite lets one write at a time: where transactions write, the claims are in a file of their own."""
+def emma(clean: None) -> None:
     Item.objects.create(pk=1, name="Emma")
 
 

@@ -66,7 +66,7 @@ urlpatterns = [
 
 
 @pytest.fixture(autouse=True)
-def toolbar(settings_for_sqlite: None) -> Iterator[None]:
+def toolbar(clean: None) -> Iterator[None]:
     with override_settings(
         MIDDLEWARE=["debug_toolbar.middleware.DebugToolbarMiddleware"],
         ROOT_URLCONF=__name__,

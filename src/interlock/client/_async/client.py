@@ -102,11 +102,19 @@ class AsyncClient(BaseClient):
         """Drop what loops that ended without `close()` have left open; what they held ends with its lease."""
         for state in self.states:
             if rt.ended(state.here):
-                self._states.pop(state.here, None)
-                if self._state is state:
-                    self._state = None
-                state.watchdog.stop()
-                state.queue.abort()
+                self._forget(state)
+
+    def _forget(self, state: AsyncState) -> None:
+        self._states.pop(state.here, None)
+        if self._state is state:
+            self._state = None
+        state.watchdog.stop()
+        state.queue.abort()
+
+    def drop(self) -> None:
+        """Give up all that is open, without waiting: what is held ends with its lease, and the next call connects."""
+        for state in self.states:
+            self._forget(state)
 
     @property
     def states(self) -> list[AsyncState]:
@@ -159,7 +167,8 @@ class AsyncClient(BaseClient):
                 self.left_line(call)
                 if waited is None:
                     entering.pop(id, None)
-                    self.tell("timed out", call.claim, started=started)
+                    if not call.done:
+                        self.tell("timed out", call.claim, started=started)
                     return None
                 held = waited
             grant = AsyncGrant(held, self, state.watchdog, owner, options)
@@ -209,6 +218,17 @@ class AsyncClient(BaseClient):
         removed = int(await queue.evict(key, id))
         self.tell_evicted(key, id, seen, removed)
         return removed
+
+    async def kept(self, key: str) -> str | None:
+        """Return what a completed run has left; None if no record of one is kept."""
+        self.check_open()
+        found: str | None = await self.state().queue.kept(key)
+        return found
+
+    async def forget(self, key: str) -> bool:
+        """Forget the record of a completed run; True if there was one."""
+        self.check_open()
+        return bool(await self.state().queue.forget(key))
 
     async def holders_of(self, key: str) -> list[ClaimView]:
         """Return who holds the lock `key`, as far as it can be found out."""

@@ -14,11 +14,13 @@ from interlock.client.base import (
     BaseReentry,
     Hold,
 )
-from interlock.core.errors import StoreError
+from interlock.core.errors import StoreError, Unsupported
 from interlock.core.queue import AsyncQueue
 from interlock.runtime import _aio as rt
 from interlock.runtime import log
 from interlock.runtime.process import checked_pid
+
+RETRY = 0.2  # seconds until a store is asked again that could not record a completed run
 
 
 class _AsyncBody:
@@ -123,7 +125,9 @@ class AsyncGrant(_AsyncBody, BaseGrant):
                 self._lose(LEASE_ENDED)
             again, self._leaving = self._leaving, True
             try:
-                removed = await state.queue.leave(self._claim)
+                removed = await state.queue.leave(self._claim, *self._record)
+                if self._record and not removed:  # a request before this one, which had no answer, may have done it
+                    removed = await state.queue.kept(self._claim.spec.key) == self._record[1]
             except rt.CANCELLED as error:
                 cancelled, removed = error, await self._leave_to_the_end(state.queue, error)
         except BaseException as error:
@@ -136,7 +140,7 @@ class AsyncGrant(_AsyncBody, BaseGrant):
             raise
         finally:
             state.leaving.pop(self.id, None)
-        released = self._left(removed, again)
+        released = self._left(removed, again and not self._record)
         if released:
             if client.listeners:
                 self._tell("released")
@@ -149,12 +153,34 @@ class AsyncGrant(_AsyncBody, BaseGrant):
     async def _leave_to_the_end(self, queue: AsyncQueue, cancelled: BaseException) -> bool:
         """Take the claim out of the line though that was cancelled: it may have been done already."""
         try:
-            await rt.finish(queue.leave, self._claim)
+            await rt.finish(queue.leave, self._claim, *self._record)
         except StoreError as error:
             raise cancelled from error
         except rt.CANCELLED:
             pass
         return True
+
+    async def _complete(self, keep: float, value: str) -> bool:
+        """Give the lock back, and record in the same step that its run was completed.
+
+        Args:
+            keep: seconds for which the record is kept.
+            value: what is kept with it; no other run has the same.
+
+        Returns:
+            False if the lock was lost, so that nothing was recorded.
+
+        Raises:
+            StoreError: the store could not be asked before the lease ended.
+        """
+        self._record = keep, value
+        while True:
+            try:
+                return await self.release()
+            except StoreError as error:
+                if isinstance(error, Unsupported) or self._client.now() + RETRY >= self._deadline:
+                    raise
+            await rt.sleep(RETRY)
 
     async def _stays(self) -> bool:
         """Leave the claim to the watchdog, which releases it in time; False if it is to be released now."""

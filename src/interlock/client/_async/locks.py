@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from weakref import ref
 
 from interlock.client._async.client import AsyncClient
@@ -15,10 +15,12 @@ from interlock.client.base import (
     Hold,
     OnBusy,
     Owned,
+    P,
     in_global_order,
     name_of,
     not_held,
     options_of,
+    seconds_of,
     time_is_over,
     wait_limit,
 )
@@ -29,7 +31,9 @@ from interlock.core.naming import name_of_arguments
 from interlock.core.store import Store
 from interlock.runtime import _aio as rt
 
-P = ParamSpec("P")
+if TYPE_CHECKING:
+    from interlock.client._async.once import AsyncOnce
+
 R = TypeVar("R")
 G = TypeVar("G", bound=AsyncGrant | AsyncGrants)
 
@@ -388,6 +392,49 @@ class AsyncLocks(BaseLocks[AsyncLock]):
         how = {"ttl": ttl, "renew": renew, "label": label, "on_lost": on_lost, "at_least": at_least}
         lock_of = self._lock_of_guard(name, on_busy, timeout, **how)
         return lambda function: _guarded(function, name, lock_of, on_busy == "skip")
+
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        on_busy: OnBusy = "wait",
+        timeout: float | None = None,
+        ttl: float | None = None,
+        renew: bool = True,
+        label: str | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> "AsyncOnce":
+        """Return what is done once: a decorator, `run(function)`, or `async with … as once: if once.due: …`.
+
+        Args:
+            name: of the run; for a decorator, `{id}`, `{book.pk}` or `{kwargs[key]}` stand for arguments.
+            keep: seconds for which the record of a completed run is kept, from its end; at most 366 days.
+            on_busy: what to do while somebody else is at it: "wait" for its result; "raise" LockTimeout; "skip",
+                which gives None.
+            timeout: seconds to wait before that; left out: "wait" has no limit, the others try once.
+            ttl, renew, label, on_lost: as for `lock`.
+
+        Raises:
+            InvalidArgument: an argument is out of its range.
+            Unsupported: the store keeps no records.
+        """
+        from interlock.client._async.once import AsyncOnce  # programs that lock start faster without it
+        from interlock.client.values import checked_keep
+
+        self._client.need("once")
+        spec = self._client.spec(name, 1, 1, ttl, label)._replace(once=True)
+        options = options_of(seconds_of(on_busy, timeout), renew, on_lost, 0.0)
+        return AsyncOnce(self._client, name, checked_keep(keep), spec, options, on_busy == "skip")
+
+    async def forget(self, name: str) -> bool:
+        """Forget that a run of `once` was completed, so that it runs again; True if there was a record.
+
+        Args:
+            name: of the run.
+        """
+        self._client.need("once")
+        return await self._client.forget(self._client.key(name))
 
     async def claims(self, name: str | None = None) -> list[ClaimView]:
         """List holders and waiters in line order.

@@ -9,7 +9,6 @@ from django.contrib import admin, messages
 from django.contrib.admin.options import InlineModelAdmin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import connections, router
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
@@ -21,8 +20,7 @@ from interlock.django.guarded.errors import StaleObject
 from interlock.django.guarded.forms import READ, GuardedModelForm
 from interlock.django.rows import Row
 from interlock.runtime import log
-from interlock.runtime.sync import fresh_id, run
-from interlock.stores.driven import original
+from interlock.runtime.sync import fresh_id
 
 
 class Editor(NamedTuple):
@@ -64,7 +62,6 @@ class EditedPage:
     def open(self) -> list[Editor]:
         """Note that the user has opened the page; return who else has."""
         try:
-            self._sweep()
             mine, others = self._claims()
             spec = LockSpec(locks._client.key(self.name), 1, WRITER_UNITS, self._lease, str(self._user)[:MAX_LABEL])
             known = [Claim(claim.id, spec, self._who) for claim in mine[:1]]
@@ -84,36 +81,16 @@ class EditedPage:
         except LockError as error:
             log.warn("could not note that nobody edits %s any more: %s", self.name, error)
 
-    def _sweep(self) -> None:
-        """Remove the claims of those who came, and did not save before their leases ended.
-
-        A waiter removes what stands in its way, but here nobody waits.
-        """
-        register, key = getattr(original(locks.store), "register", None), locks._client.key(self.name)
-        if register is None:
-            return
-        for record in run(_asked(register.list(key))):
-            if record.expired:
-                run(_asked(register.reap(key, record.id)))
-
     def _claims(self) -> tuple[list[ClaimView], list[ClaimView]]:
         """Return the user's own claims, and those of others."""
         claims = locks.claims(self.name)
         return [c for c in claims if c.thread == self._who], [c for c in claims if c.thread != self._who]
 
 
-def _asked(request: Any) -> Any:
-    answer = yield request
-    return answer
-
-
 def page(model: Any, pk: Any, user: Any, lease: float | None) -> EditedPage | None:
     """Return a page whose editors are noted; None where they are not."""
     if lease is None or not apps.is_installed("interlock.django"):
         return None
-    database = connections[router.db_for_write(model)]
-    if database.vendor == "sqlite" and database.in_atomic_block:
-        return None  # under ATOMIC_REQUESTS a claim in the same file would wait for the request that makes it
     try:
         return EditedPage(model, pk, user, lease)
     except (LockError, ObjectDoesNotExist):

@@ -181,20 +181,21 @@ class AsyncServerQueue(Generic[Q, A]):
                 return
             try:
                 await self._left(
-                    claim, self._wire.left(await self._ask(self._wire.leave(claim, 0.0, self.channel, ""))), ""
+                    claim, self._wire.left(await self._ask(self._wire.leave(claim, self.channel, ""))), ""
                 )
             except StoreError:
                 pass  # its lease ends
 
-    async def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `AsyncQueue.leave`."""
         let_in = self._waiters.leaves(claim.id, not done)
-        request = self._wire.leave(claim, done, self.channel, let_in)
+        request = self._wire.leave(claim, self.channel, let_in, done, value)
         try:
             reply = await self._pool.ask(request, clock.now() + self._wire.io_timeout)
         except (ConnectionEnded, NoAnswer) as error:
             times = CUTS if type(error) is ConnectionEnded else 1
-            return await self._leave_again(claim, request, let_in, times)
+            removed = await self._leave_again(claim, request, let_in, times)
+            return removed or not done  # an earlier request may have done it, so the answer is yes
         except BaseException:
             self._left_unheard(let_in)
             raise
@@ -206,7 +207,7 @@ class AsyncServerQueue(Generic[Q, A]):
         removed = left.removed
         self._tell(left)
         while left.more:
-            left = self._wire.left(await self._ask(self._wire.leave(claim, 0.0, self.channel, "")))
+            left = self._wire.left(await self._ask(self._wire.leave(claim, self.channel, "")))
             self._tell(left)
         if let_in and not removed:
             # The server no longer had the claim that let it in: what it promised to those behind may be void.
@@ -221,7 +222,7 @@ class AsyncServerQueue(Generic[Q, A]):
             log.warn("this user may not publish: who waits in other processes hears late, by its own look (+publish)")
 
     async def _leave_again(self, claim: Claim, request: Q, let_in: str, times: int) -> bool:
-        """Ask again, on other connections: an earlier request may have done it, so the answer is yes."""
+        """Ask again, on other connections; True if this request removed it."""
         try:
             while True:
                 times -= 1
@@ -231,12 +232,12 @@ class AsyncServerQueue(Generic[Q, A]):
                 except ConnectionEnded:
                     if not times:
                         raise
-            await self._left(claim, self._wire.left(reply), let_in)
+            removed = await self._left(claim, self._wire.left(reply), let_in)
         except BaseException:
             self._left_unheard(let_in)
             raise
         self._waiters.wake_all()  # the reply that was lost said who was promoted
-        return True
+        return removed
 
     def _left_unheard(self, let_in: str) -> None:
         """The reply to a release is lost, or its promise is void: let all look, and the successor be renewed."""
@@ -256,7 +257,15 @@ class AsyncServerQueue(Generic[Q, A]):
                 self._waiters.forget(claim.id)
         return answers
 
-    async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
+    async def kept(self, key: str) -> str | None:
+        """As `AsyncQueue.kept`."""
+        return self._wire.value(await self._ask_twice(self._wire.kept(key, forget=False)))
+
+    async def forget(self, key: str) -> bool:
+        """As `AsyncQueue.forget`."""
+        return self._wire.value(await self._ask(self._wire.kept(key, forget=True))) is not None
+
+    async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """As `AsyncQueue.adopt`."""
         found = self._wire.adopted(await self._ask_twice(self._wire.adopt(key, id, claim, self.channel)))
         if found is None:
@@ -269,9 +278,7 @@ class AsyncServerQueue(Generic[Q, A]):
         count, more = self._wire.evicted(await self._ask_twice(self._wire.evict(key, id)))
         if more:
             nobody = Claim(rt.fresh_id(), LockSpec(key))
-            await self._left(
-                nobody, self._wire.left(await self._ask(self._wire.leave(nobody, 0.0, self.channel, ""))), ""
-            )
+            await self._left(nobody, self._wire.left(await self._ask(self._wire.leave(nobody, self.channel, ""))), "")
         return count
 
     async def look(self, key: str) -> list[ClaimView]:

@@ -182,20 +182,21 @@ class ServerQueue(Generic[Q, A]):
                 return
             try:
                 self._left(
-                    claim, self._wire.left(self._ask(self._wire.leave(claim, 0.0, self.channel, ""))), ""
+                    claim, self._wire.left(self._ask(self._wire.leave(claim, self.channel, ""))), ""
                 )
             except StoreError:
                 pass  # its lease ends
 
-    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `Queue.leave`."""
         let_in = self._waiters.leaves(claim.id, not done)
-        request = self._wire.leave(claim, done, self.channel, let_in)
+        request = self._wire.leave(claim, self.channel, let_in, done, value)
         try:
             reply = self._pool.ask(request, clock.now() + self._wire.io_timeout)
         except (ConnectionEnded, NoAnswer) as error:
             times = CUTS if type(error) is ConnectionEnded else 1
-            return self._leave_again(claim, request, let_in, times)
+            removed = self._leave_again(claim, request, let_in, times)
+            return removed or not done  # an earlier request may have done it, so the answer is yes
         except BaseException:
             self._left_unheard(let_in)
             raise
@@ -207,7 +208,7 @@ class ServerQueue(Generic[Q, A]):
         removed = left.removed
         self._tell(left)
         while left.more:
-            left = self._wire.left(self._ask(self._wire.leave(claim, 0.0, self.channel, "")))
+            left = self._wire.left(self._ask(self._wire.leave(claim, self.channel, "")))
             self._tell(left)
         if let_in and not removed:
             # The server no longer had the claim that let it in: what it promised to those behind may be void.
@@ -222,7 +223,7 @@ class ServerQueue(Generic[Q, A]):
             log.warn("this user may not publish: who waits in other processes hears late, by its own look (+publish)")
 
     def _leave_again(self, claim: Claim, request: Q, let_in: str, times: int) -> bool:
-        """Ask again, on other connections: an earlier request may have done it, so the answer is yes."""
+        """Ask again, on other connections; True if this request removed it."""
         try:
             while True:
                 times -= 1
@@ -232,12 +233,12 @@ class ServerQueue(Generic[Q, A]):
                 except ConnectionEnded:
                     if not times:
                         raise
-            self._left(claim, self._wire.left(reply), let_in)
+            removed = self._left(claim, self._wire.left(reply), let_in)
         except BaseException:
             self._left_unheard(let_in)
             raise
         self._waiters.wake_all()  # the reply that was lost said who was promoted
-        return True
+        return removed
 
     def _left_unheard(self, let_in: str) -> None:
         """The reply to a release is lost, or its promise is void: let all look, and the successor be renewed."""
@@ -257,7 +258,15 @@ class ServerQueue(Generic[Q, A]):
                 self._waiters.forget(claim.id)
         return answers
 
-    def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
+    def kept(self, key: str) -> str | None:
+        """As `Queue.kept`."""
+        return self._wire.value(self._ask_twice(self._wire.kept(key, forget=False)))
+
+    def forget(self, key: str) -> bool:
+        """As `Queue.forget`."""
+        return self._wire.value(self._ask(self._wire.kept(key, forget=True))) is not None
+
+    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
         """As `Queue.adopt`."""
         found = self._wire.adopted(self._ask_twice(self._wire.adopt(key, id, claim, self.channel)))
         if found is None:
@@ -270,9 +279,7 @@ class ServerQueue(Generic[Q, A]):
         count, more = self._wire.evicted(self._ask_twice(self._wire.evict(key, id)))
         if more:
             nobody = Claim(rt.fresh_id(), LockSpec(key))
-            self._left(
-                nobody, self._wire.left(self._ask(self._wire.leave(nobody, 0.0, self.channel, ""))), ""
-            )
+            self._left(nobody, self._wire.left(self._ask(self._wire.leave(nobody, self.channel, ""))), "")
         return count
 
     def look(self, key: str) -> list[ClaimView]:

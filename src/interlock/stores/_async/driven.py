@@ -29,7 +29,7 @@ class AsyncDrivenQueue:
         result: EnterResult = await rt.drive(self._store.enter(claim, waiter, wait, again))
         return result
 
-    async def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         return bool(await rt.drive(self._store.leave(claim)))
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:

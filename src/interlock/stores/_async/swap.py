@@ -20,9 +20,11 @@ from interlock.core.line import (
     Origin,
     Place,
     Step,
+    complete,
     decode,
     encode,
     enter,
+    kept,
     leave,
     look,
     renew,
@@ -47,8 +49,15 @@ class AsyncSwapStore(Protocol):
     async def load(self, key: str) -> tuple[Any, str, int]:
         """Return version and text of a key (None and "" for none), and the store's time of day in microseconds."""
 
-    async def swap(self, key: str, version: Any, text: str, now: int) -> Any:
+    async def load_kept(self, key: str) -> tuple[str, str, int]:
+        """Return text and value of a key as of one moment ("" for none), and the store's time of day."""
+
+    async def swap(self, key: str, version: Any, text: str, now: int, value: str | None = None) -> Any:
         """Write a text if the version is still that one, and the store's clock differs from `now` by SLACK at most.
+
+        Args:
+            key, version, text, now: as said.
+            value: what is kept with the text from now on; None for what was.
 
         Returns:
             The new version; None if it was not written.
@@ -95,6 +104,11 @@ class Asked:
         self.waiter: Any = None
         self.step: Step | StoreError | None = None
 
+    @property
+    def succeeded(self) -> bool:
+        """True if it was done, and its answer is yes."""
+        return isinstance(self.step, Step) and self.step.answer is True
+
     def do(self, line: Line, now: int, unknown: bool) -> Line:
         """Do it on a line as it is; return the line that is to be written.
 
@@ -109,7 +123,7 @@ class Asked:
         step = sooner(step, step.line or line, Clock(now, now))
         if self.decide is enter:
             step = _unwritten(step, line, now)
-        if unknown and step.answer is False:
+        if unknown and step.answer is False and self.decide is leave:
             step = step._replace(answer=True)  # the swap that had no answer has done it
         self.step = step
         return line if step.line is None else step.line
@@ -149,6 +163,9 @@ class AsyncSwapSteps:
         Raises:
             UnknownOutcome: nobody knows whether it was done.
         """
+        if decide is kept:
+            text, value, now = await self._store.load_kept(key)
+            return Step(None, bool(text) and decode(text).done > now and value)
         mine, me, nested = Asked(decide, tuple(map(_longer, args))), rt.caller(), False
         with self._mutex:
             others = self._asked.get(key)
@@ -158,7 +175,7 @@ class AsyncSwapSteps:
                 nested = True
             else:
                 mine.waiter = rt.AsyncWaiter()
-                others.insert(0 if decide is leave else len(others), mine)
+                others.insert(0 if decide in (leave, complete) else len(others), mine)
         if mine.waiter is not None and not await self._leads(key, mine):
             if isinstance(mine.step, StoreError):
                 raise mine.step
@@ -239,8 +256,9 @@ class AsyncSwapSteps:
             for place in line.places:  # written unchanged, a line makes a swap void that may still be on its way
                 if place.held == now:
                     self._store.permit(place)
+            value = next((each.args[-1] for each in batch if each.decide is complete and each.succeeded), None)
             try:
-                version = await self._swap(key, known.version, encode(line), now)
+                version = await self._swap(key, known.version, encode(line), now, value)
             except UnknownOutcome:
                 if unknown:
                     raise
@@ -253,9 +271,9 @@ class AsyncSwapSteps:
         for each in batch:
             each.step = None
 
-    async def _swap(self, key: str, version: Any, text: str, now: int) -> Any:
+    async def _swap(self, key: str, version: Any, text: str, now: int, value: str | None) -> Any:
         self._doubted.add(key)
-        new = await self._store.swap(key, version, text, now)
+        new = await self._store.swap(key, version, text, now, value)
         self._doubted.discard(key)
         return new
 

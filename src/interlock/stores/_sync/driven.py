@@ -30,7 +30,7 @@ class DrivenQueue:
         result: EnterResult = rt.drive(self._store.enter(claim, waiter, wait, again))
         return result
 
-    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         return bool(rt.drive(self._store.leave(claim)))
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:

@@ -14,8 +14,11 @@ from interlock.core.line import (
     Place,
     Step,
     adopt,
+    complete,
     enter,
     evict,
+    forget,
+    kept,
     leave,
     look,
     new,
@@ -32,6 +35,7 @@ from interlock.runtime import clock
 LOOK_AGAIN = 1.0  # seconds; only a safety net where every hand-over is told
 SHORTEST_LOOK = 0.001  # seconds
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds before a busy store is asked again
+LIVES = "yes"  # of a claim that is to end with its process; the store writes its own token
 AWAY = 0.25  # seconds until a store that is away is asked again
 RECOVERY = 60.0  # seconds to wait for a store that is away, where the caller has set no limit
 FIRST_CONTACT = 2.0  # seconds; where nothing was ever done, the address is probably wrong
@@ -56,7 +60,10 @@ class Steps(Protocol):
         """The calling process."""
 
     def step(self, key: str, decide: Decide, *args: Any) -> Step | None:
-        """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None: it is busy."""
+        """Do `decide(line, clock, *args)` on the line of a key, as a whole or not at all; None: it is busy.
+
+        If `complete` answers True its last argument is kept with the line; if `kept` does, the answer is that value.
+        """
 
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a text and may have claims."""
@@ -138,10 +145,10 @@ class StepQueue:
         state: Any = "indeterminate" if isinstance(error, UnknownOutcome) else "busy"
         return EnterResult(state, look_again=AWAY, asked=False, outage=Outage(error, limit))
 
-    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         self._forget(claim.id, None)
         key = claim.spec.key
-        args = key, leave, claim.id, int(done * MICROS)
+        args: Any = (key, leave, claim.id) if not done else (key, complete, claim.id, int(done * MICROS), value)
         step = self._step(*args) if self._step_now is None else self._step_now(*args)
         if step is None:
             step = self._insist(*args)
@@ -183,8 +190,16 @@ class StepQueue:
                 pause = min(LONGEST_PAUSE, 2 * pause)
         return [answers.get(claim.id, GONE) for claim in claims]
 
-    def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
-        step = self._insist(key, adopt, id, claim, self._steps.origin)
+    def kept(self, key: str) -> str | None:
+        answer = (self._insist(key, kept)).answer
+        return None if answer is False else str(answer)
+
+    def forget(self, key: str) -> bool:
+        return bool((self._insist(key, forget)).answer)
+
+    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        origin = self._steps.origin
+        step = self._insist(key, adopt, id, claim, origin._replace(alive="" if detached else LIVES))
         self._tell(key, step)
         return None if step.answer is None else Held(claim, step.answer.fence, 0.0, step.answer.slot)
 

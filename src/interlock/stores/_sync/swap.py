@@ -21,9 +21,11 @@ from interlock.core.line import (
     Origin,
     Place,
     Step,
+    complete,
     decode,
     encode,
     enter,
+    kept,
     leave,
     look,
     renew,
@@ -48,8 +50,15 @@ class SwapStore(Protocol):
     def load(self, key: str) -> tuple[Any, str, int]:
         """Return version and text of a key (None and "" for none), and the store's time of day in microseconds."""
 
-    def swap(self, key: str, version: Any, text: str, now: int) -> Any:
+    def load_kept(self, key: str) -> tuple[str, str, int]:
+        """Return text and value of a key as of one moment ("" for none), and the store's time of day."""
+
+    def swap(self, key: str, version: Any, text: str, now: int, value: str | None = None) -> Any:
         """Write a text if the version is still that one, and the store's clock differs from `now` by SLACK at most.
+
+        Args:
+            key, version, text, now: as said.
+            value: what is kept with the text from now on; None for what was.
 
         Returns:
             The new version; None if it was not written.
@@ -96,6 +105,11 @@ class Asked:
         self.waiter: Any = None
         self.step: Step | StoreError | None = None
 
+    @property
+    def succeeded(self) -> bool:
+        """True if it was done, and its answer is yes."""
+        return isinstance(self.step, Step) and self.step.answer is True
+
     def do(self, line: Line, now: int, unknown: bool) -> Line:
         """Do it on a line as it is; return the line that is to be written.
 
@@ -110,7 +124,7 @@ class Asked:
         step = sooner(step, step.line or line, Clock(now, now))
         if self.decide is enter:
             step = _unwritten(step, line, now)
-        if unknown and step.answer is False:
+        if unknown and step.answer is False and self.decide is leave:
             step = step._replace(answer=True)  # the swap that had no answer has done it
         self.step = step
         return line if step.line is None else step.line
@@ -150,6 +164,9 @@ class SwapSteps:
         Raises:
             UnknownOutcome: nobody knows whether it was done.
         """
+        if decide is kept:
+            text, value, now = self._store.load_kept(key)
+            return Step(None, bool(text) and decode(text).done > now and value)
         mine, me, nested = Asked(decide, tuple(map(_longer, args))), rt.caller(), False
         with self._mutex:
             others = self._asked.get(key)
@@ -159,7 +176,7 @@ class SwapSteps:
                 nested = True
             else:
                 mine.waiter = rt.Waiter()
-                others.insert(0 if decide is leave else len(others), mine)
+                others.insert(0 if decide in (leave, complete) else len(others), mine)
         if mine.waiter is not None and not self._leads(key, mine):
             if isinstance(mine.step, StoreError):
                 raise mine.step
@@ -240,8 +257,9 @@ class SwapSteps:
             for place in line.places:  # written unchanged, a line makes a swap void that may still be on its way
                 if place.held == now:
                     self._store.permit(place)
+            value = next((each.args[-1] for each in batch if each.decide is complete and each.succeeded), None)
             try:
-                version = self._swap(key, known.version, encode(line), now)
+                version = self._swap(key, known.version, encode(line), now, value)
             except UnknownOutcome:
                 if unknown:
                     raise
@@ -254,9 +272,9 @@ class SwapSteps:
         for each in batch:
             each.step = None
 
-    def _swap(self, key: str, version: Any, text: str, now: int) -> Any:
+    def _swap(self, key: str, version: Any, text: str, now: int, value: str | None) -> Any:
         self._doubted.add(key)
-        new = self._store.swap(key, version, text, now)
+        new = self._store.swap(key, version, text, now, value)
         self._doubted.discard(key)
         return new
 

@@ -4,9 +4,11 @@ interlock      the marker: what this folder is, and of which boot and clock of w
 fences         a number: no fence of a name whose file was removed was higher
 lines/NAME     who uses NAME and who waits for it; whoever writes holds flock on this file, the guard
 alive/         liveness pipes and wake-up pipes of the processes
+kept/NAME      what the completed run of NAME has left, for who comes while its record is kept
 broken/        line files that could not be read, kept for people to look at
 """
 
+import contextlib
 import fcntl
 import os
 import stat
@@ -24,6 +26,7 @@ from interlock.stores.files.opening import (
     open_file,
     open_folder,
     put,
+    read_file,
     sharing_of,
 )
 from interlock.stores.files.slots import MOST_NUMBER
@@ -55,6 +58,7 @@ class Folder:
         self.lines = self.path / "lines"
         self.alive = self.path / "alive"
         self.broken = self.path / "broken"
+        self.kept = self.path / "kept"
         self.allowed = allow
         self._mode = mode
         self._marker = self._fences = OpenFile(self.path)
@@ -220,6 +224,32 @@ class Folder:
             put(fd, content, 0)
         finally:
             os.close(fd)
+
+    # -- values of completed runs -----------------------------------------------------------------------
+
+    def keep_value(self, name: str, content: bytes) -> None:
+        """Keep the value of a name, whole or not at all; under the guard of its line."""
+        self._see_to(self.kept, self.sharing)
+        new = f"{name}~"
+        self.drop_value(new)  # of a process that was killed
+        fd = open_file(self.kept, new, self.sharing)
+        try:
+            put(fd, content, 0)
+        finally:
+            os.close(fd)
+        os.replace(self.kept / new, self.kept / name)
+
+    def value_of(self, name: str) -> bytes:
+        """Return the value of a name; nothing if there is none."""
+        try:
+            return read_file(self.kept, name, self.sharing)
+        except FileNotFoundError:
+            return b""
+
+    def drop_value(self, name: str) -> None:
+        """Remove the value of a name, if there is one."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.kept / name)
 
     # -- fences -----------------------------------------------------------------------------------------
 

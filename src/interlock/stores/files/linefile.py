@@ -207,7 +207,18 @@ class LineFile(OpenFile):
             if place is not None and row < len(self._known):
                 self._known[row] = (text, place)  # what was just written need not be parsed
         elif isinstance(action, Record):
+            if not action.done:
+                self._folder.drop_value(self._name)
             put(self.fd, moment(action.done), DONE_AT)
+
+    def keep_value(self, done: int, value: str) -> None:
+        """Keep what a run has left whose record ends at `done`; before that is written."""
+        self._folder.keep_value(self._name, b"%d %b" % (done, value.encode()))
+
+    def value_kept(self, done: int) -> str | None:
+        """Return what the run has left whose record ends at `done`; None if a power cut has taken it."""
+        end, _, value = self._folder.value_of(self._name).partition(b" ")
+        return value.decode(errors="replace") if end == b"%d" % done else None
 
     def shorten(self, count: int, top: int) -> None:
         """Cut a file that many claims made long, when nobody is in line.
@@ -232,6 +243,7 @@ class LineFile(OpenFile):
                 return False
         except NotOurs:
             return False
+        self._folder.drop_value(self._name)
         put(self.fd, REMOVED, 0)
         self.remove()
         return True

@@ -23,7 +23,24 @@ except ImportError:  # no such limit is known here
 
 from interlock.core.claims import MICROS, SEPARATOR, USING, Check
 from interlock.core.errors import StoreError
-from interlock.core.line import GONE, NOBODY, Clock, Decide, Origin, Place, Step, enter, leave, live, look, renew
+from interlock.core.line import (
+    GONE,
+    NOBODY,
+    Clock,
+    Decide,
+    Origin,
+    Place,
+    Step,
+    adopt,
+    complete,
+    enter,
+    kept,
+    leave,
+    live,
+    look,
+    record_in,
+    renew,
+)
 from interlock.remote.waiters import Waiters
 from interlock.runtime import clock
 from interlock.runtime.process import HOST, WeakRegistry, checked_pid, in_forked_child, pid
@@ -116,9 +133,9 @@ class FileSteps:
         """
         if decide is look:
             return self._look(key)
-        if (self.closed or pid() != checked_pid()) and decide in (leave, renew):
+        if (self.closed or pid() != checked_pid()) and decide in (leave, complete, renew):
             # They ended with the liveness pipe; or they are the parent's of a fork that was not told to us.
-            return Step(None, False if decide is leave else [GONE] * len(args[0]))
+            return Step(None, [GONE] * len(args[0]) if decide is renew else False)
         try:
             try:
                 return self._step(key, decide, args)
@@ -150,7 +167,7 @@ class FileSteps:
         data = line.guard()
         if line.lost:
             line.lost, self.trusted = False, 0.0
-        if data is None or not (decide is leave or self.trust()):
+        if data is None or not (decide in (leave, complete) or self.trust()):
             return None
         liveness = self.liveness()
         slots = line.slots(data)
@@ -171,13 +188,23 @@ class FileSteps:
             ids = (claim.id,)
             channel = "" if waiter is None else self.reachable(waiter)
             args = (claim, Origin(self.home, channel, liveness.token), *others)
+        elif decide is adopt and args[-1].alive:
+            args = (*args[:-1], Origin(self.home, "", liveness.token))
+            ids = args[:1]
         elif args:
             first = args[0]
             ids = (first,) if isinstance(first, str) else first or ()
         dead = dead_among(before.places, ids, liveness.is_alive) if before.places else NOBODY
         step = decide(before, Clock(lease, stamp, dead), *args)
         mine: list[Place] = []
+        if decide is kept and step.answer:
+            value = line.value_kept(done)
+            if value is None:
+                line.perform(Record(0))
+            step = step._replace(answer=False if value is None else value)
         if step.line is not None:
+            if decide is complete and step.answer:
+                line.keep_value(step.line.done, args[-1])
             mine = self._perform(line, actions(slots, before, step, ids if decide is enter else ()), liveness)
             if not step.line.places:
                 line.shorten(len(slots), step.line.top)
@@ -384,7 +411,9 @@ class FileSteps:
         except OSError as error:
             raise failed(f"the lines in {self.folder.path} can't be read", error) from error
         slots = slots_in(data, slots_start(data), [])
-        return Step(None, self._live(slots), (), int(clock.now() * MICROS))
+        lease = int(clock.now() * MICROS)
+        done = record_in(micros_in(data, DONE_AT), Clock(lease, int(clock.time_of_day() * MICROS)))
+        return Step(None, (*self._live(slots), *done), (), lease)
 
     def _key_of(self, name: str) -> str | None:
         """Return the key of a line file, or None if it is none."""

@@ -171,7 +171,7 @@ class MysqlLines:
         self._last: MysqlConnection | None = None
         self._swaps = 0
         self.rest = self._pool.rest
-        self.close = self._pool.close
+        self.abort = self.close = self._pool.close
 
     def _open(self, deadline: float) -> MysqlConnection:
         self._last = MysqlConnection(self._options, deadline)
@@ -208,7 +208,14 @@ class MysqlLines:
         ).rows
         return (None, "", int(now)) if version is None else (int(version), _text(line), int(now))
 
-    def swap(self, key: str, version: int | None, text: str, now: int) -> int | None:
+    def load_kept(self, key: str) -> tuple[str, str, int]:
+        """As `AsyncSwapStore.load_kept`."""
+        ((line, value, now),) = self._ask(
+            f"SELECT l.line, l.kept, {NOW} FROM (SELECT 1) one LEFT JOIN {self._table} l ON l.k = {_key(key)}"
+        ).rows
+        return "" if line is None else _text(line), "" if value is None else _text(value), int(now)
+
+    def swap(self, key: str, version: int | None, text: str, now: int, value: str | None = None) -> int | None:
         """As `AsyncSwapStore.swap`; the text has neither quotes nor backslashes."""
         if version is None:
             namespace, _, name = key.partition(SEPARATOR)
@@ -219,8 +226,9 @@ class MysqlLines:
             )
         else:
             new = version + 1
+            also = "" if value is None else f", kept = {_hex(value)}"
             statement = (
-                f"UPDATE {self._table} SET line = '{text}', version = {new} WHERE k = {_key(key)} "
+                f"UPDATE {self._table} SET line = '{text}', version = {new}{also} WHERE k = {_key(key)} "
                 f"AND version = {version} AND {_at(now)}"
             )
         try:
@@ -268,9 +276,7 @@ class MysqlLines:
     def keys(self, prefix: str) -> list[str]:
         """List the keys that begin with a text and have claims."""
         where = f" AND namespace = {_hex(prefix.removesuffix(SEPARATOR))}" if prefix else ""
-        rows = self._ask(
-            f"SELECT namespace, name FROM {self._table} WHERE LOCATE('\\n', line) < LENGTH(line){where}"
-        ).rows
+        rows = self._ask(f"SELECT namespace, name FROM {self._table} WHERE line NOT LIKE '% 0\\n'{where}").rows
         return sorted(_text(namespace) + SEPARATOR + _text(name) for namespace, name in rows)
 
     def _sweep(self, now: int) -> None:

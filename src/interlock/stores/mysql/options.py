@@ -82,7 +82,7 @@ def _read(url: SplitResult, where: str) -> tuple[dict[str, str], dict[str, Any]]
         given[name] = value
     if url.fragment:
         raise InvalidArgument(f"{where}: a # in a password is written %23")
-    how = arguments_in(url) | _usual(seconds_in("timeout", given.get("timeout", str(IO_TIMEOUT))))
+    how = arguments_in(url) | usual(seconds_in("timeout", given.get("timeout", str(IO_TIMEOUT))))
     how["unix_socket"] = given.get("unix_socket")
     tls = {name: given[name] for name in _TLS if name in given}
     how |= {name: flag_in(name, text) if "verify" in name else text for name, text in tls.items()}
@@ -91,7 +91,12 @@ def _read(url: SplitResult, where: str) -> tuple[dict[str, str], dict[str, Any]]
     return given, how
 
 
-def _usual(timeout: float) -> dict[str, Any]:
+def usual(timeout: float) -> dict[str, Any]:
+    """Return the arguments of PyMySQL that are the same for all.
+
+    Args:
+        timeout: seconds to wait for an answer.
+    """
     limits = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), math.ceil(timeout))
     return {"charset": "utf8mb4", "program_name": "interlock", "autocommit": True, **limits}
 
@@ -127,7 +132,7 @@ def options_of_engine(client: Any) -> MysqlOptions:
     def connect() -> Any:
         said = {_NAMES.get(name, name): value for name, value in arguments_of(engine).items() if value is not None}
         wanted = {name: value for name, value in said.items() if name in known}
-        return dialled(_usual(options.timeout) | wanted, where, False)
+        return dialled(usual(options.timeout) | wanted, where, False)
 
     options = _options(where, connect, given)
     return options

@@ -11,7 +11,7 @@ from interlock.core.errors import InvalidArgument
 TABLE = "interlock_line"
 GRACE = 30.0  # seconds
 LONGEST = 48  # characters: the names of functions begin with that of the table, and PostgreSQL cuts after 63
-FUNCTIONS = ("begin", "opening", "durable", "free_slot", "walk", "enter", "leave", "adopt", "renew", "sweep")
+FUNCTIONS = ("begin", "opening", "durable", "free_slot", "walk", "enter", "leave", "kept", "adopt", "renew", "sweep")
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 

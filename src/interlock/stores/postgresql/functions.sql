@@ -1,7 +1,7 @@
 -- The lines of all locks, one row a claim, and the functions that take one step each: `interlock.core.line` in PL/pgSQL.
 --
 -- Row 0 of a name stays when nobody holds the lock: its `top` is the highest fence that was issued, `done` the end of the
--- record of a completed run, and the next claim that finds the line empty takes its place.  So an uncontended lock is two
+-- record of a completed run and `value` what that left, and the next claim that finds the line empty takes its place.  So an uncontended lock is two
 -- updates of one row, and no index is touched.  A row with an empty id is nobody's.  `held` is 0 while a claim waits; its
 -- fence was issued when it came.  Times are microseconds of this database's clock.
 --
@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   slot bigint NOT NULL DEFAULT 0,
   once boolean NOT NULL DEFAULT false,
   done bigint NOT NULL DEFAULT 0,
+  value text NOT NULL DEFAULT '',
   channel text NOT NULL DEFAULT '',
   namespace text NOT NULL DEFAULT '',
   name text NOT NULL DEFAULT '',
@@ -271,9 +272,9 @@ END $$;
 
 -- Take a claim out of the line and promote whose turn comes by that; `_evict` if it is not the caller's own, with '*' for
 -- all of the name.  With `_keep` it must hold the lock, and a record is kept for so long that its run was completed:
--- claims of `once` do not wait on.
+-- claims of `once` do not wait on.  `_value` is kept with it.
 CREATE OR REPLACE FUNCTION {leave}(
-  _key bytea, _id text, _keep bigint, _evict boolean, _own text, OUT removed bigint, OUT told text
+  _key bytea, _id text, _keep bigint, _evict boolean, _own text, _value text, OUT removed bigint, OUT told text
 ) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   moment bigint := {begin}(_key);
@@ -281,10 +282,13 @@ DECLARE
   before text := '';
   holds boolean := true;
   line record;
+  its record;
 BEGIN
   told := '';
   -- The only holder leaves, nobody waits: most of the time.
-  UPDATE {table} AS l SET id = '', until = 0, done = CASE WHEN _keep > 0 THEN moment + _keep ELSE l.done END
+  UPDATE {table} AS l
+  SET id = '', until = 0, done = CASE WHEN _keep > 0 THEN moment + _keep ELSE l.done END,
+    value = CASE WHEN _keep > 0 THEN _value ELSE l.value END
   WHERE l.key = _key AND l.number = 0 AND l.id = _id AND l.until > moment AND l.held > 0 AND NOT _evict
     AND NOT EXISTS (SELECT FROM {table} o WHERE o.key = _key AND o.number > 0);
   IF FOUND THEN
@@ -301,6 +305,7 @@ BEGIN
     line := {walk}(_key, _id, '', false, _own, moment, open_from, true);
     holds := coalesce(line.held > 0, false);
     before := CASE WHEN holds THEN line.told ELSE '' END;
+    SELECT l.namespace, l.name INTO its FROM {table} l WHERE l.key = _key AND l.id = _id;
   END IF;
   removed := 0;
   IF holds THEN
@@ -309,12 +314,26 @@ BEGIN
     );
     removed := line.removed;
     IF _keep > 0 THEN
-      INSERT INTO {table} AS l (key, number, done) VALUES (_key, 0, moment + _keep)
-      ON CONFLICT ON CONSTRAINT {primary} DO UPDATE SET done = excluded.done;
+      INSERT INTO {table} AS l (key, number, done, value, namespace, name)
+      VALUES (_key, 0, moment + _keep, _value, its.namespace, its.name)
+      ON CONFLICT ON CONSTRAINT {primary} DO UPDATE SET done = excluded.done, value = excluded.value;
     END IF;
   END IF;
   told := before || line.told;
   PERFORM {durable}(line.lasting);
+END $$;
+
+-- Return '+' and what a completed run left, or '' if no record of one is kept; `_forget` to forget the record.
+CREATE OR REPLACE FUNCTION {kept}(_key bytea, _forget boolean, OUT value text) LANGUAGE plpgsql AS $$
+DECLARE
+  moment bigint := {begin}(_key);
+BEGIN
+  SELECT '+' || l.value INTO value FROM {table} l WHERE l.key = _key AND l.number = 0 AND l.done > moment;
+  value := coalesce(value, '');
+  IF _forget THEN
+    UPDATE {table} l SET done = 0, value = '' WHERE l.key = _key AND l.number = 0 AND l.done > 0;
+    PERFORM {durable}(true);
+  END IF;
 END $$;
 
 -- Let a claim that holds the lock go on under another id, with its fence and slot; a null fence if it is gone.
@@ -327,7 +346,7 @@ DECLARE
   line record;
 BEGIN
   line := {walk}(_key, _new, '', false, '', moment, {opening}(moment), _ttl > {grace});
-  IF line.place IS NOT NULL THEN  -- it was done, and the reply was lost
+  IF line.place IS NOT NULL AND _id <> _new THEN  -- it was done, and the reply was lost
     fence := line.fence;
     slot := line.slot;
   ELSE

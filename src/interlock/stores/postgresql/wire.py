@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec
+from interlock.core.claims import MICROS, PENDING, SEPARATOR, USING, Claim, ClaimView, LockSpec, record_view
 from interlock.core.errors import StoreError
 from interlock.core.line import GONE
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
@@ -97,14 +97,18 @@ class PostgresWire:
             return f"SELECT {columns} FROM {names.function(function)}({places})".encode()
 
         self._enter = step("state, fence, slot, look_in, waited, told", "enter", 13)
-        self._leave = step("removed, told", "leave", 5)
+        self._leave = step("removed, told", "leave", 6)
+        self._kept = step("value", "kept", 2)
         self._adopt = step("fence, slot, told", "adopt", 8)
         self._renew = step("id, renewed", "renew", 2)
         self._sweep = step("swept", "sweep", 2)
-        live = f"FROM {names.table} l, (SELECT {NOW} AS moment) n WHERE l.id <> '' AND l.until > n.moment"
+        live = (
+            f"FROM {names.table} l, (SELECT {NOW} AS moment) n "
+            f"WHERE (l.id <> '' AND l.until > n.moment OR l.done > n.moment)"
+        )
         self._look = (
             "SELECT l.name, l.id, l.units, l.capacity, l.fence, l.home, l.who, l.label, l.since, "
-            f"l.until - n.moment, l.held {live}"
+            f"l.until - n.moment, l.held, l.done - n.moment {live}"
         )
         self.namespaces = PgStatement(f"SELECT DISTINCT l.namespace {live} ORDER BY 1".encode())
         self.about = PgStatement(
@@ -137,16 +141,28 @@ class PostgresWire:
             return EnterResult("pending", look_again=pause)
         return DONE_BEFORE if state == "done" else None
 
-    def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> PgStatement:
+    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> PgStatement:
         """As `Wire.leave`."""
-        return self._leaving(claim.spec.key, claim.id, done, b"f", channel)
+        return self._leaving(claim.spec.key, claim.id, b"f", channel, done, value)
+
+    def _leaving(
+        self, key: str, id: str, evict: bytes, channel: str, done: float = 0.0, value: str = ""
+    ) -> PgStatement:
+        words = (hashed(key), id.encode(), micros(done), evict, channel.encode(), value.encode())
+        return PgStatement(self._leave, words, channel)
+
+    def kept(self, key: str, forget: bool) -> PgStatement:
+        """As `Wire.kept`."""
+        return PgStatement(self._kept, (hashed(key), b"t" if forget else b"f"))
+
+    def value(self, reply: Sequence[Row]) -> str | None:
+        """As `Wire.value`."""
+        text = reply[0][0]
+        return text[1:] if text else None
 
     def undo(self, claim: Claim) -> PgStatement:
         """As `Wire.undo`."""
-        return self.leave(claim, 0.0, "", "")
-
-    def _leaving(self, key: str, id: str, done: float, evict: bytes, channel: str) -> PgStatement:
-        return PgStatement(self._leave, (hashed(key), id.encode(), micros(done), evict, channel.encode()), channel)
+        return self.leave(claim, "", "")
 
     def left(self, reply: Sequence[Row]) -> LeaveResult:
         """As `Wire.left`; the ids of other processes do no harm."""
@@ -180,7 +196,7 @@ class PostgresWire:
 
     def evict(self, key: str, id: str | None) -> PgStatement:
         """As `Wire.evict`."""
-        return self._leaving(key, id or "*", 0.0, b"t", "")
+        return self._leaving(key, id or "*", b"t", "")
 
     def evicted(self, reply: Sequence[Row]) -> tuple[int, bool]:
         """As `Wire.evicted`."""
@@ -195,7 +211,9 @@ class PostgresWire:
 
     def views(self, key: str, reply: Sequence[Row]) -> list[ClaimView]:
         """As `Wire.views`."""
-        return [_view(*row) for row in reply]
+        views = [_view(*row) for *row, _ in reply if int(row[9]) > 0]
+        views += [record_view(SEPARATOR + row[0], int(row[-1]) / MICROS) for row in reply if int(row[-1]) > 0]
+        return sorted(views, key=_name)
 
     def sweep(self, pages: int, age: float) -> PgStatement:
         """Delete what is over since `age` seconds in a part of the table."""
@@ -207,6 +225,10 @@ def _fixed(spec: LockSpec, who: str, pid: int) -> tuple[bytes, tuple[Value, ...]
     namespace, _, name = spec.key.partition(SEPARATOR)
     numbers = (micros(spec.ttl), b"%d" % spec.units, b"%d" % spec.capacity, b"t" if spec.once else b"f")
     return hashed(spec.key), (*numbers, namespace, name, f"{HOST} {pid}", who, spec.label)
+
+
+def _name(view: ClaimView) -> str:
+    return view.name
 
 
 def _view(

@@ -29,8 +29,8 @@ def _script(*names: str) -> Script:
 
 ENTER = _script("enter_short", "line", "enter")
 LEAVE = _script("leave_short", "line", "leave")
-RENEW, ADOPT, EVICT, LOOK = [_script("line", each) for each in ("renew", "adopt", "evict", "look")]
-BY_SHA = {script.sha: script.text for script in (ENTER, LEAVE, RENEW, ADOPT, EVICT, LOOK)}
+RENEW, ADOPT, EVICT, LOOK, KEPT = [_script("line", each) for each in ("renew", "adopt", "evict", "look", "kept")]
+BY_SHA = {script.sha: script.text for script in (ENTER, LEAVE, RENEW, ADOPT, EVICT, LOOK, KEPT)}
 _CALL = b"\r\n$7\r\nEVALSHA\r\n$40\r\n"
 
 

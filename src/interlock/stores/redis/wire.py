@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec
+from interlock.core.claims import SEPARATOR, Claim, ClaimView, LockSpec, record_view
 from interlock.core.queue import DONE_BEFORE, EnterResult, Renewed
 from interlock.remote.wire import NOT_THERE, REMOVED, LeaveResult, Mode, Promised
 from interlock.runtime.process import HOST, pid
 from interlock.stores.redis.errors import refusal
 from interlock.stores.redis.keys import line_of
 from interlock.stores.redis.resp import RedisCommand, ReplyError, begun, ended, pack
-from interlock.stores.redis.scripts import ADOPT, ENTER, EVICT, LEAVE, LOOK, RENEW, Script
+from interlock.stores.redis.scripts import ADOPT, ENTER, EVICT, KEPT, LEAVE, LOOK, RENEW, Script
 
 GONE_THERE, DONE_THERE, PENDING_THERE = -1, -2, -10
 REMOVED_BIT, MORE_BIT, UNHEARD_BIT = 1, 2, 4
@@ -52,14 +52,16 @@ class RedisWire:
             return EnterResult("pending", look_again=(PENDING_THERE - reply) / 1000)
         return DONE_BEFORE if reply == DONE_THERE else None
 
-    def leave(self, claim: Claim, done: float, channel: str, let_in: str) -> RedisCommand:
+    def leave(self, claim: Claim, channel: str, let_in: str, done: float = 0.0, value: str = "") -> RedisCommand:
         """As `Wire.leave`."""
-        start, alone, line = self._leaving(claim.spec.key, done, channel)
+        if done:
+            return _call(LEAVE, line_of(claim.spec.key), _milliseconds(done), channel, let_in, claim.id, value)
+        start, alone, line = self._leaving(claim.spec.key, channel)
         return RedisCommand(ended(start, let_in, claim.id) if let_in else ended(alone, claim.id), line)
 
     def undo(self, claim: Claim) -> RedisCommand:
         """As `Wire.undo`."""
-        return self.leave(claim, 0.0, "", "")
+        return self.leave(claim, "", "")
 
     def left(self, reply: Any) -> LeaveResult:
         """As `Wire.left`."""
@@ -92,6 +94,14 @@ class RedisWire:
             return word
         error = word if isinstance(word, ReplyError) else ReplyError(word.decode(errors="replace"))
         return refusal(error, self.where, line_of(claim.spec.key))
+
+    def kept(self, key: str, forget: bool) -> RedisCommand:
+        """As `Wire.kept`."""
+        return _call(KEPT, line_of(key), "forget" if forget else "")
+
+    def value(self, reply: Any) -> str | None:
+        """As `Wire.value`."""
+        return None if reply is None else str(reply.decode())
 
     def adopt(self, key: str, id: str, claim: Claim, channel: str) -> RedisCommand:
         """As `Wire.adopt`."""
@@ -132,7 +142,9 @@ class RedisWire:
             for field, record in zip(flat[::2], flat[1::2], strict=True)
             if field[:1] == b"@" and record.count(b" ") >= 11
         ]
-        return [view for _, view in sorted(found, key=lambda each: each[0]) if view.expires_in > 0]
+        views = [view for _, view in sorted(found, key=lambda each: each[0]) if view.expires_in > 0]
+        done = next((int(until) for field, until in zip(flat[::2], flat[1::2], strict=True) if field == b"done"), 0)
+        return [*views, record_view(key, (done - now) / 1000)] if done > now else views
 
 
 def _milliseconds(seconds: float) -> str:
@@ -152,10 +164,10 @@ def _entering(spec: LockSpec, mode: Mode, channel: str) -> tuple[bytes, str]:
     return begun(2, b"EVALSHA", ENTER.sha, b"1", line, *words), line
 
 
-def _leaving(key: str, done: float, channel: str) -> tuple[bytes, bytes, str]:
+def _leaving(key: str, channel: str) -> tuple[bytes, bytes, str]:
     """Return what stays the same when a claim leaves, with and without one that was let in, and the line."""
     line = line_of(key)
-    start = begun(2, b"EVALSHA", LEAVE.sha, b"1", line, _milliseconds(done), channel)
+    start = begun(2, b"EVALSHA", LEAVE.sha, b"1", line, "0", channel)
     return start, ended(start, ""), line
 
 

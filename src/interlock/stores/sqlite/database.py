@@ -10,13 +10,26 @@ from typing import Any
 
 from interlock.core.claims import MICROS, Check
 from interlock.core.errors import InvalidArgument, StoreError
-from interlock.core.line import EMPTY, Clock, Decide, Line, Origin, Place, Step, decode, encode, is_nothing
+from interlock.core.line import (
+    EMPTY,
+    Clock,
+    Decide,
+    Line,
+    Origin,
+    Place,
+    Step,
+    complete,
+    decode,
+    encode,
+    is_nothing,
+    kept,
+)
 from interlock.remote.failures import Passing
 from interlock.remote.neighbours import neighbours, sooner
 from interlock.runtime import clock
 from interlock.runtime.process import around_forks, checked_pid, in_forked_child
 from interlock.stores.files.machine import LOCAL, file_system
-from interlock.stores.sqlite.opening import Opened, SqliteOptions, close_alive, keep, open_claims
+from interlock.stores.sqlite.opening import Opened, SqliteOptions, close_alive, keep, open_claims, value_kept
 
 WITHIN_A_STEP = (
     "a signal handler or a finalizer came in the middle of a step of its own thread, and can't lock or release "
@@ -108,7 +121,7 @@ class Database:
             line = step.line
             if line is not None:
                 if line.done != before.done:
-                    keep(self.options.path, name, line.done, now.stamp)
+                    keep(self.options.path, name, line.done, now.stamp, args[-1] if decide is complete else "")
                 if is_nothing(line, now):
                     if row is not None:
                         execute(_FORGET, (name,))
@@ -116,6 +129,8 @@ class Database:
                     text = encode(line)
                     execute(_WRITE, (name, text))
                     self._remember(key, text, line)
+            if step.answer is True and decide is kept:
+                step = step._replace(answer=value_kept(self.options.path, name))
             execute("COMMIT")
         except BaseException:
             opened.connection.rollback()

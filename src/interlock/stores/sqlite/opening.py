@@ -133,7 +133,7 @@ Execute: TypeAlias = Callable[..., Any]
 APPLICATION = 0x494C4B32  # of both files: "ILK2"
 VERSION = 2
 KEPT = (
-    "CREATE TABLE kept (key BLOB PRIMARY KEY, done INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE kept (key BLOB PRIMARY KEY, done INTEGER NOT NULL, value TEXT NOT NULL)",
     "CREATE TABLE boot (file TEXT NOT NULL, id TEXT NOT NULL, began INTEGER NOT NULL, clock TEXT NOT NULL, "
     "ahead INTEGER NOT NULL)",
 )
@@ -315,15 +315,30 @@ def _fill(file: str, kept: Execute, stamp: int) -> None:
         connection.execute("COMMIT")
 
 
-def keep(path: str, key: bytes, done: int, stamp: int) -> None:
-    """Keep the end of a record of `once` where the next boot finds it; the power may be cut afterwards."""
+def keep(path: str, key: bytes, done: int, stamp: int, value: str) -> None:
+    """Keep a record of `once` where the next boot finds it; the power may be cut afterwards.
+
+    Args:
+        path: of the file that outlives boots.
+        key: of the line.
+        done: until when, in microseconds since the epoch; 0 to keep none.
+        stamp: the time of day.
+        value: of the run.
+    """
     with closing(connect(path)) as connection:
         connection.execute("PRAGMA synchronous = full")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("DELETE FROM kept WHERE done <= ? OR key = ?", (stamp, key))
         if done:
-            connection.execute("INSERT INTO kept VALUES (?, ?)", (key, done))
+            connection.execute("INSERT INTO kept VALUES (?, ?, ?)", (key, done, value))
         connection.execute("COMMIT")
+
+
+def value_kept(path: str, key: bytes) -> str:
+    """Return the value of a record of `once`; "" if none is kept."""
+    with closing(connect(path)) as connection:
+        row = connection.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
+        return "" if row is None else str(row[0])
 
 
 def connect(path: str) -> sqlite3.Connection:

@@ -40,14 +40,20 @@ class AsyncFaultyQueue:
         result: EnterResult = await self._through("enter", self._queue.enter, claim, waiter, wait, again)
         return result
 
-    async def leave(self, claim: Claim, done: float = 0.0) -> bool:
-        return bool(await self._through("leave", self._queue.leave, claim, done))
+    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+        return bool(await self._through("leave", self._queue.leave, claim, done, value))
+
+    async def kept(self, key: str) -> str | None:
+        return await self._queue.kept(key)
+
+    async def forget(self, key: str) -> bool:
+        return await self._queue.forget(key)
 
     async def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         return list(await self._through("renew", self._queue.renew, claims))
 
-    async def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
-        return await self._queue.adopt(key, id, claim)
+    async def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        return await self._queue.adopt(key, id, claim, detached)
 
     async def look(self, key: str) -> list[ClaimView]:
         return list(await self._through("look", self._queue.look, key))

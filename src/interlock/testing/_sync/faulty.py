@@ -41,14 +41,20 @@ class FaultyQueue:
         result: EnterResult = self._through("enter", self._queue.enter, claim, waiter, wait, again)
         return result
 
-    def leave(self, claim: Claim, done: float = 0.0) -> bool:
-        return bool(self._through("leave", self._queue.leave, claim, done))
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
+        return bool(self._through("leave", self._queue.leave, claim, done, value))
+
+    def kept(self, key: str) -> str | None:
+        return self._queue.kept(key)
+
+    def forget(self, key: str) -> bool:
+        return self._queue.forget(key)
 
     def renew(self, claims: Sequence[Claim]) -> list[Renewed]:
         return list(self._through("renew", self._queue.renew, claims))
 
-    def adopt(self, key: str, id: str, claim: Claim) -> Held | None:
-        return self._queue.adopt(key, id, claim)
+    def adopt(self, key: str, id: str, claim: Claim, detached: bool = False) -> Held | None:
+        return self._queue.adopt(key, id, claim, detached)
 
     def look(self, key: str) -> list[ClaimView]:
         return list(self._through("look", self._queue.look, key))

@@ -55,6 +55,7 @@ CHAPTERS = (
     "closing_in_use",
     "turns",
     "slots",
+    "once",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{chapter}" for chapter in CHAPTERS))

@@ -176,7 +176,7 @@ class AsyncAdvisoryQueue:
 
     # -- leaving ----------------------------------------------------------------------------------------
 
-    async def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         if done:
             raise Unsupported(LACKS.format("once"))
         place = self._room.take_out(claim.id)

@@ -177,7 +177,7 @@ class AdvisoryQueue:
 
     # -- leaving ----------------------------------------------------------------------------------------
 
-    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         if done:
             raise Unsupported(LACKS.format("once"))
         place = self._room.take_out(claim.id)

@@ -99,11 +99,11 @@ class AsyncFileQueue(AsyncStepQueue):
                 return result
         return await super().enter(claim, waiter, wait, again)
 
-    async def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         if self._quick is not None and not done and self._quick.leave(claim):
             self._forget(claim.id, None)
             return True
-        return await super().leave(claim, done)
+        return await super().leave(claim, done, value)
 
     def subscribe(self) -> Any:
         return AsyncFileWaiter(self._lines)

@@ -100,11 +100,11 @@ class FileQueue(StepQueue):
                 return result
         return super().enter(claim, waiter, wait, again)
 
-    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         if self._quick is not None and not done and self._quick.leave(claim):
             self._forget(claim.id, None)
             return True
-        return super().leave(claim, done)
+        return super().leave(claim, done, value)
 
     def subscribe(self) -> Any:
         return FileWaiter(self._lines)

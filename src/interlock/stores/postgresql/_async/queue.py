@@ -36,9 +36,9 @@ class AsyncPostgresQueue(AsyncServerQueue[PgStatement, list[Row]]):
         super().__init__(self._statements, pool, server.subscribe, channel)
         self._releases = count(1)
 
-    async def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    async def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `AsyncQueue.leave`; old names are swept now and then."""
-        removed = await super().leave(claim, done)
+        removed = await super().leave(claim, done, value)
         if next(self._releases) % SWEEP_EVERY == 0:
             try:
                 await self._ask(self._statements.sweep(SWEEP_PAGES, SWEEP_AGE))

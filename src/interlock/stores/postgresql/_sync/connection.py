@@ -40,9 +40,9 @@ from interlock.stores.postgresql.wire import (
     BEGIN,
     COMMIT,
     ROLLBACK,
+    PgStatement,
     PostgresWire,
     Row,
-    PgStatement,
     notifying,
     telling,
 )

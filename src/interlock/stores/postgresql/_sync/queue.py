@@ -12,7 +12,7 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.stores.postgresql._sync.connection import Server
 from interlock.stores.postgresql.options import PostgresOptions
-from interlock.stores.postgresql.wire import PostgresWire, Row, PgStatement
+from interlock.stores.postgresql.wire import PgStatement, PostgresWire, Row
 
 SWEEP_EVERY = 64  # releases
 SWEEP_PAGES = 64
@@ -37,9 +37,9 @@ class PostgresQueue(ServerQueue[PgStatement, list[Row]]):
         super().__init__(self._statements, pool, server.subscribe, channel)
         self._releases = count(1)
 
-    def leave(self, claim: Claim, done: float = 0.0) -> bool:
+    def leave(self, claim: Claim, done: float = 0.0, value: str = "") -> bool:
         """As `Queue.leave`; old names are swept now and then."""
-        removed = super().leave(claim, done)
+        removed = super().leave(claim, done, value)
         if next(self._releases) % SWEEP_EVERY == 0:
             try:
                 self._ask(self._statements.sweep(SWEEP_PAGES, SWEEP_AGE))

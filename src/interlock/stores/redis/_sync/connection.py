@@ -12,7 +12,7 @@ from interlock.runtime import _threads as rt
 from interlock.runtime import clock, log
 from interlock.stores.redis import _threads as sockets
 from interlock.stores.redis.errors import garbled, refusal, unreachable
-from interlock.stores.redis.resp import MISSING, RedisCommand, Garbage, Parser, ReplyError, pack
+from interlock.stores.redis.resp import MISSING, Garbage, Parser, RedisCommand, ReplyError, pack
 from interlock.stores.redis.scripts import with_source
 from interlock.stores.redis.settings import Address, Settings
 

@@ -7,7 +7,7 @@ drop('')  -- see `flush`
 known = settle(new, known)
 local answer = -1
 local state, ended, _, _, its, _, slot = parse(known)
-if state == 'u' and ended > now then  -- it was done, and the reply was lost
+if id ~= new and state == 'u' and ended > now then  -- it was done, and the reply was lost
   answer = granted(its, slot)
 else
   local stop = now + 1 + ttl

@@ -1,9 +1,9 @@
 -- A claim goes; whoever is next holds the lock.
 -- ARGV: milliseconds for which it is recorded that its run was completed (0 for no record), channel, let_in (the claim that
--- knows already that it comes next, or empty), id.
+-- knows already that it comes next, or empty), id; with a record, the value that is kept.
 -- Returns 1 if it was there, else 0; plus 2 if more are to be promoted than one step does; plus 4 if others could not be
 -- told; or a list of that and of id, fence and slot of those of the same channel who were promoted.
-local record, channel, let_in, id = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local record, channel, let_in, id, value = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local mine = open(id)
 if line.more == '1' or line.ends and line.ends <= now then mine = settle(id, mine) end
 local state, ended, u, c, _, number, slot = parse(mine)
@@ -29,6 +29,7 @@ end
 if removed == 1 and record > 0 then
   line.done = now + record
   write('done', line.done)
+  write('value', value)
   keep(line.done)
   -- Those who want to run only if nobody has need not wait any more.
   for place = line.first, line.last do

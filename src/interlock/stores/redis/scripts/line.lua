@@ -2,6 +2,7 @@
 --   fence   the highest one that was issued, in microseconds of the server's clock or counted on from there
 --   kept    when the key expires
 --   done    until when it is recorded that a run of `once` was completed
+--   value   what that run has left for who comes later
 --   using   totals of the holders: "units capacity ends mixed slots holder": the smallest capacity; no lease ends before
 --           `ends`; mixed is 1 if capacities differ; slots has a 1 for each number that is taken, or is "-"; holder is the
 --           id if one has it all for itself, else "-"

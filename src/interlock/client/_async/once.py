@@ -1,0 +1,187 @@
+"""Once: exactly one completed run while its record is kept."""
+
+import functools
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from interlock.client._async.client import AsyncClient
+from interlock.client._async.grants import AsyncGrant
+from interlock.client.base import AcquireOptions, P, time_is_over
+from interlock.client.values import read, written
+from interlock.core.claims import LockSpec
+from interlock.core.errors import InvalidArgument
+from interlock.core.functions import checked_kind_of, see_it_finished
+from interlock.core.naming import name_of_arguments
+from interlock.runtime import _aio as rt
+
+R = TypeVar("R")
+
+
+class AsyncRun:
+    """One passage through a `once`; a context manager.
+
+    Args:
+        name: of the run.
+        grant: the lock that it holds; None if there is nothing to do.
+        keep: seconds for which the record is kept.
+        text: the result that is kept.
+
+    Attributes:
+        grant: as given; its fence rises with each run of this name.
+    """
+
+    def __init__(self, name: str, grant: AsyncGrant | None, keep: float = 0.0, text: str = "null") -> None:
+        self._name = name
+        self._keep = keep
+        self._result: Any = None
+        self._text: str | None = text
+        self.grant = grant
+
+    @property
+    def due(self) -> bool:
+        """True if the caller is to do the work, and nobody else does it meanwhile."""
+        return self.grant is not None
+
+    @property
+    def result(self) -> Any:
+        """What the completed run has left; set it before the end of the block, or None is kept.
+
+        Raises:
+            NotKept: there is a record, but the result was too large or no JSON.
+        """
+        return self._result if self._text is None else read(self._name, self._text)
+
+    @result.setter
+    def result(self, value: Any) -> None:
+        self._result, self._text = value, None
+
+    async def __aenter__(self) -> Self:
+        if self.grant is not None:
+            self.grant._enter_body()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        grant = self.grant
+        if grant is None:
+            return
+        if error is not None:
+            await grant.__aexit__(kind, error, trace)
+            return
+        grant._leave_body(kind)
+        self._text, problem = written(self._name, self._result)
+        if not await grant._complete(self._keep, f"{grant.fence} {self._text}") and not grant.inherited:
+            grant.check()
+        if problem is not None:
+            raise problem
+
+
+class AsyncOnce(rt.AsyncWrongWith):
+    """What is done once while its record is kept; made by `AsyncLocks.once`.
+
+    It may be used by many tasks at once: one runs, the others wait for its result.
+    """
+
+    def __init__(
+        self, client: AsyncClient, name: str, keep: float, spec: LockSpec, options: AcquireOptions, skips: bool
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._keep = keep
+        self._spec = spec
+        self._options = options
+        self._skips = skips
+        self._runs: dict[Any, list[AsyncRun]] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return self._name
+
+    async def run(self, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function, unless that was done; return its result after a round trip through JSON.
+
+        Args:
+            function: does the work.
+            args, kwargs: its arguments.
+
+        Returns:
+            The result, also to who comes later; None if somebody else is at it and this one skips.
+
+        Raises:
+            InvalidArgument: the function is of the wrong kind; or its result can't be kept, but the run counts as
+                done.
+            NotKept: it was done, but its result could not be kept.
+            LockTimeout: somebody else was at it until the time was over.
+            LockLost: the lease ended while it ran: another one runs, and this run was not recorded.
+            StoreError: the store failed.
+        """
+        self._check(function)
+        return await self._run(self._name, function, *args, **kwargs)
+
+    def _check(self, function: Callable[..., object]) -> None:
+        kind = checked_kind_of(function)
+        if kind != rt.FUNCTION:
+            raise InvalidArgument(rt.not_of_this_kind(function, kind))
+
+    async def _run(self, name: str, function: Callable[P, rt.Result[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        run = await self._begin(name)
+        async with run:
+            if run.due:
+                run.result = await function(*args, **kwargs)
+                see_it_finished(run.result, function)
+        result: R = run.result
+        return result
+
+    async def _begin(self, name: str) -> AsyncRun:
+        """Wait until it is the caller's turn to run, or until that is done."""
+        client, options, owner = self._client, self._options, rt.caller()
+        spec = self._spec if name == self._name else self._spec._replace(key=client.key(name))
+        deadline = None if options.timeout is None else client.now() + options.timeout
+        while True:
+            left = None if deadline is None else max(0.0, deadline - client.now())
+            grant = await client.acquire(spec, options, left, owner)
+            if grant is not None:
+                return AsyncRun(name, grant, self._keep)
+            kept = await client.kept(spec.key)
+            if kept is not None:
+                return AsyncRun(name, None, text=kept.partition(" ")[2])
+            if deadline is not None and client.now() >= deadline:
+                break  # else the record has ended between the two questions
+        if self._skips:
+            return AsyncRun(name, None)
+        raise time_is_over(name, options.timeout, await client.holders_of(spec.key))
+
+    async def __aenter__(self) -> AsyncRun:
+        run = await self._begin(self._name)
+        self._runs.setdefault(rt.caller(), []).append(run)
+        return await run.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        owner = rt.caller()
+        run = self._runs[owner].pop()
+        if not self._runs[owner]:
+            del self._runs[owner]
+        await run.__aexit__(kind, error, trace)
+
+    def __call__(self, function: Callable[P, rt.Result[R]]) -> Callable[P, rt.Result[R]]:
+        """Decorate a function: for each name that its arguments make it runs once.
+
+        Raises:
+            InvalidArgument: the name mentions what the function has no argument for, or it is of a wrong kind.
+        """
+        name_for = name_of_arguments(self._name, function, "once")
+        self._check(function)
+
+        @functools.wraps(function)
+        async def once(*args: P.args, **kwargs: P.kwargs) -> R:
+            return await self._run(name_for(args, kwargs), function, *args, **kwargs)
+
+        return once
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} on {self._client.where}>"

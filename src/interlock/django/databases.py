@@ -1,0 +1,214 @@
+"""The databases of a site as places for locks: what its settings say is what the stores are told.
+
+The locks have connections of their own, beside Django's: neither a transaction nor a rollback of the site touches a
+claim.  They go wherever Django's would go now, so a run of tests has its own lines in its own database.
+"""
+
+import ssl
+from collections.abc import Callable
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from interlock.core.errors import InvalidArgument, StoreError
+from interlock.core.store import Feature, Store
+from interlock.django import beside
+
+if TYPE_CHECKING:
+    from interlock.core.queue import AsyncQueue, Queue
+
+MOST = 4  # connections of a process to a database, besides those of the site
+FOR_PROGRAMS = frozenset({"autocommit", "connection_factory", "context", "cursor_factory", "prepare_threshold"})
+"""What tells psycopg how to serve a program, and says nothing of the server."""
+FOR_QUERIES = frozenset({"charset", "client_flag", "conv", "sql_mode", "use_unicode", "local_infile"})
+"""The same for drivers of MySQL."""
+TLS_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
+"""Of mysqlclient, as its `ssl_mode`."""
+
+
+def wrapper_of(alias: str) -> Any:
+    """Return a new wrapper of Django's for a database, as the settings are now; it is not connected."""
+    return connections.create_connection(alias)
+
+
+def vendor_of(alias: str) -> str:
+    """Return what kind of database an alias is, in Django's words."""
+    return str(wrapper_of(alias).vendor)
+
+
+def place_of(alias: str) -> tuple[Any, ...]:
+    """Return where a database is now: a run of tests changes that."""
+    known = connections.settings[alias]
+    return (*(known.get(each) for each in ("ENGINE", "HOST", "PORT")), str(known.get("NAME")))
+
+
+def given_by(alias: str) -> dict[str, Any]:
+    """Return with what Django would call the driver of a database now.
+
+    Raises:
+        InvalidArgument: the settings say nothing that Django could use.
+    """
+    try:
+        found: dict[str, Any] = wrapper_of(alias).get_connection_params()
+    except ImproperlyConfigured as error:
+        raise InvalidArgument(f"DATABASES[{alias!r}] can't be used: {error}") from error
+    return found
+
+
+def libpq_of(alias: str) -> dict[str, Any]:
+    """Return with what libpq connects to a database.
+
+    Raises:
+        InvalidArgument: an option is none of libpq's.
+    """
+    from psycopg.pq import Conninfo
+
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    given = {name: value for name, value in given_by(alias).items() if name not in FOR_PROGRAMS}
+    _refuse(alias, set(given) - known, "libpq", "postgresql")
+    given |= {"client_encoding": "utf8", "application_name": given.get("application_name", "interlock")}
+    role = connections.settings[alias]["OPTIONS"].get("assume_role")
+    if role:  # Django says SET ROLE; libpq can be told at once
+        escaped = str(role).replace("\\", "\\\\").replace(" ", "\\ ")
+        given["options"] = f"{given.get('options', '')} -c role={escaped}".strip()
+    return _PATIENT | given
+
+
+_PATIENT = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}  # seconds, seconds, times
+
+
+def pymysql_of(alias: str) -> dict[str, Any]:
+    """Return with what PyMySQL connects to a database.
+
+    Raises:
+        InvalidArgument: an option is none of PyMySQL's.
+    """
+    import pymysql  # type: ignore[import-untyped]
+
+    given = {name: value for name, value in given_by(alias).items() if name not in FOR_QUERIES}
+    files = given.get("ssl") or {}
+    if isinstance(files, dict):  # as mysqlclient has it, in the words of `mysql_ssl_set`
+        given.pop("ssl", None)
+        given |= {f"ssl_{name}": value for name, value in files.items() if value is not None}
+    if given.pop("ssl_check_hostname", False):
+        given["ssl_verify_identity"] = True
+    mode = str(given.pop("ssl_mode", "PREFERRED")).upper()
+    _refuse(alias, set(given) - set(signature(pymysql.connect).parameters), "PyMySQL", "mysql")
+    if mode not in TLS_MODES:
+        raise InvalidArgument(f"DATABASES[{alias!r}]: there is no ssl_mode {mode}; there are {', '.join(TLS_MODES)}")
+    if mode == "DISABLED":
+        given["ssl_disabled"] = True
+    elif mode.startswith("VERIFY"):
+        given |= {"ssl_verify_cert": True, "ssl_verify_identity": mode == "VERIFY_IDENTITY"}
+    elif mode == "REQUIRED" and not any(name.startswith("ssl") for name in given):
+        context = given["ssl"] = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it only asks for encryption
+    return given
+
+
+def _refuse(alias: str, unknown: set[str], library: str, scheme: str) -> None:
+    if unknown:
+        raise InvalidArgument(
+            f"DATABASES[{alias!r}] has an option {sorted(unknown)[0]!r} that {library} does not know, by which the "
+            f"locks connect: leave it out, or say in INTERLOCK where they are, e.g. {{'LOCATION': '{scheme}://…'}}"
+        )
+
+
+def _postgresql(alias: str, most: int) -> Store:
+    try:
+        from interlock.stores.postgresql.options import PostgresOptions
+    except ImportError as error:
+        raise StoreError(
+            f"locks in PostgreSQL need psycopg 3, which Django then uses too: pip install 'psycopg[binary]' ({error})"
+        ) from error
+    from interlock.stores.postgresql import PostgresStore
+    from interlock.stores.postgresql.ddl import GRACE, TABLE
+    from interlock.stores.postgresql.options import IO_TIMEOUT
+
+    where = f"DATABASES[{alias!r}]"
+    # `blocks`: a backend of the site's own may ask a cloud for a password.
+    return PostgresStore(
+        PostgresOptions(
+            TABLE, "", True, GRACE, most, IO_TIMEOUT, where, arguments=lambda: libpq_of(alias), blocks=True
+        )
+    )
+
+
+def _mysql(alias: str, most: int) -> Store:
+    try:
+        from interlock.stores.mysql.options import IO_TIMEOUT, MysqlOptions, usual
+    except ImportError as error:
+        raise StoreError(
+            f"locks in MySQL and MariaDB need PyMySQL, beside the driver of the site: "
+            f"pip install 'interlock[mariadb]' ({error})"
+        ) from error
+    from interlock.stores.mysql import MysqlStore
+    from interlock.stores.mysql.dialling import dialled
+
+    where = f"DATABASES[{alias!r}]"
+    return MysqlStore(
+        MysqlOptions(where, lambda: dialled(usual(IO_TIMEOUT) | pymysql_of(alias), where, False), most=most)
+    )
+
+
+def _beside(alias: str, most: int) -> Store:
+    from interlock.client.connect import open_store
+
+    beside.prepare(alias)
+    return open_store(beside.url_beside(alias))
+
+
+OPENERS: dict[str, Callable[[str, int], Store]] = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _beside}
+
+
+class DatabaseStore:
+    """The locks of a database in DATABASES, wherever that is when a queue is made.
+
+    Args:
+        alias: of the database.
+        max_connections: of a process to it, besides those of the site.
+
+    Attributes:
+        place: where the database was when the last queue was made.
+
+    Raises:
+        InvalidArgument: it is of a kind that no store is for.
+        StoreError: a driver is missing.
+    """
+
+    in_process = False
+
+    def __init__(self, alias: str, max_connections: int = MOST) -> None:
+        if alias not in connections.settings:
+            there = ", ".join(sorted(connections.settings))
+            raise InvalidArgument(f"DATABASES has no {alias!r}; it has: {there}")
+        self.alias = alias
+        self._most = max_connections
+        first = self._opened()
+        self.features: frozenset[Feature] = first.features
+        self.frees_at_death: bool = first.frees_at_death
+        self.now: Callable[[], float] = first.now
+
+    def _opened(self) -> Store:
+        vendor = vendor_of(self.alias)
+        if vendor not in OPENERS:
+            raise InvalidArgument(
+                f"interlock has no store for the database {self.alias!r} ({vendor}): give INTERLOCK a LOCATION"
+            )
+        self.place = place_of(self.alias)
+        return OPENERS[vendor](self.alias, self._most)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the database is somewhere else by now: a run of tests has begun or ended."""
+        return self.place != place_of(self.alias)
+
+    def queue(self) -> "Queue":
+        """As `Store.queue`."""
+        return self._opened().queue()
+
+    def aqueue(self) -> "AsyncQueue":
+        """As `Store.aqueue`."""
+        return self._opened().aqueue()

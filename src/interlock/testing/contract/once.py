@@ -1,0 +1,296 @@
+"""Once: exactly one completed run while its record is kept."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from interlock.core.claims import DONE
+from interlock.core.errors import InvalidArgument, LockLost, LockTimeout, NotHeld, NotKept, StoreError, Unsupported
+from interlock.testing.faults import Failing, Lossy
+from interlock.testing.waiting import RENEWED, eventually
+from interlock.testing.world import THREADS, World
+
+MINUTE = 60.0
+
+
+class Work:
+    """Work of both colours, which counts its runs.
+
+    Args:
+        world: says the colour.
+        result: of each run: its number is put in.
+        gate: it waits for; None to be quick.
+    """
+
+    def __init__(self, world: World, result: Any = None, gate: Any = None) -> None:
+        self.begun = threading.Semaphore(0)
+        self.runs = 0
+        self._result = result
+        self._gate = gate
+        self.function = self._thread if world.colour == THREADS else self._task
+
+    def _thread(self, *_: object) -> Any:
+        self.runs += 1
+        self.begun.release()
+        if self._gate is not None:
+            self._gate.wait()
+        return self._end()
+
+    async def _task(self, *_: object) -> Any:
+        self.runs += 1
+        self.begun.release()
+        if self._gate is not None:
+            await self._gate.wait()
+        return self._end()
+
+    def _end(self) -> Any:
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return {"run": self.runs, "also": self._result}
+
+
+def _can(world: World) -> bool:
+    """Tell whether the store keeps records; see that one which does not says so."""
+    if "once" in world.eye.store.features:
+        return True
+    locks = world.connect()
+    with pytest.raises(Unsupported, match="postgresql://"):
+        locks.once(world.name, keep=MINUTE)
+    return False
+
+
+def _record(world: World, name: str | None = None) -> list[Any]:
+    return [view for view in world.eye.claims(name or world.name) if view.state == DONE]
+
+
+def test_one_runs_and_all_get_its_result_through_json(world: World) -> None:
+    if not _can(world):
+        return
+    work = Work(world, (1, "ä\u2028"), world.gate())
+    gate = work._gate
+    first, *others = world.actors(4)
+    running = first.start(world.connect().once(world.name, keep=MINUTE).run, work.function)
+    assert work.begun.acquire(timeout=20)
+    waiting = [each.start(world.connect().once(world.name, keep=MINUTE).run, work.function) for each in others]
+    world.until_waiting(3)
+    gate.open()
+    results = [each.result(20) for each in (running, *waiting)]
+    assert results == [{"run": 1, "also": [1, "ä\u2028"]}] * 4
+    assert work.runs == 1
+
+
+def test_who_comes_later_gets_the_result_until_it_is_forgotten(world: World) -> None:
+    if not _can(world):
+        return
+    locks, work, ann = world.connect(), Work(world), world.actor()
+    once = locks.once(world.name, keep=MINUTE)
+    for _ in range(2):
+        assert ann.do(once.run, work.function) == {"run": 1, "also": None}
+    assert ann.do(locks.forget, world.name) is True
+    assert ann.do(locks.forget, world.name) is False
+    assert ann.do(once.run, work.function)["run"] == 2
+
+
+def test_a_record_ends_and_the_next_one_runs(world: World) -> None:
+    if not _can(world):
+        return
+    locks, work, ann = world.connect(), Work(world), world.actor()
+    once = locks.once(world.name, keep=0.3)
+    assert ann.do(once.run, work.function)["run"] == 1
+    eventually(lambda: not _record(world))
+    assert ann.do(once.run, work.function)["run"] == 2
+
+
+def test_the_record_is_seen_from_outside_but_not_its_value(world: World) -> None:
+    if not _can(world):
+        return
+    locks, ann = world.connect(), world.actor()
+    ann.do(locks.once(world.name, keep=MINUTE).run, Work(world, "secret").function)
+    (view,) = world.eye.claims(world.name)
+    assert (view.state, view.name, view.kind, view.fence) == (DONE, world.name, "once", None)
+    assert 0 < view.expires_in <= MINUTE + 1
+    assert "secret" not in repr(view)
+    assert [each.name for each in world.eye.claims() if each.state == DONE] == [world.name]
+    assert ann.do(locks.lock(world.name).locked) is False
+
+
+def test_an_exception_records_nothing_and_the_next_one_runs(world: World) -> None:
+    if not _can(world):
+        return
+    gate = world.gate()
+    fails, works = Work(world, ZeroDivisionError("no"), gate), Work(world)
+    ann, bob = world.actors(2)
+    failing = ann.start(world.connect().once(world.name, keep=MINUTE).run, fails.function)
+    assert fails.begun.acquire(timeout=20)
+    waiting = bob.start(world.connect().once(world.name, keep=MINUTE).run, works.function)
+    world.until_waiting(1)
+    gate.open()
+    with pytest.raises(ZeroDivisionError):
+        failing.result(20)
+    assert waiting.result(20)["run"] == 1
+
+
+def test_who_lost_the_lock_records_nothing(world: World) -> None:
+    if not _can(world):
+        return
+    once, work, (ann, bob) = world.connect(ttl=RENEWED).once(world.name, keep=MINUTE), Work(world), world.actors(2)
+    begin, end = ("__enter__", "__exit__") if world.colour == THREADS else ("__aenter__", "__aexit__")
+    run = ann.do(getattr(once, begin))
+    run.result = "late"
+    world.eye.evict(world.name)
+    next_one = world.connect().once(world.name, keep=MINUTE)
+    assert bob.do(next_one.run, work.function)["run"] == 1
+    with pytest.raises(LockLost):
+        ann.do(getattr(once, end), None, None, None)
+    assert ann.do(once.run, work.function) == {"run": 1, "also": None}
+    assert ann.do(next_one.run, work.function) == {"run": 1, "also": None}
+
+
+def test_the_fence_rises_from_run_to_run(world: World) -> None:
+    if not _can(world):
+        return
+    locks, ann, fences = world.connect(), world.actor(), []
+    for _ in range(3):
+        ann.within(locks.once(world.name, keep=MINUTE), lambda run: fences.append(run.grant.fence))
+        ann.do(locks.forget, world.name)
+    assert fences == sorted(set(fences))
+
+
+def test_as_a_block_it_is_due_once(world: World) -> None:
+    if not _can(world):
+        return
+    once, ann = world.connect().once(world.name, keep=MINUTE), world.actor()
+
+    def body(run: Any) -> bool:
+        if run.due:
+            run.result = [1, 2]
+        return bool(run.due)
+
+    assert [ann.within(once, body) for _ in range(2)] == [True, False]
+    assert ann.within(once, lambda run: run.result) == [1, 2]
+
+
+def test_a_result_that_is_not_set_is_none(world: World) -> None:
+    if not _can(world):
+        return
+    once, ann = world.connect().once(world.name, keep=MINUTE), world.actor()
+    ann.within(once, lambda run: None)
+    assert ann.within(once, lambda run: (run.due, run.result)) == (False, None)
+
+
+@pytest.mark.parametrize("result", [{1, 2}, "x" * 65_535], ids=["no JSON", "too large"])
+def test_a_result_that_cant_be_kept_is_told_to_all(world: World, result: Any) -> None:
+    if not _can(world):
+        return
+    once, work, ann = world.connect().once(world.name, keep=MINUTE), Work(world, result), world.actor()
+    with pytest.raises(InvalidArgument, match="counts as done"):
+        ann.do(once.run, work.function)
+    for _ in range(2):
+        with pytest.raises(NotKept, match="forget"):
+            ann.do(once.run, work.function)
+    assert work.runs == 1
+    assert ann.within(once, lambda run: run.due) is False
+
+
+def test_the_largest_result_is_kept(world: World) -> None:
+    if not _can(world):
+        return
+    once, ann, largest = world.connect().once(world.name, keep=MINUTE), world.actor(), "x" * 65_534
+
+    def body(run: Any) -> None:
+        run.result = largest
+
+    ann.within(once, body)
+    assert ann.within(once, lambda run: run.result) == largest
+
+
+def test_while_it_runs_others_skip_or_give_up(world: World) -> None:
+    if not _can(world):
+        return
+    locks, gate = world.connect(), world.gate()
+    work, (ann, bob) = Work(world, gate=gate), world.actors(2)
+    running = ann.start(locks.once(world.name, keep=MINUTE).run, work.function)
+    assert work.begun.acquire(timeout=20)
+    skips = locks.once(world.name, keep=MINUTE, on_busy="skip")
+    assert bob.do(skips.run, work.function) is None
+    for how in ({"on_busy": "raise"}, {"timeout": 0.05}):
+        with pytest.raises(LockTimeout):
+            bob.do(locks.once(world.name, keep=MINUTE, **how).run, work.function)
+    gate.open()
+    assert running.result(20) == bob.do(skips.run, work.function) == {"run": 1, "also": None}
+
+
+def test_as_a_decorator_it_runs_once_for_each_name(world: World) -> None:
+    if not _can(world):
+        return
+    locks, work, ann = world.connect(), Work(world), world.actor()
+
+    def thread(event: int) -> Any:
+        return work.function(event)
+
+    async def task(event: int) -> Any:
+        return await work.function(event)
+
+    handle = locks.once(world.name + ":{event}", keep=MINUTE)(thread if world.colour == THREADS else task)
+    assert [ann.do(handle, event)["run"] for event in (7, 7, 8)] == [1, 1, 2]
+    with pytest.raises(InvalidArgument, match="mentions"):
+        locks.once("{other}", keep=MINUTE)(thread if world.colour == THREADS else task)
+
+
+@pytest.mark.parametrize("keep", [0, -1, 367 * 86400, "1", True, float("nan")])
+def test_keep_is_a_number_of_seconds(world: World, keep: Any) -> None:
+    if not _can(world):
+        return
+    with pytest.raises(InvalidArgument, match="keep"):
+        world.connect().once(world.name, keep=keep)
+
+
+def test_a_lost_reply_to_the_release_loses_no_record(world: World) -> None:
+    if not _can(world):
+        return
+    locks, _ = world.connect_with(lambda store: Lossy(store, leave=1))
+    work, ann = Work(world), world.actor()
+    assert ann.do(locks.once(world.name, keep=MINUTE).run, work.function)["run"] == 1
+    assert ann.do(world.connect().once(world.name, keep=MINUTE).run, work.function)["run"] == 1
+
+
+def test_a_store_that_is_away_at_the_end_is_asked_until_the_lease_ends(world: World) -> None:
+    if not _can(world):
+        return
+    locks, faulty = world.connect_with(lambda store: Failing(store, "leave"), ttl=RENEWED)
+    work, ann = Work(world), world.actor()
+    with pytest.raises(StoreError):
+        ann.do(locks.once(world.name, keep=MINUTE).run, work.function)
+    assert faulty.refused["leave"] > 1
+    faulty.broken.clear()
+    assert ann.do(world.connect().once(world.name, keep=MINUTE).run, work.function)["run"] == 2
+
+
+def test_a_plain_lock_ignores_the_record(world: World) -> None:
+    if not _can(world):
+        return
+    locks, work, ann = world.connect(), Work(world), world.actor()
+    ann.do(locks.once(world.name, keep=MINUTE).run, work.function)
+    grant = ann.do(locks.lock(world.name).acquire)
+    assert grant.held
+    assert ann.do(locks.once(world.name, keep=MINUTE).run, work.function)["run"] == 1
+    assert ann.do(grant.release) is True
+
+
+def test_a_block_whose_lock_was_released_inside_records_nothing(world: World) -> None:
+    if not _can(world):
+        return
+    once, ann = world.connect().once(world.name, keep=MINUTE), world.actor()
+    gone: list[Any] = []
+
+    def thread(run: Any) -> None:
+        gone.append(run.grant.release())
+
+    async def task(run: Any) -> None:
+        gone.append(await run.grant.release())
+
+    with pytest.raises(NotHeld):
+        ann.within(once, thread if world.colour == THREADS else task)
+    assert gone == [True]
+    assert not _record(world)
